@@ -1,0 +1,57 @@
+// How often one step makes the host wait for the device. The caller does not read the loss.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/make_engine.h"
+#include "tests/simulated_cuda/device/streams.h"
+#include "tests/support/run_ranks.h"
+
+namespace deepspeed::testing {
+namespace {
+
+/// Returns the waits of the host in the fifth step.
+simulated::HostWaits waits_of_a_step(const Json& config, const comm::World& world) {
+  const auto engine = make_engine(basic(config), world);
+  const auto type = engine->module().parameters().front().scalar_type();
+  simulated::HostWaits waits;
+  for (int step = 0; step < 5; ++step) {
+    const auto [inputs, targets] = odd_batch(4 * step, 4);
+    const at::Tensor in = inputs.to(at::kCUDA, type), out = targets.to(at::kCUDA);
+    simulated::take_host_waits();
+    engine->backward(engine->forward(in, out));
+    engine->step();
+    waits = simulated::take_host_waits();
+  }
+  return waits;
+}
+
+Json zero_config(int stage, const Json& patch = Json::object()) {
+  Json zero = {{"stage", stage}, {"sub_group_size", 40}, {"stage3_param_persistence_threshold", 13}};
+  zero.update(patch);
+  return {{"zero_optimization", zero}, {"bf16", {{"enabled", true}}}};
+}
+
+TEST(HostWaits, AreOneAtMostInAStepWithoutOffload) {
+  for (const int ranks : {1, 2}) {
+    run_ranks(ranks, [&](comm::World& world) {
+      for (const int stage : {0, 1, 2, 3}) {
+        for (const double clipping : {0.0, 0.1}) {
+          SCOPED_TRACE(message("stage ", stage, clipping > 0 ? ", clipped" : "", " on ", ranks, " ranks"));
+          Json config = zero_config(stage);
+          config["gradient_clipping"] = clipping;
+          const simulated::HostWaits waits = waits_of_a_step(config, world);
+          EXPECT_LE(waits.waits + waits.needless, 1) << waits.text();
+        }
+      }
+      Json fp16 = zero_config(2);
+      fp16.erase("bf16");
+      fp16["fp16"] = {{"enabled", true}, {"initial_scale_power", 8}};
+      const simulated::HostWaits waits = waits_of_a_step(fp16, world);
+      EXPECT_LE(waits.waits + waits.needless, 1) << waits.text();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::testing
