@@ -2,6 +2,11 @@
 include(CMakePackageConfigHelpers)
 install(TARGETS deepspeed_core deepspeed EXPORT deepspeedTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set(libraries deepspeed_core deepspeed)
+if(DEEPSPEED_HAS_CUDA)  # loaded by the others, not linked
+  list(APPEND libraries deepspeed_cuda)
+  install(TARGETS deepspeed_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
+endif()
 include(cmake/PublicHeaders.cmake)
 deepspeed_reached_headers(installed_headers ${DEEPSPEED_PUBLIC_HEADERS})
 foreach(header ${installed_headers})
@@ -18,7 +23,7 @@ install(FILES ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake ${PROJECT_BINARY_DIR}/
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Installed programs and libraries find each other, and torch where it was found at build time.
-foreach(target deepspeed_core deepspeed)
+foreach(target ${libraries})
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN;${DEEPSPEED_TORCH_LIBRARY_DIRS}")
 endforeach()
 get_property(app_targets DIRECTORY apps PROPERTY BUILDSYSTEM_TARGETS)

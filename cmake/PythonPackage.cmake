@@ -1,5 +1,6 @@
 # What a wheel holds beside the files of python/deepspeed (component `python`, which pyproject.toml installs):
 #   deepspeed/_core.*.so           the engine, for Python
+#   deepspeed/_build.py            what it was built for
 #   deepspeed/bin/                 the programs
 #   deepspeed/lib/                 their libraries, and those of the system that a plain machine lacks
 # All find each other, and torch beside the package, relative to where they lie.
@@ -8,13 +9,22 @@ add_custom_target(python_package)
 add_dependencies(python_package _core deepspeed deepspeed_core ${package_programs})
 
 # A wheel has no symbolic links, and would hold a library as often as it has names.
-set_target_properties(deepspeed deepspeed_core PROPERTIES VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(libraries deepspeed_core deepspeed)
+if(DEEPSPEED_HAS_CUDA)
+  list(APPEND libraries deepspeed_cuda)
+  add_dependencies(python_package deepspeed_cuda)
+endif()
+set_target_properties(${libraries} PROPERTIES VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
-set_target_properties(deepspeed deepspeed_core PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
+set_target_properties(${libraries} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
+if(DEEPSPEED_HAS_CUDA)  # torch's wheels have CUDA's run-time library here
+  set_property(TARGET deepspeed_cuda APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../../nvidia/cu${_torch_cuda_major}/lib")
+endif()
 set_target_properties(${package_programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
+install(FILES ${PROJECT_BINARY_DIR}/python/deepspeed/_build.py DESTINATION deepspeed COMPONENT python)
 install(TARGETS _core LIBRARY DESTINATION deepspeed COMPONENT python)
 install(TARGETS ${package_programs} RUNTIME DESTINATION deepspeed/bin COMPONENT python)
-install(TARGETS deepspeed deepspeed_core LIBRARY DESTINATION deepspeed/lib COMPONENT python NAMELINK_SKIP)
+install(TARGETS ${libraries} LIBRARY DESTINATION deepspeed/lib COMPONENT python NAMELINK_SKIP)
 
 install(CODE [[
   file(GLOB libraries "${CMAKE_INSTALL_PREFIX}/deepspeed/lib/libdeepspeed*")

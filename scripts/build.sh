@@ -16,8 +16,11 @@ export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$root CCACHE_NOHAS
 export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers need
 export CCACHE_DEPEND=1  # the compiler's own list of headers instead of a run of the preprocessor
 
-# The Python package is built where setup.sh has made an environment for its tests.
 options=(-DDEEPSPEED_TORCH_DIR="$torch_dir")
+# nvcc: the one on PATH, of $CUDA_HOME, or what setup.sh has fetched; empty without one.
+nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -G "$cache/cuda-*/toolkit/bin/nvcc" | tail -n 1 || true)
+options+=(-DDEEPSPEED_NVCC="$nvcc")
+# The Python package is built where setup.sh has made an environment for its tests.
 python=$cache/python-$torch_version/bin/python
 if [ "$preset" = release ] && [ -x "$python" ]; then
   options+=(-DDEEPSPEED_PYTHON=ON -DPython_EXECUTABLE="$python")
@@ -38,5 +41,5 @@ if [ -t 1 ]; then
   ninja -C "$build" --quiet "$@" 1>&2
 else
   log=$build/build.log
-  ninja -C "$build" "$@" >"$log" 2>&1 || { grep -E -A20 'FAILED|error' "$log" | head -n 60 >&2; exit 1; }
+  ninja -C "$build" "$@" >"$log" 2>&1 || { grep -a -E -A20 'FAILED|error' "$log" | head -n 60 >&2; exit 1; }
 fi

@@ -3,14 +3,17 @@
 # `scripts/setup.sh --tests` also installs what the tests alone need: mpirun, and a virtual environment of Python with torch
 # (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run. `scripts/setup.sh --clients` makes another
 # one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>), and a light one with an older
-# Accelerate ($CACHE/clients-accelerate-0.30-<version>).
+# Accelerate ($CACHE/clients-accelerate-0.30-<version>). `scripts/setup.sh --cuda` fetches CUDA's compiler where there is
+# none, as on a machine with a GPU.
 #
 # What it installs:
 #   - Debian packages (below), when run as root; else it says which are missing and stops.
 #   - LibTorch, into a cache folder outside the checkout that every checkout shares
 #     ($DEEPSPEED_CPP_CACHE, else $XDG_CACHE_HOME/deepspeed-cpp, else ~/.cache/deepspeed-cpp), unless
 #     DEEPSPEED_TORCH_DIR names one or python3 has a supported torch. The torch wheel alone, with NVIDIA's run-time and
-#     CUPTI libraries that its CPU library loads, is enough to compile and run C++ without a GPU.
+#     CUPTI libraries that its CPU library loads, is enough to compile and run C++ without a GPU. A machine with a GPU gets
+#     all of NVIDIA's libraries that torch loads there.
+#   - On a machine with a GPU that has no nvcc: NVIDIA's wheels of it, of torch's CUDA version ($CACHE/cuda-<version>).
 # It writes the folder of torch to $CACHE/torch_dir-<version>, which scripts/build.sh reads.
 #
 # TORCH_VERSION chooses another version (tested: see docs/installation.md).
@@ -26,11 +29,15 @@ clients=$cache/clients-$torch_version
 older_clients=$cache/clients-accelerate-0.30-$torch_version
 for_tests=false
 for_clients=false
+for_cuda=false
+if [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then for_cuda=true; fi
 [ "${1:-}" != --clients ] || for_clients=true
 if [ "${1:-}" = --tests ] || $for_clients; then
   for_tests=true
   packages+=(openmpi-bin python3-dev python3-venv libboost-context-dev)
 fi
+
+if [ "${1:-}" = --cuda ]; then for_cuda=true; fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -71,6 +78,9 @@ usable() {
   [ "$found" = "$torch_version" ]
 }
 
+# Whether NVIDIA's libraries lie beside the torch in folder $1, as far as this machine needs them.
+has_libraries() { ! $for_cuda || [ -n "$(compgen -G "${1%/torch}/nvidia/cudnn/lib/libcudnn.so*")" ]; }
+
 installed_torch() {
   python3 - <<'PYTHON' 2>/dev/null || true
 import importlib.util
@@ -81,13 +91,17 @@ PYTHON
 }
 
 fetch_torch() {
-  local target=$cache/torch-$torch_version partial
-  if ! usable "$target/torch"; then
+  local target=$cache/torch-$torch_version partial packages=("torch==$torch_version") size="3 GB"
+  if ! usable "$target/torch" || ! has_libraries "$target/torch"; then
     mkdir -p "$cache"
     partial=$(mktemp -d "$cache/torch-$torch_version.partial.XXXXXX")
-    say "fetching LibTorch $torch_version (1.3 GB once, into $cache)"
-    python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps \
-      --target "$partial" "torch==$torch_version" "nvidia-cuda-runtime>=13,<14" "nvidia-cuda-cupti>=13,<14" >&2
+    if ! $for_cuda; then
+      packages+=(--no-deps "nvidia-cuda-runtime>=13,<14" "nvidia-cuda-cupti>=13,<14")
+      size="1.3 GB"
+    fi
+    say "fetching LibTorch $torch_version ($size once, into $cache)"
+    python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore \
+      --target "$partial" "${packages[@]}" >&2
     if ! usable "$partial/torch"; then
       say "the torch package that was fetched has no headers of version $torch_version in $partial/torch"
       exit 1
@@ -143,7 +157,28 @@ make_clients() {
   cp "$2" "$1/requirements.txt"
 }
 
+# The folder of CUDA's compiler, of the CUDA version of the torch in folder $1.
+toolkit_of() { echo "$cache/cuda-$(sed -n "s/^cuda.* = '\([0-9.]*\)'.*/\1/p" "$1/version.py")"; }
+has_toolkit() { command -v nvcc >/dev/null || [ -x "${CUDA_HOME:-/none}/bin/nvcc" ] || [ -f "$(toolkit_of "$1")/complete" ]; }
+
+fetch_toolkit() {
+  local target=$1 version=${1##*-}
+  local packages=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-cccl nvidia-cuda-runtime)
+  say "fetching CUDA's compiler $version (250 MB once, into $target)"
+  rm -rf "$target"
+  python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps \
+    --target "$target" "${packages[@]/%/==$version.*}" >&2
+  # The wheels hold no names for the linker.
+  local folder
+  folder=$(echo "$target"/nvidia/cu*)
+  ln -s "$(basename "$folder"/lib/libcudart.so.*)" "$folder/lib/libcudart.so"
+  ln -s lib "$folder/lib64"
+  ln -s "nvidia/$(basename "$folder")" "$target/toolkit"
+  touch "$target/complete"
+}
+
 if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ] &&
+   { ! $for_cuda || { has_libraries "$(cat "$record")" && has_toolkit "$(cat "$record")"; }; } &&
    { ! $for_tests || has_python; } && { ! $for_clients || has_clients; }; then
   exit 0
 fi
@@ -152,6 +187,7 @@ torch_dir=$(choose_torch)
 mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
 mv "$record.$$" "$record"
+if $for_cuda && ! has_toolkit "$torch_dir"; then fetch_toolkit "$(toolkit_of "$torch_dir")"; fi
 if $for_tests && ! has_python; then make_python; fi
 if $for_clients; then
   make_clients "$clients" "$client_requirements"

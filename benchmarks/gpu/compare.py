@@ -1,14 +1,18 @@
-"""GPT-2 124M and 1.5B: the engine against PyTorch eager and torch.compile, on one GPU. Checks that the losses of a
-small model agree from the same weights, then times, and prints one table (markdown).
+"""GPT-2 124M and 1.5B: the engine, from C++ and from Python, against PyTorch eager, torch.compile and DeepSpeed, on one GPU.
+Checks that the losses of a small model agree from the same weights, then times, and prints one table (markdown), each row
+as it comes.
 
-    python3 compare.py --program build/cuda/benchmarks/end_to_end_gpt2_throughput [--seconds 300] [--tiny]
+    python3 compare.py --program build/release/benchmarks/end_to_end_gpt2_throughput [--package build/release/python]
+                       [--deepspeed FOLDER] [--seconds 300] [--tiny]
 
+--package is the folder of this project's Python package, --deepspeed that of DeepSpeed; rows of what is not named are left out.
 --tiny runs sizes that a CPU takes, to try the script itself; its times mean nothing. Rows that would begin after
 --seconds are left out and named; one that is not done a minute later is stopped.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -33,10 +37,15 @@ PEERS = {
 LOSS_TOLERANCE = 1e-2  # bf16 products, summed in other orders, over 15 steps
 
 
-def run(command, sizes, *more, seconds=None):
+def run(command, sizes, *more, seconds=None, package=None):
+    """Returns what the command prints as JSON. `package`: a folder from which its Python imports."""
     words = [*map(str, command), *(word for name, value in sizes.items() for word in (f"--{name}", str(value))), *more]
+    env = None
+    if package is not None:
+        others = os.environ.get("PYTHONPATH")
+        env = dict(os.environ, PYTHONPATH=f"{package}:{others}" if others else str(package))
     try:
-        status, out, err = run_within_memory(words, seconds)
+        status, out, err = run_within_memory(words, seconds, env=env)
     except subprocess.TimeoutExpired:
         return {"error": f"not done after {seconds:.0f} s"}
     except MemoryError as error:
@@ -63,33 +72,41 @@ def verify(program, peer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
+    parser.add_argument("--package", type=pathlib.Path)
+    parser.add_argument("--deepspeed", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
     program, peer = [options.program], [sys.executable, HERE / "torch_peer.py"]
+    scripted = [sys.executable, HERE / "deepspeed_peer.py"]
     end = time.monotonic() + options.seconds
     verify(program, peer)
 
-    rows, left_out = [], []
+    runs = {"deepspeed-cpp, bf16 with fp32 masters": (program, None)}
+    if options.package:
+        runs["deepspeed-cpp, from Python"] = (scripted, options.package)
+    for name, flags in PEERS.items():
+        runs[name] = ([*peer, *flags], None)
+    if options.deepspeed:
+        runs["DeepSpeed"] = (scripted, options.deepspeed)
+    left_out = []
+    print("\n| model | program | tokens/s | ours / it | peak GB |\n|---|---|---|---|---|", flush=True)
     for model, sizes in (TINY if options.tiny else MODELS).items():
-        ours = run(program, sizes, seconds=max(0, end - time.monotonic()) + 60)
-        runs = {"deepspeed-cpp, bf16 with fp32 masters": ours}
-        for name, flags in PEERS.items():
-            if time.monotonic() > end:
+        ours = None
+        for name, (command, package) in runs.items():
+            if ours is not None and time.monotonic() > end:
                 left_out.append(f"{model}: {name}")
                 continue
-            runs[name] = run([*peer, *flags], sizes, seconds=end - time.monotonic() + 60)
-        for name, result in runs.items():
+            result = run(command, sizes, seconds=max(0, end - time.monotonic()) + 60, package=package)
+            ours = ours or result
             if "error" in result:
-                rows.append(f"| {model} | {name} | failed: {result['error']} | | |")
+                print(f"| {model} | {name} | failed: {result['error']} | | |", flush=True)
                 continue
             ratio = ours["tokens_per_s"] / result["tokens_per_s"] if "error" not in ours else float("nan")
-            rows.append(f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio:.2f} "
-                        f"| {result['peak_bytes'] / 1e9:.1f} |")
-    print("\n| model | program | tokens/s | ours / it | peak GB |\n|---|---|---|---|---|")
-    print("\n".join(rows))
+            print(f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio:.2f} | {result['peak_bytes'] / 1e9:.1f} |",
+                  flush=True)
     for name in left_out:
         print(f"left out, the time was up: {name}")
 

@@ -1,7 +1,7 @@
 """ZeRO stage 3 and offloading on one GPU: the engine against DeepSpeed. Checks that the losses of a small model agree from
-the same weights, then times, and prints one table (markdown), and beside each offloaded row what bounds it.
+the same weights, then times, and prints one table (markdown), each row as it comes, and last what bounds each offloaded one.
 
-    python3 compare_zero3.py --folder build/cuda/benchmarks [--rows models|smaller|largest|tiny] [--seconds 300]
+    python3 compare_zero3.py --folder build/release/benchmarks [--rows models|smaller|largest|tiny] [--seconds 300]
 
 models: GPT-2 1.5B at stage 3, and a GPT of 7B with the optimizer and the parameters in host memory, beside DeepSpeed.
 smaller: the same with 4B. By its source DeepSpeed takes 20 bytes of host memory a parameter there (of 16 bits the weight and
@@ -149,24 +149,24 @@ def main():
                  seconds=60)
     if "error" in limits:
         raise SystemExit(f"offload_host_step_limits failed: {limits['error']}")
-    lines, bounds, left_out = [], [], []
+    bounds, left_out = [], []
+    print("\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host | states GB, estimated |"
+          "\n|---|---|---|---|---|---|---|", flush=True)
     for row in ROWS[options.rows]:
         seconds = end - time.monotonic()
         if seconds < 0:
             left_out.append(row.name)
             continue
         ours = run(program, row.sizes, *row.own_flags(), seconds=max(seconds, 60))
-        lines.append(line_of(row.name, "deepspeed-cpp", ours, ours))
+        print(line_of(row.name, "deepspeed-cpp", ours, ours), flush=True)
         bounds.append(bound_of(row, ours, limits))
         seconds = end - time.monotonic()
         if has_peer and row.has_peer and seconds > 0:
             theirs = run(peer, row.sizes, *row.flags(), seconds=max(seconds, 60))
-            lines.append(line_of(row.name, "DeepSpeed", theirs, ours))
+            print(line_of(row.name, "DeepSpeed", theirs, ours), flush=True)
         elif has_peer and row.has_peer:
             left_out.append(f"{row.name}: DeepSpeed")
-    print("\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host | states GB, estimated |"
-          "\n|---|---|---|---|---|---|---|")
-    print("\n".join([*lines, "", *filter(None, bounds)]))
+    print("\n".join(["", *filter(None, bounds)]))
     for name in left_out:
         print(f"left out, the time was up: {name}")
     if not has_peer:

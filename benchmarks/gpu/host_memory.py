@@ -33,9 +33,9 @@ def bytes_left(cgroup=CGROUP, meminfo=pathlib.Path("/proc/meminfo")):
     return min(left, limit - used + kibibytes(cgroup / "memory.stat", "inactive_file"))
 
 
-def run_within_memory(words, seconds=None, least_left=LEAST_LEFT):
+def run_within_memory(words, seconds=None, least_left=LEAST_LEFT, env=None):
     """Its exit status, standard output and standard error; raises TimeoutExpired, and MemoryError where it was stopped."""
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     ended, took_too_much = threading.Event(), threading.Event()
 
     def watch():

@@ -15,7 +15,7 @@
 #include "deepspeed/kernels/arguments/adam_arguments.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/adam_cpu.h"
-#include "deepspeed/kernels/cuda/adam_cuda.h"
+#include "deepspeed/kernels/cuda_kernels.h"
 #include "deepspeed/kernels/split_master.h"
 #include "deepspeed/kernels/update.h"
 
@@ -252,7 +252,7 @@ void adam(const AdamTensors& tensors, const AdamStep& step) {
   if (device.is_cpu()) {
     adam_cpu(arrays_of(tensors), constants_of(step));
   } else if (device.is_cuda()) {
-    adam_cuda(arrays_of(tensors), constants_of(step), device.index());
+    launch_on(device, &CudaKernels::adam, arrays_of(tensors), constants_of(step));
   } else {
     raise<UsageError>("the tensors lie on ", device, ", expected CPU or CUDA");
   }

@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
-#include "deepspeed/kernels/cuda/block_quantization_cuda.h"
+#include "deepspeed/kernels/cuda_kernels.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -76,6 +76,18 @@ void add_quantized_block(const QuantizedBlock& block) {
   for (int64_t i = 0; i < block.numel; ++i) sums[i] += terms[i];
 }
 
+void launch_on_values(CudaKernels::Launch<const QuantizedArray&> CudaKernels::*kernel,
+                      const at::Tensor& values, const at::Tensor& packed, BlockCode code) {
+  const Packed parts(packed, values.numel(), code);
+  const QuantizedArray array{.values = values.data_ptr(),
+                             .type = element_type(values.scalar_type()),
+                             .numel = values.numel(),
+                             .codes = parts.codes.data_ptr<uint8_t>(),
+                             .scales = parts.scales.data_ptr<float>(),
+                             .code = code};
+  launch_on(values.device(), kernel, array);
+}
+
 }  // namespace
 
 int64_t quantized_bytes(int64_t numel, BlockCode code) {
@@ -90,16 +102,14 @@ void quantize_blocks(const at::Tensor& values, const at::Tensor& packed, BlockCo
   check_quantized(values, packed, code);
   if (values.numel() == 0) return;
   if (values.is_cpu()) return for_each_block(values, packed, code, &quantize_block_simd);
-  const Packed parts(packed, values.numel(), code);
-  quantize_blocks_cuda(values, parts.codes, parts.scales, code);
+  launch_on_values(&CudaKernels::quantize, values, packed, code);
 }
 
 void dequantize_blocks(const at::Tensor& packed, const at::Tensor& values, BlockCode code) {
   check_quantized(values, packed, code);
   if (values.numel() == 0) return;
   if (values.is_cpu()) return for_each_block(values, packed, code, &dequantize_block_simd);
-  const Packed parts(packed, values.numel(), code);
-  dequantize_blocks_cuda(parts.codes, parts.scales, values, code);
+  launch_on_values(&CudaKernels::dequantize, values, packed, code);
 }
 
 void add_quantized(const at::Tensor& packed, const at::Tensor& sums, BlockCode code) {
@@ -107,8 +117,7 @@ void add_quantized(const at::Tensor& packed, const at::Tensor& sums, BlockCode c
   check_quantized(sums, packed, code);
   if (sums.numel() == 0) return;
   if (sums.is_cpu()) return for_each_block(sums, packed, code, &add_quantized_block);
-  const Packed parts(packed, sums.numel(), code);
-  add_quantized_cuda(parts.codes, parts.scales, sums, code);
+  launch_on_values(&CudaKernels::add_quantized, sums, packed, code);
 }
 
 }  // namespace deepspeed::kernels

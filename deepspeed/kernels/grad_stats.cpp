@@ -2,13 +2,14 @@
 
 #include <cmath>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/grad_stats_cpu.h"
-#include "deepspeed/kernels/cuda/grad_stats_cuda.h"
+#include "deepspeed/kernels/cuda_kernels.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -25,6 +26,13 @@ double sum_on_cpu(const at::Tensor& gradient) {
                             gradient.numel());
 }
 
+at::Tensor sum_on_cuda(const at::Tensor& gradient) {
+  const at::Tensor block_sums = at::empty({kSumOfSquaresBlocks}, gradient.options().dtype(at::kDouble));
+  launch_on(gradient.device(), &CudaKernels::sum_of_squares, gradient.const_data_ptr(),
+            element_type(gradient.scalar_type()), gradient.numel(), block_sums.data_ptr<double>());
+  return block_sums.sum();
+}
+
 }  // namespace
 
 at::Tensor sum_of_squares(const at::Tensor& gradient) {
@@ -33,7 +41,7 @@ at::Tensor sum_of_squares(const at::Tensor& gradient) {
   if (gradient.numel() == 0) {
     return at::zeros({}, options);
   }
-  return gradient.is_cuda() ? sum_of_squares_cuda(gradient) : at::full({}, sum_on_cpu(gradient), options);
+  return gradient.is_cuda() ? sum_on_cuda(gradient) : at::full({}, sum_on_cpu(gradient), options);
 }
 
 GradStats grad_stats(const at::Tensor& gradient) {
@@ -42,8 +50,7 @@ GradStats grad_stats(const at::Tensor& gradient) {
     return {};
   }
   GradStats stats;
-  stats.sum_of_squares =
-      gradient.is_cuda() ? sum_of_squares_cuda(gradient).item<double>() : sum_on_cpu(gradient);
+  stats.sum_of_squares = gradient.is_cuda() ? sum_on_cuda(gradient).item<double>() : sum_on_cpu(gradient);
   // The square of the largest fp32 is 1e77: no sum of finite elements leaves the range of double. Of doubles
   // one above 1e154 does, and counts as not finite.
   stats.finite = std::isfinite(stats.sum_of_squares);

@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
-#include "deepspeed/kernels/cuda/sign_compression_cuda.h"
+#include "deepspeed/kernels/cuda_kernels.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -37,6 +37,26 @@ void for_each_sign_block(int64_t numel, const std::function<void(int64_t block)>
   });
 }
 
+// A kernel's threads read four elements at once, and a part of a tensor may begin anywhere.
+at::Tensor aligned(const at::Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 ? tensor : tensor.clone();
+}
+
+void compress_on_cuda(const at::Tensor& values, const at::Tensor& errors, const Signs& signs) {
+  const at::Tensor x = aligned(values), error = aligned(errors);
+  launch_on(values.device(), &CudaKernels::compress_signs, x.data_ptr<float>(), error.data_ptr<float>(),
+            signs.bits.data_ptr<uint8_t>(), signs.scales.data_ptr<float>(), signs.scales.numel());
+  if (!x.is_same(values)) values.copy_(x);
+  if (!error.is_same(errors)) errors.copy_(error);
+}
+
+void add_on_cuda(const Signs& signs, const at::Tensor& sums) {
+  const at::Tensor sum = aligned(sums);
+  launch_on(sums.device(), &CudaKernels::add_signs, signs.bits.const_data_ptr<uint8_t>(),
+            signs.scales.const_data_ptr<float>(), sum.data_ptr<float>(), signs.scales.numel());
+  if (!sum.is_same(sums)) sums.copy_(sum);
+}
+
 }  // namespace
 
 int64_t sign_bytes(int64_t numel) { return numel / 8 + numel / kSignBlock * int64_t(sizeof(float)); }
@@ -47,7 +67,7 @@ void compress_signs(const at::Tensor& values, const at::Tensor& errors, const at
   check_fits("errors", errors, values.numel(), values.device());
   if (values.numel() == 0) return;
   const Signs signs(packed, values.numel());
-  if (!values.is_cpu()) return compress_signs_cuda(values, errors, signs.bits, signs.scales);
+  if (!values.is_cpu()) return compress_on_cuda(values, errors, signs);
   float* const x = values.data_ptr<float>();
   float* const error = errors.data_ptr<float>();
   auto* const bits = signs.bits.data_ptr<uint8_t>();
@@ -62,7 +82,7 @@ void add_signs(const at::Tensor& packed, const at::Tensor& sums) {
   check_signs(sums, packed);
   if (sums.numel() == 0) return;
   const Signs signs(packed, sums.numel());
-  if (!sums.is_cpu()) return add_signs_cuda(signs.bits, signs.scales, sums);
+  if (!sums.is_cpu()) return add_on_cuda(signs, sums);
   float* const sum = sums.data_ptr<float>();
   const auto* const bits = signs.bits.data_ptr<uint8_t>();
   const auto* const scales = signs.scales.data_ptr<float>();

@@ -6,7 +6,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/cpu/update_cpu.h"
-#include "deepspeed/kernels/cuda/update_cuda.h"
+#include "deepspeed/kernels/cuda_kernels.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -72,7 +72,7 @@ void update(const UpdateTensors& tensors, const UpdateRule& rule, const std::sou
   if (device.is_cpu()) {
     update_cpu(arrays, rule);
   } else if (device.is_cuda()) {
-    update_cuda(arrays, rule, device.index());
+    launch_on(device, &CudaKernels::update, arrays, rule);
   } else {
     raise_at<UsageError>(where, "the tensors lie on ", device, ", expected CPU or CUDA");
   }

@@ -1,11 +1,12 @@
 """The package's version: DeepSpeed's whose names it has, and that of the engine."""
 import torch
 
+from deepspeed._build import TORCH  # the minor version that _core was built with
+
 __version__ = "0.19.6+cpp0.1.0"
 __version_major__, __version_minor__, __version_patch__ = (int(part) for part in __version__.partition("+")[0].split("."))
 git_hash = "unknown"
 git_branch = "unknown"
-TORCH = "2.11"  # the minor version that _core was built with
 
 
 def check_torch():
@@ -14,5 +15,5 @@ def check_torch():
     if not found.startswith(TORCH + "."):
         raise ImportError(
             f"deepspeed {__version__} was built for torch {TORCH}, and this is torch {found}: install torch=={TORCH}.*, or "
-            "build the package anew with this torch (pip install --no-build-isolation .)"
+            "build the package anew with this torch (pip install .)"
         )

@@ -7,7 +7,7 @@ import shutil
 import torch
 
 import deepspeed
-from deepspeed import git_version_info
+from deepspeed import _build, _core, git_version_info
 from deepspeed.accelerator import get_accelerator
 
 _WIDTH = 33
@@ -61,6 +61,8 @@ def _lines():
     yield "deepspeed info", f"{deepspeed.__version__}, {git_version_info.git_hash}, {git_version_info.git_branch}"
     yield "torch cuda version", torch.version.cuda
     yield "nvcc", nvcc_version()
+    yield "engine's cuda", f"{_build.CUDA}, for {_build.CUDA_ARCHITECTURES}" if _build.CUDA_ARCHITECTURES else "not built"
+    yield "engine's devices", _core.num_cuda_devices() or f"none: {_core.why_no_cuda_device()}"
     yield "accelerator", accelerator.device_name()
     yield "number of devices", accelerator.device_count()
     yield "collectives", accelerator.communication_backend_name()

@@ -96,9 +96,11 @@ TEST(Threads, AreAnEqualShareOfTheCoresUnlessToldOtherwise) {
   EXPECT_ERROR(UsageError, threads_per_rank(1, 0), "threads is 0, expected 1 or more");
 }
 
-TEST(Cuda, IsRefusedClearlyInABuildWithoutIt) {
-  if (num_cuda_devices() > 0) GTEST_SKIP() << "this build has CUDA";
-  EXPECT_ERROR(NotSupportedError, set_cuda_device(0), "set_cuda_device() needs CUDA", "-DDEEPSPEED_CUDA=ON");
+TEST(Cuda, IsRefusedClearlyWhereThereIsNone) {
+  if (num_cuda_devices() > 0) GTEST_SKIP() << "this machine has a device";
+  EXPECT_NE(why_no_device(), "");
+  EXPECT_ERROR(NotSupportedError, set_cuda_device(0), "the CUDA device is 0, but", why_no_device());
+  EXPECT_ERROR(NotSupportedError, current_cuda_device(), "there is no CUDA device", why_no_device());
 }
 
 }  // namespace

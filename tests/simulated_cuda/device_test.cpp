@@ -4,13 +4,14 @@
 #include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/nn.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/host_memory.h"
@@ -26,14 +27,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// all_layers: with an attention and a convolution, for which torch takes other algorithms on the CPU than elsewhere.
+/// all_layers: with an attention and a convolution, for which torch takes other algorithms on the CPU than
+/// elsewhere.
 struct PlainNet : torch::nn::Module {
   explicit PlainNet(bool all_layers) : all_layers_(all_layers) {
     embedding_ = register_module("embedding", torch::nn::Embedding(11, 16));
     norm_ = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({16})));
     first_ = register_module("first", torch::nn::Linear(16, 32));
     second_ = register_module("second", torch::nn::Linear(32, 4));
-    convolution_ = register_module("convolution", torch::nn::Conv1d(torch::nn::Conv1dOptions(6, 6, 3).padding(1)));
+    convolution_ =
+        register_module("convolution", torch::nn::Conv1d(torch::nn::Conv1dOptions(6, 6, 3).padding(1)));
   }
   at::Tensor forward(const at::Tensor& ids) {
     at::Tensor x = norm_(embedding_(ids));
@@ -53,7 +56,8 @@ struct PlainNet : torch::nn::Module {
 };
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(PlainNet& net, bool with_adam) {
-  if (with_adam) return std::make_unique<torch::optim::AdamW>(net.parameters(), torch::optim::AdamWOptions(1e-2));
+  if (with_adam)
+    return std::make_unique<torch::optim::AdamW>(net.parameters(), torch::optim::AdamWOptions(1e-2));
   return std::make_unique<torch::optim::SGD>(net.parameters(), torch::optim::SGDOptions(1e-1).momentum(0.9));
 }
 
@@ -80,14 +84,16 @@ std::vector<at::Tensor> train_plainly(const at::Device& device, bool with_adam, 
 
 TEST(SimulatedDevice, TrainsAsTheCpuBitForBit) {
   for (const bool with_adam : {false, true}) {
-    const auto expected = train_plainly(at::kCPU, with_adam, false), seen = train_plainly(at::kCUDA, with_adam, false);
+    const auto expected = train_plainly(at::kCPU, with_adam, false),
+               seen = train_plainly(at::kCUDA, with_adam, false);
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], seen[i])) << i;
   }
 }
 
 TEST(SimulatedDevice, TrainsAttentionAndConvolutionNearlyAsTheCpu) {
   const auto expected = train_plainly(at::kCPU, true, true), seen = train_plainly(at::kCUDA, true, true);
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(expected[i], seen[i], 1e-4, 1e-5)) << i;
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(at::allclose(expected[i], seen[i], 1e-4, 1e-5)) << i;
 }
 
 TEST(SimulatedDevice, RefusesTensorsOfBothDevices) {
@@ -118,7 +124,8 @@ TEST_F(SimulatedStreams, AReaderThatDoesNotWaitReadsPoison) {
   side_waits();
   aside([&] { x_.copy_(source_, true); });
   EXPECT_TRUE(std::isnan(x_.sum().item<float>()));
-  EXPECT_THAT(take_findings(), ElementsAre(::testing::AllOf(HasSubstr("race: aten::sum"), HasSubstr("copy_ to the device on stream"),
+  EXPECT_THAT(take_findings(), ElementsAre(::testing::AllOf(HasSubstr("race: aten::sum"),
+                                                            HasSubstr("copy_ to the device on stream"),
                                                             HasSubstr("AReaderThatDoesNotWaitReadsPoison"))));
   device::StreamEvent(stream_).hold(current_stream(0));
   EXPECT_EQ(x_.sum().item<float>(), 100);
@@ -128,7 +135,8 @@ TEST_F(SimulatedStreams, AReaderThatDoesNotWaitReadsPoison) {
 TEST_F(SimulatedStreams, ASideStreamWaitsForWhatMadeItsTensor) {
   at::Tensor y = at::empty({100}, at::kCUDA);
   aside([&] { y.copy_(x_); });
-  EXPECT_THAT(take_findings(), ::testing::Contains(HasSubstr("that aten::zero_ on the default stream writes")));
+  EXPECT_THAT(take_findings(),
+              ::testing::Contains(HasSubstr("that aten::zero_ on the default stream writes")));
   side_waits();
   aside([&] { y.copy_(x_); });
   EXPECT_THAT(take_findings(), IsEmpty());
@@ -147,7 +155,8 @@ TEST_F(SimulatedStreams, HostMemoryStaysAsItIsWhileItIsCopied) {
   x_.copy_(source_, true);
   source_.fill_(2.0);
   synchronize_device(0, "");
-  EXPECT_THAT(take_findings(), ElementsAre(HasSubstr("the host writes page-locked memory while copy_ to the device")));
+  EXPECT_THAT(take_findings(),
+              ElementsAre(HasSubstr("the host writes page-locked memory while copy_ to the device")));
   x_.copy_(source_, true);
   synchronize_device(0, "");
   source_.fill_(3.0);

@@ -1,4 +1,6 @@
 // Memory of the host that devices read, and who waits for whom before it changes or goes.
+#include "deepspeed/device/accelerator/host_memory.h"
+
 #include <memory>
 #include <thread>
 
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/comm/init.h"
-#include "deepspeed/device/accelerator/host_memory.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/offload/parked_storages.h"
@@ -66,8 +67,9 @@ TEST(GatheredBuckets, DieWhenTheirCopiesAreDone) {
   zero::GatherBuffers buffers;
   const at::Tensor host = device::empty_host(100, at::kFloat, true).fill_(1.0);
   {
-    const zero::GatherBucket bucket(world.group(), {std::make_shared<zero::MemoryShard>(host, true)}, at::kFloat,
-                                    at::Device(at::kCUDA, 0), copies, buffers, zero::Fetch::kAllGather);
+    const zero::GatherBucket bucket(world.group(), {std::make_shared<zero::MemoryShard>(host, true)},
+                                    at::kFloat, at::Device(at::kCUDA, 0), copies, buffers,
+                                    zero::Fetch::kAllGather);
   }
   buffers.drop_unused();
   EXPECT_EQ(at::ones({100}, at::kCUDA).sum().item<float>(), 100);

@@ -1,5 +1,5 @@
-// Where tests that suit every device train: on the CPU over Gloo, or, where DS_TEST_DEVICE is "cuda", on CUDA devices over
-// NCCL. The simulated device (tests/simulated_cuda) runs tests of the CPU so.
+// Where tests that suit every device train: on the CPU over Gloo, or, where DS_TEST_DEVICE is "cuda", on CUDA
+// devices over NCCL. The simulated device (tests/simulated_cuda) runs tests of the CPU so.
 #pragma once
 
 #include <ATen/core/Tensor.h>

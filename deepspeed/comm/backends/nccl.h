@@ -1,4 +1,4 @@
-// Makes NCCL backends; twins in nccl/ (built with CUDA) and no_nccl/. Internal to this folder.
+// Makes NCCL backends, by a table of the CUDA library. Internal to this folder.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -8,8 +8,16 @@
 
 namespace deepspeed::comm {
 
-/// Connects the `size` ranks that share `store`. Throws NotSupportedError in a build without CUDA and where
-/// device::num_cuda_devices() is 0.
+struct NcclBackends {
+  static constexpr const char* kName = "deepspeed_cuda_nccl_backends";
+
+  /// Connects the `size` ranks that share `store`, each on its current device.
+  c10::intrusive_ptr<c10d::Backend> (*make)(const Job& job, const c10::intrusive_ptr<c10d::Store>& store,
+                                            int rank, int size);
+};
+
+/// Connects the `size` ranks that share `store`, each on the device of its local rank. Throws
+/// NotSupportedError where device::num_cuda_devices() is 0.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size);

@@ -6,11 +6,13 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/comm/backends/gloo.h"
 #include "deepspeed/comm/backends/nccl.h"
 #include "deepspeed/comm/backends/shm/share_memory.h"
 #include "deepspeed/comm/backends/shm/shm_backend.h"
 #include "deepspeed/comm/job/rendezvous.h"
+#include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::comm {
@@ -44,10 +46,13 @@ std::string all_names() {
 const Backend& suitable_backend(const Job& job) {
   const auto rows = std::ranges::reverse_view(kBackends);
   const Backend& found = *std::ranges::find_if(rows, [&](const Backend& row) { return row.suits(job); });
+  if (device::misses_cuda() && job.rank == 0) {
+    log::warning("[comm] this machine has an NVIDIA driver, but the job runs on the CPU: ",
+                 device::why_no_cuda());
+  }
   if (found.device == at::kCPU && env::get("DS_ACCELERATOR") == "cuda") {
-    raise<NotSupportedError>(
-        "DS_ACCELERATOR is 'cuda', but this build or machine has no CUDA device; unset "
-        "it, or set it to 'cpu'");
+    raise<NotSupportedError>("DS_ACCELERATOR is 'cuda', but ", device::why_no_device(),
+                             "; or unset it, or set it to 'cpu'");
   }
   return found;
 }

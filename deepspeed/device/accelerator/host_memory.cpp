@@ -14,7 +14,9 @@
 #include <sys/mman.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/device/accelerator/page_locks.h"
 
 namespace deepspeed::device {
 namespace {
@@ -83,6 +85,19 @@ at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin) {
 at::Tensor empty_host_from_pool(int64_t numel, at::ScalarType dtype, bool pin) {
   const auto options = at::TensorOptions().dtype(dtype).device(at::kCPU);
   return at::empty({numel}, options.pinned_memory(pin && num_cuda_devices() > 0));
+}
+
+void lock_pages(void* data, size_t bytes) {
+  const auto* const locks = cuda_table<PageLocks>();
+  if (locks == nullptr) raise<NotSupportedError>("no pages can be locked: ", why_no_cuda());
+  const char* const error = locks->lock(data, bytes);
+  if (error == nullptr) return;
+  raise<UsageError>("cannot page-lock ", bytes, " bytes of host memory: ", error,
+                    "; set pin_memory to false in the sections offload_optimizer and offload_param");
+}
+
+void unlock_pages(void* data) noexcept {
+  if (const auto* const locks = cuda_table<PageLocks>()) locks->unlock(data);
 }
 
 }  // namespace deepspeed::device

@@ -7,9 +7,13 @@
 #include <string>
 #include <utility>
 
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <sys/resource.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::device {
 namespace {
@@ -45,6 +49,16 @@ std::optional<int64_t> left_of(int resource, const char* used) {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
 }
 
+// Of tensors on the current CUDA device. The allocator knows no device before the first tensor.
+c10::CachingAllocator::Stat cuda_bytes() {
+  if (num_cuda_devices() == 0) return {};
+  c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(at::kCUDA);
+  if (!allocator->initialized()) return {};
+  const auto index = static_cast<c10::DeviceIndex>(current_cuda_device());
+  return allocator->getDeviceStats(index)
+      .allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+}
+
 }  // namespace
 
 int64_t resident_bytes() { return status_bytes("VmRSS"); }
@@ -70,5 +84,8 @@ int64_t available_host_bytes() {
   }
   return available;
 }
+
+int64_t cuda_allocated_bytes() { return cuda_bytes().current; }
+int64_t cuda_peak_allocated_bytes() { return cuda_bytes().peak; }
 
 }  // namespace deepspeed::device

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
@@ -17,6 +18,11 @@ uint64_t mix(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
   value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
   return value ^ (value >> 31);
+}
+
+at::Generator cuda_generator(int index) {
+  return at::globalContext().getAcceleratorHooksInterface(at::kCUDA).getDefaultGenerator(
+      static_cast<c10::DeviceIndex>(index));
 }
 
 }  // namespace
@@ -42,13 +48,29 @@ void set_cpu_rng_state(const at::Tensor& state) {
   generator.set_state(state.contiguous());
 }
 
+at::Tensor cuda_rng_state() {
+  auto generator = cuda_generator(current_cuda_device());
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_cuda_rng_state(const at::Tensor& state) {
+  auto generator = cuda_generator(current_cuda_device());
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
 void seed_generators(uint64_t seed) {
   {
     auto generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());
     generator.set_current_seed(seed);
   }
-  seed_cuda_generators(seed);
+  for (int index = 0; index < num_cuda_devices(); ++index) {
+    auto generator = cuda_generator(index);
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
 }
 
 uint64_t stream_seed(uint64_t seed, RngStream stream, int rank) {

@@ -15,8 +15,7 @@ DEEPSPEED_API at::Tensor cpu_rng_state();
 /// size.
 DEEPSPEED_API void set_cpu_rng_state(const at::Tensor& state);
 
-/// The state of the current CUDA device's default generator. Throws NotSupportedError in a build without
-/// CUDA.
+/// The state of the current CUDA device's default generator. Throws NotSupportedError where there is none.
 DEEPSPEED_API at::Tensor cuda_rng_state();
 DEEPSPEED_API void set_cuda_rng_state(const at::Tensor& state);
 

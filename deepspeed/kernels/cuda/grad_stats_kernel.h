@@ -5,12 +5,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "deepspeed/kernels/arguments/element_type.h"
+#include "deepspeed/kernels/arguments/device_arrays.h"
 
 namespace deepspeed::kernels {
-
-/// The kernel writes one sum a block, always of this many blocks, so that the order of the sum is fixed.
-inline constexpr int kSumOfSquaresBlocks = 1024;
 
 /// Launches the kernel. `block_sums`: kSumOfSquaresBlocks doubles on the device. Returns the launch's error.
 cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "deepspeed/comm/adopt.h"
+#include "deepspeed/device/accelerator/current_device.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
@@ -78,6 +79,8 @@ void bind_world(py::module_& module) {
       .def(
           "release", [](HeldGroups& held) { held.groups.clear(); }, NoGil());
   module.def("has_world", [] { return static_cast<bool>(the_world()); });
+  module.def("num_cuda_devices", &device::num_cuda_devices);
+  module.def("why_no_cuda_device", &device::why_no_device);
 }
 
 }  // namespace deepspeed::python

@@ -1,6 +1,6 @@
 import os
 
-import torch
+from deepspeed import _core
 
 _accelerator = None
 
@@ -10,10 +10,10 @@ def is_current_accelerator_supported():
 
 
 def get_accelerator():
-    """Returns the accelerator of this process: what DS_ACCELERATOR says, else a GPU where torch sees one, else the CPU."""
+    """Returns the accelerator of this process: what DS_ACCELERATOR says, else a GPU where the engine sees one, else the CPU."""
     global _accelerator
     if _accelerator is None:
-        _accelerator = _make(os.environ.get("DS_ACCELERATOR") or ("cuda" if torch.cuda.is_available() else "cpu"))
+        _accelerator = _make(os.environ.get("DS_ACCELERATOR") or ("cuda" if _core.num_cuda_devices() > 0 else "cpu"))
     return _accelerator
 
 

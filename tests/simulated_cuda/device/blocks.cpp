@@ -25,14 +25,15 @@ const char* interned(const char* name) {
 bool is_free_of_races(Block& block, const Access& now) {
   bool is_fine = true;
   std::erase_if(block.accesses, [&](const Access& past) {
-    if (host_clock().of(past.stream) >= past.tick) return true;  // whatever is launched from now on comes after it
+    if (host_clock().of(past.stream) >= past.tick)
+      return true;  // whatever is launched from now on comes after it
     if (past.end <= now.begin || now.end <= past.begin || !(past.writes || now.writes)) return false;
     if (is_ordered(past, now.stream)) return now.writes && now.begin <= past.begin && past.end <= now.end;
     report("race " + std::string(now.name) + past.name + now.stack.key(),
            "race: " + text_of(now) + " " + std::to_string(now.end - now.begin) + " bytes of " +
                (block.device < 0 ? "page-locked memory" : "device memory") + " that " + text_of(past) +
-               "; neither waits for the other\n    " + now.name + ":\n" + now.stack.text() + "    " + past.name + ":\n" +
-               past.stack.text());
+               "; neither waits for the other\n    " + now.name + ":\n" + now.stack.text() + "    " +
+               past.name + ":\n" + past.stack.text());
     is_fine = false;
     return false;
   });
@@ -88,7 +89,8 @@ bool launch(const char* name, const c10::Stream& stream, const std::vector<Use>&
     const Access now{index, tick, begin, begin + use.bytes, use.writes, interned(name), stack};
     is_fine = is_free_of_races(*block, now) && is_fine;
     std::erase_if(block->accesses, [&](const Access& past) {  // the new one stands for it
-      return past.stream == index && past.begin == now.begin && past.end == now.end && (now.writes || !past.writes);
+      return past.stream == index && past.begin == now.begin && past.end == now.end &&
+             (now.writes || !past.writes);
     });
     block->accesses.push_back(now);
   }

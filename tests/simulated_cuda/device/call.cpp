@@ -37,12 +37,14 @@ at::Tensor Call::on_cpu(const at::Tensor& tensor, bool writes) {
     const size_t bytes = tensor.storage().nbytes();
     char* const place = bytes > 0 && data.get() != nullptr ? bytes_at(data.get()) : nullptr;
     // It can be resized, into memory of its own; finish() sees that.
-    storages.cpu = c10::Storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(place, c10::Device(c10::kCPU)),
-                                c10::GetCPUAllocator(), /*resizable=*/true);
+    storages.cpu =
+        c10::Storage(c10::Storage::use_byte_size_t(), bytes, c10::DataPtr(place, c10::Device(c10::kCPU)),
+                     c10::GetCPUAllocator(), /*resizable=*/true);
   }
   at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(storages.cpu), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-  made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                    tensor.storage_offset());
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
   if (tensor.is_conj()) made._set_conj(true);
   if (tensor.is_neg()) made._set_neg(true);
@@ -79,7 +81,8 @@ void Call::finish() {
     move_resized(pair);
     const Span span = span_of(pair.device);
     if (races_ && span.length > 0) {
-      std::memset(bytes_at(static_cast<const char*>(pair.device.storage().data()) + span.begin), kPoison, span.length);
+      std::memset(bytes_at(static_cast<const char*>(pair.device.storage().data()) + span.begin), kPoison,
+                  span.length);
     }
   }
 }
@@ -91,20 +94,24 @@ at::Tensor Call::on_device(const at::Tensor& result) {
   }
   for (const auto& [impl, storages] : storages_) {
     if (storages.cpu.unsafeGetStorageImpl() != result.storage().unsafeGetStorageImpl()) continue;
-    at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-        c10::TensorImpl::VIEW, c10::Storage(storages.device), c10::DispatchKeySet(c10::DispatchKey::CUDA), result.dtype());
-    view.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(), result.storage_offset());
+    at::Tensor view =
+        at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(storages.device),
+                                                 c10::DispatchKeySet(c10::DispatchKey::CUDA), result.dtype());
+    view.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(),
+                                                      result.storage_offset());
     return view;
   }
   // New memory of the device, with the strides that the CPU's kernel chose.
   const c10::Device place = device_of(device_);
-  at::Tensor made = at::empty_strided(result.sizes(), result.strides(), result.options().device(place).pinned_memory(false));
+  at::Tensor made = at::empty_strided(result.sizes(), result.strides(),
+                                      result.options().device(place).pinned_memory(false));
   const Span span = span_of(result);
   if (span.length > 0) {
     char* const bytes = bytes_at(made.storage().data());
     std::memcpy(bytes, static_cast<const char*>(result.storage().data()) + span.begin, span.length);
     if (races_) std::memset(bytes, kPoison, span.length);
-    simulated::launch(name_.c_str(), current_stream(place.index()), {{made.storage().data(), span.length, true}});
+    simulated::launch(name_.c_str(), current_stream(place.index()),
+                      {{made.storage().data(), span.length, true}});
   }
   if (result.unsafeGetTensorImpl()->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
   return made;

@@ -17,8 +17,8 @@ class Call {
  public:
   explicit Call(std::string name) : name_(std::move(name)) {}
 
-  /// Returns a tensor of the CPU over the same bytes; tensors that share memory, or are one, still do. One that lies on the
-  /// CPU is returned itself.
+  /// Returns a tensor of the CPU over the same bytes; tensors that share memory, or are one, still do. One
+  /// that lies on the CPU is returned itself.
   at::Tensor on_cpu(const at::Tensor& tensor, bool writes);
   /// Notes memory that no argument is.
   void use(const void* data, size_t bytes, bool writes) { uses_.push_back({data, bytes, writes}); }
@@ -26,7 +26,8 @@ class Call {
   void launch();
   /// Gives it to a stream.
   void launch_on(const c10::Stream& stream);
-  /// Call it after the work. What was written by work that races becomes poison; what was resized is so on the device.
+  /// Call it after the work. What was written by work that races becomes poison; what was resized is so on
+  /// the device.
   void finish();
   /// Returns a result as a tensor of the device: an argument, a view of one, or a new tensor.
   at::Tensor on_device(const at::Tensor& result);

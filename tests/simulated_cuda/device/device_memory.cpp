@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <c10/core/CachingDeviceAllocator.h>
+
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -39,11 +41,13 @@ bool is_device_address(const void* data) {
 
 struct sigaction former_handler;
 
-/// Says where the host used device memory, and whose it is. The signal comes again then, and ends the process.
+/// Says where the host used device memory, and whose it is. The signal comes again then, and ends the
+/// process.
 void explain_fault(int signal, siginfo_t* info, void*) {
   if (is_device_address(info->si_addr)) {
     std::string text = "the host follows an address of the device:\n" + Stack::here().text();
-    if (const Block* const block = block_at(info->si_addr)) text += "    allocation:\n" + block->allocation.text();
+    if (const Block* const block = block_at(info->si_addr))
+      text += "    allocation:\n" + block->allocation.text();
     if (::write(STDERR_FILENO, text.data(), text.size()) < 0) ::_exit(1);
   }
   ::sigaction(signal, &former_handler, nullptr);
@@ -87,7 +91,7 @@ void free_device(void* data) {
   if (!block->accesses.empty()) arena().freed[block->home].push_back(std::move(*block));
 }
 
-class DeviceAllocator final : public c10::Allocator {
+class DeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     const Lock lock(device_mutex());
@@ -99,7 +103,8 @@ class DeviceAllocator final : public c10::Allocator {
     Arena& a = arena();
     if (a.begin == nullptr) reserve_addresses();
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (a.used + rounded + kAlignment > kReserved) throw std::runtime_error("the simulated device has no more addresses");
+    if (a.used + rounded + kAlignment > kReserved)
+      throw std::runtime_error("the simulated device has no more addresses");
     auto block = std::make_unique<Block>();
     block->address = a.begin + a.used;
     a.used += rounded + kAlignment;
@@ -115,6 +120,24 @@ class DeviceAllocator final : public c10::Allocator {
     return {address, address, &free_device, device_of(device)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_device; }
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    record_stream(data.get(), stream);
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    const Lock lock(device_mutex());
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    auto& all = stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+    all.current = arena().allocated[device];
+    all.peak = arena().peak[device];
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex device) override {
+    const Lock lock(device_mutex());
+    arena().peak[device] = arena().allocated[device];
+  }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     launch("copy_data", current_stream(-1), {{to, bytes, true}, {from, bytes, false}});
     std::memcpy(bytes_at(to), bytes_at(from), bytes);
@@ -132,18 +155,9 @@ char* bytes_at(const void* data) {
   const Lock lock(device_mutex());
   if (!is_device_address(data)) return static_cast<char*>(const_cast<void*>(data));
   const Block* const block = block_at(data);
-  if (block == nullptr) throw std::runtime_error("illegal memory access on the simulated device: freed, or never given out");
+  if (block == nullptr)
+    throw std::runtime_error("illegal memory access on the simulated device: freed, or never given out");
   return block->bytes + (static_cast<const char*>(data) - block->address);
-}
-
-int64_t allocated_bytes(int device) {
-  const Lock lock(device_mutex());
-  return arena().allocated[device];
-}
-
-int64_t peak_allocated_bytes(int device) {
-  const Lock lock(device_mutex());
-  return arena().peak[device];
 }
 
 }  // namespace deepspeed::simulated

@@ -15,14 +15,19 @@ namespace {
 class DeviceGenerator final : public c10::GeneratorImpl {
  public:
   DeviceGenerator(c10::Device device, at::Generator numbers)
-      : c10::GeneratorImpl(device, c10::DispatchKeySet(c10::DispatchKey::CUDA)), numbers_(std::move(numbers)) {}
+      : c10::GeneratorImpl(device, c10::DispatchKeySet(c10::DispatchKey::CUDA)),
+        numbers_(std::move(numbers)) {}
   void set_current_seed(uint64_t seed) override { numbers_.set_current_seed(seed); }
   void set_offset(uint64_t) override {}
   uint64_t get_offset() const override { return 0; }
   uint64_t current_seed() const override { return numbers_.current_seed(); }
   uint64_t seed() override { return numbers_.seed(); }
-  void set_state(const c10::TensorImpl& state) override { numbers_.unsafeGetGeneratorImpl()->set_state(state); }
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return numbers_.unsafeGetGeneratorImpl()->get_state(); }
+  void set_state(const c10::TensorImpl& state) override {
+    numbers_.unsafeGetGeneratorImpl()->set_state(state);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    return numbers_.unsafeGetGeneratorImpl()->get_state();
+  }
   at::Generator& numbers() { return numbers_; }
 
  private:

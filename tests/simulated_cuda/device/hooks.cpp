@@ -35,12 +35,17 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, device_of(device.index()));
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return new_stream(device.index()); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return new_stream(device.index());
+  }
   c10::Stream getNewStream(c10::Device device, int) const override { return new_stream(device.index()); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
 
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
+              const c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
     *static_cast<Event*>(*event) = {clock_of(stream)};
   }
@@ -56,11 +61,15 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
     return true;
   }
   bool queryStream(const c10::Stream& stream) const override { return is_done(clock_of(stream)); }
-  void synchronizeStream(const c10::Stream& stream) const override { host_waits(clock_of(stream), "a stream"); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    host_waits(clock_of(stream), "a stream");
+  }
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) host_waits(static_cast<Event*>(event)->moment, "an event");
   }
-  void synchronizeDevice(const c10::DeviceIndex index) const override { synchronize_device(index, "the device"); }
+  void synchronizeDevice(const c10::DeviceIndex index) const override {
+    synchronize_device(index, "the device");
+  }
   double elapsedTime(void*, void*, const c10::DeviceIndex) const override { return 0.001; }
 
   c10::DeviceIndex deviceCount() const noexcept override { return kNumDevices; }
@@ -89,7 +98,9 @@ struct CUDAHooks final : CUDAHooksInterface {
   const Generator& getDefaultGenerator(DeviceIndex device) const override {
     return deepspeed::simulated::default_generator(device);
   }
-  Generator getNewGenerator(DeviceIndex device) const override { return deepspeed::simulated::make_generator(device); }
+  Generator getNewGenerator(DeviceIndex device) const override {
+    return deepspeed::simulated::make_generator(device);
+  }
   bool isPinnedPtr(const void* data) const override { return deepspeed::simulated::is_pinned(data); }
   bool hasCUDA() const override { return true; }
   bool hasCUDART() const override { return true; }

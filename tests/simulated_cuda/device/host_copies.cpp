@@ -42,12 +42,13 @@ std::vector<HostCopy>& copies() {
 /// What was hidden appears, what had to stay as it was is compared.
 void settle(const HostCopy& copy) {
   const auto is_poison = [](char byte) { return static_cast<unsigned char>(byte) == kPoison; };
-  const bool is_as_left = copy.to_host ? std::all_of(copy.data, copy.data + copy.content.size(), is_poison)
-                                       : std::memcmp(copy.data, copy.content.data(), copy.content.size()) == 0;
+  const bool is_as_left = copy.to_host
+                              ? std::all_of(copy.data, copy.data + copy.content.size(), is_poison)
+                              : std::memcmp(copy.data, copy.content.data(), copy.content.size()) == 0;
   if (!is_as_left) {
     report("host " + copy.name + copy.stack.key(),
-           "race: the host writes page-locked memory while " + copy.where() + (copy.to_host ? " copies to it" : " copies from it") +
-               copy.stacks("seen at the wait"));
+           "race: the host writes page-locked memory while " + copy.where() +
+               (copy.to_host ? " copies to it" : " copies from it") + copy.stacks("seen at the wait"));
   }
   if (copy.to_host) std::memcpy(copy.data, copy.content.data(), copy.content.size());
 }
@@ -55,7 +56,8 @@ void settle(const HostCopy& copy) {
 void add(const char* name, const c10::Stream& stream, const void* data, size_t bytes, bool to_host) {
   char* const begin = static_cast<char*>(const_cast<void*>(data));
   const size_t index = index_of(stream);
-  copies().push_back({begin, {begin, begin + bytes}, to_host, index, clock_at(index).of(index), name, Stack::here()});
+  copies().push_back(
+      {begin, {begin, begin + bytes}, to_host, index, clock_at(index).of(index), name, Stack::here()});
 }
 
 constexpr size_t kPinnedAlignment = 512;
@@ -80,7 +82,9 @@ class PinnedAllocator final : public c10::Allocator {
     return {data, data, &free_pinned, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
-  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
 };
 
 }  // namespace
@@ -142,8 +146,8 @@ void unpin(void* data) {
   if (block == nullptr) return;
   for (const HostCopy& copy : copies()) {
     if (!copy.overlaps(data, block->size)) continue;
-    report("unlock " + copy.name + copy.stack.key(),
-           "race: page-locked memory is unlocked while " + copy.where() + " uses it" + copy.stacks("unlocked"));
+    report("unlock " + copy.name + copy.stack.key(), "race: page-locked memory is unlocked while " +
+                                                         copy.where() + " uses it" + copy.stacks("unlocked"));
   }
   reveal(data, block->size, true);
 }

@@ -1,8 +1,9 @@
 // The device's memory, page-locked memory, and who uses it when.
 //
-// Each use of memory by a stream is held against those before it: two of them, one of which writes, of which neither is
-// ordered before the other are a race, whatever the timing of a real GPU would have made of it. Addresses of the device
-// are pages without access, so that the host cannot follow them; the bytes lie elsewhere.
+// Each use of memory by a stream is held against those before it: two of them, one of which writes, of which
+// neither is ordered before the other are a race, whatever the timing of a real GPU would have made of it.
+// Addresses of the device are pages without access, so that the host cannot follow them; the bytes lie
+// elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +27,6 @@ void unpin(void* data);
 void record_stream(const void* data, const c10::Stream& stream);
 /// Returns where the bytes of a device address lie. Throws where it is none, or its memory was freed.
 char* bytes_at(const void* data);
-int64_t allocated_bytes(int device);
-int64_t peak_allocated_bytes(int device);
 
 /// Bytes that a piece of work uses: a device address, or memory of the host.
 struct Use {

@@ -30,8 +30,8 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::CUDA);
 
 // --- new memory
 
-at::Tensor empty(at::IntArrayRef size, OptionalType dtype, OptionalLayout, OptionalDevice device, std::optional<bool> pin,
-                 std::optional<at::MemoryFormat> format) {
+at::Tensor empty(at::IntArrayRef size, OptionalType dtype, OptionalLayout, OptionalDevice device,
+                 std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   const c10::OptionalDeviceGuard guard(device_of(device ? device->index() : -1));
   return at::detail::empty_generic(size, device_allocator(), kKeys, c10::dtype_or_default(dtype), format);
@@ -41,7 +41,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, OptionalT
                          OptionalDevice device, std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   const c10::OptionalDeviceGuard guard(device_of(device ? device->index() : -1));
-  return at::detail::empty_strided_generic(size, stride, device_allocator(), kKeys, c10::dtype_or_default(dtype));
+  return at::detail::empty_strided_generic(size, stride, device_allocator(), kKeys,
+                                           c10::dtype_or_default(dtype));
 }
 
 void grow(const c10::Storage& storage, size_t bytes) {
@@ -87,12 +88,14 @@ at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
 }
 
 at::Tensor& set_nothing(at::Tensor& self) {
-  return set_storage(self, c10::Storage(c10::Storage::use_byte_size_t(), 0, device_allocator(), true), 0, {0}, {1});
+  return set_storage(self, c10::Storage(c10::Storage::use_byte_size_t(), 0, device_allocator(), true), 0, {0},
+                     {1});
 }
 
 // --- views
 
-at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride, std::optional<int64_t> offset) {
+at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                      std::optional<int64_t> offset) {
   return at::native::as_strided_tensorimpl(self, size, stride, offset);
 }
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
@@ -136,7 +139,8 @@ void copy_with_host(const at::Tensor& self, const at::Tensor& source, bool non_b
   call.finish();
   if (to_host && call.races()) std::memset(data, kPoison, span.length);
   if (is_late && !to_host) watch_source(name, call.stream(), data, span.length);
-  if (is_late && to_host && host.is_non_overlapping_and_dense()) hide_destination(name, call.stream(), data, span.length);
+  if (is_late && to_host && host.is_non_overlapping_and_dense())
+    hide_destination(name, call.stream(), data, span.length);
   // The driver has read pageable memory when it returns, and has written it.
   if (!is_late && (to_host || !non_blocking)) host_waits(clock_of(call.stream()), name);
 }

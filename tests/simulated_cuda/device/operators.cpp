@@ -1,4 +1,5 @@
-// Operators of the device: a fallback that calls the CPU's kernel over the same bytes. memory_operators.cpp has the rest.
+// Operators of the device: a fallback that calls the CPU's kernel over the same bytes. memory_operators.cpp
+// has the rest.
 #include <mutex>
 #include <optional>
 #include <set>
@@ -18,17 +19,21 @@ namespace deepspeed::simulated {
 namespace {
 
 /// Operators whose result, or its size, the host has to know: it waits.
-const std::set<std::string> kWaiting = {"aten::nonzero",    "aten::nonzero.out",       "aten::masked_select",
-                                        "aten::_unique",    "aten::_unique2",          "aten::masked_select.out",
-                                        "aten::unique_dim", "aten::equal",             "aten::bincount",
-                                        "aten::is_nonzero", "aten::unique_consecutive"};
+const std::set<std::string> kWaiting = {
+    "aten::nonzero",  "aten::nonzero.out",       "aten::masked_select",     "aten::_unique",
+    "aten::_unique2", "aten::masked_select.out", "aten::unique_dim",        "aten::equal",
+    "aten::bincount", "aten::is_nonzero",        "aten::unique_consecutive"};
 /// Operators that take tensors of the CPU beside those of the device.
-const std::set<std::string> kMixing = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"};
+const std::set<std::string> kMixing = {"aten::index", "aten::index_put", "aten::index_put_",
+                                       "aten::_index_put_impl_"};
 
 /// While it lives, the CPU's default generator gives the device's numbers.
 class DeviceNumbers {
  public:
-  DeviceNumbers() : lock_(mutex()), device_(cpu_numbers_of(default_generator(-1))), cpu_(at::detail::getDefaultCPUGenerator()) {
+  DeviceNumbers()
+      : lock_(mutex()),
+        device_(cpu_numbers_of(default_generator(-1))),
+        cpu_(at::detail::getDefaultCPUGenerator()) {
     former_ = cpu_.get_state();
     cpu_.set_state(device_.get_state());
   }
@@ -91,7 +96,8 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool ha
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
-  const std::string name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
+  const std::string name =
+      schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
   Arguments arguments{Call(name)};
   Call& call = arguments.call;
   const size_t begin = stack->size() - schema.arguments().size();
@@ -99,9 +105,10 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     const auto* const alias = schema.arguments()[i].alias_info();
     arguments.take((*stack)[begin + i], alias != nullptr && alias->isWrite());
   }
-  TORCH_CHECK(call.has_device_tensors() || arguments.makes_on_device, name, " without a tensor of the simulated device");
-  TORCH_CHECK(!call.has_device_tensors() || !arguments.has_host_tensors || kMixing.contains(schema.name()), name,
-              ": expected all tensors to be on the same device, but found cuda and cpu");
+  TORCH_CHECK(call.has_device_tensors() || arguments.makes_on_device, name,
+              " without a tensor of the simulated device");
+  TORCH_CHECK(!call.has_device_tensors() || !arguments.has_host_tensors || kMixing.contains(schema.name()),
+              name, ": expected all tensors to be on the same device, but found cuda and cpu");
   call.launch();
   run_on_cpu(op, stack, arguments.has_generator);
   call.finish();
@@ -118,10 +125,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   }
 }
 
-TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, CUDA, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
 
-/// A composite kernel goes before the fallback. Operators that have one beside a kernel of the CPU, as native_layer_norm,
-/// get the fallback by name.
+/// A composite kernel goes before the fallback. Operators that have one beside a kernel of the CPU, as
+/// native_layer_norm, get the fallback by name.
 const bool has_operators_beside_composites = [] {
   static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
@@ -131,7 +140,8 @@ const bool has_operators_beside_composites = [] {
         (!op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
          !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)))
       continue;
-    const std::string own = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    const std::string own =
+        name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
     library.impl(own.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
   return true;

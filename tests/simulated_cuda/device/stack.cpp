@@ -52,8 +52,10 @@ std::string Stack::text(int most) const {
     Dl_info info{};
     if (::dladdr(frames_[i], &info) == 0 || info.dli_fname == nullptr) continue;
     const std::string file = info.dli_fname;
-    if (std::ranges::any_of(kForeign, [&](const char* name) { return file.find(name) != file.npos; })) continue;
-    const auto offset = reinterpret_cast<uintptr_t>(frames_[i]) - reinterpret_cast<uintptr_t>(info.dli_fbase) - 1;
+    if (std::ranges::any_of(kForeign, [&](const char* name) { return file.find(name) != file.npos; }))
+      continue;
+    const auto offset =
+        reinterpret_cast<uintptr_t>(frames_[i]) - reinterpret_cast<uintptr_t>(info.dli_fbase) - 1;
     const std::string name = name_of(file, offset);
     if (name.find("testing::internal::") != name.npos || name.starts_with("testing::")) continue;
     text += "      " + name + "\n";
@@ -64,7 +66,8 @@ std::string Stack::text(int most) const {
 
 std::string Stack::key() const {
   std::string key;
-  for (int i = 0; i < std::min(depth_, 12); ++i) key += std::to_string(reinterpret_cast<uintptr_t>(frames_[i])) + ",";
+  for (int i = 0; i < std::min(depth_, 12); ++i)
+    key += std::to_string(reinterpret_cast<uintptr_t>(frames_[i])) + ",";
   return key;
 }
 

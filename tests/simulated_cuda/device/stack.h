@@ -10,7 +10,8 @@ class Stack {
  public:
   static Stack here();
 
-  /// Returns the calls of the program's own code, a line each. Those of torch, the system and this device are left out.
+  /// Returns the calls of the program's own code, a line each. Those of torch, the system and this device are
+  /// left out.
   std::string text(int most = 12) const;
   /// Returns a text that is equal for equal calls.
   std::string key() const;

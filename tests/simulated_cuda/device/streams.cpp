@@ -43,7 +43,8 @@ std::recursive_mutex& device_mutex() {
 int current_device() { return thread_device; }
 
 void set_device(int index) {
-  if (index < 0 || index >= kNumDevices) throw std::runtime_error("the simulated CUDA device has no such ordinal");
+  if (index < 0 || index >= kNumDevices)
+    throw std::runtime_error("the simulated CUDA device has no such ordinal");
   thread_device = index;
 }
 
@@ -170,8 +171,9 @@ void note_use(int device, const std::string& what) {
   }
   if (std::ranges::find(s.used_devices, device) == s.used_devices.end()) s.used_devices.push_back(device);
   if (device == s.used_devices.front()) return;
-  report("context " + what, "context: " + what + " on device " + std::to_string(device) + " by a process of device " +
-                                std::to_string(s.used_devices.front()) + "\n" + Stack::here().text());
+  report("context " + what, "context: " + what + " on device " + std::to_string(device) +
+                                " by a process of device " + std::to_string(s.used_devices.front()) + "\n" +
+                                Stack::here().text());
 }
 
 }  // namespace deepspeed::simulated

@@ -1,8 +1,8 @@
 // Devices, their streams, and the order of what runs there.
 //
-// Work is executed at once, by the thread that launches it; what is simulated is what a program may rely on. Every stream
-// and the host have a clock. A launch ticks its stream's clock, an event is a copy of a clock, a wait joins clocks. The
-// host is one actor: races between its threads are ThreadSanitizer's work.
+// Work is executed at once, by the thread that launches it; what is simulated is what a program may rely on.
+// Every stream and the host have a clock. A launch ticks its stream's clock, an event is a copy of a clock, a
+// wait joins clocks. The host is one actor: races between its threads are ThreadSanitizer's work.
 #pragma once
 
 #include <cstddef>
@@ -70,8 +70,9 @@ const Clock& host_clock();
 /// Begins work of a stream: what the host knows holds for it. Returns the work's tick.
 uint64_t begin_work(size_t stream, const char* name);
 std::string name_of_stream(size_t stream);
-/// Notes that the process uses a device; any thread may call. One process is one rank: what it does on a second device, even a wait, makes a
-/// context there, which on a GPU takes hundreds of megabytes, and is found.
+/// Notes that the process uses a device; any thread may call. One process is one rank: what it does on a
+/// second device, even a wait, makes a context there, which on a GPU takes hundreds of megabytes, and is
+/// found.
 void note_use(int device, const std::string& what);
 
 }  // namespace deepspeed::simulated

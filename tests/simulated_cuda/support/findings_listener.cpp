@@ -24,7 +24,8 @@ class FindingsListener final : public ::testing::EmptyTestEventListener {
     all_launches_ += num_launches() - launches_;
   }
   void OnTestProgramEnd(const ::testing::UnitTest&) override {
-    std::printf("%lld launches on the simulated device in this process\n", static_cast<long long>(all_launches_));
+    std::printf("%lld launches on the simulated device in this process\n",
+                static_cast<long long>(all_launches_));
   }
 
   int64_t launches_ = 0, all_launches_ = 0;

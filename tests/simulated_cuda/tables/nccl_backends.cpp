@@ -1,12 +1,10 @@
 // NCCL over the simulated device.
 //
-// An operation runs on a stream of the backend's own, behind what the current stream was given; messages between two ranks
-// have a stream for each pair, and meet in the order in which both ranks start them, whatever their tags are. Gloo moves
-// the bytes, beside the program. wait() makes the current stream wait, not the host (the thread itself does block until
-// Gloo is done, which nobody can tell). As with c10d's own class, a work keeps its tensors until wait(). Sums are made in
-// the order of the ranks.
-#include "deepspeed/comm/backends/nccl.h"
-
+// An operation runs on a stream of the backend's own, behind what the current stream was given; messages
+// between two ranks have a stream for each pair, and meet in the order in which both ranks start them,
+// whatever their tags are. Gloo moves the bytes, beside the program. wait() makes the current stream wait,
+// not the host (the thread itself does block until Gloo is done, which nobody can tell). As with c10d's own
+// class, a work keeps its tensors until wait(). Sums are made in the order of the ranks.
 #include <functional>
 #include <map>
 #include <mutex>
@@ -17,11 +15,11 @@
 #include <ATen/ops/minimum.h>
 #include <c10/core/GradMode.h>
 
-#include "deepspeed/base/error.h"
 #include "deepspeed/comm/backends/gloo.h"
-#include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/comm/backends/nccl.h"
 
 #include "tests/simulated_cuda/device/call.h"
+#include "tests/simulated_cuda/tables/tables.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -116,9 +114,11 @@ class NcclBackend final : public c10d::Backend {
     const bool is_root = options.rootRank == getRank();
     NcclStart start = is_root ? begin("nccl::reduce", {}, tensors) : begin("nccl::reduce", tensors, {});
     const at::Tensor own = is_root ? start.out.front() : start.in.front();
-    return reduce(std::move(start), c10d::OpType::REDUCE, options.reduceOp, own, is_root ? own : at::Tensor(), 0);
+    return reduce(std::move(start), c10d::OpType::REDUCE, options.reduceOp, own, is_root ? own : at::Tensor(),
+                  0);
   }
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override {
     NcclStart start = begin("nccl::all_gather", {input}, {output});
     at::Tensor out = start.out.front(), in = start.in.front();
     return end(std::move(start), c10d::OpType::_ALLGATHER_BASE, gloo_->_allgather_base(out, in, options));
@@ -155,8 +155,8 @@ class NcclBackend final : public c10d::Backend {
   static constexpr int kAll = -1;
 
   /// peer: of a message; kAll: a collective.
-  NcclStart begin(const char* name, const std::vector<at::Tensor>& reads, const std::vector<at::Tensor>& writes,
-                  int peer = kAll) {
+  NcclStart begin(const char* name, const std::vector<at::Tensor>& reads,
+                  const std::vector<at::Tensor>& writes, int peer = kAll) {
     NcclStart start;
     start.device = (reads.empty() ? writes : reads).front().get_device();
     const c10::Stream stream = stream_of(start.device, peer);
@@ -175,8 +175,8 @@ class NcclBackend final : public c10d::Backend {
     return c10::make_intrusive<NcclWork>(type, std::move(start), std::move(gloo), std::move(finish));
   }
 
-  /// The reduction of all ranks' `in`, in the order of the ranks, so that all have the same bits: its elements from `first`
-  /// on become `out`, where that is defined.
+  /// The reduction of all ranks' `in`, in the order of the ranks, so that all have the same bits: its
+  /// elements from `first` on become `out`, where that is defined.
   WorkPtr reduce(NcclStart start, c10d::OpType type, const c10d::ReduceOp& op, const at::Tensor& in,
                  const at::Tensor& out, int64_t first) {
     const at::Tensor all = at::empty({getSize(), in.numel()}, in.options());
@@ -185,7 +185,8 @@ class NcclBackend final : public c10d::Backend {
       if (!out.defined()) return;
       const c10::NoGradGuard no_grad;
       const bool is_narrow = in.scalar_type() == at::kHalf || in.scalar_type() == at::kBFloat16;
-      const at::Tensor terms = all.narrow(1, first, out.numel()).to(is_narrow ? at::kFloat : in.scalar_type());
+      const at::Tensor terms =
+          all.narrow(1, first, out.numel()).to(is_narrow ? at::kFloat : in.scalar_type());
       at::Tensor result = terms[0].clone();
       for (int64_t rank = 1; rank < terms.size(0); ++rank) combine(result, terms[rank], op);
       if (op == c10d::ReduceOp::AVG) result.div_(terms.size(0));
@@ -209,15 +210,16 @@ class NcclBackend final : public c10d::Backend {
   std::map<int, int> num_messages_;                     // by peer
 };
 
-}  // namespace
-
-c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job, const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int size) {
-  if (device::num_cuda_devices() == 0) {
-    raise<NotSupportedError>("dist_backend is 'nccl', but this machine has no CUDA device; use 'gloo'");
-  }
-  device::set_cuda_device(job.local_rank % device::num_cuda_devices());
+c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                       int size) {
   return c10::make_intrusive<NcclBackend>(make_gloo_backend(job, store, rank, size), rank, size);
 }
 
+}  // namespace
 }  // namespace deepspeed::comm
+
+namespace deepspeed::simulated {
+
+const comm::NcclBackends nccl_backends{.make = &comm::make};
+
+}  // namespace deepspeed::simulated

@@ -1,9 +1,8 @@
 #include "deepspeed/comm/backends/nccl.h"
 
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::comm {
@@ -20,14 +19,13 @@ void configure_watchdog() {
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store, int rank,
                                                     int size) {
-  if (device::num_cuda_devices() == 0) {
-    raise<NotSupportedError>("dist_backend is 'nccl', but this machine has no CUDA device; use 'gloo'");
+  const int devices = device::num_cuda_devices();
+  if (devices == 0) {
+    raise<NotSupportedError>("dist_backend is 'nccl', but ", device::why_no_device(), "; or use 'gloo'");
   }
   configure_watchdog();
-  device::set_cuda_device(job.local_rank % device::num_cuda_devices());
-  auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = job.timeout;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+  device::set_cuda_device(job.local_rank % devices);
+  return device::cuda_table<NcclBackends>()->make(job, store, rank, size);
 }
 
 }  // namespace deepspeed::comm

@@ -1,0 +1,23 @@
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/comm/backends/nccl.h"
+
+namespace deepspeed::comm {
+namespace {
+
+c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                                       int size) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = job.timeout;
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+}
+
+}  // namespace
+
+extern "C" {
+DEEPSPEED_API extern const NcclBackends deepspeed_cuda_nccl_backends;
+const NcclBackends deepspeed_cuda_nccl_backends{.make = &make};
+}
+
+}  // namespace deepspeed::comm

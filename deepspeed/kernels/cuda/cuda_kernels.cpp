@@ -1,0 +1,41 @@
+#include "deepspeed/kernels/cuda_kernels.h"
+
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/kernels/cuda/adam_kernel.h"
+#include "deepspeed/kernels/cuda/block_quantization_kernel.h"
+#include "deepspeed/kernels/cuda/grad_stats_kernel.h"
+#include "deepspeed/kernels/cuda/sign_compression_kernel.h"
+#include "deepspeed/kernels/cuda/update_kernel.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+/// Launches on the current stream of a device what takes its stream last.
+template <auto launch, class... Parameters>
+const char* run(int index, Parameters... parameters) {
+  const auto device = static_cast<c10::DeviceIndex>(index);
+  const c10::cuda::CUDAGuard guard(device);
+  const cudaError_t status = launch(parameters..., c10::cuda::getCurrentCUDAStream(device).stream());
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+}  // namespace
+
+extern "C" {
+DEEPSPEED_API extern const CudaKernels deepspeed_cuda_kernels;
+const CudaKernels deepspeed_cuda_kernels{
+    .adam = &run<&launch_adam>,
+    .update = &run<&launch_update>,
+    .sum_of_squares = &run<&launch_sum_of_squares>,
+    .quantize = &run<&launch_quantize>,
+    .dequantize = &run<&launch_dequantize>,
+    .add_quantized = &run<&launch_add_quantized>,
+    .compress_signs = &run<&launch_compress_signs>,
+    .add_signs = &run<&launch_add_signs>,
+};
+}
+
+}  // namespace deepspeed::kernels

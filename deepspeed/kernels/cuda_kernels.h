@@ -1,0 +1,45 @@
+// The kernels of the CUDA library, a table of it.
+#pragma once
+
+#include <cstdint>
+
+#include <c10/core/Device.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/device/accelerator/cuda_library.h"
+#include "deepspeed/kernels/arguments/adam_arguments.h"
+#include "deepspeed/kernels/arguments/device_arrays.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
+
+namespace deepspeed::kernels {
+
+/// Each function launches a kernel over arrays of device `index`, on its current stream. It returns null, or
+/// what the driver says of the launch. The kernels' headers in cuda/ say what the arguments are.
+struct CudaKernels {
+  static constexpr const char* kName = "deepspeed_cuda_kernels";
+  template <class... Parameters>
+  using Launch = const char* (*)(int index, Parameters...);
+
+  Launch<const AdamArrays&, const AdamConstants&> adam;
+  Launch<const UpdateArrays&, const UpdateRule&> update;
+  Launch<const void*, ElementType, int64_t, double*> sum_of_squares;
+  Launch<const QuantizedArray&> quantize, dequantize, add_quantized;
+  Launch<float*, float*, uint8_t*, float*, int64_t> compress_signs;
+  Launch<const uint8_t*, const float*, float*, int64_t> add_signs;
+};
+
+/// Launches a kernel of the table on `device`. Throws NotSupportedError without the CUDA library, Error where
+/// the launch fails.
+template <class... Parameters, class... Arguments>
+void launch_on(const at::Device& device, CudaKernels::Launch<Parameters...> CudaKernels::*kernel,
+               const Arguments&... arguments) {
+  const auto* const kernels = device::cuda_table<CudaKernels>();
+  if (kernels == nullptr) {
+    raise<NotSupportedError>("the elements lie on ", device, ", but ", device::why_no_cuda(),
+                             "; or move them to the CPU");
+  }
+  const char* const error = (kernels->*kernel)(device.index(), arguments...);
+  if (error != nullptr) raise<Error>("the launch on ", device, " failed: ", error);
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,84 @@
+"""Builds the wheel: scikit-build-core, with the torch that is installed where pip runs.
+
+The engine is compiled for one minor version of torch. A wheel is built with the torch that is there, and names its minor
+version as what it needs; without one pip fetches 2.11 for the build. Nothing of torch is imported.
+"""
+import importlib.metadata
+import os
+import pathlib
+import sysconfig
+
+from scikit_build_core.build import *  # noqa: F401,F403  -- the hooks that are not below
+from scikit_build_core import build as _build
+
+_OLDEST, _NEWEST = (2, 11), (2, 15)
+_WITHOUT_TORCH = "2.11"
+_FOLDER = "DEEPSPEED_TORCH_DIR"
+
+
+def _site_packages():
+    schemes = [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
+    return dict.fromkeys(sysconfig.get_paths(scheme)[name] for scheme in schemes for name in ("purelib", "platlib"))
+
+
+def _find_torch():
+    """Returns (folder, version) of the torch to build with, or None. An isolated build does not see it, but its folder."""
+    named = os.environ.get(_FOLDER)
+    for site in [str(pathlib.Path(named).parent)] if named else _site_packages():
+        for found in importlib.metadata.distributions(name="torch", path=[site]):
+            return pathlib.Path(site, "torch"), found.version
+    return None
+
+
+def _minor(version):
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _text(minor):
+    return ".".join(map(str, minor))
+
+
+def _chosen():
+    """Returns the folder of torch, or None where pip fetches one, and the minor version."""
+    found = _find_torch()
+    if found is None:
+        return None, _WITHOUT_TORCH
+    folder, version = found
+    minor = _minor(version)
+    if not _OLDEST <= minor <= _NEWEST:
+        raise SystemExit(
+            f"deepspeed is built for torch {_text(_OLDEST)} to {_text(_NEWEST)}, and torch {version} is installed in {folder}: "
+            f"install one of those first"
+        )
+    return folder, _text(minor)
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    folder, minor = _chosen()
+    needed = _build.get_requires_for_build_wheel(config_settings)
+    return needed if folder is not None else [*needed, f"torch=={minor}.*"]
+
+
+def _with_torch(hook, *arguments):
+    folder, _ = _chosen()
+    if folder is not None:
+        os.environ[_FOLDER] = str(folder)
+    return hook(*arguments)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return _with_torch(_build.build_wheel, wheel_directory, config_settings, metadata_directory)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    return _with_torch(_build.prepare_metadata_for_build_wheel, metadata_directory, config_settings)
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def dynamic_metadata(field, settings=None, project=None):
+    """scikit-build-core asks for the dependencies: the minor version of torch that the engine is built for."""
+    if field != "dependencies":
+        raise ValueError(f"the field {field} is not dynamic")
+    return [f"torch=={_chosen()[1]}.*", "packaging"]

@@ -1,0 +1,181 @@
+// The kernels of deepspeed/kernels/cuda over the simulated device: given to the current stream, computed by
+// the CPU's kernels.
+#include <algorithm>
+#include <vector>
+
+#include "deepspeed/kernels/cpu/adam_cpu.h"
+#include "deepspeed/kernels/cpu/grad_stats_cpu.h"
+#include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
+#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
+#include "deepspeed/kernels/cpu/update_cpu.h"
+#include "deepspeed/kernels/sign_compression.h"
+
+#include "tests/simulated_cuda/device/memory.h"
+#include "tests/simulated_cuda/device/streams.h"
+#include "tests/simulated_cuda/tables/tables.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+size_t bytes_of(ElementType type) {
+  if (type == ElementType::kFloat64) return 8;
+  return type == ElementType::kFloat32 ? 4 : 2;
+}
+
+/// Collects what a kernel reads and writes; a device address becomes the place of its bytes.
+class PointerLaunch {
+ public:
+  explicit PointerLaunch(const char* name) : name_(name) {}
+  template <typename T>
+  void uses(T*& data, size_t bytes, bool writes) {
+    if (data == nullptr) return;
+    uses_.push_back({data, bytes, writes});
+    data = reinterpret_cast<T*>(simulated::bytes_at(data));
+  }
+  template <typename T>
+  void reads(T*& data, size_t bytes) {
+    uses(data, bytes, false);
+  }
+  template <typename T>
+  void writes(T*& data, size_t bytes) {
+    uses(data, bytes, true);
+  }
+  /// Returns false where the launch races: its results are poison then.
+  bool launch(int device) const { return simulated::launch(name_, simulated::current_stream(device), uses_); }
+
+ private:
+  const char* name_;
+  std::vector<simulated::Use> uses_;
+};
+
+const char* adam(int device, const AdamArrays& given, const AdamConstants& constants) {
+  AdamArrays arrays = given;
+  const auto n = static_cast<size_t>(arrays.numel);
+  PointerLaunch launch("kernels::adam");
+  launch.writes(arrays.master, n * (arrays.master_form == MasterForm::kFloat32 ? 4 : 2));
+  launch.reads(arrays.gradient, n * bytes_of(arrays.gradient_type));
+  launch.writes(arrays.exp_avg, n * bytes_of(arrays.moment_type));
+  launch.writes(arrays.exp_avg_sq, n * bytes_of(arrays.moment_type));
+  launch.writes(arrays.low_precision, n * 2);
+  if (launch.launch(device)) adam_cpu(arrays, constants);
+  return nullptr;
+}
+
+const char* update(int device, const UpdateArrays& given, const UpdateRule& rule) {
+  UpdateArrays arrays = given;
+  const auto n = static_cast<size_t>(arrays.numel);
+  const size_t size = arrays.gradient_type == ElementType::kFloat64 ? 8 : 4;
+  PointerLaunch launch("kernels::update");
+  launch.writes(arrays.master, n * size);
+  launch.reads(arrays.gradient, n * bytes_of(arrays.gradient_type));
+  for (void*& state : arrays.states) launch.writes(state, n * size);
+  launch.writes(arrays.low_precision, n * 2);
+  if (launch.launch(device)) update_cpu(arrays, rule);
+  return nullptr;
+}
+
+const char* sum_of_squares(int device, const void* values, ElementType type, int64_t numel,
+                           double* block_sums) {
+  PointerLaunch launch("kernels::sum_of_squares");
+  launch.reads(values, static_cast<size_t>(numel) * bytes_of(type));
+  launch.writes(block_sums, kSumOfSquaresBlocks * sizeof(double));
+  if (!launch.launch(device)) return nullptr;
+  std::fill_n(block_sums, kSumOfSquaresBlocks, 0.0);
+  block_sums[0] = sum_of_squares_cpu(values, type, numel);
+  return nullptr;
+}
+
+void add_quantized_block(const QuantizedBlock& block) {
+  float terms[2048];
+  QuantizedBlock apart = block;
+  apart.values = terms;
+  dequantize_block_simd(apart);
+  for (int64_t i = 0; i < block.numel; ++i) static_cast<float*>(block.values)[i] += terms[i];
+}
+
+/// How a kernel of quantized blocks uses its arrays, and what it does with each block.
+struct QuantizedWork {
+  const char* name;
+  bool writes_values;
+  void (*of_block)(const QuantizedBlock&);
+};
+
+const char* run_quantized(const QuantizedWork& work, int device, const QuantizedArray& given) {
+  QuantizedArray array = given;
+  const int64_t each = quantization_block(array.code), blocks = (array.numel + each - 1) / each;
+  const auto size = static_cast<int64_t>(bytes_of(array.type));
+  PointerLaunch launch(work.name);
+  launch.uses(array.values, static_cast<size_t>(array.numel * size), work.writes_values);
+  launch.uses(array.codes, static_cast<size_t>((array.numel * bits_of(array.code) + 7) / 8),
+              !work.writes_values);
+  launch.uses(array.scales, static_cast<size_t>(blocks) * sizeof(float), !work.writes_values);
+  if (!launch.launch(device)) return nullptr;
+  for (int64_t index = 0; index < blocks; ++index) {
+    const int64_t begin = index * each;
+    work.of_block({.values = static_cast<char*>(array.values) + begin * size,
+                   .type = array.type,
+                   .codes = array.codes + begin * bits_of(array.code) / 8,
+                   .scale = array.scales + index,
+                   .numel = std::min(each, array.numel - begin),
+                   .code = array.code});
+  }
+  return nullptr;
+}
+
+const char* quantize(int device, const QuantizedArray& array) {
+  return run_quantized({"kernels::quantize", false, &quantize_block_simd}, device, array);
+}
+
+const char* dequantize(int device, const QuantizedArray& array) {
+  return run_quantized({"kernels::dequantize", true, &dequantize_block_simd}, device, array);
+}
+
+const char* add_quantized(int device, const QuantizedArray& array) {
+  return run_quantized({"kernels::add_quantized", true, &add_quantized_block}, device, array);
+}
+
+const char* compress_signs(int device, float* values, float* errors, uint8_t* bits, float* scales,
+                           int64_t num_blocks) {
+  const auto blocks = static_cast<size_t>(num_blocks);
+  PointerLaunch launch("kernels::compress_signs");
+  launch.writes(values, blocks * kSignBlock * sizeof(float));
+  launch.writes(errors, blocks * kSignBlock * sizeof(float));
+  launch.writes(bits, blocks * kSignBlock / 8);
+  launch.writes(scales, blocks * sizeof(float));
+  if (!launch.launch(device)) return nullptr;
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    const int64_t begin = block * kSignBlock;
+    scales[block] = compress_sign_block(values + begin, errors + begin, bits + begin / 8, kSignBlock);
+  }
+  return nullptr;
+}
+
+const char* add_signs(int device, const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks) {
+  const auto blocks = static_cast<size_t>(num_blocks);
+  PointerLaunch launch("kernels::add_signs");
+  launch.reads(bits, blocks * kSignBlock / 8);
+  launch.reads(scales, blocks * sizeof(float));
+  launch.writes(sums, blocks * kSignBlock * sizeof(float));
+  if (!launch.launch(device)) return nullptr;
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    const int64_t begin = block * kSignBlock;
+    add_sign_block(bits + begin / 8, scales[block], sums + begin, kSignBlock);
+  }
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace deepspeed::kernels
+
+namespace deepspeed::simulated {
+
+const kernels::CudaKernels cuda_kernels{.adam = &kernels::adam,
+                                        .update = &kernels::update,
+                                        .sum_of_squares = &kernels::sum_of_squares,
+                                        .quantize = &kernels::quantize,
+                                        .dequantize = &kernels::dequantize,
+                                        .add_quantized = &kernels::add_quantized,
+                                        .compress_signs = &kernels::compress_signs,
+                                        .add_signs = &kernels::add_signs};
+
+}  // namespace deepspeed::simulated

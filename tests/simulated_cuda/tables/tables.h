@@ -1,0 +1,14 @@
+// The tables of functions that libdeepspeed_cuda.so exports, over the simulated device.
+#pragma once
+
+#include "deepspeed/comm/backends/nccl.h"
+#include "deepspeed/device/accelerator/page_locks.h"
+#include "deepspeed/kernels/cuda_kernels.h"
+
+namespace deepspeed::simulated {
+
+extern const device::PageLocks page_locks;
+extern const kernels::CudaKernels cuda_kernels;
+extern const comm::NcclBackends nccl_backends;
+
+}  // namespace deepspeed::simulated
