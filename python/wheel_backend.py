@@ -59,19 +59,24 @@ def get_requires_for_build_wheel(config_settings=None):
     return needed if folder is not None else [*needed, f"torch=={minor}.*"]
 
 
-def _with_torch(hook, *arguments):
+def _prepare():
     folder, _ = _chosen()
     if folder is not None:
         os.environ[_FOLDER] = str(folder)
-    return hook(*arguments)
+    # A second build takes what the first has compiled, wherever the checkout lies (as in scripts/build.sh).
+    root = pathlib.Path(__file__).resolve().parents[1]
+    for name, value in (("BASEDIR", root), ("NOHASHDIR", 1), ("SLOPPINESS", "pch_defines,time_macros"), ("DEPEND", 1)):
+        os.environ.setdefault(f"CCACHE_{name}", str(value))
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    return _with_torch(_build.build_wheel, wheel_directory, config_settings, metadata_directory)
+    _prepare()
+    return _build.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
-def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    return _with_torch(_build.prepare_metadata_for_build_wheel, metadata_directory, config_settings)
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    _prepare()
+    return _build.build_editable(wheel_directory, config_settings, metadata_directory)
 
 
 get_requires_for_build_editable = get_requires_for_build_wheel

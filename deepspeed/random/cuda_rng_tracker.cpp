@@ -97,7 +97,9 @@ void model_parallel_cuda_manual_seed(uint64_t seed, int model_parallel_rank) {
   const uint64_t own_seed = model_parallel_seed(seed, model_parallel_rank);
   auto& tracker = get_cuda_rng_tracker();
   tracker.reset();
-  device::num_cuda_devices() > 0 ? device::seed_cuda_generators(seed) : device::seed_generators(seed);
+  const at::Tensor cpu_state = device::cpu_rng_state();
+  device::seed_generators(seed);
+  if (device::num_cuda_devices() > 0) device::set_cpu_rng_state(cpu_state);  // dropout draws on the device
   tracker.add(kModelParallelRng, own_seed);
 }
 
