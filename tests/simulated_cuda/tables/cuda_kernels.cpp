@@ -48,7 +48,7 @@ class PointerLaunch {
   std::vector<simulated::Use> uses_;
 };
 
-const char* adam(int device, const AdamArrays& given, const AdamConstants& constants) {
+const char* launch_adam(int device, const AdamArrays& given, const AdamConstants& constants) {
   AdamArrays arrays = given;
   const auto n = static_cast<size_t>(arrays.numel);
   PointerLaunch launch("kernels::adam");
@@ -61,7 +61,7 @@ const char* adam(int device, const AdamArrays& given, const AdamConstants& const
   return nullptr;
 }
 
-const char* update(int device, const UpdateArrays& given, const UpdateRule& rule) {
+const char* launch_update(int device, const UpdateArrays& given, const UpdateRule& rule) {
   UpdateArrays arrays = given;
   const auto n = static_cast<size_t>(arrays.numel);
   const size_t size = arrays.gradient_type == ElementType::kFloat64 ? 8 : 4;
@@ -74,8 +74,8 @@ const char* update(int device, const UpdateArrays& given, const UpdateRule& rule
   return nullptr;
 }
 
-const char* sum_of_squares(int device, const void* values, ElementType type, int64_t numel,
-                           double* block_sums) {
+const char* launch_sum_of_squares(int device, const void* values, ElementType type, int64_t numel,
+                                  double* block_sums) {
   PointerLaunch launch("kernels::sum_of_squares");
   launch.reads(values, static_cast<size_t>(numel) * bytes_of(type));
   launch.writes(block_sums, kSumOfSquaresBlocks * sizeof(double));
@@ -122,20 +122,20 @@ const char* run_quantized(const QuantizedWork& work, int device, const Quantized
   return nullptr;
 }
 
-const char* quantize(int device, const QuantizedArray& array) {
+const char* launch_quantize(int device, const QuantizedArray& array) {
   return run_quantized({"kernels::quantize", false, &quantize_block_simd}, device, array);
 }
 
-const char* dequantize(int device, const QuantizedArray& array) {
+const char* launch_dequantize(int device, const QuantizedArray& array) {
   return run_quantized({"kernels::dequantize", true, &dequantize_block_simd}, device, array);
 }
 
-const char* add_quantized(int device, const QuantizedArray& array) {
+const char* launch_add_quantized(int device, const QuantizedArray& array) {
   return run_quantized({"kernels::add_quantized", true, &add_quantized_block}, device, array);
 }
 
-const char* compress_signs(int device, float* values, float* errors, uint8_t* bits, float* scales,
-                           int64_t num_blocks) {
+const char* launch_compress_signs(int device, float* values, float* errors, uint8_t* bits, float* scales,
+                                  int64_t num_blocks) {
   const auto blocks = static_cast<size_t>(num_blocks);
   PointerLaunch launch("kernels::compress_signs");
   launch.writes(values, blocks * kSignBlock * sizeof(float));
@@ -150,7 +150,8 @@ const char* compress_signs(int device, float* values, float* errors, uint8_t* bi
   return nullptr;
 }
 
-const char* add_signs(int device, const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks) {
+const char* launch_add_signs(int device, const uint8_t* bits, const float* scales, float* sums,
+                             int64_t num_blocks) {
   const auto blocks = static_cast<size_t>(num_blocks);
   PointerLaunch launch("kernels::add_signs");
   launch.reads(bits, blocks * kSignBlock / 8);
@@ -169,13 +170,13 @@ const char* add_signs(int device, const uint8_t* bits, const float* scales, floa
 
 namespace deepspeed::simulated {
 
-const kernels::CudaKernels cuda_kernels{.adam = &kernels::adam,
-                                        .update = &kernels::update,
-                                        .sum_of_squares = &kernels::sum_of_squares,
-                                        .quantize = &kernels::quantize,
-                                        .dequantize = &kernels::dequantize,
-                                        .add_quantized = &kernels::add_quantized,
-                                        .compress_signs = &kernels::compress_signs,
-                                        .add_signs = &kernels::add_signs};
+const kernels::CudaKernels cuda_kernels{.adam = &kernels::launch_adam,
+                                        .update = &kernels::launch_update,
+                                        .sum_of_squares = &kernels::launch_sum_of_squares,
+                                        .quantize = &kernels::launch_quantize,
+                                        .dequantize = &kernels::launch_dequantize,
+                                        .add_quantized = &kernels::launch_add_quantized,
+                                        .compress_signs = &kernels::launch_compress_signs,
+                                        .add_signs = &kernels::launch_add_signs};
 
 }  // namespace deepspeed::simulated
