@@ -31,7 +31,7 @@ from deepspeed.utils import groups
 from deepspeed.utils.expert_groups import require_whole_experts
 from deepspeed.utils.logging import logger, set_log_level_from_string
 from deepspeed.utils.torch import is_functorch_transforming
-from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules
+from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules, note_leaf_modules
 
 
 class DeepSpeedEngine(
@@ -96,6 +96,7 @@ class DeepSpeedEngine(
         self._module_calls = ModuleCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
+            note_leaf_modules(model)
             self._module_calls.watch(model)
         self.monitor = MonitorMaster(_config.monitors_of(config, self._resolved()))
         if self.monitor.enabled:

@@ -1,5 +1,10 @@
 """Modules whose parameters stage 3 gathers all at once, before the module's forward: mixtures of experts need it."""
 import types
+import weakref
+
+import torch
+
+_leaf_of = torch.utils.weak.WeakIdKeyDictionary()  # of parameters of engines at stage 3, a weak reference each
 
 
 def z3_leaf_module(model):
@@ -10,6 +15,23 @@ def z3_leaf_module(model):
 def z3_leaf_parameter(model):
     """Returns whether the parameter belongs to a leaf of an engine at stage 3."""
     return hasattr(model, "ds_z3_leaf_module")
+
+
+def leaf_module_of(param):
+    """Returns the marked module with which an engine gathers the parameter. Raises AttributeError where there is none."""
+    leaf = _leaf_of.get(param, lambda: None)()
+    if leaf is None:
+        raise AttributeError("ds_z3_leaf_module: the parameter is in no leaf module of an engine")
+    return leaf
+
+
+def note_leaf_modules(model):
+    """Notes of each parameter the outermost marked module around it, as an engine takes the model over."""
+    for param in model.parameters():
+        _leaf_of.pop(param, None)
+    for leaf in get_z3_leaf_modules(model):  # from the outside to the inside
+        for param in leaf.parameters():
+            _leaf_of.setdefault(param, weakref.ref(leaf))
 
 
 def get_z3_leaf_modules(model):

@@ -340,6 +340,23 @@ def what_is_assigned_to_a_shard_is_the_parameter_from_then_on():
 
 
 @probe
+def parameters_know_the_leaf_module_that_gathers_them():
+    model = make_net()
+    whole = nn.Sequential(nn.Linear(24, 24), nn.Sequential(nn.Linear(24, 24)))
+    model.inner = whole
+    deepspeed.utils.set_z3_leaf_module(whole, True)
+    deepspeed.utils.set_z3_leaf_module(whole[1], True)  # the outer leaf gathers it
+    assert not deepspeed.utils.z3_leaf_parameter(whole[0].weight)  # no engine has it
+    engine = make_engine(model=model)
+    assert whole[1][0].weight.ds_z3_leaf_module is whole
+    assert deepspeed.utils.z3_leaf_parameter(whole[0].bias) and not deepspeed.utils.z3_leaf_parameter(model.embed.weight)
+    (leaf,) = engine.optimizer.leaf_parameters.items()
+    assert leaf[0] is whole and [id(param) for param in leaf[1]] == [id(param) for param in whole.parameters()]
+    engine.destroy()
+    assert not deepspeed.utils.z3_leaf_parameter(whole[0].weight)
+
+
+@probe
 def shares_of_gradients_are_whole_together():
     engine = make_engine(model=nn.Linear(3, 1))
     engine.backward(engine(torch.tensor([[1.0, 2.0, 3.0]])).sum())

@@ -6,6 +6,7 @@ import torch
 
 from deepspeed import _core
 from deepspeed.runtime.zero import parameter_methods as _methods
+from deepspeed.utils.z3_leaf_module import leaf_module_of
 
 
 class ZeroParamType(enum.Enum):
@@ -97,6 +98,7 @@ for _name, _read in {
     "ds_numel": lambda param: param.numel(),
     "ds_tensor": _shard,
     "ds_persist": _core.is_persistent,
+    "ds_z3_leaf_module": leaf_module_of,
     "ds_active_sub_modules": lambda param: set(),  # modules that keep it whole: operators do, while they run
     "is_external_param": lambda param: param in used_elsewhere,
     "partition_numel": _methods.partition_numel,

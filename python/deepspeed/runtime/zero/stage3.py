@@ -1,10 +1,12 @@
 """The optimizer of ZeRO stage 3."""
 import contextlib
+import itertools
 
 import torch.distributed as dist
 
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters
+from deepspeed.utils.z3_leaf_module import z3_leaf_parameter
 
 
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
@@ -24,6 +26,15 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
     def fp32_partitioned_groups_flat(self):
         """This rank's shards of the master weights."""
         return self._owned.masters()
+
+    @property
+    def leaf_parameters(self):
+        """The parameters that are gathered together: {leaf module: its parameters in the groups}."""
+        found = {}
+        for param in itertools.chain(*self.fp16_groups):
+            if z3_leaf_parameter(param):
+                found.setdefault(param.ds_z3_leaf_module, []).append(param)
+        return found
 
     def get_fp32_grad_partitions(self):
         """Returns {sub-group: {index of the parameter in it: this rank's share of its reduced gradient in fp32, padding included}}."""
