@@ -53,5 +53,24 @@ TEST(HostWaits, AreOneAtMostInAStepWithoutOffload) {
   }
 }
 
+// The host computes with what the device has made: it waits once for the sums, for the norm, and for buffers
+// of a slice.
+TEST(HostWaits, WithOffloadAreAFewASlice) {
+  const Json cpu = {{"device", "cpu"}}, super = {{"device", "cpu"}, {"super_offload", true}};
+  for (const int ranks : {1, 2}) {
+    run_ranks(ranks, [&](comm::World& world) {
+      for (Json config :
+           {zero_config(1, {{"offload_optimizer", cpu}}), zero_config(2, {{"offload_optimizer", cpu}}),
+            zero_config(3, {{"offload_optimizer", cpu}}), zero_config(3, {{"offload_param", cpu}}),
+            zero_config(3, {{"offload_optimizer", cpu}, {"offload_param", cpu}}),
+            zero_config(2, {{"offload_optimizer", super}}), zero_config(3, {{"offload_optimizer", super}})}) {
+        config["zero_optimization"]["sub_group_size"] = 1'000'000;  // one slice
+        const simulated::HostWaits waits = waits_of_a_step(config, world);
+        EXPECT_LE(waits.waits, 4) << config << "\n" << waits.text();
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

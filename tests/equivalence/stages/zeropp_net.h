@@ -55,7 +55,7 @@ inline auto zeropp_engine(const Json& config, const comm::World& world) {
 
 /// This rank's batch, in the dtype of the engine's weights.
 at::Tensor zeropp_input(auto& engine, int step) {
-  return zeropp_batch(step, engine.rank()).to(engine.module().bias.scalar_type());
+  return zeropp_batch(step, engine.rank()).to(engine.device(), engine.module().bias.scalar_type());
 }
 
 /// Returns the last loss of this rank.

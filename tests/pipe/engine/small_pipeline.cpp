@@ -143,7 +143,9 @@ std::vector<double> train_whole(const PipelineRun& run, int data_ranks) {
     for (int rank = 0; rank < data_ranks; ++rank) {
       float of_rank = 0;
       for (const pipe::MicroBatch& batch : small_batches(run, step, rank)) {
-        const at::Tensor loss = small_loss((*engine)(batch.inputs.front()), batch.labels.front());
+        const at::Device device = engine->device();
+        const at::Tensor loss =
+            small_loss((*engine)(batch.inputs.front().to(device)), batch.labels.front().to(device));
         engine->backward(loss);
         engine->step();
         of_rank += loss.item<float>();
