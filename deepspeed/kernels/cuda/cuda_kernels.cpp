@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/cuda_kernels.h"
+#include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

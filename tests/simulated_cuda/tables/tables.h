@@ -3,7 +3,7 @@
 
 #include "deepspeed/comm/backends/nccl.h"
 #include "deepspeed/device/accelerator/page_locks.h"
-#include "deepspeed/kernels/cuda_kernels.h"
+#include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 namespace deepspeed::simulated {
 
