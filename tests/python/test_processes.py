@@ -79,12 +79,12 @@ def test_one_process_without_a_launcher():
 
 def test_import_is_quick_and_brings_no_pydantic():
     code = (
-        "import sys, torch, time; begin = time.process_time(); import deepspeed; "
-        "print(time.process_time() - begin, 'pydantic' in sys.modules)"
+        "import sys, time; start = time.process_time(); import torch; begin = time.process_time(); import deepspeed; "
+        "print((time.process_time() - begin) / (begin - start), 'pydantic' in sys.modules)"
     )
-    times = []  # of the processor: other tests run beside this one
+    shares = []  # of what torch takes: other tests run beside this one, and make both slower
     for _ in range(3):
-        seconds, has_pydantic = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+        share, has_pydantic = subprocess.check_output([sys.executable, "-c", code], text=True).split()
         assert has_pydantic == "False"
-        times.append(float(seconds))
-    assert min(times) < 0.2, times
+        shares.append(float(share))
+    assert min(shares) < 0.25, shares

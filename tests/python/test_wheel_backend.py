@@ -5,8 +5,15 @@ import sys
 import pytest
 import torch
 
-sys.path.append(str(pathlib.Path(__file__).parents[2] / "python"))  # behind the package under test
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(ROOT / "python"))  # behind the package under test
 import wheel_backend  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch):
+    """Where pip calls the hooks."""
+    monkeypatch.chdir(ROOT)
 
 
 def place(folder, version):
