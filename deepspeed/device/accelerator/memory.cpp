@@ -49,7 +49,7 @@ std::optional<int64_t> left_of(int resource, const char* used) {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
 }
 
-// Of tensors on the current CUDA device. The allocator knows no device before the first tensor.
+// Counts what tensors take on the current CUDA device; the allocator knows no device before the first tensor.
 c10::CachingAllocator::Stat cuda_bytes() {
   if (num_cuda_devices() == 0) return {};
   c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(at::kCUDA);
