@@ -22,14 +22,19 @@ install(FILES ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake ${PROJECT_BINARY_DIR}/
               ${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# Installed programs and libraries find each other, and torch where it was found at build time.
+# Installed programs and libraries find each other, and torch where it was found at build time. They do so in the build
+# folder too: the run paths that CMake writes there, to change them on installing, end in empty entries, and the loader
+# takes those for the current folder.
 foreach(target ${libraries})
-  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN;${DEEPSPEED_TORCH_LIBRARY_DIRS}")
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "$ORIGIN;${DEEPSPEED_TORCH_LIBRARY_DIRS}")
 endforeach()
+set(library_paths "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../lib")
+list(REMOVE_DUPLICATES library_paths)
 get_property(app_targets DIRECTORY apps PROPERTY BUILDSYSTEM_TARGETS)
 foreach(target ${app_targets})
-  set_target_properties(${target} PROPERTIES
-    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DEEPSPEED_TORCH_LIBRARY_DIRS}")
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+    INSTALL_RPATH "${library_paths};${DEEPSPEED_TORCH_LIBRARY_DIRS}")
 endforeach()
 
 # A release archive of the same files: `cpack --config build/<preset>/CPackConfig.cmake` (or `ninja package`).

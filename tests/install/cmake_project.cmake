@@ -1,5 +1,6 @@
-# Unpacks a release archive, builds examples/cmake_project against it, runs it, asks the programs for their help, and runs
-# the same binary against the libraries of a next patch release.
+# Unpacks a release archive, looks at where its programs and those of the build folder search for libraries, builds
+# examples/cmake_project against it, runs it, asks the programs for their help, and runs the same binary against the
+# libraries of a next patch release.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE code)
   if(NOT code EQUAL 0)
@@ -32,6 +33,16 @@ file(GLOB license ${WORK}/prefix/share/doc/*/LICENSE)
 if(NOT license)
   message(FATAL_ERROR "no LICENSE in the archive")
 endif()
+
+# No file is one whose libraries are looked for in the current folder: an empty entry of a run path stands for it.
+file(GLOB files ${BUILD}/bin/* ${BUILD}/lib/*.so ${BUILD}/tests/*_tests ${BUILD}/python/deepspeed/_core.*
+     ${WORK}/prefix/bin/* ${WORK}/prefix/lib*/*.so ${WORK}/prefix/lib/*/*.so)
+foreach(file ${files})
+  execute_process(COMMAND readelf --dynamic --wide ${file} OUTPUT_VARIABLE dynamic RESULT_VARIABLE code ERROR_QUIET)
+  if(code EQUAL 0 AND dynamic MATCHES "R(UN)?PATH[^[]*[[](|[^]]*::[^]]*|[^]]*:|[:.][^]]*)[]]")
+    message(FATAL_ERROR "${file} looks for libraries in the current folder: ${CMAKE_MATCH_0}")
+  endif()
+endforeach()
 
 # LibTorch lies elsewhere than where the library was built: CMAKE_PREFIX_PATH says where.
 file(CREATE_LINK ${TORCH_DIR} ${WORK}/torch SYMBOLIC)
