@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 
+from forked_ranks import start_fork
+
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 
 
@@ -19,8 +21,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(program, *arguments, ranks=2, env=None, cwd=None):
-    """Returns the processes of a program, which know their ranks by the variables of torchrun."""
+def start(program, *arguments, ranks=2, env=None, cwd=None, forked=False):
+    """Returns the processes of a program, which know their ranks by the variables of torchrun. Forked ones begin sooner."""
     port = str(free_port())
     processes = []  # a program is a name in the folder, or a whole path
     for rank in range(ranks):
@@ -37,6 +39,9 @@ def start(program, *arguments, ranks=2, env=None, cwd=None):
         )
         variables.update(env or {})
         command = [sys.executable, str(PROGRAMS / program), *map(str, arguments)]
+        if forked and not env:  # libraries read other variables as they are loaded
+            processes.append(start_fork(command[1:], variables, cwd, rank % 2))
+            continue
         processes.append(
             subprocess.Popen(command, env=variables, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         )
@@ -80,7 +85,7 @@ def finish(processes, timeout=600):
 def run(program, options=None, ranks=2, timeout=600, env=None, cwd=None):
     """Runs a program to its end; returns what rank 0 printed. A rank that fails is an AssertionError with its output."""
     arguments = [] if options is None else [json.dumps(options)]
-    results = finish(start(program, *arguments, ranks=ranks, env=env, cwd=cwd), timeout)
+    results = finish(start(program, *arguments, ranks=ranks, env=env, cwd=cwd, forked=True), timeout)
     for rank, (status, output) in enumerate(results):
         assert status == 0, f"rank {rank} of {program} ended with {status}:\n{output[-4000:]}"
     return result_of(results[0][1])
@@ -100,6 +105,6 @@ def names_of(program):
 
 def expect_to_pass(program, name, ranks=2, env=None):
     """Runs one probe of a program on all ranks; a rank on which it fails is an AssertionError with its output."""
-    for rank, (status, output) in enumerate(finish(start(program, name, ranks=ranks, env=env))):
+    for rank, (status, output) in enumerate(finish(start(program, name, ranks=ranks, env=env, forked=True))):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
         assert f"passed {name}" in output
