@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
+#include "deepspeed/autograd/node_handle.h"
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::autograd {
@@ -48,7 +49,7 @@ class HookEngine final : public Engine {
     return base_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
-      const std::shared_ptr<torch::autograd::GraphTask>& task, std::shared_ptr<torch::autograd::Node> root,
+      const std::shared_ptr<torch::autograd::GraphTask>& task, NodeHandle root,
       torch::autograd::InputBuffer&& buffer) override {
     return base_.execute_with_graph_task(task, std::move(root), std::move(buffer));
   }

@@ -24,6 +24,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "deepspeed/autograd/graph_walk.h"
+#include "deepspeed/autograd/node_handle.h"
 #include "deepspeed/autograd/split_nodes.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/streams/side_stream.h"
@@ -108,7 +109,7 @@ class Sink : public Node {
 class WeightHalf : public Node {
  public:
   /// node: its edges along the path are cut. mark: a gradient of no meaning on the node's device.
-  WeightHalf(std::shared_ptr<Node> node, variable_list gradients, const at::Tensor& mark)
+  WeightHalf(NodeHandle node, variable_list gradients, const at::Tensor& mark)
       : Node(node->sequence_nr(), edge_list(node->next_edges())),
         node_(std::move(node)),
         gradients_(std::move(gradients)) {
@@ -125,7 +126,7 @@ class WeightHalf : public Node {
   std::string name() const override { return "DeepSpeedWeightHalf"; }
 
  private:
-  std::shared_ptr<Node> node_;
+  NodeHandle node_;
   variable_list gradients_;
 };
 
@@ -183,7 +184,7 @@ class GraphEdits {
     node.add_pre_hook(std::move(hook));
   }
   void lead_into_sink(Edge& edge) {
-    const Edge to_sink(std::make_shared<Sink>(edge), 0);
+    const Edge to_sink(make_node<Sink>(edge), 0);
     sinks_.push_back(to_sink);
     moved_.emplace_back(&edge, edge);
     edge = to_sink;
@@ -238,14 +239,14 @@ struct SplitInfo : c10::DebugInfoBase {
   explicit SplitInfo(WeightBackward* given) : later(given) {}
   WeightBackward* later;
 };
-constexpr auto kSplitInfo = c10::DebugInfoKind::INFERENCE_CONTEXT;
+c10::DebugInfoKind split_info_kind() { return c10::DebugInfoKind::INFERENCE_CONTEXT; }
 
 /// Returns the gradients of the inputs, then those of the sinks.
 variable_list run_towards_inputs(const Ends& ends, const GraphEdits& edits, WeightBackward& later) {
   edge_list wanted = ends.inputs;
   wanted.insert(wanted.end(), edits.sinks().begin(), edits.sinks().end());
   if (wanted.empty() || ends.roots.empty()) return variable_list(wanted.size());
-  const c10::DebugInfoGuard guard(kSplitInfo, std::make_shared<SplitInfo>(&later));
+  const c10::DebugInfoGuard guard(split_info_kind(), std::make_shared<SplitInfo>(&later));
   return torch::autograd::Engine::get_default_engine().execute(ends.roots, ends.gradients,
                                                                /*keep_graph=*/true,
                                                                /*create_graph=*/false,
@@ -263,12 +264,12 @@ void add_halves(std::deque<GraphEdits::SplitNode>& nodes, const GraphWalk& walk,
                 WeightBackward::Parts& parts) {
   std::erase_if(nodes, [](const auto& split) { return split.a_gradient() == nullptr; });
   // A cut frees nodes, so the handles to all of them come first.
-  std::vector<std::shared_ptr<Node>> handles;
+  std::vector<NodeHandle> handles;
   for (const auto& split : nodes) handles.push_back(split.node->getptr());
   for (const auto& handle : handles) cut_path(*handle, walk);
   for (size_t i = 0; i < handles.size(); ++i) {
     const at::Tensor mark = at::zeros({}, nodes[i].a_gradient()->options());
-    parts.add(Edge(std::make_shared<WeightHalf>(handles[i], std::move(nodes[i].gradients), mark), 0), mark);
+    parts.add(Edge(make_node<WeightHalf>(handles[i], std::move(nodes[i].gradients), mark), 0), mark);
     ++parts.num_halves;
   }
 }
@@ -324,7 +325,7 @@ std::vector<at::Tensor> backward_inputs(const std::vector<at::Tensor>& outputs,
 }
 
 WeightBackward* current_weight_backward() {
-  auto* info = dynamic_cast<SplitInfo*>(c10::ThreadLocalDebugInfo::get(kSplitInfo));
+  auto* info = dynamic_cast<SplitInfo*>(c10::ThreadLocalDebugInfo::get(split_info_kind()));
   return info == nullptr ? nullptr : info->later;
 }
 

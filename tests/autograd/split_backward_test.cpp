@@ -19,6 +19,7 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/autograd/node_handle.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/precision/autocast.h"
 
@@ -30,6 +31,7 @@ namespace deepspeed::testing {
 namespace {
 
 using autograd::backward_inputs;
+using autograd::NodeHandle;
 using autograd::WeightBackward;
 
 class SplitBackward : public ::testing::Test {
@@ -197,7 +199,7 @@ struct CountCalls : torch::autograd::FunctionPostHook {
 TEST_F(SplitBackward, AccumulatesOnceAParameterInTheSecondHalf) {
   torch::nn::Linear linear(kWidth, kWidth);
   int accumulated = 0;
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;  // a parameter does not hold its own
+  std::vector<NodeHandle> accumulators;  // a parameter does not hold its own
   for (const auto& param : linear->parameters()) {
     accumulators.push_back(torch::autograd::impl::grad_accumulator(param));
     accumulators.back()->add_post_hook(std::make_unique<CountCalls>(accumulated));

@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "deepspeed/activation/recompute/kept_results.h"
+#include "deepspeed/autograd/node_handle.h"
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::activation {
@@ -105,7 +106,7 @@ class Frame {
   }
 
   Region region_;
-  std::shared_ptr<torch::autograd::Node> inputs_;
+  autograd::NodeHandle inputs_;
   std::optional<KeptResults> kept_;
   std::vector<std::weak_ptr<Holder>> holders_;
   size_t num_filled_ = 0;

@@ -1,0 +1,24 @@
+// How a node of autograd is held: it counts its references itself from torch 2.15 on, and std::shared_ptr did
+// before.
+#pragma once
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>
+
+namespace deepspeed::autograd {
+
+using NodeHandle = decltype(torch::autograd::Edge::function);
+
+template <typename Kind, typename... Arguments>
+NodeHandle make_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<NodeHandle, std::shared_ptr<torch::autograd::Node>>)
+    return std::make_shared<Kind>(std::forward<Arguments>(arguments)...);
+  else
+    return c10::make_intrusive<Kind>(std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace deepspeed::autograd
