@@ -46,8 +46,11 @@ World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGu
   if (given) given_.emplace(given);
   group_ = this->make_group(all_ranks(job_.world_size), "world", given);
   // A program that ends without destroying its world (an error that main() reports, say) still tells the
-  // ranks that wait for it.
-  if (guard_) exit_hook_ = std::make_unique<ExitHook>([guard = guard_] { guard->leave(kLeaving, false); });
+  // ranks that wait for it. It does so before its exchanges end: whoever finds them ended looks for the
+  // reason.
+  if (!guard_) return;
+  exit_hook_ = std::make_unique<ExitHook>([guard = guard_] { guard->leave(kLeaving, false); },
+                                          ExitHook::Turn::kBeforeAll);
 }
 
 ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const std::string& name) {

@@ -12,7 +12,7 @@ namespace {
 // The list is never destroyed, since hooks of static objects are taken back after it would be.
 struct Hooks {
   std::recursive_mutex mutex;  // a hook may take others back
-  std::vector<const std::function<void()>*> functions;
+  std::vector<const std::function<void()>*> functions, before_all;
 
   static Hooks& instance() {
     static auto& hooks = *new Hooks;
@@ -20,21 +20,26 @@ struct Hooks {
   }
 };
 
+void run_newest_of(std::vector<const std::function<void()>*>& functions) {
+  if (functions.empty()) return;
+  const auto function = *functions.back();
+  functions.pop_back();
+  function();
+}
+
 void run_newest() {
   auto& hooks = Hooks::instance();
   const std::lock_guard lock(hooks.mutex);
-  if (hooks.functions.empty()) return;
-  const auto function = *hooks.functions.back();
-  hooks.functions.pop_back();
-  function();
+  while (!hooks.before_all.empty()) run_newest_of(hooks.before_all);
+  run_newest_of(hooks.functions);
 }
 
 }  // namespace
 
-ExitHook::ExitHook(std::function<void()> function) : function_(std::move(function)) {
+ExitHook::ExitHook(std::function<void()> function, Turn turn) : function_(std::move(function)) {
   auto& hooks = Hooks::instance();
   const std::lock_guard lock(hooks.mutex);
-  hooks.functions.push_back(&function_);
+  (turn == Turn::kBeforeAll ? hooks.before_all : hooks.functions).push_back(&function_);
   std::atexit(run_newest);  // one call a hook, so that each has its place among the statics
 }
 
@@ -42,6 +47,7 @@ ExitHook::~ExitHook() {
   auto& hooks = Hooks::instance();
   const std::lock_guard lock(hooks.mutex);
   std::erase(hooks.functions, &function_);
+  std::erase(hooks.before_all, &function_);
 }
 
 }  // namespace deepspeed

@@ -13,7 +13,11 @@ namespace deepspeed {
 /// static that was made after the hook is destroyed before it runs, so a hook is made as late as can be.
 class DEEPSPEED_API ExitHook {
  public:
-  explicit ExitHook(std::function<void()> function);
+  enum class Turn {
+    kNewestFirst,
+    kBeforeAll,  ///< For what is said to others, while all threads and connections are there.
+  };
+  explicit ExitHook(std::function<void()> function, Turn turn = Turn::kNewestFirst);
   /// Takes the function back, and waits while another thread runs it.
   ~ExitHook();
   ExitHook(const ExitHook&) = delete;

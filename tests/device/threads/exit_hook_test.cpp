@@ -27,6 +27,20 @@ TEST(ExitHook, RunsNewestFirstAndBeforeOlderStatics) {
   EXPECT_EXIT(end(), ::testing::ExitedWithCode(3), "^second first static $");
 }
 
+TEST(ExitHook, RunsBeforeNewerOnesWhereItIsToRunBeforeAll) {
+  const auto end = [] {
+    const ExitHook older([] { std::fputs("older ", stderr); });
+    const ExitHook one([] { std::fputs("one ", stderr); }, ExitHook::Turn::kBeforeAll);
+    const ExitHook another([] { std::fputs("another ", stderr); }, ExitHook::Turn::kBeforeAll);
+    const ExitHook newer([] { std::fputs("newer ", stderr); });
+    {
+      const ExitHook taken_back([] { std::fputs("taken back ", stderr); }, ExitHook::Turn::kBeforeAll);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "^another one newer older $");
+}
+
 TEST(ExitHook, EndsAThreadBeforeTheProcessGoesOn) {
   const auto end = [] {
     static std::atomic<bool> asked = false, ended = false;
