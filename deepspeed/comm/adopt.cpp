@@ -91,6 +91,7 @@ std::shared_ptr<World::Impl> make_world(const GivenGroup& given) {
   const Backend& backend = backend_of(*given.group);
   const auto given_store = store_of(given);
   auto job = job_of(given);
+  if (backend.device == at::kCPU) warn_of_missed_cuda(job);
   const auto store = own_store(job, given_store, name);
   std::shared_ptr<DivergenceGuard> guard;
   const auto is_gone = [rank = job.rank, group = c10::weak_intrusive_ptr(given.group)] {

@@ -1,6 +1,7 @@
 #include "deepspeed/comm/backends/table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ranges>
 #include <set>
 
@@ -46,10 +47,7 @@ std::string all_names() {
 const Backend& suitable_backend(const Job& job) {
   const auto rows = std::ranges::reverse_view(kBackends);
   const Backend& found = *std::ranges::find_if(rows, [&](const Backend& row) { return row.suits(job); });
-  if (device::misses_cuda() && job.rank == 0) {
-    log::warning("[comm] this machine has an NVIDIA driver, but the job runs on the CPU: ",
-                 device::why_no_cuda());
-  }
+  if (found.device == at::kCPU) warn_of_missed_cuda(job);
   if (found.device == at::kCPU && env::get("DS_ACCELERATOR") == "cuda") {
     raise<NotSupportedError>("DS_ACCELERATOR is 'cuda', but ", device::why_no_device(),
                              "; or unset it, or set it to 'cpu'");
@@ -58,6 +56,13 @@ const Backend& suitable_backend(const Job& job) {
 }
 
 }  // namespace
+
+void warn_of_missed_cuda(const Job& job) {
+  static std::atomic_flag is_said;
+  if (job.rank != 0 || !device::misses_cuda() || is_said.test_and_set()) return;
+  log::warning("[comm] this machine has an NVIDIA driver, but the job runs on the CPU: ",
+               device::why_no_cuda());
+}
 
 const Backend& choose_backend(const Job& job, const std::string& asked) {
   device::num_cuda_devices();  // throws where DS_ACCELERATOR names none that there is

@@ -32,6 +32,9 @@ struct Backend {
 /// suits the job. Throws UsageError for an unknown name and NotSupportedError for what no build can have.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
+/// Warns once, on rank 0, where a job runs on the CPU of a machine with NVIDIA's driver, and says why.
+void warn_of_missed_cuda(const Job& job);
+
 /// Returns the row of a group that this library did not make: the last one of which the group has a backend,
 /// for tensors of any device. Throws UsageError naming its backends where none is in the table.
 const Backend& backend_of(c10d::ProcessGroup& group);

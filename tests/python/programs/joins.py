@@ -97,20 +97,21 @@ def store():
     """The methods of the store that torch.distributed's own code calls from Python."""
     deepspeed.init_distributed("gloo")
     kept = torch.distributed.distributed_c10d._get_default_store()
-    kept.set("key", "value")
-    assert kept.get("key") == b"value" and kept.check(["key"]) and kept.clone().get("key") == b"value"
-    kept.wait(["key"])
+    key, a, b, missing = (f"{name} of rank {RANK}" for name in ("key", "a", "b", "missing"))  # the ranks share the store
+    kept.set(key, "value")
+    assert kept.get(key) == b"value" and kept.check([key]) and kept.clone().get(key) == b"value"
+    kept.wait([key])
     kept.add("count", 1)
-    kept.multi_set(["a", "b"], ["1", "2"])
-    assert kept.multi_get(["a", "b"]) == [b"1", b"2"] and kept.has_extended_api() and kept.num_keys() > 3
-    assert kept.compare_set("a", "1", "3") == b"3" and kept.delete_key("a") is True
-    kept.append("b", "2")
+    kept.multi_set([a, b], ["1", "2"])
+    assert kept.multi_get([a, b]) == [b"1", b"2"] and kept.has_extended_api() and kept.num_keys() > 3
+    assert kept.compare_set(a, "1", "3") == b"3" and kept.delete_key(a) is True
+    kept.append(b, "2")
     torch.distributed.monitored_barrier()
     kept.queue_push("queue", "item")
     assert kept.queue_len("queue") >= 1 and kept.queue_pop("queue") == b"item"
     kept.set_timeout(datetime.timedelta(milliseconds=10))
     try:
-        kept.get("missing")
+        kept.get(missing)
         raise AssertionError("a key that nobody sets came")
     except torch.distributed.DistStoreError as error:
         assert "wait timeout after 10ms" in str(error), error
