@@ -35,8 +35,8 @@ if(NOT license)
 endif()
 
 # No file is one whose libraries are looked for in the current folder: an empty entry of a run path stands for it.
-file(GLOB files ${BUILD}/bin/* ${BUILD}/lib/*.so ${BUILD}/tests/*_tests ${BUILD}/python/deepspeed/_core.*
-     ${WORK}/prefix/bin/* ${WORK}/prefix/lib*/*.so ${WORK}/prefix/lib/*/*.so)
+file(GLOB files ${BUILD}/bin/* ${BUILD}/lib/*.so* ${BUILD}/tests/*_tests ${BUILD}/python/deepspeed/_core.*
+     ${WORK}/prefix/bin/* ${WORK}/prefix/lib*/*.so* ${WORK}/prefix/lib/*/*.so*)
 foreach(file ${files})
   execute_process(COMMAND readelf --dynamic --wide ${file} OUTPUT_VARIABLE dynamic RESULT_VARIABLE code ERROR_QUIET)
   if(code EQUAL 0 AND dynamic MATCHES "R(UN)?PATH[^[]*[[](|[^]]*::[^]]*|[^]]*:|[:.][^]]*)[]]")
