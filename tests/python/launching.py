@@ -13,6 +13,7 @@ import time
 from forked_ranks import start_fork
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
+READ_AS_LIBRARIES_LOAD = ("CUDA_", "GOMP_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "PYTHON", "TORCH_")
 
 
 def free_port():
@@ -39,7 +40,7 @@ def start(program, *arguments, ranks=2, env=None, cwd=None, forked=False):
         )
         variables.update(env or {})
         command = [sys.executable, str(PROGRAMS / program), *map(str, arguments)]
-        if forked and not env:  # libraries read other variables as they are loaded
+        if forked and not any(name.startswith(READ_AS_LIBRARIES_LOAD) for name in env or {}):
             processes.append(start_fork(command[1:], variables, cwd, rank % 2))
             continue
         processes.append(

@@ -15,13 +15,13 @@ JOINS = PROGRAMS / "joins.py"
 
 @pytest.mark.parametrize("how", ["twice", "again", "tcp", "env", "script", "store"])
 def test_the_ways_to_join(how):
-    results = finish(start(JOINS, how))
+    results = finish(start(JOINS, how, forked=True))
     assert [status for status, _ in results] == [0, 0], results
     assert result_of(results[0][1]) == 1.0
 
 
 def test_a_file(tmp_path):
-    results = finish(start(JOINS, "file", tmp_path / "store"))
+    results = finish(start(JOINS, "file", tmp_path / "store", forked=True))
     assert result_of(results[0][1]) == 1.0
 
 

@@ -155,7 +155,7 @@ def test_losses_are_those_of_the_layers_without_a_pipeline():
 @pytest.mark.parametrize("subject", ["layers", "batches", "errors"])
 def test_probes_on_two_ranks(subject, tmp_path):
     program = f"probe_pipeline_{subject}.py"
-    for rank, (status, output) in enumerate(finish(start(program, cwd=tmp_path), timeout=600)):
+    for rank, (status, output) in enumerate(finish(start(program, cwd=tmp_path, forked=True), timeout=600)):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
     names = [line.split()[1] for line in output.splitlines() if line.startswith("passed ")]
     assert names == names_of(program)
@@ -163,7 +163,7 @@ def test_probes_on_two_ranks(subject, tmp_path):
 
 def test_rank_0_prints_the_loss_of_each_steps_per_print_batches():
     options = json.dumps({"stages": 2, "prints_every": 5})
-    outputs = [output for _, output in finish(start("train_pipeline.py", options))]
+    outputs = [output for _, output in finish(start("train_pipeline.py", options, forked=True))]
     lines = [[line.split() for line in output.splitlines() if line.startswith("steps: ")] for output in outputs]
     losses = result_of(outputs[0])["losses"]
     assert [line[:4] for line in lines[0]] == [["steps:", str(step), "loss:", f"{losses[step - 1]:0.4f}"] for step in (5, 10)]
