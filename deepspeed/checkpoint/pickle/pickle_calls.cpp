@@ -264,7 +264,10 @@ uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const Storage
   if (numel < 0 || numel > std::numeric_limits<int64_t>::max() / item_size) {
     raise<CheckpointError>("a storage of ", numel, " elements");
   }
-  at::Storage storage = load(graph.leaf(id[2]).as_string(), numel * item_size);
+  const std::string& key = graph.leaf(id[2]).as_string();
+  if (key.size() > kMaxPickleName)
+    raise<CheckpointError>("the name of a storage is longer than ", kMaxPickleName, " bytes");
+  at::Storage storage = load(key, numel * item_size);
   return graph.add_storage({std::move(storage), type.value_or(at::ScalarType::Undefined)});
 }
 

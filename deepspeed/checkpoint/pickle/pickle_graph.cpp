@@ -4,6 +4,8 @@
 #include <limits>
 #include <unordered_map>
 
+#include <c10/core/TensorImpl.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/pickle/dict_keys.h"
 #include "deepspeed/checkpoint/pickle/pickle_bounds.h"
@@ -20,6 +22,12 @@ uint64_t content_bytes(const Value& leaf) {
   if (const auto* size = leaf.get_if<Size>()) return size->dims.size() * sizeof(int64_t);
   if (const auto* global = leaf.get_if<Global>()) return global->module.size() + global->name.size();
   return 0;
+}
+
+/// Counts what the description of a tensor takes, of which a call of five bytes makes one.
+uint64_t tensor_bytes(const Value& leaf) {
+  const auto* tensor = leaf.get_if<at::Tensor>();
+  return tensor == nullptr ? 0 : sizeof(c10::TensorImpl) + 2 * sizeof(int64_t) * uint64_t(tensor->dim());
 }
 
 void spend(uint64_t cost, uint64_t& bytes_left) {
@@ -61,7 +69,7 @@ uint32_t PickleGraph::add(PickleKind kind, size_t place) {
 uint32_t PickleGraph::add_leaf(Value value) {
   if (value.is_none()) return 0;
   if (const auto* flag = value.get_if<bool>()) return *flag ? 1 : 2;
-  spend(content_bytes(value), left_to_add_);
+  spend(content_bytes(value) + tensor_bytes(value), left_to_add_);
   leaves_.push_back(std::move(value));
   return add(PickleKind::kLeaf, leaves_.size() - 1);
 }
@@ -74,6 +82,7 @@ uint32_t PickleGraph::add_container(PickleKind kind, Items items) {
 }
 
 uint32_t PickleGraph::add_object(PickleObject object) {
+  spend(items(object.arguments).size() * sizeof(uint32_t), left_to_add_);  // which were looked at
   objects_.push_back(std::move(object));
   return add(PickleKind::kObject, objects_.size() - 1);
 }

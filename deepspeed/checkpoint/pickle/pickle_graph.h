@@ -45,7 +45,8 @@ class PickleGraph {
  public:
   using Items = std::vector<uint32_t>;
 
-  /// Bounds what a small file could make of few bytes: what calls copy, and the value at the end.
+  /// Bounds what a small file could make of few bytes: what calls copy and look at, the tensors that they
+  /// make, and the value at the end.
   explicit PickleGraph(uint64_t max_bytes);
 
   // These add a node and return its number. They throw CheckpointError beyond the bound.
