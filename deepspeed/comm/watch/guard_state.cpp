@@ -269,8 +269,39 @@ void DivergenceGuard::State::read_processes() {
   }
 }
 
+std::vector<AwaitedCall> DivergenceGuard::State::awaited_calls() {
+  std::vector<AwaitedCall> awaited;
+  for (const auto& [key, group] : groups) {
+    if (!group.on_divergence || group.is_let_go) continue;
+    for (auto& each : group.history->awaited(kStillPatience)) awaited.push_back(std::move(each));
+  }
+  return awaited;
+}
+
+void DivergenceGuard::State::exchange_beats() {
+  if (!heartbeats.is_due()) return;
+  std::set<int> unseen = peers();
+  std::vector<AwaitedCall> awaited;
+  {
+    const std::lock_guard lock(mutex);
+    if (left) return;
+    for (const auto& [other, process] : processes) unseen.erase(other);
+    if (!unseen.empty()) awaited = awaited_calls();
+  }
+  if (unseen.empty()) return;
+  const QuietBackend quiet;
+  const ExchangeTime time(*this);
+  try {
+    heartbeats.beat(*store, rank);
+    heartbeats.look(*store, rank, awaited, unseen);
+  } catch (const std::exception&) {
+    // The store is gone with rank 0, as exchange() says.
+  }
+}
+
 void DivergenceGuard::State::look() {
   read_processes();
+  exchange_beats();
   end_groups_if_due();
   if (const auto found = check_sequences(); !found.empty()) return give_up(found, /*everywhere=*/true);
   if (waits(kPatience)) {
@@ -321,11 +352,7 @@ void DivergenceGuard::State::watch_processes(const std::shared_ptr<State>& state
   StillRanks still(state->rank);
   std::unique_lock lock(state->mutex);
   while (!state->changed.wait_for(lock, kStillInterval, [&] { return state->stopped; })) {
-    std::vector<AwaitedCall> awaited;
-    for (const auto& [key, group] : state->groups) {
-      if (!group.on_divergence || group.is_let_go) continue;
-      for (auto& each : group.history->awaited(kStillPatience)) awaited.push_back(std::move(each));
-    }
+    const auto awaited = state->awaited_calls();
     const bool is_store_silent =
         state->exchange_begin && std::chrono::steady_clock::now() - *state->exchange_begin > kSilence;
     const auto processes = awaited.empty() ? std::map<int, RankProcess>() : state->processes;

@@ -7,6 +7,7 @@
 // that wait for this rank's thread, after it told the others why. A group that was let go of keeps its
 // connections until all its ranks are counted (count_let_go()). A second thread names the ranks of this
 // machine that do not run (group/still_ranks.h): the first one waits where the rank of the store is stopped.
+// Those of other machines show by a beat that they run (group/heartbeats.h).
 #pragma once
 
 #include <chrono>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "deepspeed/comm/group/absent_ranks.h"
+#include "deepspeed/comm/group/heartbeats.h"
 #include "deepspeed/comm/watch/divergence_guard.h"
 #include "deepspeed/comm/watch/rank_report.h"
 #include "deepspeed/comm/watch/sequence_check.h"
@@ -74,11 +76,14 @@ struct DivergenceGuard::State {
   std::optional<SequenceCheck> sequences;
   bool is_absence_noted = false;
   std::set<int> unread;  // ranks of this machine whose processes were not read yet
+  Heartbeats heartbeats;
 
   bool waits(std::chrono::milliseconds patience);
   bool has_left();
   bool makes_no_group();
   std::set<int> peers();
+  /// Returns the calls that are under way for a while, of groups that have not ended. Needs the lock.
+  std::vector<AwaitedCall> awaited_calls();
   std::map<std::string, SequenceCheck::Group> compared_groups();
   GroupReport report_of_group(Watched& group, std::chrono::milliseconds patience, size_t most) const;
   RankReport own_report(std::chrono::milliseconds patience, size_t most = 64);
@@ -91,6 +96,8 @@ struct DivergenceGuard::State {
   Verdicts check_sequences();
   /// Reads once which processes the neighbours are: later the store may not answer.
   void read_processes();
+  /// Shows those that cannot see this process that it runs, and looks whether they do.
+  void exchange_beats();
   void look();
   /// everywhere: also in groups where nothing is under way.
   void give_up(const Verdicts& verdicts, bool everywhere);

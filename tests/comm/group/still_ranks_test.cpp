@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/env.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/init.h"
 
@@ -191,6 +192,41 @@ TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobGoesOn) {
           << with_shared_memory;
     }
   }
+}
+
+// No rank sees the process of the other.
+TEST(StillRanks, OfOtherMachinesAreNamedBySilence) {
+  const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
+    StillLines lines("no sign of life");
+    env::set("LOCAL_RANK", std::string("0"));
+    env::set("LOCAL_SIZE", std::string("1"));
+    env::set("DEEPSPEED_LISTEN_ADDR", std::string("127.0.0.1"));
+    auto world = join_world();
+    ProcessGroup group = world.group();
+    const double own = ::getpid(), other = group.all_reduce_scalar(own) - own;
+    if (rank == 1) std::this_thread::sleep_for(12s);  // it runs, however long the other one waits
+    group.barrier();
+    EXPECT_THAT(lines.text(), IsEmpty());
+    std::this_thread::sleep_for(3s);
+    if (rank == 1) ::raise(SIGSTOP);
+    std::thread sends_on([&] {
+      if (rank == 1) return;
+      lines.await();
+      ::kill(static_cast<pid_t>(other), SIGCONT);
+    });
+    EXPECT_EQ(group.all_reduce_scalar(rank + 1.0), 3.0);
+    sends_on.join();
+    world.shutdown();
+    return lines.text();
+  });
+  for (const auto& outcome : outcomes)
+    EXPECT_TRUE(outcome.ok()) << ::testing::PrintToString(outcome.failures);
+  EXPECT_THAT(outcomes[1].value, IsEmpty());
+  EXPECT_THAT(outcomes[0].value,
+              AllOf(HasSubstr("rank 1 has shown no sign of life for a while: its process is "
+                              "stopped, or its machine hangs or cannot be reached; rank 0 "
+                              "waits for it in all_reduce #"),
+                    HasSubstr("of group 'world'")));
 }
 
 TEST(StillRanks, ThatAMessageIsAwaitedFromAreNamed) {
