@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,13 @@ TEST(HostilePickle, TakesASmallMultipleOfItsSizeAndOfItsTime) {
   }
 }
 
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, '|');) parts.push_back(part);
+  return parts;
+}
+
 /// Makes pickles at random, of operations or of what was written by torch.
 class PickleMaker {
  public:
@@ -164,75 +172,25 @@ class PickleMaker {
 
   /// Operations that find on the stack what they take more often than not.
   std::string operations(size_t count) {
-    static const std::vector<std::string> kParts = {"(",
-                                                    "(",
-                                                    "(",
-                                                    ")",
-                                                    "]",
-                                                    "}",
-                                                    "\x8f",
-                                                    "N",
-                                                    "\x88",
-                                                    "\x89",
-                                                    "K\x05",
-                                                    "M\xff\xff",
-                                                    "J\xff\xff\xff\xff",
-                                                    "\x8a\x01\xff",
-                                                    "\x8a\x09\x01\x02\x03\x04\x05\x06\x07\x08\x09",
-                                                    "\x8c\x01k",
-                                                    "\x8c\x06latin1",
-                                                    "C\x02zz",
-                                                    "\x96\x01\0\0\0\0\0\0\0b"s,
-                                                    "G\x3f\xf0\0\0\0\0\0\0"s,
-                                                    "0",
-                                                    "1",
-                                                    "2",
-                                                    "a",
-                                                    "b",
-                                                    "d",
-                                                    "e",
-                                                    "l",
-                                                    "s",
-                                                    "t",
-                                                    "u",
-                                                    "\x85",
-                                                    "\x86",
-                                                    "\x87",
-                                                    "\x90",
-                                                    "\x91",
-                                                    "\x81",
-                                                    "\x92",
-                                                    "\x93",
-                                                    "R",
-                                                    "R",
-                                                    "Q",
-                                                    "\x94",
-                                                    "\x94",
-                                                    "h\0"s,
-                                                    "h\x01",
-                                                    "h\x02",
-                                                    "h\x03",
-                                                    "j\x01\0\0\0"s,
-                                                    "q\x02",
-                                                    "r\0\1\0\0"s,
-                                                    "cm\nC\n",
-                                                    "ctorch\nSize\n",
-                                                    "ctorch\nfloat32\n",
-                                                    "ctorch\nFloatStorage\n",
-                                                    "c_codecs\nencode\n",
-                                                    "ctorch._utils\n_rebuild_tensor_v2\n",
-                                                    "ctorch._utils\n_rebuild_parameter\n",
-                                                    "ctorch._tensor\n_rebuild_from_type_v2\n",
-                                                    "ccollections\nOrderedDict\n",
-                                                    "cbuiltins\nset\n",
-                                                    "cbuiltins\nfrozenset\n",
-                                                    "cbuiltins\nbytearray\n",
-                                                    "cbuiltins\ncomplex\n",
-                                                    "cbuiltins\ngetattr\n",
-                                                    "c__builtin__\nbytes\n",
-                                                    arguments_of_tensor()};
+    // Of one byte, often such as take little from the stack; and longer ones.
+    static const std::string kSingle =
+        "((()]}\x8fN\x88\x89"
+        "012abdelstu\x85\x86\x87\x90\x91\x81\x92\x93RRQ\x94\x94";
+    static const std::vector<std::string> kLonger = parts_of(
+        "K\x05|M\xff\xff|J\xff\xff\xff\xff|\x8a\x01\xff|\x8a\x09"
+        "123456789|\x8c\x01k|\x8c\x06latin1|C\x02zz|"
+        "\x96\x01\0\0\0\0\0\0\0b|G\x3f\xf0\0\0\0\0\0\0|h\0|h\x01|h\x02|h\x03|j\x01\0\0\0|q\x02|r\0\1\0\0|"
+        "cm\nC\n|ctorch\nSize\n|ctorch\nfloat32\n|ctorch\nFloatStorage\n|c_codecs\nencode\n|"
+        "ctorch._utils\n_rebuild_tensor_v2\n|ctorch._utils\n_rebuild_parameter\n|"
+        "ctorch._tensor\n_rebuild_from_type_v2\n|ccollections\nOrderedDict\n|cbuiltins\nset\n|"
+        "cbuiltins\nfrozenset\n|cbuiltins\nbytearray\n|cbuiltins\ncomplex\n|cbuiltins\ngetattr\n|"
+        "c__builtin__\nbytes\n|"s +
+        arguments_of_tensor());
     std::string text;
-    for (size_t i = 0; i < count; ++i) text += kParts[below(kParts.size())];
+    for (size_t i = 0; i < count; ++i) {
+      const size_t part = below(kSingle.size() + kLonger.size());
+      text += part < kSingle.size() ? std::string(1, kSingle[part]) : kLonger[part - kSingle.size()];
+    }
     return text;
   }
 
