@@ -64,8 +64,7 @@ WAITS = [
     ("unlocking on a used device", "device/accelerator/host_memory.cpp", "synchronize_used_devices();  // any device may copy "
      "from here, whatever this thread's current one is\n    const c10::OptionalDeviceGuard guard(", "used_device()", LOCKED,
      "taken_out({}) ? std::optional<c10::Device>() : used_device()"),
-    ("bucket for its buffer", "zero/gradients/partitioned_gradients.cpp", "", "buffer.is_free.hold_current_stream();",
-     f"{ADAM}:{DISK}:{HOST}"),
+    ("bucket for its buffer", "zero/gradients/partitioned_gradients.cpp", "", "buffer.is_free.hold_current_stream();", HOST),
     ("sums for the ranks", "zero/gradients/grad_reducer.cpp", "", "for (comm::Work& work : works) work.wait();", RANKS),
     ("gradient that is handed over", "zero/gradients/grad_reducer.cpp", "",
      "std::make_shared<device::StreamEvent>(store_.options().device())", BESIDE,
