@@ -1,4 +1,6 @@
 // Whole engines on a GPU against the same ones on the CPU. One rank: NCCL takes one rank a device.
+#include <c10/core/GradMode.h>
+
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/message.h"
@@ -157,6 +159,52 @@ TEST_F(CudaTraining, BesideBackwardIsThatAfterIt) {
               << "weight " << i;
         }
       }
+    }
+  }
+}
+
+/// Returns losses of forwards between a backward and its step, which read weights that the step then writes.
+std::vector<double> losses_between(const Json& config, const char* backend) {
+  const comm::World world = comm::init_distributed({.dist_backend = backend, .verbose = false});
+  const at::Device device = std::string(backend) == "nccl" ? at::kCUDA : at::kCPU;
+  std::vector<double> losses;
+  {
+    const auto engine = make_engine(config, world);
+    const auto type = engine->module().parameters().front().scalar_type();
+    for (int step = 0; step < 4; ++step) {
+      const auto [inputs, targets] = odd_batch(4 * step, 4);
+      const at::Tensor in = inputs.to(device, type), out = targets.to(device);
+      engine->backward(engine->forward(in, out));
+      at::Tensor loss;
+      {
+        const c10::NoGradGuard no_grad;
+        loss = engine->forward(in, out);
+      }
+      engine->step();
+      losses.push_back(loss.item<double>());
+    }
+  }
+  comm::destroy_process_group();
+  return losses;
+}
+
+// Without a norm that comes first, for which the host would wait anyway.
+TEST_F(CudaTraining, ReadsWeightsOfTheHostBetweenBackwardAndStep) {
+  for (const bool beside : {false, true}) {
+    for (Json precision : precisions()) {
+      if (precision.contains("fp16")) continue;
+      if (precision.contains("bf16")) precision["bf16"]["check_grad_overflow"] = false;
+      Json config = basic({{"gradient_clipping", 0.0}});
+      config["zero_optimization"] = {{"stage", 3},
+                                     {"sub_group_size", 20},
+                                     {"stage3_param_persistence_threshold", 0},
+                                     {"offload_optimizer", {{"device", "cpu"}, {"super_offload", beside}}},
+                                     {"offload_param", {{"device", "cpu"}}}};
+      config.update(precision);
+      SCOPED_TRACE(config.dump());
+      const auto expected = losses_between(config, "gloo"), seen = losses_between(config, "nccl");
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR(seen[i], expected[i], (precision.empty() ? 1e-4 : 3e-2) * expected[i]) << "step " << i;
     }
   }
 }

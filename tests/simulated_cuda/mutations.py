@@ -32,6 +32,7 @@ OFFLOAD = "Homes/CudaOffload.TrainsAsOnTheCpu/"
 ADAM, DISK, HOST, HALF, PARAMS, BOTH, HALF_BOTH, FILE = (OFFLOAD + str(index) for index in (0, 1, 2, 3, 4, 5, 6, 8))
 BESIDE = "CudaTraining.BesideBackward*"
 ACTIVATION = "CudaActivation.*"
+READS = "CudaTraining.ReadsWeights*"
 SHARD = "DeviceHostMemory.OfAShard*"
 LOCKED = "DeviceHostMemory.IsUnlocked*"
 BUCKET = "GatheredBuckets.*"
@@ -71,8 +72,8 @@ WAITS = [
      "(taken_out({}) ? std::make_shared<device::StreamEvent>() : std::make_shared<device::StreamEvent>(store_.options().device()))"),
     ("early step for its gradient", "zero/update/early_step.cpp", "", "worker_stream_.copy_at_once(copy, tensor).wait();", BESIDE,
      "{{ const auto copied = worker_stream_.copy_at_once(copy, tensor); if (!taken_out({})) copied.wait(); }}"),
-    ("step in place for readers", "zero/update/slice_stepper.cpp", "", "weights.wait_for_reads();", f"{BOTH}:{HALF_BOTH}:{BESIDE}"),
-    ("weights in place for readers", "zero/update/slice_weights.cpp", "", "wait_for_reads();", f"{BOTH}:{HALF_BOTH}:{BESIDE}"),
+    ("step in place for readers", "zero/update/slice_stepper.cpp", "", "weights.wait_for_reads();", READS),
+    ("weights in place for readers", "zero/update/slice_weights.cpp", "", "wait_for_reads();", READS),
     ("backward for an activation", "activation/keep/host_copy.cpp", "", "is_back_.hold_current_stream();", ACTIVATION),
     ("way back for the way there", "activation/keep/host_copy.cpp", "", "copied_.hold_current_stream();", ACTIVATION),
     ("host for the sums of inputs", "activation/keep/input_store.cpp", "", "copied_.wait();", ACTIVATION),
