@@ -210,13 +210,17 @@ TEST_F(CudaTraining, ReadsWeightsOfTheHostBetweenBackwardAndStep) {
 }
 
 TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
-  const TemporaryFolder folder;
   const comm::World world = comm::init_distributed({.dist_backend = "nccl", .verbose = false});
-  {
-    const Json config = basic({{"bf16", {{"enabled", true}}}, {"zero_optimization", {{"stage", 2}}}});
+  for (const bool decoupled : {false, true}) {
+    SCOPED_TRACE(decoupled ? "written beside the training" : "written at once");
+    const TemporaryFolder folder;
+    const Json config = basic({{"bf16", {{"enabled", true}}},
+                               {"checkpoint", {{"writer", {{"decoupled", decoupled}}}}},
+                               {"zero_optimization", {{"stage", 2}}}});
     const auto straight = make_engine(config, world), resumed = make_engine(config, world);
     for (int step = 0; step < 3; ++step) train_on(*straight, at::kCUDA, 4 * step);
     straight->save_checkpoint(folder.path());
+    straight->wait_for_checkpoint();
     resumed->load_checkpoint(folder.path());
     for (int step = 3; step < 6; ++step) {
       EXPECT_EQ(train_on(*straight, at::kCUDA, 4 * step), train_on(*resumed, at::kCUDA, 4 * step));
