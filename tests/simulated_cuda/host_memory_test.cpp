@@ -1,6 +1,7 @@
 // Memory of the host that devices read, and who waits for whom before it changes or goes.
 #include "deepspeed/device/accelerator/host_memory.h"
 
+#include <array>
 #include <memory>
 #include <thread>
 
@@ -15,9 +16,11 @@
 #include "deepspeed/zero/access/gather_bucket.h"
 #include "deepspeed/zero/offload/parked_storages.h"
 #include "deepspeed/zero/shards/shard.h"
+#include "deepspeed/zero/shards/shard_file.h"
 
 #include "tests/simulated_cuda/device/streams.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -58,6 +61,35 @@ TEST(DeviceHostMemory, OfAShardIsWrittenWhenAllStreamsHaveReadIt) {
   side.join();
   EXPECT_EQ(aside.sum().item<float>(), 100);
   EXPECT_EQ(here.sum().item<float>(), 100);
+}
+
+/// Two shards of a file that share one buffer, from which a device copies.
+struct SharedBuffer {
+  SharedBuffer() {
+    for (size_t index = 0; index < shards.size(); ++index) {
+      shards[index] = file->add("shard", 100, at::kFloat);
+      shards[index]->write(at::full({100}, 1.0 + double(index)));
+    }
+    shards[0]->read(there);  // the host does not wait for the copy
+  }
+  TemporaryFolder folder;
+  std::shared_ptr<zero::ShardFile> file = std::make_shared<zero::ShardFile>(
+      zero::ShardFileOptions{.folder = folder.path(), .buffer_count = 1, .pin_memory = true});
+  std::array<std::shared_ptr<zero::Shard>, 2> shards;
+  at::Tensor there = at::empty({100}, at::kCUDA);
+};
+
+TEST(ShardFileBuffer, IsFilledAheadWhenTheDeviceHasReadIt) {
+  const SharedBuffer used;
+  EXPECT_TRUE(used.shards[1]->start_read());
+  used.shards[1]->read(used.there);
+  EXPECT_EQ(used.there.sum().item<float>(), 200);
+}
+
+TEST(ShardFileBuffer, IsFilledWhenTheDeviceHasReadIt) {
+  const SharedBuffer used;
+  used.shards[1]->read(used.there);
+  EXPECT_EQ(used.there.sum().item<float>(), 200);
 }
 
 // What it gathers into is memory of the current stream, which other streams write.

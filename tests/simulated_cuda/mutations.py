@@ -35,6 +35,7 @@ ACTIVATION = "CudaActivation.*"
 READS = "CudaTraining.ReadsWeights*"
 SHARD = "DeviceHostMemory.OfAShard*"
 LOCKED = "DeviceHostMemory.IsUnlocked*"
+BUFFER = "ShardFileBuffer.*"
 BUCKET = "GatheredBuckets.*"
 PIPELINE = "PipelineValues.*"
 RANKS = "HostWaits.*"
@@ -77,8 +78,8 @@ WAITS = [
     ("backward for an activation", "activation/keep/host_copy.cpp", "", "is_back_.hold_current_stream();", ACTIVATION),
     ("way back for the way there", "activation/keep/host_copy.cpp", "", "copied_.hold_current_stream();", ACTIVATION),
     ("host for the sums of inputs", "activation/keep/input_store.cpp", "", "copied_.wait();", ACTIVATION),
-    ("buffer of a file for its copy", "zero/shards/shard_file.cpp", "", "found->copied.wait();", f"{FILE}:{OFFLOAD}9"),
-    ("read of a file for a buffer's copy", "zero/shards/shard_file.cpp", "", "buffer->copied.wait();", f"{FILE}:{OFFLOAD}9"),
+    ("buffer of a file for its copy", "zero/shards/shard_file.cpp", "", "found->copied.wait();", BUFFER),
+    ("read of a file for a buffer's copy", "zero/shards/shard_file.cpp", "", "buffer->copied.wait();", BUFFER),
     ("file of a checkpoint for its copy", "checkpoint/archive/host_snapshot.h", "", "copied_.wait();", "CudaTraining.GoesOnFrom*"),
     ("stage for what it receives", "pipe/exchange/channel.cpp", "", "for (comm::Work& work : oldest.works) work.wait();", PIPELINE),
     ("weights for the other ranks' parts", "zero/update/partition_gather.cpp", "", "for (comm::Work& work : works) work.wait();", RANKS),
