@@ -1,8 +1,10 @@
 // How inputs of regions wait for their backward: partitioned, in contiguous slots, as copies on the host.
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <ATen/ops/arange.h>
@@ -24,7 +26,9 @@
 #include "tests/activation/plain_and_checkpointed.h"
 #include "tests/autograd/gpt_block.h"
 #include "tests/support/error_of.h"
+#include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/test_device.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -42,6 +46,10 @@ at::Tensor drop_some(const at::Tensor& x) {
 /// Three regions whose inputs are activations, a transposed matrix, integers, and a vector that ranks do not
 /// divide.
 struct ThreeRegions {
+  ThreeRegions() {
+    for (at::Tensor& input : inputs) input = input.to(test_device());
+    for (const at::Tensor& param : block.parameters()) param.set_data(param.to(test_device()));
+  }
   Block block;
   TensorFunction one = [this](Tensors x) -> Tensors {
     return {drop_some(block(x[0])), x[1] * 2, x[2] + 1, x[3].exp()};
@@ -116,12 +124,17 @@ TEST(KeptInputs, PartitionedOverRanksWhoseInputsDifferAreAnErrorThatNamesTheRegi
     const auto outcomes =
         fork_ranks(2,
                    [&](int rank) {
-                     const auto world = comm::init_distributed();
+                     const auto world = join_world();
                      checkpointing::configure(world.group(), {.partition_activations = true});
-                     const at::Tensor x = input(rank).requires_grad_();
+                     const at::Tensor x = input(rank).to(test_device()).requires_grad_();
                      const auto y = checkpointing::checkpoint(
                          {.name = "layer 3"}, [](at::Tensor h) { return h.exp(); }, x);
-                     return error_of<CommError>([&] { torch::autograd::backward({y.sum()}, {}); });
+                     return error_of<CommError>([&] {
+                       torch::autograd::backward({y.sum()}, {});
+                       // Over NCCL calls that differ may end: the ranks compare them meanwhile.
+                       for (; tests_use_cuda(); std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+                         world.group().barrier();
+                     });
                    },
                    {.end_together = true});
     for (const auto& outcome : outcomes) {

@@ -77,7 +77,7 @@ WAITS = [
     ("weights in place for readers", "zero/update/slice_weights.cpp", "", "wait_for_reads();", READS),
     ("backward for an activation", "activation/keep/host_copy.cpp", "", "is_back_.hold_current_stream();", ACTIVATION),
     ("way back for the way there", "activation/keep/host_copy.cpp", "", "copied_.hold_current_stream();", ACTIVATION),
-    ("host for the sums of inputs", "activation/keep/input_store.cpp", "", "copied_.wait();", ACTIVATION),
+    ("host for the sums of inputs", "activation/keep/input_store.cpp", "", "copied_.wait();", "KeptInputs.PartitionedOverRanksWhose*"),
     ("buffer of a file for its copy", "zero/shards/shard_file.cpp", "", "found->copied.wait();", BUFFER),
     ("read of a file for a buffer's copy", "zero/shards/shard_file.cpp", "", "buffer->copied.wait();", BUFFER),
     ("file of a checkpoint for its copy", "checkpoint/archive/host_snapshot.h", "", "copied_.wait();", "CudaTraining.GoesOnFrom*"),
