@@ -17,6 +17,7 @@
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_device.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -62,7 +63,8 @@ struct Session {
     while (engine->global_steps() < last) {
       OddPair& batch = batches->next();
       const auto type = engine->module().parameters().front().scalar_type();
-      const at::Tensor loss = engine->forward(batch.inputs.to(type), batch.targets);
+      const at::Tensor loss =
+          engine->forward(batch.inputs.to(test_device(), type), batch.targets.to(test_device()));
       engine->backward(loss);
       engine->step();
       losses += message(std::hexfloat, loss.item<double>(), " ", engine->get_lr()[0], " ",
@@ -75,7 +77,7 @@ struct Session {
     std::string text;
     const zero::GatheredParameters gathered(engine->module().parameters());
     for (const auto& param : engine->module().parameters()) {
-      const at::Tensor values = param.detach().to(at::kFloat).contiguous();
+      const at::Tensor values = param.detach().to(at::kCPU, at::kFloat).contiguous();
       text.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
     }
     return text;
@@ -86,18 +88,21 @@ struct Session {
   std::optional<RepeatingLoader<DeepSpeedDataLoader<OddSamples>>> batches;
 };
 
-class Resume : public ::testing::TestWithParam<std::tuple<int, int, const char*>> {};
+// Stage, ranks, precision, home of the optimizer.
+class Resume : public ::testing::TestWithParam<std::tuple<int, int, const char*, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(Matrix, Resume,
-                         ::testing::Values(std::tuple(0, 1, "fp32"), std::tuple(0, 2, "fp32"),
-                                           std::tuple(1, 2, "fp32"), std::tuple(2, 2, "fp32"),
-                                           std::tuple(2, 3, "fp32"), std::tuple(0, 2, "fp16"),
-                                           std::tuple(1, 2, "fp16"), std::tuple(2, 2, "bf16"),
-                                           std::tuple(3, 1, "fp32"), std::tuple(3, 3, "fp32"),
-                                           std::tuple(3, 2, "fp16"), std::tuple(3, 2, "bf16")));
+                         ::testing::Values(std::tuple(0, 1, "fp32", "none"), std::tuple(0, 2, "fp32", "none"),
+                                           std::tuple(1, 2, "fp32", "none"), std::tuple(2, 2, "fp32", "none"),
+                                           std::tuple(2, 3, "fp32", "none"), std::tuple(0, 2, "fp16", "none"),
+                                           std::tuple(1, 2, "fp16", "none"), std::tuple(2, 2, "bf16", "none"),
+                                           std::tuple(3, 1, "fp32", "none"), std::tuple(3, 3, "fp32", "none"),
+                                           std::tuple(3, 2, "fp16", "none"), std::tuple(3, 2, "bf16", "none"),
+                                           std::tuple(3, 2, "bf16", "cpu")));
 
 TEST_P(Resume, EqualsAnUninterruptedRunBitForBit) {
-  const auto [stage, world_size, precision] = GetParam();
-  const Json config = resume_config(stage, precision);
+  const auto [stage, world_size, precision, home] = GetParam();
+  Json config = resume_config(stage, precision);
+  if (home != std::string("none")) config["zero_optimization"]["offload_optimizer"] = {{"device", home}};
   const TemporaryFolder folder;
   const auto straight = run_ranks_collect(world_size, [&, world_size = world_size](comm::World& world) {
     Session session(world, config);
