@@ -7,6 +7,7 @@
 All waits are changed at once: a variable, TAKEN_OUT, names the one that a run goes without. The changed files are compiled and linked
 by the build's own commands, in a folder of their own. Exits with 1 where a wait can go unnoticed.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -29,13 +30,13 @@ inline bool taken_out(const char* name) {
 """
 
 OFFLOAD = "Homes/CudaOffload.TrainsAsOnTheCpu/"
-ADAM, DISK, HOST, HALF, PARAMS, BOTH, HALF_BOTH, FILE = (OFFLOAD + str(index) for index in (0, 1, 2, 3, 4, 5, 6, 8))
+ADAM, HOST, HALF, PARAMS = (OFFLOAD + str(index) for index in (0, 2, 3, 4))
 BESIDE = "CudaTraining.BesideBackward*"
-ACTIVATION = "CudaActivation.*"
 READS = "CudaTraining.ReadsWeights*"
+ACTIVATION = "CudaActivation.*"
 SHARD = "DeviceHostMemory.OfAShard*"
-LOCKED = "DeviceHostMemory.IsUnlocked*"
 BUFFER = "ShardFileBuffer.*"
+LOCKED = "DeviceHostMemory.IsUnlocked*"
 BUCKET = "GatheredBuckets.*"
 PIPELINE = "PipelineValues.*"
 RANKS = "HostWaits.*"
@@ -165,7 +166,8 @@ def main():
         (work / "switch.h").write_text(SWITCH)
         build = Build(folder, work)
         files = change(work / "tree")
-        program = build.program([build.compile(command) for command in build.units_of(files)])
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            program = build.program(list(pool.map(build.compile, build.units_of(files))))
         for name, _, _, _, tests, *_ in WAITS:
             if names and name not in names:
                 continue
