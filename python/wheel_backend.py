@@ -3,6 +3,7 @@
 The engine is compiled for one minor version of torch. A wheel is built with the torch that is there, and names its minor
 version as what it needs; without one pip fetches 2.11 for the build. Nothing of torch is imported.
 """
+
 import importlib.metadata
 import os
 import pathlib

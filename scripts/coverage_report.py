@@ -6,6 +6,7 @@ counts as run where any copy of it ran: templates and inline functions are compi
 the end, are folders of device code (DEVICE_FOLDERS) and sources that this build does not compile, which are the twins
 of folders that it does. A line of nothing but brackets is no line: gcov counts what an exception would destroy there.
 """
+
 import collections
 import concurrent.futures
 import json
@@ -22,8 +23,14 @@ def counts_of(notes):
     """The counts of one compiled file: (source, line) -> times."""
     counters = notes.with_suffix(".gcda")
     subject = counters if counters.exists() else notes  # without counters all lines are bare
-    text = subprocess.run(["gcov", "--json-format", "--stdout", str(subject)], cwd=notes.parent, check=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    text = subprocess.run(
+        ["gcov", "--json-format", "--stdout", str(subject)],
+        cwd=notes.parent,
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ).stdout
     counts = collections.Counter()
     for document in text.splitlines():
         parsed = json.loads(document)
@@ -70,8 +77,7 @@ def main(build, root):
             left_out[str(name.parent), "device code" if device else "not compiled in this build"].append(name.name)
         elif path in counts_of_files:
             text = path.read_text().splitlines()
-            files[name] = {line: count for line, count in counts_of_files[path].items()
-                           if not BRACKETS_ALONE.fullmatch(text[line - 1])}
+            files[name] = {line: count for line, count in counts_of_files[path].items() if not BRACKETS_ALONE.fullmatch(text[line - 1])}
 
     folders = collections.defaultdict(lambda: [0, 0])
     with open(build / "bare_lines.txt", "w") as bare_lines:

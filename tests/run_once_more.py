@@ -7,6 +7,7 @@ what the first run has printed is kept in BUILD/first_failures/NAME.txt. RETRIED
 than OTHERS of the rest have needed one since the file was removed, as ./test.sh does, this is a failure. A program that exceeds the
 limit is ended, and fails: the stacks of its processes are kept in BUILD/first_failures/NAME.stacks.txt.
 """
+
 import fcntl
 import os
 import pathlib

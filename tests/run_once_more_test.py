@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What run_once_more.py makes of programs whose tests fail once, always, by a signal, or never end."""
+
 import pathlib
 import stat
 import subprocess

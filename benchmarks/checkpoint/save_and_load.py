@@ -34,6 +34,7 @@ def peer(options):
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed
     import torch
+
     deepspeed.comm.init_distributed("gloo", verbose=False)
 
     class TallNet(torch.nn.Module):
@@ -46,8 +47,11 @@ def peer(options):
             return self.layer0(value).square().mean()
 
     model = TallNet(max(1, options.parameters // (4 * WIDTH * WIDTH)))
-    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1},
-              "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}}
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "zero_optimization": {"stage": 1},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
+    }
     engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
     result = {}
     if options.load:
@@ -75,8 +79,12 @@ def peer(options):
                 file.flush()
                 os.fsync(file.fileno())
             plain.append(time.monotonic() - begin)
-        result = {"save": statistics.median(saves), "durable": statistics.median(durable),
-                  "torch_save": statistics.median(plain), "torch_save_bytes": (folder / "plain0.pt").stat().st_size}
+        result = {
+            "save": statistics.median(saves),
+            "durable": statistics.median(durable),
+            "torch_save": statistics.median(plain),
+            "torch_save_bytes": (folder / "plain0.pt").stat().st_size,
+        }
     print(json.dumps(result))
 
 
@@ -94,8 +102,10 @@ def disk_rate(folder, num_bytes):
     for mebibytes in (1, 4, 1, 4):
         count = num_bytes // (mebibytes << 20)
         begin = time.monotonic()
-        subprocess.check_call(["dd", "if=/dev/zero", f"of={target}", f"bs={mebibytes}M", f"count={count}",
-                               "oflag=direct", "conv=fsync"], stderr=subprocess.DEVNULL)
+        subprocess.check_call(
+            ["dd", "if=/dev/zero", f"of={target}", f"bs={mebibytes}M", f"count={count}", "oflag=direct", "conv=fsync"],
+            stderr=subprocess.DEVNULL,
+        )
         rates.append(count * (mebibytes << 20) / (time.monotonic() - begin) / 1e9)
         target.unlink()
     return max(rates)
@@ -141,17 +151,18 @@ def main():
         disk = disk_rate(folder, num_bytes)
         ours_rate = num_bytes / our_save["save"] / 1e9
         plain_rate = their_save["torch_save_bytes"] / their_save["torch_save"] / 1e9
-        print(f"{options.parameters / 1e6:.0f}M parameters, {num_bytes / 1e9:.2f} GB of files; "
-              "each loaded what the other saved\n")
+        print(f"{options.parameters / 1e6:.0f}M parameters, {num_bytes / 1e9:.2f} GB of files; each loaded what the other saved\n")
         print("| durable save | GB/s | ours / it |\n|---|---|---|")
         print(f"| deepspeed-cpp | {ours_rate:.2f} | 1.00 |")
         print(f"| torch.save + fsync | {plain_rate:.2f} | {ours_rate / plain_rate:.2f} |")
         durable = num_bytes / their_save["durable"] / 1e9
         print(f"| DeepSpeed + fsync | {durable:.2f} | {ours_rate / durable:.2f} |")
         print(f"| dd, O_DIRECT | {disk:.2f} | {ours_rate / disk:.2f} |")
-        print(f"\nDecoupled, beside steps of 256 tokens: save_checkpoint() returns after {our_save['stall']:.3f} s, a step takes "
-              f"{our_save['step']:.3f} s ({our_save['stall'] / our_save['step']:.2f} of it); durable after "
-              f"{our_save['decoupled']:.2f} s")
+        print(
+            f"\nDecoupled, beside steps of 256 tokens: save_checkpoint() returns after {our_save['stall']:.3f} s, a step takes "
+            f"{our_save['step']:.3f} s ({our_save['stall'] / our_save['step']:.2f} of it); durable after "
+            f"{our_save['decoupled']:.2f} s"
+        )
         print("\n| load | seconds | DeepSpeed's seconds | ratio |\n|---|---|---|---|")
         for state in ("warm", "caches dropped"):
             a, b = loads["deepspeed-cpp", state], loads["DeepSpeed", state]

@@ -19,8 +19,10 @@ import sys
 import tempfile
 import time
 
-THEIRS = ("import sys; from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict as convert; "
-          "convert(sys.argv[1], sys.argv[2], max_shard_size='1000GB')")
+THEIRS = (
+    "import sys; from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict as convert; "
+    "convert(sys.argv[1], sys.argv[2], max_shard_size='1000GB')"
+)
 
 
 def anonymous_bytes(pid):
@@ -55,8 +57,9 @@ def disk_seconds(folder, sources):
     for source in sources:
         subprocess.check_call(["dd", f"if={source}", "of=/dev/null", "bs=4M", "iflag=direct"], stderr=subprocess.DEVNULL)
         blocks += source.stat().st_size // (4 << 20)
-    subprocess.check_call(["dd", "if=/dev/zero", f"of={target}", "bs=4M", "oflag=direct", f"count={blocks}", "conv=fsync"],
-                          stderr=subprocess.DEVNULL)
+    subprocess.check_call(
+        ["dd", "if=/dev/zero", f"of={target}", "bs=4M", "oflag=direct", f"count={blocks}", "conv=fsync"], stderr=subprocess.DEVNULL
+    )
     seconds = time.monotonic() - begin
     target.unlink()
     return seconds
@@ -64,6 +67,7 @@ def disk_seconds(folder, sources):
 
 def same(ours, theirs):
     import torch
+
     a, b = (torch.load(file, weights_only=True, mmap=True) for file in (ours, theirs))
     return list(a) == list(b) and all(torch.equal(a[name], b[name]) for name in a)
 
@@ -78,8 +82,9 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(dir=options.folder))
     try:
         checkpoint, ours, theirs = folder / "checkpoint", folder / "ours.bin", folder / "theirs"
-        made = subprocess.check_output([options.bin / "benchmarks/checkpoint_make_checkpoint", checkpoint,
-                                        "--parameters", str(options.parameters)], text=True)
+        made = subprocess.check_output(
+            [options.bin / "benchmarks/checkpoint_make_checkpoint", checkpoint, "--parameters", str(options.parameters)], text=True
+        )
         numel, largest = map(int, re.findall(r"\d+", made)[:2])
         # Of the 16-bit checkpoint: what holds the fp32 weights, and nothing else.
         sources = sorted(checkpoint.glob("*/bf16_zero_pp_rank_*"))
@@ -100,8 +105,10 @@ def main():
             ours.unlink()
         if "DeepSpeed" in commands:
             print("both wrote the same tensors")
-        print(f"\n{numel / 1e9:.2f}e9 parameters, largest weight {largest / 2**20:.0f} MiB; page cache dropped before each; "
-              f"medians of {options.rounds}")
+        print(
+            f"\n{numel / 1e9:.2f}e9 parameters, largest weight {largest / 2**20:.0f} MiB; page cache dropped before each; "
+            f"medians of {options.rounds}"
+        )
         print("| program | seconds | all | its / ours | peak anonymous MiB |\n|---|---|---|---|---|")
         median = {name: statistics.median(values) for name, values in seconds.items()}
         for name, values in seconds.items():

@@ -35,17 +35,24 @@ def pairs_of(steps):
     base = {"gradient_clipping": 1.0, "optimizer": adamw}
     return {
         "zeropp": (("ZeRO-3, fp32", {**base, "zero_optimization": STAGE_3}), ("ZeRO++, fp32", {**base, "zero_optimization": ZEROPP})),
-        "zeropp_bf16": (("ZeRO-3, bf16", {**base, "bf16": {"enabled": True}, "zero_optimization": STAGE_3}),
-                        ("ZeRO++, bf16", {**base, "bf16": {"enabled": True}, "zero_optimization": ZEROPP})),
+        "zeropp_bf16": (
+            ("ZeRO-3, bf16", {**base, "bf16": {"enabled": True}, "zero_optimization": STAGE_3}),
+            ("ZeRO++, bf16", {**base, "bf16": {"enabled": True}, "zero_optimization": ZEROPP}),
+        ),
         "onebit": (("Adam, fp32", {"optimizer": uncompressed}), ("1-bit Adam, fp32", {"optimizer": one_bit})),
     }
 
 
 def held_out_loss(options, config, seed):
     steps = options.steps
-    whole = {"train_micro_batch_size_per_gpu": 8,
-             "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": steps, "warmup_num_steps": steps // 12,
-                                                                "warmup_type": "linear", "cos_min_ratio": 0.01}}, **config}
+    whole = {
+        "train_micro_batch_size_per_gpu": 8,
+        "scheduler": {
+            "type": "WarmupCosineLR",
+            "params": {"total_num_steps": steps, "warmup_num_steps": steps // 12, "warmup_type": "linear", "cos_min_ratio": 0.01},
+        },
+        **config,
+    }
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "config.json"
         path.write_text(json.dumps(whole))

@@ -24,8 +24,19 @@ TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 def run(options, stage, dtype, shared):
     os.environ["DEEPSPEED_SHARED_MEMORY"] = "1" if shared else "0"
     config = {"bf16": {"enabled": True}} if dtype == "bf16" else {}
-    words = [options.program.resolve(), "--stage", stage, "--vocabulary", 2048, "--alone", options.steps, "--steps", options.steps,
-             "--config", json.dumps(config)]
+    words = [
+        options.program.resolve(),
+        "--stage",
+        stage,
+        "--vocabulary",
+        2048,
+        "--alone",
+        options.steps,
+        "--steps",
+        options.steps,
+        "--config",
+        json.dumps(config),
+    ]
     lines = launch_command([str(word) for word in words], 2).splitlines()
     return json.loads([line for line in lines if line.startswith("{")][-1])
 
@@ -61,8 +72,10 @@ def main():
                     verify(each["losses"], losses, 0, f"stage {stage}, {dtype}, another way")
                 alone = min(min(each["alone_ms"]) for each in runs[way])
                 step = min(min(each["step_ms"]) for each in runs[way])
-                print(f"| {stage} | {dtype} | {'shared memory' if way else 'sockets'} | {alone:.0f} | {step:.0f} | {step / alone:.3f} |",
-                      flush=True)
+                print(
+                    f"| {stage} | {dtype} | {'shared memory' if way else 'sockets'} | {alone:.0f} | {step:.0f} | {step / alone:.3f} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

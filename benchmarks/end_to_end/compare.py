@@ -82,8 +82,10 @@ def summary(runs):
 def print_table(stage, runs, worst_loss):
     """runs: {side: results of its rounds}; the last columns are ratios to DeepSpeed."""
     first = next(iter(runs.values()))
-    print(f"\n### Stage {stage}: {first[0]['parameters']:,} parameters, {first[0]['world_size']} ranks, "
-          f"{len(first)} rounds of {len(first[0]['step_ms'])} steps; losses agree to {worst_loss:.1e}\n")
+    print(
+        f"\n### Stage {stage}: {first[0]['parameters']:,} parameters, {first[0]['world_size']} ranks, "
+        f"{len(first)} rounds of {len(first[0]['step_ms'])} steps; losses agree to {worst_loss:.1e}\n"
+    )
     peer, *ours = runs
     print(f"| | {' | '.join(runs)} | " + " | ".join(f"{peer} / {name}" for name in ours) + " |")
     print("|---" * (len(runs) + len(ours) + 1) + "|")

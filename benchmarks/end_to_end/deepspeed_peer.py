@@ -74,8 +74,9 @@ def run_rank(options):
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=ds_config(options))
     ready_seconds = time.time() - float(os.environ.get("LAUNCH_TIME", STARTED)) - filling
     rank, steps, losses, total = engine.global_rank, [], [], options.warmup + options.steps
-    batches = [formula.batch(step, rank, options.world_size, options.micro_batch, options.context, options.vocabulary)
-               for step in range(total)]
+    batches = [
+        formula.batch(step, rank, options.world_size, options.micro_batch, options.context, options.vocabulary) for step in range(total)
+    ]
     for tokens, targets in batches:
         torch.distributed.barrier()
         begin = time.perf_counter()
@@ -84,9 +85,14 @@ def run_rank(options):
         engine.step()
         steps.append((time.perf_counter() - begin) * 1e3)
         losses.append(loss.item())
-    result = {"rank": rank, "ready_seconds": ready_seconds, "step_ms": steps[options.warmup:], "losses": losses,
-              "peak_rss_mb": peak_rss_mb(),
-              "parameters": parameters}
+    result = {
+        "rank": rank,
+        "ready_seconds": ready_seconds,
+        "step_ms": steps[options.warmup :],
+        "losses": losses,
+        "peak_rss_mb": peak_rss_mb(),
+        "parameters": parameters,
+    }
     pathlib.Path(options.rank_output, f"{rank}.json").write_text(json.dumps(result))
 
 
@@ -98,14 +104,20 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         launch_ranks(__file__, sys.argv[1:] + ["--rank_output", folder], options.world_size)
         ranks = [json.loads(pathlib.Path(folder, f"{r}.json").read_text()) for r in range(options.world_size)]
-    print(json.dumps({
-        "program": "deepspeed", "stage": options.stage, "world_size": options.world_size,
-        "parameters": ranks[0]["parameters"],
-        "ready_seconds": max(r["ready_seconds"] for r in ranks),
-        "step_ms": [max(times) for times in zip(*(r["step_ms"] for r in ranks))],
-        "peak_rss_mb": [r["peak_rss_mb"] for r in ranks],
-        "losses": [list(of_ranks) for of_ranks in zip(*(r["losses"] for r in ranks))],
-    }))
+    print(
+        json.dumps(
+            {
+                "program": "deepspeed",
+                "stage": options.stage,
+                "world_size": options.world_size,
+                "parameters": ranks[0]["parameters"],
+                "ready_seconds": max(r["ready_seconds"] for r in ranks),
+                "step_ms": [max(times) for times in zip(*(r["step_ms"] for r in ranks))],
+                "peak_rss_mb": [r["peak_rss_mb"] for r in ranks],
+                "losses": [list(of_ranks) for of_ranks in zip(*(r["losses"] for r in ranks))],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -105,8 +105,7 @@ def main():
                 print(f"| {model} | {name} | failed: {result['error']} | | |", flush=True)
                 continue
             ratio = ours["tokens_per_s"] / result["tokens_per_s"] if "error" not in ours else float("nan")
-            print(f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio:.2f} | {result['peak_bytes'] / 1e9:.1f} |",
-                  flush=True)
+            print(f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio:.2f} | {result['peak_bytes'] / 1e9:.1f} |", flush=True)
     for name in left_out:
         print(f"left out, the time was up: {name}")
 

@@ -48,8 +48,12 @@ class Row:
 
 
 def offloaded(sub_group_size=200_000_000, **optimizer):
-    return {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True, **optimizer},
-            "sub_group_size": sub_group_size, "reduce_bucket_size": 200_000_000}
+    return {
+        "stage": 3,
+        "offload_optimizer": {"device": "cpu", "pin_memory": True, **optimizer},
+        "sub_group_size": sub_group_size,
+        "reduce_bucket_size": 200_000_000,
+    }
 
 
 STAGE_3 = {"stage": 3}
@@ -74,11 +78,20 @@ ROWS = {
     # Bytes a parameter: 14 (weight, low half of the master, gradient, moments), of which 10 in host memory for the
     # part `ratio`; and 8 (weight, gradient, moments of 16 bits), of which 4.
     "largest": [
-        Row("GPT 17B, exact fp32 masters", dict(layers=42, heads=45, width=5760, micro_batch=1, steps=2, warmup=1),
-            offloaded(ratio=0.68), bf16=EXACT_MASTERS, has_peer=False),
-        Row("GPT 30B, 16-bit states",
-            dict(layers=48, heads=56, width=7168, context=512, micro_batch=1, steps=2, warmup=1), offloaded(ratio=0.92),
-            bf16=SIXTEEN_BIT_STATES, has_peer=False),
+        Row(
+            "GPT 17B, exact fp32 masters",
+            dict(layers=42, heads=45, width=5760, micro_batch=1, steps=2, warmup=1),
+            offloaded(ratio=0.68),
+            bf16=EXACT_MASTERS,
+            has_peer=False,
+        ),
+        Row(
+            "GPT 30B, 16-bit states",
+            dict(layers=48, heads=56, width=7168, context=512, micro_batch=1, steps=2, warmup=1),
+            offloaded(ratio=0.92),
+            bf16=SIXTEEN_BIT_STATES,
+            has_peer=False,
+        ),
     ],
     "tiny": [
         Row("a tiny GPT, stage 3", TINY, STAGE_3),
@@ -104,8 +117,7 @@ def verify(program, peer, row):
     worst = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"], strict=True))
     if not (worst <= LOSS_TOLERANCE and ours["losses"][-1] < ours["losses"][0]):
         raise SystemExit(f"losses differ by {worst:.1e} relative, expected at most {LOSS_TOLERANCE:.0e}, or do not fall")
-    print(f"{json.dumps(row.zero)} {json.dumps(row.own)}: losses of a small GPT agree within {worst:.1e} relative",
-          flush=True)
+    print(f"{json.dumps(row.zero)} {json.dumps(row.own)}: losses of a small GPT agree within {worst:.1e} relative", flush=True)
     return True
 
 
@@ -114,8 +126,10 @@ def line_of(model, name, result, ours):
         return f"| {model} | {name} | failed: {result['error']} | | | | |"
     ratio = "" if result is ours or "error" in ours else f"{ours['tokens_per_s'] / result['tokens_per_s']:.2f}"
     estimate = f"{result['estimated_bytes'] / 1e9:.1f}" if "estimated_bytes" in result else ""
-    return (f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio} | {result['peak_bytes'] / 1e9:.1f} "
-            f"| {result['host_peak_bytes'] / 1e9:.1f} | {estimate} |")
+    return (
+        f"| {model} | {name} | {result['tokens_per_s']:,.0f} | {ratio} | {result['peak_bytes'] / 1e9:.1f} "
+        f"| {result['host_peak_bytes'] / 1e9:.1f} | {estimate} |"
+    )
 
 
 def bound_of(row, result, limits):
@@ -127,9 +141,11 @@ def bound_of(row, result, limits):
     compute = (result["step_ms"] - result["optimizer_ms"]) / 1e3
     adam = elements / limits["adam_elements_per_s"]
     back, out = 2 * elements / limits["bytes_from_host_per_s"], 2 * elements / limits["bytes_to_host_per_s"]
-    bound, target = ((compute + max(adam, back), 1.15) if row.clipping else (max(compute, back + out, adam), 1.25))
-    return (f"{row.name}: step {result['step_ms'] / 1e3:.2f} s = {result['step_ms'] / 1e3 / bound:.2f} of its bound (target "
-            f"{target}): forward and backward {compute:.2f}, Adam {adam:.2f}, gradients out {out:.2f}, weights back {back:.2f}")
+    bound, target = (compute + max(adam, back), 1.15) if row.clipping else (max(compute, back + out, adam), 1.25)
+    return (
+        f"{row.name}: step {result['step_ms'] / 1e3:.2f} s = {result['step_ms'] / 1e3 / bound:.2f} of its bound (target "
+        f"{target}): forward and backward {compute:.2f}, Adam {adam:.2f}, gradients out {out:.2f}, weights back {back:.2f}"
+    )
 
 
 def main():
@@ -142,16 +158,17 @@ def main():
     has_peer = importlib.util.find_spec("deepspeed") is not None
     end = time.monotonic() + options.seconds
     if has_peer and options.rows != "largest":
-        for row in (Row("", {}, STAGE_3), Row("", {}, BOTH_OFFLOADED),
-                    Row("", {}, BOTH_OFFLOADED, 0.0, UNCHECKED, own=AHEAD)):
+        for row in (Row("", {}, STAGE_3), Row("", {}, BOTH_OFFLOADED), Row("", {}, BOTH_OFFLOADED, 0.0, UNCHECKED, own=AHEAD)):
             has_peer = has_peer and verify(program, peer, row)
-    limits = run([options.folder / "offload_host_step_limits"], {"elements": 1 << 22} if options.rows == "tiny" else {},
-                 seconds=60)
+    limits = run([options.folder / "offload_host_step_limits"], {"elements": 1 << 22} if options.rows == "tiny" else {}, seconds=60)
     if "error" in limits:
         raise SystemExit(f"offload_host_step_limits failed: {limits['error']}")
     bounds, left_out = [], []
-    print("\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host | states GB, estimated |"
-          "\n|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host | states GB, estimated |"
+        "\n|---|---|---|---|---|---|---|",
+        flush=True,
+    )
     for row in ROWS[options.rows]:
         seconds = end - time.monotonic()
         if seconds < 0:

@@ -43,11 +43,14 @@ def counts_pinned_memory():
 def make_engine(options):
     import deepspeed
 
-    config = {"train_micro_batch_size_per_gpu": options.micro_batch, "bf16": options.bf16,
-              "gradient_clipping": options.clipping, "zero_optimization": options.zero,
-              "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}}
-    for name, value in [("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"),
-                        ("MASTER_PORT", "29511")]:
+    config = {
+        "train_micro_batch_size_per_gpu": options.micro_batch,
+        "bf16": options.bf16,
+        "gradient_clipping": options.clipping,
+        "zero_optimization": options.zero,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}},
+    }
+    for name, value in [("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29511")]:
         os.environ.setdefault(name, value)
     deepspeed.init_distributed()
     torch.manual_seed(1)
@@ -76,15 +79,21 @@ def main():
             torch.cuda.synchronize()
         step_ms.append(1e3 * (time.perf_counter() - start))
     on_cuda = engine.device.type == "cuda"
-    median = statistics.median(step_ms[options.warmup:])
+    median = statistics.median(step_ms[options.warmup :])
     pinned = torch.cuda.host_memory_stats().get("allocated_bytes.peak", 0) if pinned_is_apart else 0
-    print(json.dumps({
-        "parameters": parameters, "device": engine.device.type, "step_ms": median,
-        "tokens_per_s": 1e3 * options.micro_batch * options.context / median,
-        "peak_bytes": torch.cuda.max_memory_allocated() if on_cuda else 0,
-        "host_peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + pinned,
-        "losses": [loss.item() for loss in losses],
-    }))
+    print(
+        json.dumps(
+            {
+                "parameters": parameters,
+                "device": engine.device.type,
+                "step_ms": median,
+                "tokens_per_s": 1e3 * options.micro_batch * options.context / median,
+                "peak_bytes": torch.cuda.max_memory_allocated() if on_cuda else 0,
+                "host_peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + pinned,
+                "losses": [loss.item() for loss in losses],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -80,8 +80,16 @@ def make_text(step, options):
 
 def make_parser(description):
     parser = argparse.ArgumentParser(description=description)
-    for name, default in [("layers", 12), ("heads", 12), ("width", 768), ("context", 1024), ("vocabulary", 50304),
-                          ("micro_batch", 8), ("steps", 20), ("warmup", 5)]:
+    for name, default in [
+        ("layers", 12),
+        ("heads", 12),
+        ("width", 768),
+        ("context", 1024),
+        ("vocabulary", 50304),
+        ("micro_batch", 8),
+        ("steps", 20),
+        ("warmup", 5),
+    ]:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--clipping", type=float, default=1.0)
     parser.add_argument("--weights", help="file of the first weights")
@@ -122,15 +130,19 @@ def main():
         model.ln_f.bias.detach()[0].item()  # waits for the device
         step_ms.append(1e3 * (time.perf_counter() - start))
 
-    median = statistics.median(step_ms[options.warmup:])
-    print(json.dumps({
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "device": device,
-        "step_ms": median,
-        "tokens_per_s": 1e3 * options.micro_batch * options.context / median,
-        "peak_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else 0,
-        "losses": [loss.item() for loss in losses],
-    }))
+    median = statistics.median(step_ms[options.warmup :])
+    print(
+        json.dumps(
+            {
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "device": device,
+                "step_ms": median,
+                "tokens_per_s": 1e3 * options.micro_batch * options.context / median,
+                "peak_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else 0,
+                "losses": [loss.item() for loss in losses],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ class Server:
 
     def __init__(self, command, threads):
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive")
-        self.process = subprocess.Popen(
-            command + ["--serve"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command + ["--serve"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.names = None
         for line in self.process.stdout:  # whatever comes before is talk
             if line.startswith("serving "):
@@ -89,8 +88,7 @@ def measure(options, threads):
     size = ["--numel", str(options.numel), "--threads", str(threads)]
     servers = [Server([sys.executable, __file__] + size, threads), Server([options.program] + size, threads)]
     # A, B, A, B: the contenders of the two processes take turns.
-    turns = sorted((index, number, name) for number, server in enumerate(servers)
-                   for index, name in enumerate(server.names))
+    turns = sorted((index, number, name) for number, server in enumerate(servers) for index, name in enumerate(server.names))
     seconds = {name: [] for _, _, name in turns}
     for round_number in range(options.rounds + 2):
         for index, number, name in turns:
@@ -105,10 +103,12 @@ def measure(options, threads):
 def report(seconds, numel, threads):
     references = ["DeepSpeedCPUAdam", "torch fused AdamW (Python)"]
     for name, times in seconds.items():
-        ratios = [statistics.median(other / own for other, own in zip(seconds[reference], times))
-                  for reference in references]
-        print(f"{threads:7} | {name:34} | {min(times) / numel * 1e9:7.3f} | {statistics.median(times) / numel * 1e9:9.3f} | "
-              f"{ratios[0]:12.3f} | {ratios[1]:14.3f}", flush=True)
+        ratios = [statistics.median(other / own for other, own in zip(seconds[reference], times)) for reference in references]
+        print(
+            f"{threads:7} | {name:34} | {min(times) / numel * 1e9:7.3f} | {statistics.median(times) / numel * 1e9:9.3f} | "
+            f"{ratios[0]:12.3f} | {ratios[1]:14.3f}",
+            flush=True,
+        )
 
 
 def main():

@@ -38,10 +38,18 @@ def run_program(program, arguments):
 
 
 def run_script(arguments, package=None):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29611",
-               HERE / "peer.py", *arguments]
-    environment = dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1",
-                       **({"PYTHONPATH": str(package.resolve())} if package else {}))
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        "--master_port",
+        "29611",
+        HERE / "peer.py",
+        *arguments,
+    ]
+    environment = dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1", **({"PYTHONPATH": str(package.resolve())} if package else {}))
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return last_json_line(done.stdout)
 
@@ -58,8 +66,7 @@ def compare(options, arguments):
     if options.package:
         sides["deepspeed-cpp, Python"] = lambda: run_script(arguments, options.package)
     for schedule in ("1f1b", "zero_bubble"):
-        sides[f"deepspeed-cpp, C++, {schedule}"] = functools.partial(
-            run_program, options.program, [*arguments, "--schedule", schedule])
+        sides[f"deepspeed-cpp, C++, {schedule}"] = functools.partial(run_program, options.program, [*arguments, "--schedule", schedule])
     runs = {name: [] for name in sides}
     for _ in range(options.rounds):
         for name, run in sides.items():
@@ -79,11 +86,12 @@ def compare(options, arguments):
 def measure_bubbles(options, arguments):
     print("| schedule | bubble | by formula with measured passes | batch / batch by formula |\n|---|---|---|---|")
     for schedule, chunks in SCHEDULES:
-        runs = [run_program(options.program, [*arguments, "--bubble", "--schedule", schedule, "--model_chunks", chunks])
-                for _ in range(options.rounds)]
+        runs = [
+            run_program(options.program, [*arguments, "--bubble", "--schedule", schedule, "--model_chunks", chunks])
+            for _ in range(options.rounds)
+        ]
         middle = sorted(runs, key=lambda run: run["batch_against_formula"])[len(runs) // 2]
-        print(f"| {schedule} | {middle['bubble']:.3f} | {middle['bubble_by_formula']:.3f} | "
-              f"{middle['batch_against_formula']:.3f} |")
+        print(f"| {schedule} | {middle['bubble']:.3f} | {middle['bubble_by_formula']:.3f} | {middle['batch_against_formula']:.3f} |")
 
 
 def main():

@@ -1,6 +1,6 @@
 """Trains the pipeline of train_batch.cpp under DeepSpeed, or under this project's package: one JSON line on rank 0.
 
-    torchrun --nproc_per_node 2 peer.py --stages 2
+torchrun --nproc_per_node 2 peer.py --stages 2
 """
 
 import argparse
@@ -41,8 +41,7 @@ class Block(torch.nn.Module):
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--local_rank", type=int, default=0)
-    for name, default in dict(stages=2, layers=8, width=256, rows=256, micro_batches=8, steps=40, warmup=2,
-                              zero_stage=1).items():
+    for name, default in dict(stages=2, layers=8, width=256, rows=256, micro_batches=8, steps=40, warmup=2, zero_stage=1).items():
         parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args()
 
@@ -67,7 +66,8 @@ def main():
         layers=[LayerSpec(Block, options.width, index) for index in range(options.layers)],
         num_stages=options.stages,
         loss_fn=lambda output, label: (output - label).square().mean(),
-        partition_method="uniform")
+        partition_method="uniform",
+    )
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": options.micro_batches,

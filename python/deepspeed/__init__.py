@@ -1,4 +1,5 @@
 """DeepSpeed on the C++ engine of deepspeed-cpp."""
+
 import torch  # isort: skip  -- its libraries must be loaded before _core, which uses them
 
 from deepspeed._version import (

@@ -3,6 +3,7 @@
 A finder makes each from the table of `_absent_names`. Calling one of its functions or instantiating one of its classes
 raises NotSupportedError with the way out.
 """
+
 import importlib.abc
 import importlib.machinery
 import sys

@@ -31,10 +31,7 @@ _NAMES = {
         "compile.backend": "_get_fw_real_inputs",
         "compile.custom_ops": "",
         "compile.custom_ops.sp_dp_registry": "get_group populate_registry",
-        "compile.fx": (
-            "add_end_backward find_node_by_name get_node_shape_meta get_output_node "
-            "replace_reduce_outputs_with_none"
-        ),
+        "compile.fx": ("add_end_backward find_node_by_name get_node_shape_meta get_output_node replace_reduce_outputs_with_none"),
         "compile.inductor": "patch_create_aot_dispatcher_function",
         "compile.init_tp": "AUTOTP_MIN_TORCH_VERSION BROKEN_TRANSFORMERS_MOE_VERSIONS _check_broken_transformers_moe",
         "compile.init_z1_and_2": "init_z1_and_2",
@@ -42,9 +39,7 @@ _NAMES = {
         "compile.input_storage": "InputStorage",
         "compile.partitioner": "",
         "compile.passes": "",
-        "compile.passes.contract": (
-            "PassContract PassContractError get_pass_contract register_pass_contract validate_schedule"
-        ),
+        "compile.passes.contract": ("PassContract PassContractError get_pass_contract register_pass_contract validate_schedule"),
         "compile.passes.offload_activation": "",
         "compile.passes.offload_adam_states": "",
         "compile.passes.offload_parameters": "add_offload_parameter add_reload_parameter offload_parameter_fwd",
@@ -54,8 +49,7 @@ _NAMES = {
         "compile.passes.zero3_compile": "add_z3_gather_release add_z3_gather_release_bw add_z3_gather_release_fw",
         "compile.passes.zero_1_and_2_compile": "add_z1_reduce add_z2_reduce",
         "compile.patch_compiled_func": (
-            "clear_backward_inputs get_backward_inputs patch_compiled_func pop_backward_input "
-            "register_backward_frame unpatch_compiled_func"
+            "clear_backward_inputs get_backward_inputs patch_compiled_func pop_backward_input register_backward_frame unpatch_compiled_func"
         ),
         "compile.profilers": "ProfilingResult",
         "compile.profilers.graph_profile": "_backfill_missing_profile_metadata is_profile_incomplete",
@@ -82,8 +76,7 @@ _NAMES = {
         "inference.v2.inference_parameter": "InferenceParameter",
         "inference.v2.inference_utils": "ActivationType DtypeEnum is_gated",
         "inference.v2.kernels.core_ops": (
-            "BlasLibLinear CUDABiasActivation CUDAFPPostLN CUDAFPPreLN CUDAGatedActivation CUDARMSNorm "
-            "CUDARMSPreNorm"
+            "BlasLibLinear CUDABiasActivation CUDAFPPostLN CUDAFPPreLN CUDAGatedActivation CUDARMSNorm CUDARMSPreNorm"
         ),
         "inference.v2.kernels.cutlass_ops": "MoEGEMM",
         "inference.v2.kernels.ragged_ops": (
@@ -102,14 +95,12 @@ _NAMES = {
         "inference.v2.model_implementations.sharding": "",
         "inference.v2.modules": "ConfigBundle",
         "inference.v2.modules.configs": (
-            "DSLinearConfig DSMoEConfig DSNormConfig DSSelfAttentionConfig PositionalEmbeddingType "
-            "RotateHalfConfig"
+            "DSLinearConfig DSMoEConfig DSNormConfig DSSelfAttentionConfig PositionalEmbeddingType RotateHalfConfig"
         ),
         "inference.v2.modules.implementations": "cuda_post_ln",
         "inference.v2.modules.implementations.linear.quantized_linear": "fp_quantize",
         "inference.v2.modules.interfaces": (
-            "DSLinearRegistry DSMoERegistry DSPostNormRegistry DSPreNormRegistry DSSelfAttentionBase "
-            "DSSelfAttentionRegistry"
+            "DSLinearRegistry DSMoERegistry DSPostNormRegistry DSPreNormRegistry DSSelfAttentionBase DSSelfAttentionRegistry"
         ),
         "inference.v2.ragged": (
             "AllocationMode DSSequenceDescriptor DSStateManager DSStateManagerConfig KVCacheConfig MemoryConfig "
@@ -171,9 +162,7 @@ _NAMES = {
         "module_inject.auto_ep_presets.base": "",
         "module_inject.auto_ep_presets.registry": "preset_name_for_hf_model_type unsupported_preset_for_hf_model_type",
         "module_inject.auto_tp": "AutoTP AutoTPConfig PartitionType TPLayerSpec",
-        "module_inject.auto_tp_model_utils": (
-            "build_bloom_alibi_tensor build_mpt_alibi_tensor get_alibi_mask install_head_sharded_helper"
-        ),
+        "module_inject.auto_tp_model_utils": ("build_bloom_alibi_tensor build_mpt_alibi_tensor get_alibi_mask install_head_sharded_helper"),
         "module_inject.autotp_config": "AutoTPConfig PartitionType",
         "module_inject.layers": (
             "GateUpPack_LinearLayer LinearAllreduce LinearLayer LmHeadLinearAllreduce SubParamLinearAllreduce "
@@ -252,9 +241,7 @@ _NAMES = {
     },
     "TOKENS": {
         "runtime.data_pipeline.data_routing.basic_layer": "RandomLayerTokenDrop",
-        "runtime.data_pipeline.data_routing.helper": (
-            "convert_to_random_ltd save_without_random_ltd remove_random_ltd_state_dict"
-        ),
+        "runtime.data_pipeline.data_routing.helper": ("convert_to_random_ltd save_without_random_ltd remove_random_ltd_state_dict"),
     },
     "DATA": {
         "runtime.data_pipeline.data_sampling.data_analyzer": "DataAnalyzer DistributedDataAnalyzer",

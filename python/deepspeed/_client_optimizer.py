@@ -1,4 +1,5 @@
 """Which optimizer the core makes: of the config, or of what the client brought."""
+
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, Optional

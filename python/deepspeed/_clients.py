@@ -1,4 +1,5 @@
 """Which client runs the training, where the habits of an older one would break it."""
+
 import sys
 
 

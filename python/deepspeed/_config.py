@@ -1,4 +1,5 @@
 """A config as clients give it becomes a dict that the core reads."""
+
 import base64
 import collections
 import math
@@ -178,4 +179,3 @@ def _with_whole_sizes(config):
 
 def _is_auto(value):
     return isinstance(value, str) and value == "auto"
-

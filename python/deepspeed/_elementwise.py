@@ -3,6 +3,7 @@
 Classes that are not known are tried out on the host: a copy without parameters steps a small matrix, another one a flat piece of the
 same numbers. Where the piece comes out otherwise, an update depends on other elements: on norms, rows, columns, products of matrices.
 """
+
 import collections
 import contextlib
 import copy

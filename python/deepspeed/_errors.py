@@ -3,6 +3,7 @@
 Clients of DeepSpeed catch RuntimeError, AssertionError or ValueError, whichever DeepSpeed raises at the place:
 each error here is all of them.
 """
+
 import re
 
 # How the core spells what this package has as well, and how a script does.

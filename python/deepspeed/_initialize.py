@@ -1,4 +1,5 @@
 """deepspeed.initialize and the arguments of a script's command line."""
+
 import contextlib
 import os
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
@@ -75,11 +76,15 @@ def initialize(
 def _find_config(args, config):
     given = getattr(args, "deepscale_config", None)
     if given is not None:
-        assert getattr(args, "deepspeed_config", None) is None, "Not sure how to proceed, we were given both a deepscale_config and deepspeed_config"
+        assert getattr(args, "deepspeed_config", None) is None, (
+            "Not sure how to proceed, we were given both a deepscale_config and deepspeed_config"
+        )
     else:
         given = getattr(args, "deepspeed_config", None)
     if given is not None:
-        assert config is None, "Not sure how to proceed, we were given deepspeed configs in the deepspeed arguments and deepspeed.initialize() function call"
+        assert config is None, (
+            "Not sure how to proceed, we were given deepspeed configs in the deepspeed arguments and deepspeed.initialize() function call"
+        )
         config = given
     assert config is not None, "DeepSpeed requires --deepspeed_config to specify configuration file"
     return config
@@ -108,7 +113,10 @@ def add_config_arguments(parser):
 
     group = parser.add_argument_group("DeepSpeed", "DeepSpeed configurations")
     group.add_argument(
-        "--deepspeed", default=False, action="store_true", help="Enable DeepSpeed (helper flag for user code, no impact on DeepSpeed backend)"
+        "--deepspeed",
+        default=False,
+        action="store_true",
+        help="Enable DeepSpeed (helper flag for user code, no impact on DeepSpeed backend)",
     )
     group.add_argument("--deepspeed_config", default=None, type=str, help="DeepSpeed json configuration file.")
     group.add_argument("--deepscale", default=False, action="store_true", help=argparse.SUPPRESS)

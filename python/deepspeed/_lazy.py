@@ -1,4 +1,5 @@
 """Names of a package that are imported when somebody asks for them."""
+
 import importlib
 
 

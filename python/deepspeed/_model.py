@@ -1,4 +1,5 @@
 """What the core asks of a torch.nn.Module."""
+
 import torch
 
 _EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)

@@ -1,4 +1,5 @@
 """The ranks of a script's model parallel unit, as the core takes them."""
+
 import torch.distributed as dist
 
 from deepspeed import _core
@@ -15,9 +16,7 @@ def core_mpu(mpu):
             raise UsageError(f"mpu: {type(mpu).__name__} has no {name}(), which the mpu of a model-parallel script has, as Megatron's")
     model = _ranks_of(mpu.get_model_parallel_group())
     tensor = bwc_tensor_model_parallel_group(mpu)
-    return _core.Mpu(
-        data=_ranks_of(mpu.get_data_parallel_group()), model=model, tensor=model if tensor is None else _ranks_of(tensor)
-    )
+    return _core.Mpu(data=_ranks_of(mpu.get_data_parallel_group()), model=model, tensor=model if tensor is None else _ranks_of(tensor))
 
 
 def _ranks_of(group):

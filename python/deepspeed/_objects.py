@@ -3,6 +3,7 @@
 A file may name any class. Those of torch's list of safe globals, and those of the standard library and NumPy below, which
 cannot do more than hold data, are made again; of others the file is not trusted.
 """
+
 import copyreg
 import importlib
 import os

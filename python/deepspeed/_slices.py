@@ -3,6 +3,7 @@
 ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero_allow_untested_optimizer`: an update that
 needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters (_elementwise.py).
 """
+
 import contextlib
 import copy
 import math

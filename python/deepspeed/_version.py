@@ -1,4 +1,5 @@
 """The package's version: DeepSpeed's whose names it has, and that of the engine."""
+
 import torch
 
 from deepspeed._build import TORCH  # the minor version that _core was built with

@@ -3,6 +3,7 @@
 The core talks over connections of its own. Its collectives run on threads beside the script, which may use the default
 group at any time: two threads do not keep one order on all ranks.
 """
+
 import atexit
 import os
 import re

@@ -1,4 +1,5 @@
 """Names and defaults of the whole package."""
+
 import datetime
 import os
 

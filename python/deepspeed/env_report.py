@@ -1,4 +1,5 @@
 """ds_report: what is installed, which ops the engine has, and what of the machine matters to it."""
+
 import argparse
 import os
 import platform

@@ -1,4 +1,5 @@
 """The versions of this package, and of the torch that it was built with."""
+
 import torch
 
 from deepspeed._version import __version__ as version

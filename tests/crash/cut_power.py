@@ -95,7 +95,9 @@ def faults_of(options, disk, **more):
 
 
 def cut_at_random(options, disk, folder, history, setting, seconds, tally):
-    run = Saver(options.program, folder, **setting, pause_ms=150 if options.without else random.choice([0, 0, 30]), faults=faults_of(options, disk))
+    run = Saver(
+        options.program, folder, **setting, pause_ms=150 if options.without else random.choice([0, 0, 30]), faults=faults_of(options, disk)
+    )
     running = run.wait_for("saving", count=random.randint(1, 4))
     time.sleep(random.uniform(0, 1.5 * seconds))
     disk.cut()
@@ -130,8 +132,14 @@ def every_call(options, disk, tally):
         call = 0
         while True:
             call += options.every
-            run = Saver(options.program, folder, saves=2, ballast=4096, **setting,
-                        faults=faults_of(options, disk, FAULTS_AT=str(call), FAULTS_DO="cut"))
+            run = Saver(
+                options.program,
+                folder,
+                saves=2,
+                ballast=4096,
+                **setting,
+                faults=faults_of(options, disk, FAULTS_AT=str(call), FAULTS_DO="cut"),
+            )
             run.end(patience=60)
             if run.process.returncode == 0:  # it made fewer calls
                 disk.cut()

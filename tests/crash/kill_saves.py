@@ -96,8 +96,9 @@ def every_call(options, base, tally):
         call = 0
         while True:
             call += options.every
-            run = Saver(options.program, folder, saves=2, **setting,
-                        faults=dict(LD_PRELOAD=options.faults, FAULTS_AT=str(call), FAULTS_DO="kill"))
+            run = Saver(
+                options.program, folder, saves=2, **setting, faults=dict(LD_PRELOAD=options.faults, FAULTS_AT=str(call), FAULTS_DO="kill")
+            )
             run.end(patience=60)
             wrong = history.add(run)
             if laid and not of_user.exists():

@@ -26,7 +26,12 @@ class Saver:
         environment = dict(os.environ, **(faults or {}))
         self.process = subprocess.Popen(
             [program, f"dir={folder}", f"port={free_port()}", *words],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
         self.events = []
         self.arrived = queue.Queue()
         self.errors = ""
@@ -100,7 +105,7 @@ def find_damage(tag_folder):
             if len(content) != sums["bytes"]:
                 return f"{name} has {len(content)} bytes, expected {sums['bytes']}"
             chunk = manifest["chunk_bytes"]
-            digits = "".join(f"{zlib.crc32(content[at:at + chunk]):08x}" for at in range(0, len(content), chunk))
+            digits = "".join(f"{zlib.crc32(content[at : at + chunk]):08x}" for at in range(0, len(content), chunk))
             if digits != sums["crc32"]:
                 return f"{name} is altered"
     except (OSError, ValueError, KeyError) as error:
@@ -137,8 +142,8 @@ class History:
     def __init__(self, folder, keep_last=0):
         self.folder = pathlib.Path(folder)
         self.keep_last = keep_last
-        self.step = 0      # of the newest saving that returned
-        self.tags = {}     # tag: step
+        self.step = 0  # of the newest saving that returned
+        self.tags = {}  # tag: step
         self.digests = {}  # step: digest
 
     def add(self, run):
@@ -180,5 +185,12 @@ class History:
         return wrong
 
     def leftovers(self):
-        return [entry.name for entry in self.folder.iterdir()
-                if (entry.name.startswith(".") and entry.name != ".writers") or entry.name.endswith(".tmp")] if self.folder.is_dir() else []
+        return (
+            [
+                entry.name
+                for entry in self.folder.iterdir()
+                if (entry.name.startswith(".") and entry.name != ".writers") or entry.name.endswith(".tmp")
+            ]
+            if self.folder.is_dir()
+            else []
+        )

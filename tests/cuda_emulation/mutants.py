@@ -6,6 +6,7 @@
 
 Each mutant is compiled and linked by the build's own commands. Exits with 1 where a mutant survives.
 """
+
 import json
 import pathlib
 import re
@@ -29,8 +30,13 @@ MUTANTS = [
     ("half_a_warp", "fused", "block_quantization", r"lane = kWarp / 2", "lane = kWarp / 4"),
     ("half_a_byte_is_lost", "fused", "block_quantization", r"kBits \+ 7\) / 8", "kBits) / 8"),
     ("no_barrier_of_warps", "races", "block_quantization", r"    __syncthreads\(\);\n", ""),
-    ("returns_before_barrier", "fused", "block_quantization", r"float x\[kElements\], largest = 0;",
-     "if (begin >= numel) return;\n  float x[kElements], largest = 0;"),
+    (
+        "returns_before_barrier",
+        "fused",
+        "block_quantization",
+        r"float x\[kElements\], largest = 0;",
+        "if (begin >= numel) return;\n  float x[kElements], largest = 0;",
+    ),
     ("index_without_k", "fused", "adam", r"first_index \+ i \* kWidth \+ k", "first_index + i * kWidth"),
     ("upper_half_rounds_down", "fused", "adam", r"bits \+ 0x8000U", "bits + 0x7fffU"),
     ("one_pointer_unchecked", "asan", "adam", r"is_aligned\(a\.exp_avg, sizeof\(Moment\)\) && ", ""),

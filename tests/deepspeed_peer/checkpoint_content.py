@@ -24,8 +24,7 @@ def optimizer_files(folder):
 
 
 def split(flat, shapes):
-    parts = torch.split(flat.detach()[: sum(shape.numel() for shape in shapes.values())],
-                        [shape.numel() for shape in shapes.values()])
+    parts = torch.split(flat.detach()[: sum(shape.numel() for shape in shapes.values())], [shape.numel() for shape in shapes.values()])
     return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts)}
 
 
@@ -34,7 +33,7 @@ def join(parts, shapes):
     whole, start = {}, 0
     for name, shape in shapes.items():
         size = -(-shape.numel() // len(parts))
-        whole[name] = torch.cat([part.detach()[start:start + size] for part in parts])[:shape.numel()].view(shape)
+        whole[name] = torch.cat([part.detach()[start : start + size] for part in parts])[: shape.numel()].view(shape)
         start += size
     return whole
 
@@ -104,8 +103,7 @@ def read_plain(run, optimizer, shapes):
         if flat is not None:
             run.update({f"fp32/{name}": part for name, part in split(flat[index], shape).items()})
         for key in ("exp_avg", "exp_avg_sq"):
-            parts = split(states[0][key], shape) if flat is not None else dict(
-                zip(shape, [state[key] for state in states], strict=True))
+            parts = split(states[0][key], shape) if flat is not None else dict(zip(shape, [state[key] for state in states], strict=True))
             run.update({f"{key}/{name}": part for name, part in parts.items()})
 
 
@@ -133,11 +131,15 @@ def form_of_tensors(tensors):
 
 def form_of_optimizer(state_dict):
     """Of torch's state_dict: per parameter its states, per group its options."""
-    states = {index: {key: (value.dtype, tuple(value.shape)) if torch.is_tensor(value) else kind_of(value)
-                      for key, value in state.items()} for index, state in state_dict["state"].items()}
+    states = {
+        index: {key: (value.dtype, tuple(value.shape)) if torch.is_tensor(value) else kind_of(value) for key, value in state.items()}
+        for index, state in state_dict["state"].items()
+    }
     # 'step': a relic in DeepSpeed's groups; 'param_names': torch's own key, which DeepSpeed leaves out.
-    groups = [{key: kind_of(value) for key, value in group.items() if key not in ("step", "param_names", "params")}
-              for group in state_dict["param_groups"]]
+    groups = [
+        {key: kind_of(value) for key, value in group.items() if key not in ("step", "param_names", "params")}
+        for group in state_dict["param_groups"]
+    ]
     return {"states": states, "groups": [dict(sorted(group.items())) for group in groups]}
 
 
@@ -156,13 +158,13 @@ def form_of_plain(optimizer, frozen):
 def form_of_partition(state):
     form = {key: kind_of(value) for key, value in state.items()}
     form["base_optimizer_state"] = form_of_optimizer(state["base_optimizer_state"])
-    form["single_partition_of_fp32_groups"] = [(part.dtype, tuple(part.shape))
-                                               for part in state["single_partition_of_fp32_groups"]]
+    form["single_partition_of_fp32_groups"] = [(part.dtype, tuple(part.shape)) for part in state["single_partition_of_fp32_groups"]]
     for key in ("group_paddings", "partition_count", "zero_stage", "ds_version"):
         form[key] = state[key]
     form["loss_scaler"] = {key: kind_of(value) for key, value in vars(state["loss_scaler"]).items()}
-    form["param_slice_mappings"] = [[(name, place.numel, place.start) for name, place in group.items()]
-                                    for group in state["param_slice_mappings"]]
+    form["param_slice_mappings"] = [
+        [(name, place.numel, place.start) for name, place in group.items()] for group in state["param_slice_mappings"]
+    ]
     return form
 
 
@@ -179,13 +181,17 @@ def form_of_shards(state):
 def form_of(folder, stage, frozen):
     """Names, keys, order, dtypes and shapes of a tag's files, without what is ours to have beside DeepSpeed's."""
     model = load(model_file(folder))
-    form = {"model keys": sorted(key for key in model if key not in ("note", "epoch")),
-            "module": form_of_tensors(model["module"]), "buffer_names": sorted(model["buffer_names"]),
-            "optimizer": form_of_plain(model["optimizer"], frozen),
-            "files": [path.name for path in optimizer_files(folder)],
-            "model files": [path.name for path in model_files(folder)],
-            "partitions": [(form_of_shards if stage == 3 else form_of_partition)(load(path)["optimizer_state_dict"])
-                           for path in optimizer_files(folder)]}
+    form = {
+        "model keys": sorted(key for key in model if key not in ("note", "epoch")),
+        "module": form_of_tensors(model["module"]),
+        "buffer_names": sorted(model["buffer_names"]),
+        "optimizer": form_of_plain(model["optimizer"], frozen),
+        "files": [path.name for path in optimizer_files(folder)],
+        "model files": [path.name for path in model_files(folder)],
+        "partitions": [
+            (form_of_shards if stage == 3 else form_of_partition)(load(path)["optimizer_state_dict"]) for path in optimizer_files(folder)
+        ],
+    }
     if stage > 0:
         form["param_shapes"] = [list(group.items()) for group in model["param_shapes"]]
         form["shared_params"] = model["shared_params"]

@@ -49,13 +49,23 @@ def folder_of(root, case, direction, part):
 
 
 def first_half(root, direction, case):
-    return {"config": config_of(case), "variant": case.variant, "steps": STEPS_BEFORE, "steps_after": STEPS_AFTER,
-            "save": folder_of(root, case, direction, "saved")}
+    return {
+        "config": config_of(case),
+        "variant": case.variant,
+        "steps": STEPS_BEFORE,
+        "steps_after": STEPS_AFTER,
+        "save": folder_of(root, case, direction, "saved"),
+    }
 
 
 def second_half(root, direction, case):
-    return {"config": config_of(case), "variant": case.variant, "steps": STEPS_AFTER,
-            "load": folder_of(root, case, direction, "saved"), "resave": folder_of(root, case, direction, "loaded")}
+    return {
+        "config": config_of(case),
+        "variant": case.variant,
+        "steps": STEPS_AFTER,
+        "load": folder_of(root, case, direction, "saved"),
+        "resave": folder_of(root, case, direction, "loaded"),
+    }
 
 
 def train_each(ours, tasks, ranks):
@@ -133,8 +143,10 @@ def check_case(ours, root, direction, case, stayed, moved):
     if case.dtype == "bf16-sums":  # one side alone notes what bf16 does not need
         before, after = ({key: value for key, value in run.items() if key not in ("scaler", "overflow")} for run in (before, after))
     wrong = content.differences(before, after)
-    notes = [f"next {STEPS_AFTER} losses within {error:.1e}",
-             f"state differs: {' '.join(wrong)}" if wrong else f"{len(before)} states equal"]
+    notes = [
+        f"next {STEPS_AFTER} losses within {error:.1e}",
+        f"state differs: {' '.join(wrong)}" if wrong else f"{len(before)} states equal",
+    ]
     if case.dtype == "fp16":
         notes.append(f"scale {before['scaler']['cur_scale']:g}, {before['skipped_steps']} skipped")
     is_refused = case.dtype == "bf16-sums" and direction == "deepspeed-to-ours"
@@ -152,8 +164,7 @@ def check_case(ours, root, direction, case, stayed, moved):
 
 
 def report(good, case, what, found):
-    print(f"{'ok  ' if good else 'FAIL'} stage {case.stage} {case.dtype} x{case.ranks} {case.variant:6} {what}: {found}",
-          flush=True)
+    print(f"{'ok  ' if good else 'FAIL'} stage {case.stage} {case.dtype} x{case.ranks} {case.variant:6} {what}: {found}", flush=True)
     return good
 
 
@@ -170,9 +181,11 @@ def run_matrix(options, root):
     results = []
     failed = set()
     for ranks in options.ranks:
-        cases = [Case(stage, dtype, ranks, variant)
-                 for stage, dtype, variant in itertools.product(options.stage, options.dtype, options.variant)
-                 if dtype != "bf16-sums" or stage == 1]
+        cases = [
+            Case(stage, dtype, ranks, variant)
+            for stage, dtype, variant in itertools.product(options.stage, options.dtype, options.variant)
+            if dtype != "bf16-sums" or stage == 1
+        ]
         for direction in options.direction:
             stayed, moved = train_both(ours, deepspeed, root, direction, cases, ranks)
             for case, own, other in zip(cases, stayed, moved, strict=True):
@@ -181,8 +194,7 @@ def run_matrix(options, root):
                 if isinstance(own, str):
                     failed.add(case)
         if len(options.direction) == len(DIRECTIONS):
-            results += [check_forms(root, case) for case in cases
-                        if case not in failed and case.dtype != "bf16-sums"]
+            results += [check_forms(root, case) for case in cases if case not in failed and case.dtype != "bf16-sums"]
     print(f"{sum(results)} of {len(results)} agree", flush=True)
     return all(results)
 

@@ -68,14 +68,31 @@ class DeepSpeed:
 
     def train_all(self, tasks, ranks):
         """Of each task the losses, or the text of its error."""
-        text = json.dumps([{key: str(value) if isinstance(value, pathlib.Path) else value for key, value in task.items()}
-                           for task in tasks])
+        text = json.dumps(
+            [{key: str(value) if isinstance(value, pathlib.Path) else value for key, value in task.items()} for task in tasks]
+        )
         return last_json(launch_ranks(__file__, [text], ranks))
 
     def convert_to_universal(self, folder, output):
-        subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder", folder,
-                        "--output_folder", output, "--inject_missing_state", "--num_extract_workers", "1",
-                        "--num_merge_workers", "1"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "deepspeed.checkpoint.ds_to_universal",
+                "--input_folder",
+                folder,
+                "--output_folder",
+                output,
+                "--inject_missing_state",
+                "--num_extract_workers",
+                "1",
+                "--num_merge_workers",
+                "1",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
 
 def train_as_rank(config, variant="golden", all_parameters=False, load=None, resave=None, save=None, steps=3, steps_after=0):

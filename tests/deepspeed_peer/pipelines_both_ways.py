@@ -46,8 +46,11 @@ def run_case(first, second, saved, resumed, zero, **more):
         goes_on = train(second, *resumed, zero, load=folder, **more)
     error = relative_error(goes_on, begun[SAVED_AT:])
     is_good = error <= (TOLERANCE_BF16 if more.get("dtype") == "bf16" else TOLERANCE)
-    print(f"{'ok  ' if is_good else 'FAIL'} {first[0]} {saved[1]} stages x {saved[0] // saved[1]} -> {second[0]} {resumed[1]} stages x "
-          f"{resumed[0] // resumed[1]}, ZeRO {zero}{''.join(f', {value}' for value in more.values())}: next {len(goes_on)} losses within {error:.1e}", flush=True)
+    print(
+        f"{'ok  ' if is_good else 'FAIL'} {first[0]} {saved[1]} stages x {saved[0] // saved[1]} -> {second[0]} {resumed[1]} stages x "
+        f"{resumed[0] // resumed[1]}, ZeRO {zero}{''.join(f', {value}' for value in more.values())}: next {len(goes_on)} losses within {error:.1e}",
+        flush=True,
+    )
     return is_good
 
 

@@ -17,10 +17,15 @@ from small_training import ds_config
 STEPS = 3
 TOLERANCE = {"fp32": 2e-6, "bf16": 4e-3, "fp16": 1e-3}  # relative; sums of other orders, rounded to the weights' dtype
 # dtype, stage and ranks of the first half, stage and ranks of the second.
-OURS_TO_DEEPSPEED = [("fp32", 1, 2, 2, 1), ("fp32", 0, 1, 1, 3), ("fp32", 2, 3, 1, 2), ("bf16", 2, 2, 1, 3),
-                     ("bf16", 0, 2, 2, 2), ("fp16", 1, 2, 2, 1)]
-DEEPSPEED_TO_OURS = [("fp32", 1, 2, 2, 3), ("fp32", 2, 2, 0, 1), ("bf16", 1, 2, 2, 1), ("bf16", 2, 3, 0, 2),
-                     ("fp16", 2, 2, 1, 3)]
+OURS_TO_DEEPSPEED = [
+    ("fp32", 1, 2, 2, 1),
+    ("fp32", 0, 1, 1, 3),
+    ("fp32", 2, 3, 1, 2),
+    ("bf16", 2, 2, 1, 3),
+    ("bf16", 0, 2, 2, 2),
+    ("fp16", 1, 2, 2, 1),
+]
+DEEPSPEED_TO_OURS = [("fp32", 1, 2, 2, 3), ("fp32", 2, 2, 0, 1), ("bf16", 1, 2, 2, 1), ("bf16", 2, 3, 0, 2), ("fp16", 2, 2, 1, 3)]
 
 
 def config_of(dtype, stage, ranks, universal=False):
@@ -65,8 +70,11 @@ def run_case(first, second, dtype, stage, ranks, next_stage, next_ranks, other_c
             different = differences(folder / "universal", folder / "other" / "universal")
             good = good and not different
             note = f", both converters' files {'differ: ' + ' '.join(different) if different else 'equal'}"
-    print(f"{'ok  ' if good else 'FAIL'} {dtype} {first.name} stage {stage} x{ranks} -> {second.name} stage {next_stage} "
-          f"x{next_ranks}: next {STEPS} losses within {error:.1e}{note}", flush=True)
+    print(
+        f"{'ok  ' if good else 'FAIL'} {dtype} {first.name} stage {stage} x{ranks} -> {second.name} stage {next_stage} "
+        f"x{next_ranks}: next {STEPS} losses within {error:.1e}{note}",
+        flush=True,
+    )
     return good
 
 

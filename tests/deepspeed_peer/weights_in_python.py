@@ -5,6 +5,7 @@ torch.save, and the functions of the script zero_to_fp32.py.
 
 One line a case; the exit code is 0 where all agree.
 """
+
 import argparse
 import contextlib
 import importlib.util
@@ -29,10 +30,16 @@ NAMES_MISSING_AT_STAGE_1 = {"frozen.weight", "frozen.bias"}
 
 def script_of(build, folder):
     """The script as save_checkpoint() leaves it, loaded as a module."""
-    config = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2},
-              "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}}
-    subprocess.run([build / "tests/train_small_net", "--config", json.dumps(config), "--steps", "1", "--micro_batch", "4",
-                    "--save", folder / "run"], check=True, stdout=subprocess.DEVNULL)
+    config = {
+        "train_micro_batch_size_per_gpu": 4,
+        "zero_optimization": {"stage": 2},
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.01}},
+    }
+    subprocess.run(
+        [build / "tests/train_small_net", "--config", json.dumps(config), "--steps", "1", "--micro_batch", "4", "--save", folder / "run"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     spec = importlib.util.spec_from_file_location("ours", folder / "run/zero_to_fp32.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -47,7 +54,8 @@ def deepspeeds_weights(source):
 
 def same(ours, theirs, may_lack=frozenset()):
     return set(ours) - may_lack == set(theirs) - may_lack and all(
-        torch.equal(ours[name].float(), tensor.float()) for name, tensor in theirs.items())
+        torch.equal(ours[name].float(), tensor.float()) for name, tensor in theirs.items()
+    )
 
 
 class Holder(torch.nn.Module):
@@ -83,9 +91,10 @@ def cases(script, folder):
             shards = sorted(output.glob("*.safetensors" if safe else "*.bin"))
             holder = Holder(ours)
             result = huggingface_hub.load_torch_model(holder, output, strict=True, safe=safe)
-            yield (f"{name}: {len(shards)} shards by huggingface_hub, safetensors={safe}",
-                   len(shards) > 2 and not result.missing_keys and not result.unexpected_keys
-                   and same(dict(holder.state_dict()), ours))
+            yield (
+                f"{name}: {len(shards)} shards by huggingface_hub, safetensors={safe}",
+                len(shards) > 2 and not result.missing_keys and not result.unexpected_keys and same(dict(holder.state_dict()), ours),
+            )
             if safe:
                 read = {}
                 for shard in shards:

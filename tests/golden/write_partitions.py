@@ -4,6 +4,7 @@ python tests/golden/write_partitions.py > tests/golden/partitions.txt
 
 A line is: the number of parts, the weights between commas, the boundaries between commas.
 """
+
 import random
 
 from deepspeed.runtime.utils import partition_balanced

@@ -6,6 +6,7 @@ A line is: schedule, stages, micro batches, hash. The hash is FNV-1a of the tabl
 step is its instructions as DeepSpeed prints them, each followed by a space, and a newline; a stage begins with its number
 of buffers and a newline; a zero byte ends the text.
 """
+
 from deepspeed.runtime.pipe import schedule
 
 SCHEDULES = {

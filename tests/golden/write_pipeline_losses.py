@@ -3,6 +3,7 @@ tests (DeepSpeed 0.19.6).
 
 DS_ACCELERATOR=cpu python tests/golden/write_pipeline_losses.py
 """
+
 import json
 import pathlib
 import shutil

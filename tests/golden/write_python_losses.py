@@ -2,6 +2,7 @@
 
 DS_ACCELERATOR=cpu python tests/golden/write_python_losses.py [NAME...]
 """
+
 import json
 import pathlib
 import sys

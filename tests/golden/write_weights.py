@@ -6,6 +6,7 @@ load_weights(). Needs torch 2.11, safetensors and huggingface_hub.
 The model is that of tests/support/small_net.h. Element i of the k-th tensor (in the order of NAMES) is k + i / 16; `calls` is
 8. The head's weight is that of `embed`.
 """
+
 import pathlib
 import shutil
 
@@ -52,10 +53,10 @@ def main():
     torch.save(model.state_dict(), FOLDER / "bin/pytorch_model.bin")
     safetensors.torch.save_model(model, str(FOLDER / "safetensors/model.safetensors"))  # the head is left out
     for name, safe in (("bin_shards", False), ("safetensors_shards", True)):
-        huggingface_hub.save_torch_state_dict(model.state_dict(), FOLDER / name, max_shard_size=150,
-                                              safe_serialization=safe, is_main_process=True)
-    wrapped = {"module." + name: tensor.half() if tensor.is_floating_point() else tensor
-               for name, tensor in model.state_dict().items()}
+        huggingface_hub.save_torch_state_dict(
+            model.state_dict(), FOLDER / name, max_shard_size=150, safe_serialization=safe, is_main_process=True
+        )
+    wrapped = {"module." + name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in model.state_dict().items()}
     torch.save({"epoch": 3, "state_dict": wrapped, "optimizer": {"state": {}, "param_groups": []}}, FOLDER / "trainer.pt")
     torch.save(model.state_dict(), FOLDER / "legacy.bin", _use_new_zipfile_serialization=False)
 

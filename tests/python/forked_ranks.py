@@ -3,6 +3,7 @@
 Each rank is a program in an interpreter of its own, which ends as one that was started does. Neighbouring ranks are
 forks of two different processes, with other addresses and other hashes, as ranks have them that are started.
 """
+
 import array
 import atexit
 import ctypes

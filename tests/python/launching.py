@@ -1,4 +1,5 @@
 """Starts programs once a rank, and reads the line of JSON that rank 0 prints."""
+
 import json
 import os
 import pathlib
@@ -43,9 +44,7 @@ def start(program, *arguments, ranks=2, env=None, cwd=None, forked=False):
         if forked and not any(name.startswith(READ_AS_LIBRARIES_LOAD) for name in env or {}):
             processes.append(start_fork(command[1:], variables, cwd, rank % 2))
             continue
-        processes.append(
-            subprocess.Popen(command, env=variables, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
+        processes.append(subprocess.Popen(command, env=variables, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     return processes
 
 
@@ -54,7 +53,10 @@ def finish(processes, timeout=600):
     printed, and with its stacks at the end."""
     outputs = [[] for _ in processes]
     # Each rank has a reader: one whose pipe is full would wait, and the others for it.
-    readers = [threading.Thread(target=lambda read=process.stdout, to=output: to.append(read.read())) for process, output in zip(processes, outputs)]
+    readers = [
+        threading.Thread(target=lambda read=process.stdout, to=output: to.append(read.read()))
+        for process, output in zip(processes, outputs)
+    ]
     for reader in readers:
         reader.start()
     end = time.monotonic() + timeout
@@ -79,7 +81,9 @@ def finish(processes, timeout=600):
     for reader in readers:
         reader.join(20)  # a child of the rank may hold its output open
     texts = ["".join(output) for output in outputs]
-    assert not late, f"ranks {late} did not end within {timeout} s\n" + "\n".join(f"rank {rank}:\n{text[-8000:]}" for rank, text in enumerate(texts))
+    assert not late, f"ranks {late} did not end within {timeout} s\n" + "\n".join(
+        f"rank {rank}:\n{text[-8000:]}" for rank, text in enumerate(texts)
+    )
     return [(process.returncode, text) for process, text in zip(processes, texts)]
 
 

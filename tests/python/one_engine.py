@@ -1,4 +1,5 @@
 """A small engine for tests in one process: its config, how it is made, a step of it."""
+
 import torch
 import torch.nn.functional as F
 

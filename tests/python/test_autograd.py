@@ -1,4 +1,5 @@
 """What scripts do around forward and backward: hooks, transforms, threads and failures, with torch's own losses."""
+
 import pytest
 
 from launching import expect_to_pass, names_of

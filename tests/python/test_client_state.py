@@ -1,4 +1,5 @@
 """Any object of Python stands in client_state; classes that are no safe globals are made again only on demand."""
+
 import collections
 import enum
 import logging
@@ -62,7 +63,9 @@ def test_a_save_warns_of_what_the_load_refuses(tmp_path, caplog, value, name):
         engine.load_checkpoint(str(tmp_path), tag="saved")
 
 
-@pytest.mark.parametrize("value", [1, {"a": (1.5, None)}, torch.ones(2), torch.float16, collections.Counter("ab"), pathlib.PurePosixPath("a")])
+@pytest.mark.parametrize(
+    "value", [1, {"a": (1.5, None)}, torch.ones(2), torch.float16, collections.Counter("ab"), pathlib.PurePosixPath("a")]
+)
 def test_a_save_of_what_loads_says_nothing(tmp_path, caplog, value):
     lines, engine = save(tmp_path, caplog, client_state={"mine": value})
     assert not lines

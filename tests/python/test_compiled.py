@@ -1,4 +1,5 @@
 """Models under torch.compile, in one process."""
+
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
 """What a script reads of a config without an engine: DeepSpeedConfig, getters, constants, HJSON."""
+
 import argparse
 import base64
 import io
@@ -29,7 +30,11 @@ def test_a_config_shows_keys_and_sections():
 
 
 def test_a_config_with_features_that_do_not_exist_can_be_read():
-    given = {**CONFIG, "elasticity": {"enabled": True}, "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": True}}}}
+    given = {
+        **CONFIG,
+        "elasticity": {"enabled": True},
+        "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": True}}},
+    }
     config = deepspeed.DeepSpeedConfig(given)
     assert config.elasticity["enabled"] is True and config.eigenvalue_enabled is False
     assert config.compression_training["weight_quantization"]["shared_parameters"]["enabled"] is True
@@ -199,7 +204,9 @@ def test_the_stub_names_what_the_compiled_module_has():
             named[node.name] = set()
     for name in (name for name in dir(_core) if not name.startswith("_")):
         assert name in named, f"_core.pyi lacks {name}; write it anew with pybind11-stubgen"
-        members = {part for part in vars(getattr(_core, name)) if not part.startswith("_")} if isinstance(getattr(_core, name), type) else set()
+        members = (
+            {part for part in vars(getattr(_core, name)) if not part.startswith("_")} if isinstance(getattr(_core, name), type) else set()
+        )
         assert members <= named[name], f"_core.pyi lacks {members - named[name]} of {name}"
     assert set(named) <= set(dir(_core)), set(named) - set(dir(_core))
 

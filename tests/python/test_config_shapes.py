@@ -1,4 +1,5 @@
 """Sections of a config that come in several shapes, or in wrong ones, with an engine."""
+
 import pytest
 import torch
 

@@ -1,5 +1,6 @@
 """libdeepspeed_cuda.so: loaded where there is a driver, and never missed where there is none. The driver is a stub without a
 function, so that torch's CUDA libraries load and find no device."""
+
 import json
 import os
 import pathlib
@@ -101,8 +102,23 @@ def test_a_program_without_torchs_cuda_libraries_says_so_once_and_trains(stub, t
     if not gpt2.exists():
         pytest.skip("the examples are not built")
     config = root / "examples" / "gpt2" / "ds_config.json"
-    command = [gpt2, "--deepspeed_config", config, "--data", root / "README.md", "--steps", "2", "--layers", "1", "--heads", "2",
-               "--width", "16", "--context", "16"]
+    command = [
+        gpt2,
+        "--deepspeed_config",
+        config,
+        "--data",
+        root / "README.md",
+        "--steps",
+        "2",
+        "--layers",
+        "1",
+        "--heads",
+        "2",
+        "--width",
+        "16",
+        "--context",
+        "16",
+    ]
     run = subprocess.run(list(map(str, command)), cwd=tmp_path, env=variables(stub), capture_output=True, text=True, timeout=300)
     said = [line for line in run.stderr.splitlines() if "NVIDIA driver" in line]
     assert run.returncode == 0, run.stderr

@@ -1,4 +1,5 @@
 """Checkpoints that DeepSpeed has written: scripts go on with its losses, rates and client state."""
+
 import json
 import pathlib
 

@@ -1,4 +1,5 @@
 """Eigenvalues of layers, against those of Hessians that are known."""
+
 import pytest
 import torch
 

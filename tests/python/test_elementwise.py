@@ -1,4 +1,5 @@
 """Optimizers of the script from stage 1 on, where they step flat slices: elementwise ones train, others are refused or warned of."""
+
 import random
 
 import pytest
@@ -208,4 +209,6 @@ def test_states_of_other_shapes_resume_at_stage_0(name, bias, tmp_path, monkeypa
     engine.save_checkpoint(str(tmp_path))
     resumed.load_checkpoint(str(tmp_path))
     assert [step(resumed, each) for each in inputs[3:]] == [step(engine, each) for each in inputs[3:]]
-    assert len(lines) == (name == "Preconditioned") and all("Preconditioned: the state 'names' is no number and no tensor" in line for line in lines)
+    assert len(lines) == (name == "Preconditioned") and all(
+        "Preconditioned: the state 'names' is no number and no tensor" in line for line in lines
+    )

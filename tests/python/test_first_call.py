@@ -1,4 +1,5 @@
 """zero.Init as the first call of all: it makes the group of the ranks, and asks for no size of a batch."""
+
 import pytest
 
 from launching import run

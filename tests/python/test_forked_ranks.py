@@ -1,4 +1,5 @@
 """A rank that is a fork is what one that was started would be."""
+
 import json
 import subprocess
 

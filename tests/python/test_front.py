@@ -1,4 +1,5 @@
 """What a script sees of the package in one process: arguments, configs, errors, types, data."""
+
 import base64
 import collections
 import importlib
@@ -20,8 +21,19 @@ from one_engine import CONFIG, make, step
 def test_signatures_are_deepspeeds():
     names = list(inspect.signature(deepspeed.initialize).parameters)
     assert names == [
-        "args", "model", "optimizer", "model_parameters", "training_data", "lr_scheduler", "distributed_port", "mpu",
-        "dist_init_required", "collate_fn", "config", "mesh_param", "config_params",
+        "args",
+        "model",
+        "optimizer",
+        "model_parameters",
+        "training_data",
+        "lr_scheduler",
+        "distributed_port",
+        "mpu",
+        "dist_init_required",
+        "collate_fn",
+        "config",
+        "mesh_param",
+        "config_params",
     ]
     engine = make()[0]
     assert "exclude_frozen_parameters" in inspect.signature(engine.save_checkpoint).parameters

@@ -1,4 +1,5 @@
 """Odd habits of scripts, with an engine alive: failures in the model, workers of loaders, copies, notebooks, evaluation between."""
+
 import copy
 import pickle
 import sys

@@ -1,4 +1,5 @@
 """A script as those for CIFAR are written, under each launcher, with the losses that DeepSpeed gave."""
+
 import json
 import os
 import pathlib
@@ -12,8 +13,14 @@ from launching import PROGRAMS, free_port, result_of
 
 # Of rank 0's micro batches in the first epoch, as DeepSpeed 0.19.6 gave them. It has the same order in each epoch.
 GOLDEN = [
-    1.386255145072937, 1.3897191286087036, 1.406107783317566, 1.4318909645080566, 1.3753474950790405, 1.3982311487197876,
-    1.3364883661270142, 1.3564815521240234,
+    1.386255145072937,
+    1.3897191286087036,
+    1.406107783317566,
+    1.4318909645080566,
+    1.3753474950790405,
+    1.3982311487197876,
+    1.3364883661270142,
+    1.3564815521240234,
 ]
 CONFIG = {
     "train_batch_size": 32,

@@ -1,4 +1,5 @@
 """The launcher's functions in Python: which slots, which command, and the launch of one machine's ranks."""
+
 import json
 import os
 import subprocess

@@ -1,4 +1,5 @@
 """The libraries in a process that trains: torch's own, each once."""
+
 import subprocess
 import sys
 

@@ -1,4 +1,5 @@
 """A rank that leaves: what the other one is told."""
+
 import json
 import signal
 import threading

@@ -1,4 +1,5 @@
 """How ranks meet: the ways to join a job, what listens meanwhile, whom that asks, and torchrun in all its modes."""
+
 import os
 import pathlib
 import shutil
@@ -82,7 +83,10 @@ def nodes_of(modes, program, timeout=240):
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *mode, *map(str, program)],
-            env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for mode in modes
     ]

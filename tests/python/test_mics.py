@@ -1,4 +1,5 @@
 """Models that blocks of ranks hold once each."""
+
 import pytest
 
 from launching import expect_to_pass, names_of

@@ -1,4 +1,5 @@
 """train() and eval() of an engine: each part of the module is told, once, and forward follows."""
+
 import pytest
 import torch
 
@@ -30,7 +31,12 @@ def test_modules_are_told_once(stage):
     config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Adam"}, "zero_optimization": {"stage": stage}}
     engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
     inputs = torch.ones(64, 4)
-    for call, mode in ((engine.eval, False), (engine.train, True), (lambda: engine.train(False), False), (lambda: engine.train(True), True)):
+    for call, mode in (
+        (engine.eval, False),
+        (engine.train, True),
+        (lambda: engine.train(False), False),
+        (lambda: engine.train(True), True),
+    ):
         model.calls.clear()
         assert call() is engine and model.calls == [mode]
         assert engine.training == model.training == model.dropout.training == mode and not model.frozen.training

@@ -1,4 +1,5 @@
 """Monitors: CSV files of the core, and those whose packages stand-ins take the place of."""
+
 import csv
 import logging
 import sys
@@ -97,13 +98,15 @@ def packages(monkeypatch):
 
 
 def test_services_get_what_files_get(packages):
-    engine = make({
-        **CONFIG,
-        "fp16": {"enabled": True, "initial_scale_power": 4},
-        "tensorboard": {"enabled": True, "output_path": "logs"},
-        "wandb": {"enabled": True, "team": "a team", "group": "a group"},
-        "comet": {"enabled": True, "samples_log_interval": 4, "experiment_name": "a name"},
-    })[0]
+    engine = make(
+        {
+            **CONFIG,
+            "fp16": {"enabled": True, "initial_scale_power": 4},
+            "tensorboard": {"enabled": True, "output_path": "logs"},
+            "wandb": {"enabled": True, "team": "a team", "group": "a group"},
+            "comet": {"enabled": True, "samples_log_interval": 4, "experiment_name": "a name"},
+        }
+    )[0]
     for _ in range(3):
         step(engine, torch.ones(2, 4).half())
     events = [(name, value, samples) for samples in (2, 4, 6) for name, value in ((LR, 0.01), (SCALE, 16.0))]

@@ -1,4 +1,5 @@
 """The inputs of checkpointed layers on the host. A CPU has no other memory: here its accelerator pretends to be a device."""
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint

@@ -1,4 +1,5 @@
 """The optimizer classes of deepspeed.ops without an engine, against torch's."""
+
 import copy
 
 import pytest

@@ -1,4 +1,5 @@
 """Optimizers of the script and of the config: groups, classes, what is refused, in one process."""
+
 import sys
 import types
 import unittest.mock
@@ -191,10 +192,12 @@ def test_muon_shows_a_group_of_matrices_and_one_for_adam():
     losses, optimizer = run()
     assert {group["use_muon"]: group["lr"] for group in optimizer.param_groups} == {True: 0.04, False: 0.001}
     assert type(optimizer.optimizer) is MuonWithAuxAdam and losses[2] < losses[0]
-    own, _ = run(lambda model: [
-        {"params": [model.weight], "use_muon": True, "lr": 0.04},
-        {"params": [model.bias], "use_muon": False, "lr": 0.001},
-    ])
+    own, _ = run(
+        lambda model: [
+            {"params": [model.weight], "use_muon": True, "lr": 0.04},
+            {"params": [model.bias], "use_muon": False, "lr": 0.001},
+        ]
+    )
     assert own == losses
     halved, _ = run(lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5))
     assert halved[:2] == losses[:2] and halved[2] != losses[2]

@@ -1,4 +1,5 @@
 """What an optimizer shows of its groups, masters and states, in one process: views of what the core keeps."""
+
 import pytest
 import torch
 

@@ -1,4 +1,5 @@
 """Pipelines of Python's layers: losses against DeepSpeed's pipeline and torch alone, and what programs meet."""
+
 import json
 import pathlib
 import pickle

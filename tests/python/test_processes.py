@@ -1,4 +1,5 @@
 """How processes begin and end: launchers, exit statuses, ranks that fail."""
+
 import json
 import os
 import pathlib
@@ -48,7 +49,9 @@ def test_ctrl_c_ends_a_wait_for_another_rank():
 
 def launch(*command, **variables):
     environ = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    result = subprocess.run(command, env=dict(environ, **variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    result = subprocess.run(
+        command, env=dict(environ, **variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600
+    )
     assert result.returncode == 0 and TRAINED in result.stdout, result.stdout[-3000:]
 
 
@@ -69,8 +72,16 @@ def test_the_launcher():
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
 def test_mpirun():
     launch(
-        "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable, ENDS, ARGUMENT,
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+        "mpirun",
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "-np",
+        "2",
+        sys.executable,
+        ENDS,
+        ARGUMENT,
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(free_port()),
     )
 
 

@@ -1,4 +1,5 @@
 """deepspeed.checkpointing: gradients of recomputed regions are those of a plain run, and the core keeps their inputs as configured."""
+
 import json
 
 import pytest

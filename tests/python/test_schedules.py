@@ -1,4 +1,5 @@
 """Schedules of learning rates, with an engine and without one, in one process."""
+
 import pytest
 import torch
 

@@ -1,4 +1,5 @@
 """AdamW over chosen columns, against torch.optim.AdamW over all of them."""
+
 import pytest
 import torch
 

@@ -3,6 +3,7 @@
 Programs stand in for pdsh, ssh, mpirun and srun. They note their arguments, and do with them what the real ones do: pdsh
 writes numbers of machines in place of %n and ends at an empty word, ssh joins words for a shell of the other machine.
 """
+
 import json
 import os
 import pathlib
@@ -68,7 +69,13 @@ if sys.argv[-1] == "wait":
 
 WORDS = ["plain", "", "a  b", "it's", 'say "x"', "$(touch $MARK)", "`touch $MARK`", "$HOME", "a\\b\\\\", "two\nlines", "%h %n %% 5%"]
 WORDS += ["*", "~", "-w", "; touch $MARK", "&& touch $MARK", "\u00e9", "!x", "\ttab ", "--local_rank", "last"]
-VALUES = {"PLAIN": "hush-1", "QUOTED": "hush '2' \"2\" \\", "RUN": "hush $(touch $MARK) `touch $MARK`", "PERCENT": "hush %h%n", "SPACES": "hush   a,b;c=d"}
+VALUES = {
+    "PLAIN": "hush-1",
+    "QUOTED": "hush '2' \"2\" \\",
+    "RUN": "hush $(touch $MARK) `touch $MARK`",
+    "PERCENT": "hush %h%n",
+    "SPACES": "hush   a,b;c=d",
+}
 
 
 @pytest.fixture
@@ -197,7 +204,9 @@ def wait_until(holds, seconds=120):
 
 def lives(pid):
     try:
-        return "(python" in pathlib.Path(f"/proc/{pid}/stat").read_text() and b"script.py" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        return (
+            "(python" in pathlib.Path(f"/proc/{pid}/stat").read_text() and b"script.py" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
     except FileNotFoundError:
         return False
 

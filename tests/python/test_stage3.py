@@ -1,4 +1,5 @@
 """What scripts do with a model that stage 3 has partitioned."""
+
 import pytest
 
 from launching import expect_to_pass, names_of

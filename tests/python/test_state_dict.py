@@ -1,4 +1,5 @@
 """An optimizer's state_dict() and load_state_dict(), in one process, and states that a client's optimizer has made before."""
+
 import copy
 
 import pytest
@@ -26,7 +27,9 @@ def make(stage=0, model=None, optimizer=None, **config):
         config["optimizer"] = {"type": "AdamW", "params": ADAM}
     elif not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(model.parameters())
-    return deepspeed.initialize(model=model, optimizer=optimizer, model_parameters=None if optimizer else model.parameters(), config=config)[0]
+    return deepspeed.initialize(
+        model=model, optimizer=optimizer, model_parameters=None if optimizer else model.parameters(), config=config
+    )[0]
 
 
 def batch(step):

@@ -1,4 +1,5 @@
 """Waits of the core, in which other threads of Python go on."""
+
 import pytest
 
 from launching import run

@@ -1,4 +1,5 @@
 """Micro batches of at most so many tokens, the rates that follow their size, and the files of lengths."""
+
 import numpy as np
 import pytest
 import torch
@@ -33,7 +34,10 @@ def make_engine(batching, **data):
         "train_batch_size": 2,
         "train_micro_batch_size_per_gpu": 1,
         "optimizer": {"type": "SGD", "params": {"lr": 0.5}},
-        "data_efficiency": {"enabled": True, "data_sampling": {"dynamic_batching": {"enabled": True, "max_tokens": 10, **batching}, **data}},
+        "data_efficiency": {
+            "enabled": True,
+            "data_sampling": {"dynamic_batching": {"enabled": True, "max_tokens": 10, **batching}, **data},
+        },
     }
     model = torch.nn.Linear(1, 1)
     return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]

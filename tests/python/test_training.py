@@ -1,4 +1,5 @@
 """Losses of a GPT at each stage, precision and kind of optimizer, against those that DeepSpeed gave on the same data."""
+
 import json
 import pathlib
 

@@ -1,4 +1,5 @@
 """What a script sees of updates: whether the last one overflowed, and the first rate of a warm-up."""
+
 import pytest
 import torch
 

@@ -1,4 +1,5 @@
 """Names beside the engine: groups, the log of collectives, timers, descriptions of checkpoints, ds_report."""
+
 import argparse
 import importlib
 import os

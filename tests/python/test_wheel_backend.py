@@ -1,4 +1,5 @@
 """The wheel is built for the torch that is installed where pip runs, and needs its minor version."""
+
 import pathlib
 import sys
 

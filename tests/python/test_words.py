@@ -1,4 +1,5 @@
 """What errors and warnings of the core say to a script: names as scripts spell them, and each warning once a job."""
+
 import re
 
 import pytest
@@ -20,7 +21,10 @@ def initialize(model, **more):
     "text, expected",
     [
         ("open a zero::ParameterAccess or zero::GatheredParameters around it", "open a zero.GatheredParameters around it"),
-        ("without zero::Init (enabled = false), or zero::make_whole(model->parameters())", "without zero.Init (enabled=False), or zero.make_whole(model.parameters())"),
+        (
+            "without zero::Init (enabled = false), or zero::make_whole(model->parameters())",
+            "without zero.Init (enabled=False), or zero.make_whole(model.parameters())",
+        ),
         ("zero::Init({.module = model}) and", "zero.Init(module=model) and"),
         ("as torch::load() and Module::to() do, zero::MiCSInit too", "as torch.load() and Module.to() do, zero.MiCS_Init too"),
         ("aten::mm of a/b::c, x -> y, {.5}", "aten::mm of a/b::c, x -> y, {.5}"),
@@ -36,7 +40,9 @@ def test_a_module_that_comes_late_is_told_names_that_a_script_has():
     with deepspeed.zero.Init(config_dict_or_path=CONFIG):
         late = torch.nn.Linear(2, 2)
     model.append(late)
-    with pytest.raises(deepspeed.UsageError, match="of zero.Init, of sizes .*open a zero.GatheredParameters.*there before initialize") as error:
+    with pytest.raises(
+        deepspeed.UsageError, match="of zero.Init, of sizes .*open a zero.GatheredParameters.*there before initialize"
+    ) as error:
         engine(torch.ones(1, 2))
     assert not SPELLED_AS_IN_CPP.search(str(error.value))
 

@@ -1,4 +1,5 @@
 """Layers of deepspeed.zero, and what scripts differentiate by themselves."""
+
 import pytest
 import torch
 
@@ -104,7 +105,9 @@ def test_torch_func_differentiates_through_the_engine(stage):
     assert engine.global_steps == 1
 
 
-@pytest.mark.parametrize("precision, dtype", [({}, torch.float), ({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True}}, torch.half)])
+@pytest.mark.parametrize(
+    "precision, dtype", [({}, torch.float), ({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True}}, torch.half)]
+)
 def test_models_are_born_in_the_type_of_the_config(precision, dtype):
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, **precision}
     with deepspeed.zero.Init(config_dict_or_path=config):

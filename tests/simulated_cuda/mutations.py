@@ -7,6 +7,7 @@
 All waits are changed at once: a variable, TAKEN_OUT, names the one that a run goes without. The changed files are compiled and linked
 by the build's own commands, in a folder of their own. Exits with 1 where a wait can go unnoticed.
 """
+
 import concurrent.futures
 import json
 import os
@@ -141,7 +142,7 @@ def change(tree):
                 sys.exit(f"{name}: deepspeed/{file} has no '{before}{wait}' any more")
             place += len(before)
             switched = instead[0].format(f'"{name}"') if instead else f'if (!taken_out("{name}")) {wait}'
-            text = text[:place] + switched + text[place + len(wait):]
+            text = text[:place] + switched + text[place + len(wait) :]
         changed = tree / "deepspeed" / file
         changed.parent.mkdir(parents=True, exist_ok=True)
         changed.write_text(text)

@@ -1,4 +1,5 @@
 """What scripts ask the device of a process, under DeepSpeed's names."""
+
 import torch
 
 

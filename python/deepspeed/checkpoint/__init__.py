@@ -1,4 +1,5 @@
 """Checkpoints beside the engine: their files' names and keys, and what a folder of them holds."""
+
 from deepspeed._lazy import lazy
 
 _OF_MODULES = {

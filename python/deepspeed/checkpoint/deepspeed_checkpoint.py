@@ -1,4 +1,5 @@
 """A checkpoint's folder as one object: its degrees of parallelism, what its model's files say, and its states by place."""
+
 from deepspeed._errors import not_supported
 from deepspeed.checkpoint.constants import (
     AUTOEP_LAYERS_KEY,

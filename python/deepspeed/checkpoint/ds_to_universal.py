@@ -1,4 +1,5 @@
 """Turns a checkpoint into a universal one: python -m deepspeed.checkpoint.ds_to_universal --input_folder ... --output_folder ..."""
+
 import argparse
 
 from deepspeed import _core

@@ -1,4 +1,5 @@
 """Degrees of pipeline, tensor and data parallelism of a checkpoint, and their contraction."""
+
 from deepspeed.checkpoint.constants import (
     CHECKPOINT_PARALLEL_DIMS,
     CHECKPOINT_PP_DEGREE,

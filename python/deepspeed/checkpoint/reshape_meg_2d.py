@@ -1,4 +1,5 @@
 """Maps of places in pipeline and tensor parallelism to ranks, and their contraction to fewer places."""
+
 from deepspeed.checkpoint.reshape_utils import partition_data
 
 
@@ -73,9 +74,7 @@ def get_mpu_ranks(tp_size=1, pp_size=1, dp_size=1, virtual_pp_size=None):
     world_size = tp_size * pp_size * dp_size
     stage_size = world_size // pp_size
     data = [
-        list(range(stage * stage_size + tensor, (stage + 1) * stage_size, tp_size))
-        for stage in range(pp_size)
-        for tensor in range(tp_size)
+        list(range(stage * stage_size + tensor, (stage + 1) * stage_size, tp_size)) for stage in range(pp_size) for tensor in range(tp_size)
     ]
     pipeline = [[ranks[index] for ranks in data] for index in range(dp_size)]
     tensors = [list(range(begin, begin + tp_size)) for begin in range(0, world_size, tp_size)]

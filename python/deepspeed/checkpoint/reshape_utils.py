@@ -1,4 +1,5 @@
 """Files of a checkpoint's folder, and states that are joined."""
+
 import os
 import re
 from collections import OrderedDict

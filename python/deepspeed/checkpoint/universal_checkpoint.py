@@ -1,4 +1,5 @@
 """Descriptions of parameters in universal checkpoints."""
+
 from dataclasses import dataclass
 from typing import List, Tuple, Union
 

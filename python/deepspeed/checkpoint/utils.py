@@ -1,4 +1,5 @@
 """Names of files in a checkpoint, and tensors as torch.save should get them."""
+
 import os
 import pickle
 

@@ -1,4 +1,5 @@
 """The optimizer files of a checkpoint, by the places of another number of ranks."""
+
 import torch
 
 from deepspeed.checkpoint.constants import BASE_OPTIMIZER_STATE, GROUP_PADDINGS, OPTIMIZER_STATE_DICT, PARTITION_COUNT

@@ -3,6 +3,7 @@
 Those that move data take DeepSpeed's arguments `prof`, `log_name` and `debug` too, and are timed while the log is on
 (configure(enabled=True), log_summary()).
 """
+
 import functools
 import os
 
@@ -109,8 +110,7 @@ def reduce_scatter_fn(output_tensor, tensor, op=ReduceOp.SUM, group=None, async_
 
 def all_gather_coalesced(output_tensors, input_tensors, group=None, async_op=False):
     works = [
-        all_gather_into_tensor(output, tensor, group=group, async_op=async_op)
-        for output, tensor in zip(output_tensors, input_tensors)
+        all_gather_into_tensor(output, tensor, group=group, async_op=async_op) for output, tensor in zip(output_tensors, input_tensors)
     ]
     return works[-1] if async_op and works else None
 

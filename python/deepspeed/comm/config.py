@@ -1,4 +1,5 @@
 """The section comms_logger of a config."""
+
 from deepspeed.runtime.config_utils import DeepSpeedConfigModel
 
 

@@ -1,4 +1,5 @@
 """Names of backends, and keys of the section comms_logger."""
+
 NCCL_BACKEND = "nccl"
 CCL_BACKEND = "ccl"
 MPI_BACKEND = "mpi"

@@ -1,4 +1,5 @@
 """Collectives that a CommsLogger times."""
+
 import functools
 import time
 

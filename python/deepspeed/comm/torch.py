@@ -1,4 +1,5 @@
 """The collectives as methods of an object, as DeepSpeed's backends offer them."""
+
 from deepspeed.comm import comm
 
 

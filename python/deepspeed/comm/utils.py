@@ -1,4 +1,5 @@
 """What collectives need to know: places of ranks in the environment, and sizes of messages."""
+
 import inspect
 import os
 

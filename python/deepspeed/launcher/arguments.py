@@ -1,4 +1,5 @@
 """The command line of the launcher."""
+
 import argparse
 
 from deepspeed.constants import TORCH_DISTRIBUTED_DEFAULT_PORT
@@ -30,9 +31,7 @@ def _add_resources(parser):
     parser.add_argument("-i", "--include", type=str, default="", help=f"hosts and slots to use: {_SPEC}")
     parser.add_argument("-e", "--exclude", type=str, default="", help=f"hosts and slots to leave out: {_SPEC}")
     parser.add_argument("--num_nodes", type=int, default=-1, help="the number of machines, from the top of the hostfile")
-    parser.add_argument(
-        "--num_gpus", "--num_accelerators", "--num_procs", type=int, default=-1, help="the number of ranks on each machine"
-    )
+    parser.add_argument("--num_gpus", "--num_accelerators", "--num_procs", type=int, default=-1, help="the number of ranks on each machine")
     parser.add_argument("--min_elastic_nodes", type=int, default=-1, help="is not supported")
     parser.add_argument("--max_elastic_nodes", type=int, default=-1, help="is not supported")
     parser.add_argument("--elastic_training", action="store_true", help="is not supported")

@@ -1,4 +1,5 @@
 """Names of launchers of several machines, and what they need."""
+
 PDSH_LAUNCHER = "pdsh"
 PDSH_MAX_FAN_OUT = 1024
 OPENMPI_LAUNCHER = "openmpi"

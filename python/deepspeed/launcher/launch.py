@@ -3,6 +3,7 @@
 The runner starts it on each machine of a job of several ones. A rank that fails ends the others, and its exit code is the
 launch's; SIGINT and SIGTERM end all ranks.
 """
+
 import argparse
 import os
 import signal

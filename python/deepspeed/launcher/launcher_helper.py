@@ -1,4 +1,5 @@
 """Tells a rank that MPICH has started its place, and becomes the script."""
+
 import argparse
 import os
 import sys

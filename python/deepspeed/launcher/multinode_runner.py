@@ -1,4 +1,5 @@
 """Commands by which pdsh, MPI and Slurm start a job on several machines."""
+
 import atexit
 import os
 import re
@@ -202,9 +203,7 @@ class OpenMPIRunner(_MpiRunner):
 
     def get_cmd(self, environment, active_resources):
         given = split(self.args.launcher_args)
-        chooses_interface = any(
-            word in ("-mca", "--mca") and key == "btl_tcp_if_include" for word, key in zip(given, given[1:])
-        )
+        chooses_interface = any(word in ("-mca", "--mca") and key == "btl_tcp_if_include" for word, key in zip(given, given[1:]))
         interface = [] if chooses_interface else ["--mca", "btl_tcp_if_include", "eth0"]
         command = ["mpirun", "-n", str(sum(self._slots())), "-hostfile", str(self.args.hostfile), "--mca", "btl", "^openib"]
         self._give(environment)

@@ -1,4 +1,5 @@
 """The package's programs on the command line: each console script becomes the program of the engine."""
+
 import importlib.util
 import os
 import sys

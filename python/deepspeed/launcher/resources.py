@@ -1,4 +1,5 @@
 """Which slots of which machines take part: hostfiles, and the filters of --include and --exclude."""
+
 import base64
 import json
 import os

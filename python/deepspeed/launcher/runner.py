@@ -1,4 +1,5 @@
 """The launcher's front: one machine is the program `deepspeed`'s, several ones are pdsh's, MPI's or Slurm's."""
+
 import os
 import signal
 import subprocess

@@ -1,4 +1,5 @@
 """The layer of DeepSpeed's mixture of experts, by name."""
+
 from torch import nn
 
 from deepspeed._errors import NotSupportedError

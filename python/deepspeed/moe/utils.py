@@ -1,4 +1,5 @@
 """Parameter groups of models with experts: a parameter whose `allreduce` is False belongs to an expert."""
+
 from deepspeed.moe.layer import MoE
 
 

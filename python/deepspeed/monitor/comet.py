@@ -1,4 +1,5 @@
 """Scalars go to Comet."""
+
 from deepspeed.monitor.monitor import Monitor
 from deepspeed.monitor.utils import check_comet_availability
 

@@ -1,4 +1,5 @@
 """Sections tensorboard, csv_monitor, wandb and comet, as pydantic models."""
+
 from typing import Optional
 
 from pydantic import Field

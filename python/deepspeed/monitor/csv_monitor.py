@@ -1,4 +1,5 @@
 """Scalars go to CSV files, one a name."""
+
 import os
 
 from deepspeed import _core

@@ -1,4 +1,5 @@
 """All monitors of an engine. Rank 0 writes."""
+
 import abc
 
 import deepspeed.comm as dist

@@ -1,4 +1,5 @@
 """Scalars go to TensorBoard, by torch's writer."""
+
 import os
 
 from deepspeed.monitor.monitor import Monitor

@@ -1,4 +1,5 @@
 """The packages that monitors write by are there, or an ImportError says which one to install."""
+
 import importlib
 
 _LEAST_COMET = "3.41.0"
@@ -17,7 +18,9 @@ def check_comet_availability():
 
     found = _require("comet", "comet_ml", f"comet_ml>={_LEAST_COMET}")
     if parse(found.__version__) < parse(_LEAST_COMET):
-        raise ImportError(f"comet: comet_ml is {found.__version__}, expected {_LEAST_COMET} or newer: pip install 'comet_ml>={_LEAST_COMET}'")
+        raise ImportError(
+            f"comet: comet_ml is {found.__version__}, expected {_LEAST_COMET} or newer: pip install 'comet_ml>={_LEAST_COMET}'"
+        )
 
 
 def _require(section, package, wanted):

@@ -1,4 +1,5 @@
 """Scalars go to Weights & Biases."""
+
 from deepspeed.monitor.monitor import Monitor
 from deepspeed.monitor.utils import check_wandb_availability
 

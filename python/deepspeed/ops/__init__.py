@@ -1,4 +1,5 @@
 """Optimizers, and which of DeepSpeed's ops there are."""
+
 from deepspeed._lazy import lazy
 from deepspeed.ops import op_builder
 

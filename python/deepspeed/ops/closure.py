@@ -1,4 +1,5 @@
 """The closure that a script may give to an optimizer's step()."""
+
 import torch
 
 

@@ -1,4 +1,5 @@
 """Optimizers whose arithmetic the core has: an engine steps them there, at every stage; step() does so without one."""
+
 import torch
 
 from deepspeed import _core

@@ -2,6 +2,7 @@
 
 is_compatible() says whether the engine can do what the op is for; load() gives the few ops that scripts call themselves.
 """
+
 import types
 
 import torch
@@ -109,11 +110,7 @@ for _class_name, _op_name in {
 }.items():
     _make(_class_name, _op_name, False)
 
-ALL_OPS = {
-    made.NAME: made()
-    for made in list(globals().values())
-    if isinstance(made, type) and issubclass(made, OpBuilder) and made.NAME
-}
+ALL_OPS = {made.NAME: made() for made in list(globals().values()) if isinstance(made, type) and issubclass(made, OpBuilder) and made.NAME}
 
 
 def get_default_compute_capabilities():

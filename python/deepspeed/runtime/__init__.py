@@ -1,4 +1,5 @@
 """The parts of training. Submodules are imported when they are asked for."""
+
 from deepspeed._lazy import lazy
 
 __getattr__ = lazy(

@@ -1,4 +1,5 @@
 """Base classes of what initialize() returns as the optimizer."""
+
 import weakref
 
 import torch

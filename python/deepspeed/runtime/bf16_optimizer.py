@@ -1,4 +1,5 @@
 """The optimizer of a model in bf16 whose gradients add up in fp32."""
+
 import torch
 import torch.distributed as dist
 

@@ -1,4 +1,5 @@
 """torch.compiler under DeepSpeed's names."""
+
 import torch
 
 

@@ -1,4 +1,5 @@
 """DeepSpeedConfig: a config, read, checked and resolved by the core."""
+
 import functools
 
 import torch.distributed as dist

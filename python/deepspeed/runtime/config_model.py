@@ -1,4 +1,5 @@
 """The base of config sections as pydantic models."""
+
 import functools
 
 import torch

@@ -1,10 +1,13 @@
 """Helpers of configs. DeepSpeedConfigModel needs pydantic, which is imported when the class is asked for."""
+
 import json
 
 from deepspeed._config import dict_raise_error_on_duplicate_keys
 from deepspeed._lazy import lazy
 
-__getattr__ = lazy(__name__, names={"DeepSpeedConfigModel": "deepspeed.runtime.config_model", "get_config_default": "deepspeed.runtime.config_model"})
+__getattr__ = lazy(
+    __name__, names={"DeepSpeedConfigModel": "deepspeed.runtime.config_model", "get_config_default": "deepspeed.runtime.config_model"}
+)
 
 
 class pp_int(int):

@@ -2,6 +2,7 @@
 
 Both come from the core, so they cannot differ from what an engine does.
 """
+
 ROUTE_TRAIN = "train"
 ROUTE_EVAL = "eval"
 ROUTE_PREDICT = "predict"

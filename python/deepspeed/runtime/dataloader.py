@@ -1,4 +1,5 @@
 """Loaders of micro batches."""
+
 import torch
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler

@@ -1,4 +1,5 @@
 """The greatest eigenvalue of the Hessian of each layer, by power iteration over gradients that were computed with create_graph."""
+
 import torch
 
 from deepspeed.utils.logging import log_dist

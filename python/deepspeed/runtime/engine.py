@@ -1,4 +1,5 @@
 """DeepSpeedEngine: a torch.nn.Module around the client's, whose training the core drives."""
+
 import contextlib
 import sys
 from typing import Dict, Iterator, Optional
@@ -172,7 +173,9 @@ class DeepSpeedEngine(
         """Returns the loss times the loss scale, for a backward() of the script's own on it."""
         self._require_optimizer("scale")
         if loss.numel() != 1:
-            raise UsageError(f"scale(): got a tensor of shape {tuple(loss.shape)}, expected a scalar tensor: reduce the loss by mean() or sum()")
+            raise UsageError(
+                f"scale(): got a tensor of shape {tuple(loss.shape)}, expected a scalar tensor: reduce the loss by mean() or sum()"
+            )
         return self._core.scale(loss)
 
     def step(self, lr_kwargs: Optional[Dict[str, int]] = None) -> None:

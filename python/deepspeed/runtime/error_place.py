@@ -1,4 +1,5 @@
 """What a layer, a loss_fn or a region that is recomputed raises says which one it was."""
+
 import contextlib
 
 import torch

@@ -1,4 +1,5 @@
 """Learning rate schedules of the config, as the core computes them."""
+
 import argparse
 import weakref
 

@@ -1,4 +1,5 @@
 """Norms of gradients and weights over the ranks, clipping, and a search for infinities."""
+
 import math
 
 import torch

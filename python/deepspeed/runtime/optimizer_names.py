@@ -1,4 +1,5 @@
 """Names of the config's optimizers, as `optimizer.type` spells them in lower case."""
+
 ADAGRAD_OPTIMIZER = "adagrad"
 ADAM_OPTIMIZER = "adam"
 ADAMW_OPTIMIZER = "adamw"

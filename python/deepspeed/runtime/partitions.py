@@ -1,4 +1,5 @@
 """Divisions of a list into consecutive parts, and of a tensor over the ranks of a group."""
+
 import itertools
 
 import torch

@@ -1,4 +1,5 @@
 """Sections fp16 and bf16, as pydantic models."""
+
 import math
 
 from pydantic import field_validator, model_validator

@@ -1,4 +1,5 @@
 """Progressive layer drop (https://arxiv.org/abs/2010.13369): the part of its layers that a model keeps, smaller as training goes."""
+
 import math
 
 

@@ -1,4 +1,5 @@
 """SparseTensor: the rows of a 2-dimensional tensor that are not zero."""
+
 import torch
 
 

@@ -1,4 +1,5 @@
 """torch.autocast as the config's section `torch_autocast` asks for it; the core keeps which parameters it marks."""
+
 import importlib
 from collections.abc import Mapping
 

@@ -1,4 +1,5 @@
 """Helpers of training scripts."""
+
 import os
 import random
 

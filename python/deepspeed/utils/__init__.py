@@ -1,4 +1,5 @@
 """Helpers for scripts."""
+
 from deepspeed._lazy import lazy
 from deepspeed.runtime.dataloader import RepeatingLoader
 from deepspeed.utils.logging import log_dist, log_dist_once, logger, set_log_level_from_string

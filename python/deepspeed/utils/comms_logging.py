@@ -1,4 +1,5 @@
 """A log of collectives: how many, how large, how long, and the bandwidth that follows."""
+
 import datetime
 import math
 import sys
@@ -127,14 +128,12 @@ class CommsLogger:
 
     def _summaries(self):
         return {
-            name: {size: _summary(size, entry) for size, entry in sorted(sizes.items())}
-            for name, sizes in self.comms_dict.copy().items()
+            name: {size: _summary(size, entry) for size, entry in sorted(sizes.items())} for name, sizes in self.comms_dict.copy().items()
         }
 
     def _stragglers(self):
         return {
-            name: {size: _straggler(size, entry) for size, entry in sorted(sizes.items())}
-            for name, sizes in self.comms_dict.copy().items()
+            name: {size: _straggler(size, entry) for size, entry in sorted(sizes.items())} for name, sizes in self.comms_dict.copy().items()
         }
 
 

@@ -3,6 +3,7 @@
 A set of groups has the name "ep_size_N": N neighbours hold all experts together (expert parallel), and the ranks that hold the
 same ones average their gradients (expert data parallel).
 """
+
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,9 +88,7 @@ def create(size, mp_size, pp_size, mp_mode, use_data_before_expert_parallel, fol
         return
     tensor_size = mp_size if mp_size is not None and mp_mode == "tp" else 1
     pipe_size = pp_size if pp_size is not None else bwc_pipeline_parallel_world_size(mpu)
-    sharing, holding_same = get_expert_parallel_ranks(
-        dist.get_world_size(), tensor_size, size, pipe_size, use_data_before_expert_parallel
-    )
+    sharing, holding_same = get_expert_parallel_ranks(dist.get_world_size(), tensor_size, size, pipe_size, use_data_before_expert_parallel)
     expert_data_parallel[name] = _own_of(holding_same)
     expert_parallel[name] = _own_of(sharing)
 

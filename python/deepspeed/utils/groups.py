@@ -4,6 +4,7 @@ Each rank holds the whole model: the data-parallel group is the world, and the g
 have one rank. An `mpu`, or a device mesh with the axes data_parallel and sequence_parallel, that a script sets here answers in
 their place. Groups of experts are there where a script makes them.
 """
+
 import torch.distributed as dist
 
 from deepspeed._errors import not_supported

@@ -1,4 +1,5 @@
 """Construction of a module on another device, in another dtype."""
+
 import contextlib
 
 import torch

@@ -1,4 +1,5 @@
 """The package's logger, a logging.Logger as DeepSpeed's."""
+
 import functools
 import logging
 import re

@@ -1,4 +1,5 @@
 """Binding of a rank to cores."""
+
 import os
 import shutil
 import subprocess

@@ -1,4 +1,5 @@
 """Marks of functions for NVIDIA's profilers."""
+
 import functools
 
 from deepspeed.accelerator import get_accelerator

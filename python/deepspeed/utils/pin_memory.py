@@ -1,4 +1,5 @@
 """Page-locked memory by mlock, which does not exist here: torch's pinned memory is what accelerators hand out."""
+
 import os
 
 from deepspeed._errors import NotSupportedError, not_supported_class

@@ -1,4 +1,5 @@
 """Counts the bytes that are pinned, and logs when they pass 32 GB, 64 GB, 128 GB and so on."""
+
 from deepspeed.utils.logging import logger
 
 _GB = 1024**3

@@ -1,4 +1,5 @@
 """What an optimizer holds of one parameter, read and written while training goes on; all ranks call the full ones."""
+
 from dataclasses import dataclass
 
 import torch

@@ -1,4 +1,5 @@
 """Clocks of parts of a program, by name, and of its throughput."""
+
 import time
 
 from deepspeed.accelerator import get_accelerator

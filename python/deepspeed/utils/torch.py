@@ -1,4 +1,5 @@
 """Small helpers around torch."""
+
 import torch
 
 

@@ -1,4 +1,5 @@
 """Numbers that name activation functions and norms."""
+
 import enum
 
 

@@ -1,4 +1,5 @@
 """Modules whose parameters stage 3 gathers all at once, before the module's forward: mixtures of experts need it."""
+
 import types
 import weakref
 

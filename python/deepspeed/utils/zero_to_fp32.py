@@ -1,4 +1,5 @@
 """fp32 weights of a checkpoint, as state dicts and as files."""
+
 import glob
 import os
 import re
@@ -21,9 +22,7 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large."""
     _chosen_folder(checkpoint_dir, tag)
     size = "1000PB" if max_shard_size is None else max_shard_size
-    _core.convert_to_fp32(
-        os.fspath(checkpoint_dir), os.fspath(output_dir), str(size), safe_serialization, tag, exclude_frozen_parameters
-    )
+    _core.convert_to_fp32(os.fspath(checkpoint_dir), os.fspath(output_dir), str(size), safe_serialization, tag, exclude_frozen_parameters)
 
 
 def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None):

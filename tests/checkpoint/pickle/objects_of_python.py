@@ -8,6 +8,7 @@
 Without torch the file is written and read by pickle alone; without numpy its objects are left out.
 tests/golden/torch_archive/objects.pt is what `write` makes with both.
 """
+
 import argparse
 import collections
 import dataclasses
@@ -65,6 +66,7 @@ class Slots:
 
 class ByKeyword:
     """Is made by __new__ with a keyword, which protocol 4 has an operation for."""
+
     def __new__(cls, *, size):
         made = super().__new__(cls)
         made.size = size
@@ -86,9 +88,16 @@ class Words(list):
 
 def allowed_objects():
     objects = {
-        "counter": collections.Counter("abba"), "ordered": collections.OrderedDict(b=1, a=2), "complex": 1 - 2j,
-        "bytearray": bytearray(b"\x00\xff"), "bytes": b"\x00\xff", "set": {1, "x"}, "long": 2**100,
-        "negative": -2**100, "edges": [2**63 - 1, 2**63, -2**63, -2**63 - 1, 2**64], "nested": [({"k": (1, None)},)],
+        "counter": collections.Counter("abba"),
+        "ordered": collections.OrderedDict(b=1, a=2),
+        "complex": 1 - 2j,
+        "bytearray": bytearray(b"\x00\xff"),
+        "bytes": b"\x00\xff",
+        "set": {1, "x"},
+        "long": 2**100,
+        "negative": -(2**100),
+        "edges": [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64],
+        "nested": [({"k": (1, None)},)],
     }
     if torch is not None:
         objects["device"] = torch.device("cuda", 1)
@@ -101,17 +110,35 @@ def allowed_objects():
 def all_objects():
     grouped = collections.defaultdict(list, {"a": [1], (1, "b"): [2]})
     objects = {
-        **allowed_objects(), "namespace": argparse.Namespace(lr=0.1, tags=["a", "b"]), "frozenset": frozenset([1, (2, "x")]),
+        **allowed_objects(),
+        "namespace": argparse.Namespace(lr=0.1, tags=["a", "b"]),
+        "frozenset": frozenset([1, (2, "x")]),
         "classes": [collections.Counter, int, str, Point, Outer.Inner, type(None)],
-        "functions": [math.sqrt, len, datetime.datetime.fromtimestamp], "constants": [Ellipsis, NotImplemented],
-        "dataclass": Point(0.5, ["t"]), "enum": Color.RED, "by_enum": {Color.BLUE: 1, Color.RED: 2},
+        "functions": [math.sqrt, len, datetime.datetime.fromtimestamp],
+        "constants": [Ellipsis, NotImplemented],
+        "dataclass": Point(0.5, ["t"]),
+        "enum": Color.RED,
+        "by_enum": {Color.BLUE: 1, Color.RED: 2},
         "by_tuple": {(1, (2, "x")): 1, (1, (2, "y")): 2, 0.1234567: 3, 0.1234568: 4, 2**70: 5, b"k": 6, int: 7},
-        "inner": Outer.Inner(3), "slots": Slots(1, "r"), "by_keyword": ByKeyword(size=4), "words": Words(["a", "b"]),
-        "defaultdict": grouped, "deque": collections.deque([1, 2, 3], maxlen=5), "empty": [b"", bytearray(), set(), frozenset()],
-        "datetime": datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc), "delta": datetime.timedelta(days=2),
-        "path": pathlib.PosixPath("/a/b"), "partial": functools.partial(int, base=2), "decimal": decimal.Decimal("1.10"),
-        "uuid": uuid.UUID(int=7), "range": range(1, 9, 2), "slice": slice(1, None, 2), "random": random.Random(3).getstate(),
-        "chain": collections.ChainMap({"a": 1}), "user_dict": collections.UserDict(a=1), "exception": ValueError("v", 3),
+        "inner": Outer.Inner(3),
+        "slots": Slots(1, "r"),
+        "by_keyword": ByKeyword(size=4),
+        "words": Words(["a", "b"]),
+        "defaultdict": grouped,
+        "deque": collections.deque([1, 2, 3], maxlen=5),
+        "empty": [b"", bytearray(), set(), frozenset()],
+        "datetime": datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc),
+        "delta": datetime.timedelta(days=2),
+        "path": pathlib.PosixPath("/a/b"),
+        "partial": functools.partial(int, base=2),
+        "decimal": decimal.Decimal("1.10"),
+        "uuid": uuid.UUID(int=7),
+        "range": range(1, 9, 2),
+        "slice": slice(1, None, 2),
+        "random": random.Random(3).getstate(),
+        "chain": collections.ChainMap({"a": 1}),
+        "user_dict": collections.UserDict(a=1),
+        "exception": ValueError("v", 3),
     }
     if numpy is not None:
         objects["array"] = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)

@@ -70,8 +70,10 @@ SPIKE, SPIKED_STEPS = 1e6, 2
 def parameter_groups(model):
     """Matrices, and the rest: without weight decay and with betas of their own."""
     trainable = [p for p in model.parameters() if p.requires_grad]
-    return [{"params": [p for p in trainable if p.dim() > 1]},
-            {"params": [p for p in trainable if p.dim() <= 1], "weight_decay": 0.0, "betas": [0.8, 0.9]}]
+    return [
+        {"params": [p for p in trainable if p.dim() > 1]},
+        {"params": [p for p in trainable if p.dim() <= 1], "weight_decay": 0.0, "betas": [0.8, 0.9]},
+    ]
 
 
 def allow_fp16():

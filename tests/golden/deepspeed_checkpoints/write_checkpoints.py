@@ -66,10 +66,17 @@ def write_as_rank(name, folder):
     if engine.global_rank == 0:
         values = {
             "made_with": {"deepspeed": deepspeed.__version__, "torch": torch.__version__.split("+")[0]},
-            "ds_config": config_of(name), "weight_scale": small.WEIGHT_SCALE, "world_size": ranks,
-            "micro_batch": small.MICRO_BATCH, "context": small.CONTEXT, "vocabulary": small.VOCABULARY,
-            "width": small.WIDTH, **small.VARIANTS[variant], "skipped_steps": skipped,
-            "losses_before_save": before.T.tolist(), "losses_after_save": after.T.tolist(),
+            "ds_config": config_of(name),
+            "weight_scale": small.WEIGHT_SCALE,
+            "world_size": ranks,
+            "micro_batch": small.MICRO_BATCH,
+            "context": small.CONTEXT,
+            "vocabulary": small.VOCABULARY,
+            "width": small.WIDTH,
+            **small.VARIANTS[variant],
+            "skipped_steps": skipped,
+            "losses_before_save": before.T.tolist(),
+            "losses_after_save": after.T.tolist(),
         }
         (folder / "expected.json").write_text(json.dumps(values, indent=1) + "\n")
 

@@ -8,6 +8,7 @@ since a matrix of the former has rank 2 and the iteration would enlarge the roun
 DeepSpeed's CPU Lion, which takes 8 and more, does not follow its rule. Lamb has no file: DeepSpeed's FusedLamb is a CUDA
 kernel alone.
 """
+
 import os
 import pathlib
 import sys
@@ -54,6 +55,7 @@ def record_groups(name, numels, make):
 def record_muon(name, shape, method):
     """The class needs a process group; its update of one matrix does not."""
     from deepspeed.runtime.zero.muon.original_muon import muon_update
+
     numel = shape[0] * shape[1]
     parameter, momentum = weights(numel).view(shape), torch.zeros(shape)
     for step in range(1, STEPS + 1):
@@ -68,17 +70,28 @@ def main():
     from deepspeed.ops.lion import DeepSpeedCPULion, cpu_lion
     from deepspeed.ops.op_builder.cpu_adagrad import CPUAdagradBuilder
     from deepspeed.ops.op_builder.cpu_lion import CPULionBuilder
+
     # Without a GPU DeepSpeed says that it has no such op, though the builders work.
     cpu_adagrad.CPUAdagradBuilder, cpu_lion.CPULionBuilder = CPUAdagradBuilder, CPULionBuilder
     record("cpu_adam", 1003, lambda p: DeepSpeedCPUAdam([p], lr=0.01, weight_decay=0.1))
     record("cpu_adam_l2", 1003, lambda p: DeepSpeedCPUAdam([p], lr=0.01, weight_decay=0.1, adamw_mode=False))
-    record("cpu_adam_no_correction", 1003,
-           lambda p: DeepSpeedCPUAdam([p], lr=0.01, weight_decay=0.1, bias_correction=False))
-    record_groups("cpu_adam_groups", (1003, 517), lambda p, q: DeepSpeedCPUAdam(
-        [{"params": [p]}, {"params": [q], "lr": 0.003, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.0}],
-        lr=0.01, weight_decay=0.1))
-    record_groups("cpu_adagrad_groups", (1003, 517), lambda p, q: DeepSpeedCPUAdagrad(
-        [{"params": [p]}, {"params": [q], "lr": 0.003, "eps": 1e-6, "weight_decay": 0.0}], lr=0.01, weight_decay=0.1))
+    record("cpu_adam_no_correction", 1003, lambda p: DeepSpeedCPUAdam([p], lr=0.01, weight_decay=0.1, bias_correction=False))
+    record_groups(
+        "cpu_adam_groups",
+        (1003, 517),
+        lambda p, q: DeepSpeedCPUAdam(
+            [{"params": [p]}, {"params": [q], "lr": 0.003, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.0}],
+            lr=0.01,
+            weight_decay=0.1,
+        ),
+    )
+    record_groups(
+        "cpu_adagrad_groups",
+        (1003, 517),
+        lambda p, q: DeepSpeedCPUAdagrad(
+            [{"params": [p]}, {"params": [q], "lr": 0.003, "eps": 1e-6, "weight_decay": 0.0}], lr=0.01, weight_decay=0.1
+        ),
+    )
     record("cpu_adagrad", 1003, lambda p: DeepSpeedCPUAdagrad([p], lr=0.01, weight_decay=0.1))
     record("cpu_lion", 7, lambda p: DeepSpeedCPULion([p], lr=0.01, betas=(0.9, 0.99), weight_decay=0.1))
     record_muon("muon_standard", (5, 7), "standard")

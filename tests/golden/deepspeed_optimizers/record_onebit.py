@@ -7,6 +7,7 @@ sin(0.37 i + 1.1 t) + 0.02 t. Each file holds the weights of both after 20 steps
 other. Of two ranks that have the same gradients each believes to be one, and what they exchange arrives as it is: all
 but compression itself is DeepSpeed's. Its first call of step() changes nothing but its count, which is put back.
 """
+
 import os
 import pathlib
 import sys
@@ -18,7 +19,7 @@ import torch  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent
 STEPS = 20
-SHAPES = ((17, 59), (517, ))
+SHAPES = ((17, 59), (517,))
 
 
 class ExactBackend:
@@ -63,12 +64,21 @@ def main():
     from deepspeed.runtime.fp16.onebit.adam import OnebitAdam
     from deepspeed.runtime.fp16.onebit.lamb import OnebitLamb
     from deepspeed.runtime.fp16.onebit.zoadam import ZeroOneAdam
+
     record("onebit_adam", OnebitAdam, lr=0.01, weight_decay=0.1, freeze_step=8)
     record("onebit_lamb", OnebitLamb, lr=0.01, weight_decay=0.1, freeze_step=8, coeff_beta=0.7)
     record("onebit_lamb_no_decay", OnebitLamb, lr=0.01, freeze_step=8, factor_threshold=0.3)
     # The second moment is last renewed in the step behind the one that this names, since the first call counts.
-    record("zero_one_adam", ZeroOneAdam, lr=0.001, weight_decay=0.1, var_freeze_step=8, var_update_scaler=2,
-           local_step_scaler=3, local_step_clipper=4)
+    record(
+        "zero_one_adam",
+        ZeroOneAdam,
+        lr=0.001,
+        weight_decay=0.1,
+        var_freeze_step=8,
+        var_update_scaler=2,
+        local_step_scaler=3,
+        local_step_clipper=4,
+    )
 
 
 if __name__ == "__main__":

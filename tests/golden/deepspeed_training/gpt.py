@@ -15,8 +15,7 @@ class Attention(nn.Module):
     def forward(self, x):  # (B, T, C)
         batch, time, width = x.shape
         query, key, value = (
-            part.view(batch, time, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.c_attn(x).split(width, dim=2)
+            part.view(batch, time, self.heads, width // self.heads).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2)
         )
         y = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.c_proj(y.transpose(1, 2).reshape(batch, time, width))

@@ -15,8 +15,15 @@ def free_port():
 
 def rank_environment(rank, world_size, port):
     return dict(
-        os.environ, DS_ACCELERATOR="cpu", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world_size),
-        LOCAL_SIZE=str(world_size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1",
+        os.environ,
+        DS_ACCELERATOR="cpu",
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(world_size),
+        LOCAL_SIZE=str(world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        OMP_NUM_THREADS="1",
         LAUNCH_TIME=repr(time.time()),  # of this rank's process, seconds since the epoch
         PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""),  # ninja lies there
     )
@@ -25,9 +32,15 @@ def rank_environment(rank, world_size, port):
 def launch_command(command, world_size):
     """Runs the command once a rank; raises when one fails. Rank 0's output is returned."""
     port = free_port()
-    processes = [subprocess.Popen(list(map(str, command)), env=rank_environment(rank, world_size, port), text=True,
-                                  stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL)
-                 for rank in range(world_size)]
+    processes = [
+        subprocess.Popen(
+            list(map(str, command)),
+            env=rank_environment(rank, world_size, port),
+            text=True,
+            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+        )
+        for rank in range(world_size)
+    ]
     output = processes[0].communicate()[0]
     codes = [process.wait() for process in processes]
     if any(codes):

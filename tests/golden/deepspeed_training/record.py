@@ -1,8 +1,8 @@
 """Trains the GPT of gpt.py under DeepSpeed (CPU, 2 ranks, stages 0 to 3) and writes or checks the golden files.
 
-    python record.py            writes <variant>.json, <variant>.bin and first_gradient.bin beside this file
-    python record.py --check    trains again and compares with the files
-    python record.py --out DIR  writes somewhere else
+python record.py            writes <variant>.json, <variant>.bin and first_gradient.bin beside this file
+python record.py --check    trains again and compares with the files
+python record.py --out DIR  writes somewhere else
 """
 
 import argparse
@@ -46,8 +46,12 @@ def zero_config(stage):
 
 
 def ds_config(variant, stage):
-    return {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
-            "zero_optimization": zero_config(stage), **VARIANTS[variant]}
+    return {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 2,
+        "zero_optimization": zero_config(stage),
+        **VARIANTS[variant],
+    }
 
 
 def build_model():
@@ -78,8 +82,9 @@ def train_as_rank(variant, stage, folder):
     for step in range(NUM_STEPS):
         step_losses = []
         for k in range(accumulation):
-            tokens, targets = formula.batch(step * accumulation + k, engine.global_rank, WORLD_SIZE, micro_batch,
-                                            MODEL["context"], MODEL["vocabulary"])
+            tokens, targets = formula.batch(
+                step * accumulation + k, engine.global_rank, WORLD_SIZE, micro_batch, MODEL["context"], MODEL["vocabulary"]
+            )
             loss = engine(tokens, targets)
             engine.backward(loss)
             if k == accumulation - 1:
@@ -100,8 +105,12 @@ def run(variant, stage):
         folder = pathlib.Path(folder)
         launch_ranks(__file__, ["--rank-of", variant, stage, folder], WORLD_SIZE)
         ranks = [json.loads((folder / f"rank{r}.json").read_text()) for r in range(WORLD_SIZE)]
-        return {"losses": np.array([r["losses"] for r in ranks]).T, "norms": ranks[0]["norms"],
-                "rates": ranks[0]["rates"], "parameters": np.fromfile(folder / "parameters.bin", np.float32)}
+        return {
+            "losses": np.array([r["losses"] for r in ranks]).T,
+            "norms": ranks[0]["norms"],
+            "rates": ranks[0]["rates"],
+            "parameters": np.fromfile(folder / "parameters.bin", np.float32),
+        }
 
 
 def first_gradient():
@@ -145,18 +154,19 @@ def train_all_stages(variant):
     results = {stage: run(variant, stage) for stage in STAGES}
     base = results[0]
     for stage in STAGES[1:]:
-        require(loss_difference(results[stage]["losses"], base["losses"]), STAGE_LOSS_TOLERANCE,
-                f"losses of stage {stage} against stage 0")
+        require(loss_difference(results[stage]["losses"], base["losses"]), STAGE_LOSS_TOLERANCE, f"losses of stage {stage} against stage 0")
         difference, name = update_difference(results[stage]["parameters"], base["parameters"])
         require(difference, STAGE_UPDATE_TOLERANCE, f"updates of stage {stage} against stage 0 (worst: {name})")
     return results
 
 
 def golden_values(variant, results):
-    norms = {f"stage{stage}": [None if n is None else float(f"{n:.7g}") for n in result["norms"]]
-             for stage, result in results.items()}
+    norms = {f"stage{stage}": [None if n is None else float(f"{n:.7g}") for n in result["norms"]] for stage, result in results.items()}
     return {
-        "model": MODEL, "weight_scale": WEIGHT_SCALE, "world_size": WORLD_SIZE, "num_steps": NUM_STEPS,
+        "model": MODEL,
+        "weight_scale": WEIGHT_SCALE,
+        "world_size": WORLD_SIZE,
+        "num_steps": NUM_STEPS,
         "ds_config": {k: v for k, v in ds_config(variant, 0).items() if k != "zero_optimization"},
         "losses": [[float(f"{x:.9g}") for x in row] for row in results[0]["losses"]],
         "learning_rates": [float(f"{x:.12g}") for x in results[0]["rates"]],
@@ -180,8 +190,7 @@ def record(folder):
     gradient.tofile(folder / "first_gradient.bin")
     for variant in VARIANTS:
         results = train_all_stages(variant)
-        values = {"made_with": made_with, "first_micro_batch_loss": float(f"{loss:.9g}"),
-                  **golden_values(variant, results)}
+        values = {"made_with": made_with, "first_micro_batch_loss": float(f"{loss:.9g}"), **golden_values(variant, results)}
         (folder / f"{variant}.json").write_text(dump(values))
         results[0]["parameters"].tofile(folder / f"{variant}.bin")
 
@@ -191,8 +200,11 @@ def check():
         golden = json.loads((HERE / f"{variant}.json").read_text())
         parameters = np.fromfile(HERE / f"{variant}.bin", np.float32)
         for stage, result in train_all_stages(variant).items():
-            require(loss_difference(result["losses"], np.array(golden["losses"])), CHECK_LOSS_TOLERANCE,
-                    f"losses of stage {stage} against the file")
+            require(
+                loss_difference(result["losses"], np.array(golden["losses"])),
+                CHECK_LOSS_TOLERANCE,
+                f"losses of stage {stage} against the file",
+            )
             difference, name = update_difference(result["parameters"], parameters)
             require(difference, CHECK_UPDATE_TOLERANCE, f"updates of stage {stage} against the file (worst: {name})")
 

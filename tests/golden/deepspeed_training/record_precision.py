@@ -1,7 +1,7 @@
 """Trains the GPT of gpt.py under DeepSpeed in bf16, fp16 and autocast (CPU, 2 ranks) and writes or checks precision.json.
 
-    python record_precision.py            writes precision.json beside this file
-    python record_precision.py --check    trains again and compares with the file
+python record_precision.py            writes precision.json beside this file
+python record_precision.py --check    trains again and compares with the file
 """
 
 import argparse
@@ -34,24 +34,30 @@ UNTESTED = {"zero_allow_untested_optimizer": True}
 VARIANTS = {
     "autocast_adamw": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST, "optimizer": ADAMW, "gradient_clipping": 1.0}},
     "autocast_sgd": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST, **UNTESTED, "optimizer": SGD, "gradient_clipping": 0.0}},
-    "autocast_fp16_sgd": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST_FP16, **UNTESTED, "optimizer": SGD,
-                                                          "gradient_clipping": 0.0}},
-    "autocast_fp16_adamw": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST_FP16, "optimizer": ADAMW,
-                                                            "gradient_clipping": 0.0}},
+    "autocast_fp16_sgd": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST_FP16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 0.0}},
+    "autocast_fp16_adamw": {"stages": (0, 1, 2, 3), "config": {**AUTOCAST_FP16, "optimizer": ADAMW, "gradient_clipping": 0.0}},
     "bf16_adamw": {"stages": (1, 2, 3), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
     "bf16_sgd": {"stages": (0, 1, 2, 3), "config": {**BF16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
-    "bf16_fp32_sums": {"stages": (1,), "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0,
-                                                  "data_types": {"grad_accum_dtype": "fp32"}}},
+    "bf16_fp32_sums": {
+        "stages": (1,),
+        "config": {**BF16, "optimizer": ADAMW, "gradient_clipping": 1.0, "data_types": {"grad_accum_dtype": "fp32"}},
+    },
     "fp16_adamw": {"stages": (1, 2, 3), "config": {**FP16, "optimizer": ADAMW, "gradient_clipping": 1.0}},
     "fp16_sgd": {"stages": (1, 2, 3), "config": {**FP16, **UNTESTED, "optimizer": SGD, "gradient_clipping": 1.0}},
-    "fp16_sgd_unscaled": {"stages": (0,), "config": {**UNTESTED, "fp16": {"enabled": True, "loss_scale": 1},
-                                                     "optimizer": SGD, "gradient_clipping": 1.0}},
+    "fp16_sgd_unscaled": {
+        "stages": (0,),
+        "config": {**UNTESTED, "fp16": {"enabled": True, "loss_scale": 1}, "optimizer": SGD, "gradient_clipping": 1.0},
+    },
 }
 
 
 def ds_config(variant, stage):
-    return {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
-            "zero_optimization": zero_config(stage), **VARIANTS[variant]["config"]}
+    return {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 2,
+        "zero_optimization": zero_config(stage),
+        **VARIANTS[variant]["config"],
+    }
 
 
 def own_masters(engine):
@@ -88,9 +94,14 @@ def train_as_rank(variant, stage, folder):
     for step in range(NUM_STEPS):
         total = 0.0
         for k in range(accumulation):
-            tokens, targets = formula.batch(step * accumulation + k, engine.global_rank, WORLD_SIZE,
-                                            config["train_micro_batch_size_per_gpu"], MODEL["context"],
-                                            MODEL["vocabulary"])
+            tokens, targets = formula.batch(
+                step * accumulation + k,
+                engine.global_rank,
+                WORLD_SIZE,
+                config["train_micro_batch_size_per_gpu"],
+                MODEL["context"],
+                MODEL["vocabulary"],
+            )
             loss = engine(tokens, targets)
             engine.backward(loss)
             engine.step()
@@ -111,7 +122,7 @@ def join_shards(parts):
     whole, start = [], 0
     for parameter in build_model().parameters():
         size = -(-parameter.numel() // len(parts))
-        whole.append(np.concatenate([part[start:start + size] for part in parts])[:parameter.numel()])
+        whole.append(np.concatenate([part[start : start + size] for part in parts])[: parameter.numel()])
         start += size
     return np.concatenate(whole)
 
@@ -133,7 +144,7 @@ def largest_updates(masters):
     """Of each parameter: what a difference is relative to."""
     updates, start, result = np.abs(masters - initial_weights()), 0, []
     for parameter in build_model().parameters():
-        result.append(float(updates[start:start + parameter.numel()].max()))
+        result.append(float(updates[start : start + parameter.numel()].max()))
         start += parameter.numel()
     return result
 
@@ -141,9 +152,11 @@ def largest_updates(masters):
 def golden_values(variant, stage):
     result = run(variant, stage)
     print(variant, stage, result["losses"][0], result["losses"][-1], flush=True)
-    return {"losses": [[float(f"{x:.8g}") for x in row] for row in result["losses"]],
-            "largest_updates": [float(f"{x:.5g}") for x in largest_updates(result["masters"])],
-            "masters": [float(f"{x:.8g}") for x in result["masters"][::EVERY]]}
+    return {
+        "losses": [[float(f"{x:.8g}") for x in row] for row in result["losses"]],
+        "largest_updates": [float(f"{x:.5g}") for x in largest_updates(result["masters"])],
+        "masters": [float(f"{x:.8g}") for x in result["masters"][::EVERY]],
+    }
 
 
 def record():
@@ -155,11 +168,15 @@ def record():
         config = {k: v for k, v in ds_config(variant, 0).items() if k != "zero_optimization"}
         stages = ",\n  ".join(f'"stage{stage}": {json.dumps(golden_values(variant, stage))}' for stage in spec["stages"])
         lines.append(f' "{variant}": {{\n  "ds_config": {json.dumps(config)},\n  {stages}}}')
-    head = {"made_with": {"deepspeed": deepspeed.__version__, "torch": torch.__version__.split("+")[0]},
-            "model": MODEL, "weight_scale": WEIGHT_SCALE, "world_size": WORLD_SIZE, "num_steps": NUM_STEPS,
-            "every": EVERY}
-    GOLDEN.write_text("{\n" + "".join(f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items())
-                      + ",\n".join(lines) + "\n}\n")
+    head = {
+        "made_with": {"deepspeed": deepspeed.__version__, "torch": torch.__version__.split("+")[0]},
+        "model": MODEL,
+        "weight_scale": WEIGHT_SCALE,
+        "world_size": WORLD_SIZE,
+        "num_steps": NUM_STEPS,
+        "every": EVERY,
+    }
+    GOLDEN.write_text("{\n" + "".join(f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in head.items()) + ",\n".join(lines) + "\n}\n")
 
 
 def check():

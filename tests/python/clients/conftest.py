@@ -1,4 +1,5 @@
 """Tests of real clients find the helpers of the tests beside them."""
+
 import pathlib
 import sys
 

@@ -1,4 +1,5 @@
 """BERT under Accelerate: losses and rates as DeepSpeed gave them, before and after a resume."""
+
 import json
 import pathlib
 

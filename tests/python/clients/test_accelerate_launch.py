@@ -1,4 +1,5 @@
 """`accelerate launch` with the files that `accelerate config` writes: losses and saved weights as DeepSpeed gave them."""
+
 import json
 import os
 import pathlib
@@ -66,7 +67,9 @@ def launch(folder, answers, precision="no"):
 def expect_those_of_deepspeed(found, golden, tolerance):
     assert found["losses"] == pytest.approx(golden["losses"], rel=tolerance)
     assert found["norm"] == pytest.approx(golden["norm"], rel=tolerance)
-    assert [found[key] for key in ("processes", "zero", "is_partitioned")] == [golden[key] for key in ("processes", "zero", "is_partitioned")]
+    assert [found[key] for key in ("processes", "zero", "is_partitioned")] == [
+        golden[key] for key in ("processes", "zero", "is_partitioned")
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,4 +1,5 @@
 """LoRA adapters by PEFT: stages 2 and 3 train alike, and a checkpoint without frozen parameters holds the adapters."""
+
 import pathlib
 
 import pytest

@@ -1,4 +1,5 @@
 """The Trainer of Transformers: trains, evaluates, saves, resumes, and reads its weights under zero.Init."""
+
 import pathlib
 
 import pytest

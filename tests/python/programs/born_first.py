@@ -1,4 +1,5 @@
 """Enters zero.Init before anything else, with a config that leaves much to others; prints losses beside torch's own."""
+
 import json
 
 import torch

@@ -1,4 +1,5 @@
 """Saves objects of many kinds as client state, and compares what a load gives back."""
+
 import argparse
 import collections
 import dataclasses

@@ -3,6 +3,7 @@
 Start it by `unshare -m -n`. Its last line tells how often the server was asked, and at which addresses the program
 listened beyond those of loopback.
 """
+
 import contextlib
 import fcntl
 import json

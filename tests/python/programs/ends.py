@@ -1,4 +1,5 @@
 """Trains some steps on each rank and ends as its argument says; the script has used the group itself just before."""
+
 import builtins
 import json
 import os

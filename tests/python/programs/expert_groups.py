@@ -1,4 +1,5 @@
 """Two ranks that share experts out, and two that hold all of them."""
+
 import json
 
 import torch

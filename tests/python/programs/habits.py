@@ -1,7 +1,8 @@
 """Trains a small model while its script does something odd, which the argument names; prints losses on every rank.
 
-    habits.py '{"stage": 2, "habit": "backward", "gas": 1}'
+habits.py '{"stage": 2, "habit": "backward", "gas": 1}'
 """
+
 import json
 import sys
 

@@ -3,6 +3,7 @@ parameters that train, a data set for initialize() and the engine's local rank.
 
     deepspeed images.py --deepspeed --deepspeed_config ds_config.json --epochs 2
 """
+
 import argparse
 import json
 

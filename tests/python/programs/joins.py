@@ -1,4 +1,5 @@
 """Joins a job in the way that its argument names, and says what came of it."""
+
 import datetime
 import json
 import os

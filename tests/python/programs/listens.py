@@ -1,4 +1,5 @@
 """Joins a job, trains a step, makes a group of the script's own, and prints where this network listens beyond loopback."""
+
 import torch
 import torch.nn.functional as F
 

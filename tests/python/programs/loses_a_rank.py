@@ -1,7 +1,8 @@
 """Rank 1 leaves a training as its argument says, or stops in it; rank 0 prints the error that it gets.
 
-    loses_a_rank.py '{"how": "raise", "stage": 3}'
+loses_a_rank.py '{"how": "raise", "stage": 3}'
 """
+
 import json
 import os
 import signal

@@ -1,4 +1,5 @@
 """Probes of what scripts do around forward and backward at stage 3: hooks, transforms, threads, failures."""
+
 import threading
 
 import torch
@@ -263,7 +264,8 @@ def functions_are_differentiated_by_torch_func():
     assert torch.allclose(found, expected, atol=1e-6) and expected.abs().sum() > 0
     samples = torch.randn(5, 24, generator=torch.Generator().manual_seed(2))
     found, expected = (
-        torch.func.vmap(torch.func.grad(lambda one, called=called: torch.tanh(called(one)).sum()))(samples) for called in (model.inner, plain.inner)
+        torch.func.vmap(torch.func.grad(lambda one, called=called: torch.tanh(called(one)).sum()))(samples)
+        for called in (model.inner, plain.inner)
     )
     assert torch.allclose(found, expected, atol=1e-6)
     assert model.inner.weight.ds_status.name == "NOT_AVAILABLE"

@@ -1,4 +1,5 @@
 """Probes of zero.Init: models whose parameters are partitioned while they are being built."""
+
 import torch
 import torch.nn as nn
 

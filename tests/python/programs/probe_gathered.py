@@ -1,4 +1,5 @@
 """Probes of zero.GatheredParameters: what is written, taken and saved inside of it, and outside."""
+
 import copy
 import io
 import tempfile

@@ -1,4 +1,5 @@
 """Probes of MiCS: shards that several ranks hold each."""
+
 import os
 import tempfile
 

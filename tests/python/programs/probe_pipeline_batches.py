@@ -1,4 +1,5 @@
 """Probes of a pipeline's batches: data, losses, outputs, updates, and what the engine says of itself."""
+
 import logging
 
 import torch

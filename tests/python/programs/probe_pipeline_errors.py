@@ -1,4 +1,5 @@
 """Probes of what a pipeline refuses, and of errors of the script's own: their types, texts and other stages."""
+
 import os
 
 import torch

@@ -1,4 +1,5 @@
 """Probes of the layers of a pipeline: how they are built, what goes between them, and where their weights are."""
+
 import os
 from types import SimpleNamespace
 

@@ -1,4 +1,5 @@
 """Probes of parameters that stage 3 has partitioned: who has them whole, and when."""
+
 import copy
 import io
 import tempfile

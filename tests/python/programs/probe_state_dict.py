@@ -1,4 +1,5 @@
 """Probes of state_dict() and load_state_dict() where the ranks own parts of the parameters, at all stages."""
+
 import copy
 
 import torch

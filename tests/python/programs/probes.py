@@ -1,4 +1,5 @@
 """The way in which programs run their probes: functions that raise where something is wrong."""
+
 import sys
 
 import torch

@@ -1,4 +1,5 @@
 """Seeds all ranks alike, makes an engine and draws random numbers; prints what each rank drew, without an engine first."""
+
 import json
 
 import torch

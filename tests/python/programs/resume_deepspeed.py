@@ -1,7 +1,8 @@
 """Goes on from a checkpoint that DeepSpeed has written, in the training that wrote it; prints the losses of all ranks.
 
-    resume_deepspeed.py '{"folder": "stage1_fp32", "variant": "golden", "config": {...}, "client": true, "direct": true}'
+resume_deepspeed.py '{"folder": "stage1_fp32", "variant": "golden", "config": {...}, "client": true, "direct": true}'
 """
+
 import json
 import pathlib
 import sys

@@ -1,4 +1,5 @@
 """A small net, its engines, losses and batches."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

@@ -1,4 +1,5 @@
 """A small pipeline of linear layers on two stages, its engines, batches and losses."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

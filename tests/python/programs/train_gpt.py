@@ -4,6 +4,7 @@
 
 The same program runs on DeepSpeed itself: tests/golden/write_python_losses.py records its losses.
 """
+
 import json
 import math
 import os

@@ -5,6 +5,7 @@
 The same program runs on DeepSpeed itself: tests/golden/write_pipeline_losses.py records its losses. With "plain" it trains the
 same layers by torch alone, on all of the data.
 """
+
 import hashlib
 import json
 import os

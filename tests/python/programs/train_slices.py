@@ -1,4 +1,5 @@
 """Trains a model whose layers two ranks share, through an mpu, and the whole model beside it; prints both as one line of JSON."""
+
 import json
 import os
 import tempfile

@@ -1,4 +1,5 @@
 """Rank 0 trains and waits in a collective of the engine, in which rank 1 is missing; it says what ended the wait."""
+
 import sys
 import time
 

@@ -1,4 +1,5 @@
 """Rank 0 waits in the engine for rank 1, which waits for what another thread of rank 0 does meanwhile."""
+
 import json
 import sys
 import threading

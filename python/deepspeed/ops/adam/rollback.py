@@ -1,4 +1,5 @@
 """Takes a step of Adam back, from the weights, the gradient and the moments after it."""
+
 import torch
 
 

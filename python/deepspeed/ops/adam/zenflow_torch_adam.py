@@ -3,6 +3,7 @@
 Who chooses sets on each parameter `selected_indices`, `selected_grad` of these columns and, with `offload`, the moments on the
 host: `exp_avg_cpu_data` and `exp_avg_sq_cpu_data`. Vectors are chosen as a whole.
 """
+
 import torch
 from torch.optim.adamw import adamw
 

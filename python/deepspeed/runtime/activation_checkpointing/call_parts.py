@@ -1,4 +1,5 @@
 """The tensors of a call, apart from all else that it takes and gives."""
+
 import contextlib
 
 import torch

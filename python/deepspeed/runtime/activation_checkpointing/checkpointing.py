@@ -2,6 +2,7 @@
 
 The core keeps the inputs, as configure() says, and calls the function again with the random states and the autocast of before.
 """
+
 from deepspeed import _core
 from deepspeed._mpu import core_mpu
 from deepspeed.runtime.activation_checkpointing.call_parts import CallParts

@@ -1,4 +1,5 @@
 """Activations on the host while nobody needs them: copies that run beside the computation, in buffers that are used again."""
+
 import contextlib
 import itertools
 

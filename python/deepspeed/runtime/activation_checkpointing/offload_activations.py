@@ -2,6 +2,7 @@
 
 Layers of Transformers mark theirs by themselves; other code calls mark() before it checkpoints.
 """
+
 import collections
 import importlib.util
 import threading

@@ -1,4 +1,5 @@
 """Access to partitioned parameters in the derivatives of torch.func, which run after the module's call has ended."""
+
 import torch
 
 from deepspeed import _core

@@ -1,4 +1,5 @@
 """Without ZeRO DeepSpeed refuses a loss.backward() of the script's own: it has no place to reduce gradients there."""
+
 import contextlib
 
 from deepspeed._errors import UsageError
@@ -26,8 +27,7 @@ def refuse_direct(outputs, params):
         if _running or is_functorch_transforming() or count_used_parameters_in_backward(params) == 0:
             return
         raise UsageError(
-            "Direct calls to tensor.backward() are not supported at zero_optimization.stage 0: "
-            "call engine.backward(loss), or set stage 1"
+            "Direct calls to tensor.backward() are not supported at zero_optimization.stage 0: call engine.backward(loss), or set stage 1"
         )
 
     register_output_backward_hooks(outputs, check)

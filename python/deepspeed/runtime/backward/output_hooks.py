@@ -1,4 +1,5 @@
 """Hooks on the outputs of a forward, which run when backward reaches them."""
+
 import functools
 
 import torch

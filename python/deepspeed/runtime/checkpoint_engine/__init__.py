@@ -1,4 +1,5 @@
 """Writers and readers of single files, for what a script saves beside the engine's checkpoints."""
+
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointCommitInfo, CheckpointEngine
 from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
 from deepspeed.runtime.checkpoint_engine.utils import (

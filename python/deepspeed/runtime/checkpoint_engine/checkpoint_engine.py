@@ -1,4 +1,5 @@
 """The base of classes that write and read the files of a checkpoint."""
+
 import abc
 import os
 from dataclasses import dataclass

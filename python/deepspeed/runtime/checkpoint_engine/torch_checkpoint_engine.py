@@ -1,4 +1,5 @@
 """Files of torch.save()."""
+
 import torch
 
 from deepspeed.checkpoint.utils import read_state

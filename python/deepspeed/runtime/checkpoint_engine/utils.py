@@ -1,4 +1,5 @@
 """Which class writes the files of a config."""
+
 from deepspeed._errors import not_supported_class
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine

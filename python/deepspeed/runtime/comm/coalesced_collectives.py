@@ -1,4 +1,5 @@
 """Collectives of several tensors at once, for scripts; an engine has its own in the core."""
+
 import math
 
 import torch
@@ -16,8 +17,10 @@ def reduce_scatter_coalesced(tensors, group=None):
 
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     sizes = [math.ceil(tensor.numel() / ranks) for tensor in tensors]
-    rows = [torch.nn.functional.pad(tensor.reshape(-1), (0, size * ranks - tensor.numel())).view(ranks, size)
-            for tensor, size in zip(tensors, sizes)]
+    rows = [
+        torch.nn.functional.pad(tensor.reshape(-1), (0, size * ranks - tensor.numel())).view(ranks, size)
+        for tensor, size in zip(tensors, sizes)
+    ]
     own = torch.empty_like(torch.cat([row[0] for row in rows]))
     dist.reduce_scatter_tensor(own, torch.cat(rows, dim=1).div_(ranks).view(-1), group=group)
     parts = own.split(sizes)

@@ -1,4 +1,5 @@
 """Paths of the files of an engine's checkpoints, and what their keys say of parallelism."""
+
 import os
 
 
@@ -41,9 +42,7 @@ class CheckpointNames:
 
     def _get_zero_ckpt_name(self, checkpoints_path, tag):
         """Returns the path of the optimizer file with this rank's partition."""
-        return self._get_rank_zero_ckpt_name(
-            checkpoints_path, tag, self.checkpoint_mp_rank, self._shard_rank, self.bfloat16_enabled()
-        )
+        return self._get_rank_zero_ckpt_name(checkpoints_path, tag, self.checkpoint_mp_rank, self._shard_rank, self.bfloat16_enabled())
 
     def _get_ckpt_name(self, checkpoints_path, tag, mp_placeholder=None, pp_placeholder=None):
         """Returns the path of the model's file: at stage 3 this rank's. A placeholder stands in a rank's place, as in a pattern."""

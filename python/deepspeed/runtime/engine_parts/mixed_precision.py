@@ -1,4 +1,5 @@
 """What the config's precision makes of a module's types. The core does this to the model of initialize(); here it is for any module."""
+
 import torch
 
 _BY_NAME = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

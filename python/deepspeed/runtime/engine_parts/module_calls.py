@@ -1,4 +1,5 @@
 """Calls of modules at stage 3: the windows of those that go past the engine, and the parameters of each while it runs."""
+
 import functools
 import threading
 import weakref

@@ -1,4 +1,5 @@
 """An engine's groups of parameters: the client's own dicts, and the optimizer that clients see over them."""
+
 import torch
 
 from deepspeed.runtime.optimizer_parts.basic_optimizer import basic_class, make_basic

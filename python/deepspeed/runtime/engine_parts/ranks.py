@@ -1,4 +1,5 @@
 """The place of an engine's process among those of the job."""
+
 import os
 
 import torch

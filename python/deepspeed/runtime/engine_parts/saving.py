@@ -1,4 +1,5 @@
 """Checkpoints of an engine, and its weights as state dicts."""
+
 import os
 from collections import OrderedDict
 from typing import Any, Callable, Dict, Optional, Tuple

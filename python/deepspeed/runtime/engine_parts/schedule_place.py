@@ -1,4 +1,5 @@
 """The place of an engine's schedule: the core steps what stands there, with the updates that were not skipped."""
+
 from deepspeed._errors import UsageError
 from deepspeed._schedules import ClientSchedule
 from deepspeed.runtime.lr_schedules import EngineSchedule
@@ -19,7 +20,9 @@ class SchedulePlace:
             missing = [name for name in ("step", "state_dict", "load_state_dict") if not hasattr(schedule, name)]
             if schedule is not None and missing:
                 kind = type(schedule).__name__
-                raise UsageError(f"engine.lr_scheduler: a {kind} has no {missing[0]}(), expected an object with step(), state_dict() and load_state_dict(), or None")
+                raise UsageError(
+                    f"engine.lr_scheduler: a {kind} has no {missing[0]}(), expected an object with step(), state_dict() and load_state_dict(), or None"
+                )
             if isinstance(before, EngineSchedule):
                 before._leave_engine()
             self.__dict__["_stepped_schedule"] = None

@@ -1,4 +1,5 @@
 """What a script asks an engine about its config and its counters."""
+
 import types
 from typing import List, Optional, Tuple
 

@@ -1,4 +1,5 @@
 """Moves of an engine's states from the device to the host's memory and back."""
+
 from deepspeed.runtime.zero.offload_enums import OffloadDeviceEnum, OffloadStateTypeEnum
 
 

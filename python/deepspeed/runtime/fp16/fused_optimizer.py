@@ -1,4 +1,5 @@
 """The optimizer of a model in 16 bits without ZeRO."""
+
 from deepspeed.runtime.optimizer_parts.without_zero import OptimizerWithoutZero
 
 

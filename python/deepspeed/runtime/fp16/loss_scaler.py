@@ -1,4 +1,5 @@
 """Loss scalers: constant, and one that halves after overflows and doubles after a run of good steps."""
+
 import torch
 
 from deepspeed.runtime.config_utils import DeepSpeedConfigObject

@@ -2,6 +2,7 @@
 
 It shows the class and the options; its arithmetic and its state are the core's.
 """
+
 import inspect
 
 import torch

@@ -1,4 +1,5 @@
 """The class of the optimizer that initialize() returns follows the stage and the precision, as DeepSpeed's does."""
+
 import functools
 
 from deepspeed._config import offload_device

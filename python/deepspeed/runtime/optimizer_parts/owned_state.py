@@ -3,6 +3,7 @@
 They are views of the core's memory where it keeps a part as one tensor, else copies: of masters that are kept as halves, and of
 what is on a disk. Reading is what they are for: the core does not learn of what is written into them.
 """
+
 import itertools
 import weakref
 from collections.abc import Mapping

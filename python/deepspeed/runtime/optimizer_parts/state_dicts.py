@@ -4,6 +4,7 @@ At stage 0 it is torch's: states by the numbers of the parameters, in their shap
 the masters, as DeepSpeed's is: for the same rank of as many. States of whole parameters, of a run without ZeRO or of an optimizer of
 torch, are taken at every stage. Checkpoints of the engine have no such limits.
 """
+
 import torch
 
 from deepspeed import _core
@@ -153,7 +154,9 @@ def _tensors(states, param):
 def _step_of(states_of, params):
     steps = {int(states_of[name]["step"]) for name in params if "step" in states_of.get(name, {})}
     if len(steps) > 1:
-        logger.warning(f"parameters of one group have made {min(steps)} to {max(steps)} steps: the engine counts {max(steps)} for all of them")
+        logger.warning(
+            f"parameters of one group have made {min(steps)} to {max(steps)} steps: the engine counts {max(steps)} for all of them"
+        )
     if not steps and any(states_of.get(name) for name in params):
         return 1  # states that count no steps, as those of SGD, have made one
     return max(steps, default=0)

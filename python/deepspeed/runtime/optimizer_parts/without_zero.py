@@ -1,4 +1,5 @@
 """What the optimizers of models in 16 bits without ZeRO have in common."""
+
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
 

@@ -1,4 +1,5 @@
 """The engine of a PipelineModule: it takes whole batches from an iterator, and the core sends them through the stages."""
+
 import time
 
 import torch

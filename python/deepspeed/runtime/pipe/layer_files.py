@@ -1,4 +1,5 @@
 """Files of single layers: any number of stages can load them."""
+
 import glob
 import os
 

@@ -1,4 +1,5 @@
 """Layers of a pipeline that are described, and built where they are needed."""
+
 import torch.distributed as dist
 from torch import nn
 

@@ -1,4 +1,5 @@
 """A model as a list of layers, of which a rank has those of its stage."""
+
 import functools
 import os
 

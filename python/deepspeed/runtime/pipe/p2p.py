@@ -1,4 +1,5 @@
 """Sends and receives between neighbouring stages, for programs of their own. An engine's stages talk over the core's connections."""
+
 import torch.distributed as dist
 
 _grid = None

@@ -1,4 +1,5 @@
 """Which layers of a pipeline each stage gets."""
+
 import re
 
 from torch import nn

@@ -1,4 +1,5 @@
 """Blocks of a pipeline's layers whose activations backward computes again."""
+
 from torch import nn
 
 from deepspeed.runtime.activation_checkpointing import checkpointing

@@ -1,4 +1,5 @@
 """Orders of instructions of a pipeline's stage: the core's schedules under DeepSpeed's names."""
+
 import abc
 
 from deepspeed import _core

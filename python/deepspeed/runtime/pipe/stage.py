@@ -1,4 +1,5 @@
 """A stage of a PipelineModule as the core drives it: functions over lists of tensors."""
+
 import collections
 
 import torch

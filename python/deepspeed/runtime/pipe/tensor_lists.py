@@ -3,6 +3,7 @@
 A tensor is a list of one. A tuple is the list of its values, None standing for no tensor; one of less than two values, or whose
 last one is None, has a None more at its end, which tells it from the others.
 """
+
 import torch
 
 

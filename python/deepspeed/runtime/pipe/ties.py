@@ -1,4 +1,5 @@
 """Modules that layers of several stages share: each stage has one of its own, and their tied weights are kept alike."""
+
 import operator
 
 import torch.distributed as dist
@@ -51,9 +52,7 @@ class TiedWeights:
 
     def get_tied_weights_and_groups(self):
         """Returns [(weight, process group of the ranks that share it)]."""
-        return [
-            (tied_weight(comm["module"], name), comm["group"]) for comm in self.tied_comms.values() for name in comm["weight_attr"]
-        ]
+        return [(tied_weight(comm["module"], name), comm["group"]) for comm in self.tied_comms.values() for name in comm["weight_attr"]]
 
     def allreduce_tied_weight_gradients(self):
         """Sums the weights' .grad over the stages. An engine does that by itself, before each update."""

@@ -1,4 +1,5 @@
 """Ranks as points of a grid whose axes are kinds of parallelism, the last one varying fastest: the core's topology."""
+
 import collections
 
 import torch.distributed as dist

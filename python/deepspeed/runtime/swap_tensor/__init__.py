@@ -1,2 +1,3 @@
 """Tensors on a disk: the core moves them."""
+
 from deepspeed.runtime.swap_tensor.utils import MIN_SWAPPABLE_BYTES  # noqa: F401

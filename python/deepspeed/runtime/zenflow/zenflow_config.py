@@ -1,4 +1,5 @@
 """Section zenflow of zero_optimization, as a pydantic model."""
+
 from typing import Optional, Union
 
 from pydantic import Field, model_validator

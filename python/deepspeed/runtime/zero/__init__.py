@@ -1,4 +1,5 @@
 """ZeRO. Names are imported when they are asked for."""
+
 from deepspeed._lazy import lazy
 
 _PARAMETERS = "deepspeed.runtime.zero.partition_parameters"

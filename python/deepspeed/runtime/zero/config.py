@@ -1,4 +1,5 @@
 """Section zero_optimization, as a pydantic model with DeepSpeed's keys and defaults."""
+
 import enum
 import sys
 from typing import Any, Dict, Optional
@@ -56,21 +57,15 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     offload_optimizer: Optional[DeepSpeedZeroOffloadOptimizerConfig] = None
     zenflow: Optional[ZenFlowConfig] = None
     sub_group_size: int = Field(pp_int(1e9), ge=0)
-    cpu_offload_param: Optional[bool] = Field(
-        None, json_schema_extra=_moved("offload_param", DeepSpeedZeroOffloadParamConfig)
-    )
+    cpu_offload_param: Optional[bool] = Field(None, json_schema_extra=_moved("offload_param", DeepSpeedZeroOffloadParamConfig))
     cpu_offload_use_pin_memory: Optional[bool] = Field(
         None, json_schema_extra={"deprecated": True, "new_param": "offload_param or offload_optimizer", "set_new_param": False}
     )
-    cpu_offload: Optional[bool] = Field(
-        None, json_schema_extra=_moved("offload_optimizer", DeepSpeedZeroOffloadOptimizerConfig)
-    )
+    cpu_offload: Optional[bool] = Field(None, json_schema_extra=_moved("offload_optimizer", DeepSpeedZeroOffloadOptimizerConfig))
 
     prefetch_bucket_size: int = Field(pp_int(5e7), ge=0, alias="stage3_prefetch_bucket_size")
     param_persistence_threshold: int = Field(pp_int(1e5), ge=0, alias="stage3_param_persistence_threshold")
-    model_persistence_threshold: int = Field(
-        pp_int(sys.maxsize, "sys.maxsize"), ge=0, alias="stage3_model_persistence_threshold"
-    )
+    model_persistence_threshold: int = Field(pp_int(sys.maxsize, "sys.maxsize"), ge=0, alias="stage3_model_persistence_threshold")
     max_live_parameters: int = Field(pp_int(1e9), ge=0, alias="stage3_max_live_parameters")
     max_reuse_distance: int = Field(pp_int(1e9), ge=0, alias="stage3_max_reuse_distance")
     gather_16bit_weights_on_model_save: bool = Field(False, alias="stage3_gather_16bit_weights_on_model_save")

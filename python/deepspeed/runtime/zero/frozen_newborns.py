@@ -1,4 +1,5 @@
 """Parameters that are frozen from birth, which look like any other tensor to the core: modules say which they are."""
+
 import threading
 
 import torch

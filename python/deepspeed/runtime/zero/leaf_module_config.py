@@ -1,4 +1,5 @@
 """Section leaf_module of zero_optimization, as a pydantic model."""
+
 from typing import List
 
 from pydantic import Field, model_validator

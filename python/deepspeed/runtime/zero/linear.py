@@ -2,6 +2,7 @@
 
 Nothing here needs it to save memory: what stage 3 saves for backward are partitioned tensors, for any operator.
 """
+
 import functools
 import math
 

@@ -1,4 +1,5 @@
 """MiCS: shards of a model within blocks of consecutive ranks, `mics_shard_size` each, that hold it once."""
+
 from deepspeed import _config
 from deepspeed._errors import ConfigError, not_supported_class
 from deepspeed.runtime.zero.partition_parameters import Init

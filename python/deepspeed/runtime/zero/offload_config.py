@@ -1,4 +1,5 @@
 """Sections offload_param and offload_optimizer of zero_optimization, as pydantic models."""
+
 from pathlib import Path
 from typing import Optional
 

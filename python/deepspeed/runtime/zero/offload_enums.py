@@ -1,4 +1,5 @@
 """Places and kinds of what can be offloaded."""
+
 import enum
 
 

@@ -1,4 +1,5 @@
 """Where the states of a model at stage 3 are, beside what engine.offload_states() moves."""
+
 import torch
 
 from deepspeed.runtime.zero.offload_enums import OffloadStateTypeEnum

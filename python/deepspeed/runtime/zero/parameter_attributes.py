@@ -1,4 +1,5 @@
 """What stage 3 shows on a parameter: its number, its state, its shard, and DeepSpeed's methods to gather it."""
+
 import copy
 import enum
 

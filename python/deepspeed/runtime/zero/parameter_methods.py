@@ -1,4 +1,5 @@
 """Methods of a partitioned parameter: each function here gives the method of one parameter."""
+
 import torch
 
 from deepspeed import _core

@@ -1,4 +1,5 @@
 """The dict of a module's parameters at stage 3, which sees that another module reads one of them."""
+
 from collections import OrderedDict
 
 from deepspeed._errors import not_supported_class

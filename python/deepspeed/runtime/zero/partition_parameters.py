@@ -1,4 +1,5 @@
 """zero.Init and zero.GatheredParameters."""
+
 import contextlib
 import enum
 import os

@@ -1,4 +1,5 @@
 """The optimizer of ZeRO stage 3."""
+
 import contextlib
 import itertools
 

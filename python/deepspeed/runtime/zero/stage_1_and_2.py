@@ -1,4 +1,5 @@
 """The optimizer of ZeRO stages 1 and 2."""
+
 import torch.distributed as dist
 
 from deepspeed.runtime.base_optimizer import ZeROOptimizer

@@ -1,4 +1,5 @@
 """Optimizers that run at all stages without zero_allow_untested_optimizer."""
+
 import torch
 
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad

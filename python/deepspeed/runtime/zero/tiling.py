@@ -1,4 +1,5 @@
 """Linear layers in tiles, which stage 3 gathers one after the other."""
+
 import torch
 
 from deepspeed.runtime.partitions import partition_uniform

@@ -1,4 +1,5 @@
 """Helpers of ZeRO."""
+
 import torch
 import torch.distributed as dist
 

@@ -2,6 +2,7 @@
 
 It runs on this package and on DeepSpeed itself: the losses of both are compared.
 """
+
 import json
 import os
 import sys
@@ -126,7 +127,10 @@ def main():
     if accelerator.is_main_process:
         keys = sorted(state)
         sums = {key: float(value.float().sum()) for key, value in state.items()}
-        print("RESULT " + json.dumps({"losses": losses, "rates": rates, "after": after, "resumed": resumed, "keys": len(keys), "sums": sums}), flush=True)
+        print(
+            "RESULT " + json.dumps({"losses": losses, "rates": rates, "after": after, "resumed": resumed, "keys": len(keys), "sums": sums}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

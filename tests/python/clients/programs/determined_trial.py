@@ -1,4 +1,5 @@
 """Runs a DeepSpeedTrial of Determined on CPU ranks, without a cluster."""
+
 import json
 import os
 import sys

@@ -4,6 +4,7 @@
 
 It runs on this package and on DeepSpeed itself: the losses of both are compared.
 """
+
 import json
 import sys
 

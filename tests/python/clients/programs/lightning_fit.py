@@ -2,6 +2,7 @@
 
 The strategy refuses other devices than CUDA's; OnCpu lifts that, and nothing else.
 """
+
 import json
 import sys
 

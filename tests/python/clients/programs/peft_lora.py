@@ -1,4 +1,5 @@
 """Trains the LoRA adapters of a Hugging Face model, and saves them alone."""
+
 import json
 import os
 import sys
@@ -14,9 +15,7 @@ def main():
     options = json.loads(sys.argv[1])
     torch.manual_seed(0)
     model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
-        )
+        LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
     )
     model = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
     config = {

@@ -1,4 +1,5 @@
 """Trains a small Llama by the Trainer of Transformers: trains, evaluates, saves, resumes, reads the weights again."""
+
 import json
 import os
 import sys

@@ -3,6 +3,7 @@
 X.bin holds the numbers one after the other. X.idx says how to read it: a magic word, the version, a code of the type, how many
 entries and documents there are, and of each entry its number of elements, of each its offset in bytes, and where documents begin.
 """
+
 import os
 import struct
 

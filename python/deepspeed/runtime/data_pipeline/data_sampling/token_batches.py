@@ -1,4 +1,5 @@
 """Packs samples of different lengths into micro batches of at most so many tokens."""
+
 import random
 
 from deepspeed._errors import UsageError

@@ -1,4 +1,5 @@
 """A learning rate that follows the number of samples in each batch."""
+
 import math
 
 from torch.optim.lr_scheduler import LRScheduler
@@ -83,7 +84,10 @@ class VariableBatchSizeLR(LRScheduler):
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self):
-        own = {name: getattr(self, name) for name in ("base_batch_size", "lr_scaling_method", "batch_sizes", "base_lrs", "last_epoch", "verbose")}
+        own = {
+            name: getattr(self, name)
+            for name in ("base_batch_size", "lr_scaling_method", "batch_sizes", "base_lrs", "last_epoch", "verbose")
+        }
         return {**own, "unscaled": self._unscaled, "base_lr_scheduler": self.base_lr_scheduler.state_dict()}
 
     def load_state_dict(self, state):

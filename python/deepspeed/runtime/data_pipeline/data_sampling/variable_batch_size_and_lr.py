@@ -1,4 +1,5 @@
 """Batches of so many tokens in place of so many samples, and a learning rate that follows their size."""
+
 import os
 
 import numpy as np
@@ -109,7 +110,13 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size(
 
 
 def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
-    dataset, engine, dataset_seqlens=None, dataset_filter_ids=None, dataloader_collate_fn=None, sample_padding_fn=None, batch_seqlens_fn=None
+    dataset,
+    engine,
+    dataset_seqlens=None,
+    dataset_filter_ids=None,
+    dataloader_collate_fn=None,
+    sample_padding_fn=None,
+    batch_seqlens_fn=None,
 ):
     """Returns loader, schedule and arguments of deepspeed_io() for an engine whose config enables dynamic_batching.
 
@@ -183,7 +190,9 @@ def _read_or_measure(dataset, folder, batch_seqlens_fn, collate_fn):
         return lengths
     lengths = sample_lengths.read_lengths(prefix)
     if len(lengths) != len(dataset):
-        raise UsageError(f"{prefix}.idx has the lengths of {len(lengths)} samples, and the data set has {len(dataset)}: delete the folder {folder}")
+        raise UsageError(
+            f"{prefix}.idx has the lengths of {len(lengths)} samples, and the data set has {len(dataset)}: delete the folder {folder}"
+        )
     return lengths
 
 

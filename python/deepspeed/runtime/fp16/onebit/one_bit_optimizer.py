@@ -1,4 +1,5 @@
 """Optimizers whose ranks exchange 1 bit an element: what their classes have in common."""
+
 from deepspeed._errors import NotSupportedError
 from deepspeed.ops.core_optimizer import CoreOptimizer
 

@@ -1,4 +1,5 @@
 """MuonWithAuxAdam: Muon for matrices, Adam for everything else (Jordan, 2024)."""
+
 from deepspeed._errors import NotSupportedError
 from deepspeed.ops.core_optimizer import CoreOptimizer
 
