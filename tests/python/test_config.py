@@ -1,9 +1,11 @@
 """What a script reads of a config without an engine: DeepSpeedConfig, getters, constants, HJSON."""
 
 import argparse
+import ast
 import base64
 import io
 import logging
+import pathlib
 import re
 import sys
 import types
@@ -12,8 +14,8 @@ import pytest
 import torch
 
 import deepspeed
-from deepspeed.runtime import config as config_names
-from deepspeed.runtime import constants
+from deepspeed import _core
+from deepspeed.runtime import config as config_names, constants
 from deepspeed.runtime.sparse_tensor import SparseTensor
 
 CONFIG = {"train_batch_size": 4, "optimizer": {"type": "Adam", "params": {"lr": 0.5}}}
@@ -190,25 +192,33 @@ def test_names_of_the_package_come_when_they_are_asked_for():
 
 
 def test_the_stub_names_what_the_compiled_module_has():
-    import ast
-    import pathlib
-
-    from deepspeed import _core
-
-    source = pathlib.Path(deepspeed.__file__).resolve().with_name("_core.pyi").read_text()
-    named = {}
-    for node in ast.parse(source).body:
+    named = {}  # {function or "class.function": its arguments}
+    classes = {}
+    for node in ast.parse(pathlib.Path(deepspeed.__file__).resolve().with_name("_core.pyi").read_text()).body:
         if isinstance(node, ast.ClassDef):
-            named[node.name] = {part.name for part in node.body if isinstance(part, ast.FunctionDef)} - {"__init__"}
+            members = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+            classes[node.name] = {part.name for part in members}
+            named |= {f"{node.name}.{part.name}": [argument.arg for argument in part.args.args] for part in members}
         elif isinstance(node, ast.FunctionDef):
-            named[node.name] = set()
+            named[node.name] = [argument.arg for argument in node.args.args]
     for name in (name for name in dir(_core) if not name.startswith("_")):
-        assert name in named, f"_core.pyi lacks {name}; write it anew with pybind11-stubgen"
-        members = (
-            {part for part in vars(getattr(_core, name)) if not part.startswith("_")} if isinstance(getattr(_core, name), type) else set()
-        )
-        assert members <= named[name], f"_core.pyi lacks {members - named[name]} of {name}"
-    assert set(named) <= set(dir(_core)), set(named) - set(dir(_core))
+        made = getattr(_core, name)
+        if not isinstance(made, type):
+            assert named.get(name) == arguments_of(made), f"_core.pyi: {name} has other arguments than in the module"
+            continue
+        members = {part for part in vars(made) if not part.startswith("_")}
+        assert members == {part for part in classes.get(name, ()) if not part.startswith("_")}, f"_core.pyi: {name} has other members"
+        for member in members | ({"__init__"} & classes[name]):
+            function = vars(made)[member]
+            if not isinstance(function, property):
+                assert named[f"{name}.{member}"] == arguments_of(function), f"_core.pyi: {name}.{member} has other arguments"
+    assert classes.keys() | named.keys() <= {*dir(_core), *(name for name in named if "." in name)}
+
+
+def arguments_of(function):
+    """Returns the names that stand in the signature that pybind11 has written: "f(engine: ..., group: ...) -> ..."."""
+    signature = function.__doc__.splitlines()[0]
+    return re.findall(r"[(,] ?(\w+): ", signature)
 
 
 def test_a_file_without_an_object_is_named(tmp_path):

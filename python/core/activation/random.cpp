@@ -36,11 +36,11 @@ void bind_random(py::module_& module) {
       .def(py::init<>())
       .def("reset", &Tracker::reset)
       .def("get_states", &Tracker::get_states)
-      .def("set_states", &Tracker::set_states)
-      .def("add", &Tracker::add)
+      .def("set_states", &Tracker::set_states, "states"_a)
+      .def("add", &Tracker::add, "name"_a, "seed"_a)
       .def(
           "fork", [](Tracker& tracker, const std::string& name) { return ForkScope(tracker, name); },
-          py::arg("name") = kModelParallelRng, py::keep_alive<0, 1>());
+          "name"_a = kModelParallelRng, py::keep_alive<0, 1>());
   module.def("get_cuda_rng_tracker", &get_cuda_rng_tracker, py::return_value_policy::reference,
              "Returns the process's tracker, whose states checkpoints carry.");
 }

@@ -57,12 +57,11 @@ void configure(const std::shared_ptr<Mpu>& mpu, bool partition_activations, bool
 }  // namespace
 
 void bind_recomputation(py::module_& module) {
-  module.def("checkpoint_tensors", &checkpoint_tensors, py::arg("function"), py::arg("inputs"),
-             py::arg("use_reentrant"), py::arg("name"));
-  module.def("configure_checkpointing", &configure, NoGil(), py::arg("mpu").none(true),
-             py::arg("partition_activations"), py::arg("contiguous_checkpointing"),
-             py::arg("num_checkpoints"), py::arg("checkpoint_in_cpu"), py::arg("synchronize"),
-             py::arg("profile"));
+  module.def("checkpoint_tensors", &checkpoint_tensors, "function"_a, "inputs"_a, "use_reentrant"_a,
+             "name"_a);
+  module.def("configure_checkpointing", &configure, NoGil(), "mpu"_a.none(true), "partition_activations"_a,
+             "contiguous_checkpointing"_a, "num_checkpoints"_a, "checkpoint_in_cpu"_a, "synchronize"_a,
+             "profile"_a);
   module.def("reset_checkpointing", &checkpointing::reset);
 }
 

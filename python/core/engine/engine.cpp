@@ -155,34 +155,38 @@ void bind_steps(EngineClass& engine) {
           [](Engine& self, const at::Tensor& loss, bool retain_graph, bool scale_wrt_gas) {
             return self.backward(loss, {.retain_graph = retain_graph, .scale_wrt_gas = scale_wrt_gas});
           },
-          NoGil())
-      .def("scale", &Engine::scale, NoGil())
+          NoGil(), "loss"_a, "retain_graph"_a, "scale_wrt_gas"_a)
+      .def("scale", &Engine::scale, NoGil(), "loss"_a)
       .def("finish_backward", &Engine::finish_backward, NoGil())
-      .def("explain_forward_error",
-           [](const Engine& self, const std::string& text) {
-             deepspeed::explain_forward_error(self, c10::Error({__func__, __FILE__, __LINE__}, text));
-           })
+      .def(
+          "explain_forward_error",
+          [](const Engine& self, const std::string& text) {
+            deepspeed::explain_forward_error(self, c10::Error({__func__, __FILE__, __LINE__}, text));
+          },
+          "text"_a)
       .def("leave_unannounced_gradients",
            [](Engine& self) { self.optimizer()->gradients().leave_unannounced(); })
-      .def("allreduce_gradients", &Engine::allreduce_gradients, NoGil())
+      .def("allreduce_gradients", &Engine::allreduce_gradients, NoGil(), "bucket_size"_a)
       .def(
           "step",
           [](Engine& self, std::optional<int64_t> last_batch_iteration) {
             self.step({.last_batch_iteration = last_batch_iteration});
           },
-          NoGil())
+          NoGil(), "last_batch_iteration"_a)
       .def("is_gradient_accumulation_boundary", &Engine::is_gradient_accumulation_boundary)
-      .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil());
+      .def("set_gradient_accumulation_boundary", &Engine::set_gradient_accumulation_boundary, NoGil(),
+           "is_boundary"_a);
 }
 
 void bind_modes(TrainingClass& engine) {
   engine.def("zero_grad", &TrainingEngine::zero_grad, NoGil())
-      .def("train", &TrainingEngine::train, NoGil())
+      .def("train", &TrainingEngine::train, NoGil(), "mode"_a)
       .def(
           "destroy", [](TrainingEngine& self) { self.destroy(); }, NoGil())
       .def("empty_partition_cache", &TrainingEngine::empty_partition_cache, NoGil())
-      .def("offload_states", &offload_states, NoGil())
-      .def("reload_states", &TrainingEngine::reload_states, NoGil());
+      .def("offload_states", &offload_states, NoGil(), "include"_a, "device"_a, "pin_memory"_a,
+           "non_blocking"_a)
+      .def("reload_states", &TrainingEngine::reload_states, NoGil(), "non_blocking"_a);
 }
 
 void bind_readings(TrainingClass& engine) {
@@ -196,12 +200,12 @@ void bind_readings(TrainingClass& engine) {
       .def("loss_scale", &TrainingEngine::loss_scale)
       .def("get_lr", &TrainingEngine::get_lr)
       .def("get_mom", &TrainingEngine::get_mom)
-      .def("set_lr", &TrainingEngine::set_lr)
+      .def("set_lr", &TrainingEngine::set_lr, "lr"_a)
       .def("get_batch_info", &TrainingEngine::get_batch_info)
-      .def("set_train_batch_size", &TrainingEngine::set_train_batch_size)
-      .def("set_train_micro_batch_size", &TrainingEngine::set_train_micro_batch_size)
+      .def("set_train_batch_size", &TrainingEngine::set_train_batch_size, "train_batch_size"_a)
+      .def("set_train_micro_batch_size", &TrainingEngine::set_train_micro_batch_size, "micro_batch_size"_a)
       .def("gradient_average", &TrainingEngine::gradient_average)
-      .def("set_gradient_average", &TrainingEngine::set_gradient_average, NoGil())
+      .def("set_gradient_average", &TrainingEngine::set_gradient_average, NoGil(), "averages"_a)
       .def("zero_optimization_stage",
            [](const TrainingEngine& self) { return self.zero_optimization_stage(); })
       .def("sparse_tensor_module_names",
@@ -209,7 +213,7 @@ void bind_readings(TrainingClass& engine) {
              const auto& names = self.sparse_tensor_module_names();
              return std::vector<std::string>(names.begin(), names.end());
            })
-      .def("state_devices", &state_devices)
+      .def("state_devices", &state_devices, "kind"_a)
       .def("torch_autocast_dtype", [](const TrainingEngine& self) { return self.torch_autocast_dtype(); })
       .def("device", [](const TrainingEngine& self) { return self.device(); })
       .def("seed", &TrainingEngine::seed)
@@ -229,16 +233,20 @@ void bind_optimizer(TrainingClass& engine) {
              return lamb != nullptr ? lamb->lamb_coeffs() : std::vector<double>();
            })
       .def("param_groups", &param_groups)
-      .def("set_group_option",
-           [](TrainingEngine& self, size_t group, const std::string& name, const py::object& value) {
-             return set_option(optimizer_of(self, "param_groups").param_groups().at(group).options, name,
-                               value);
-           })
+      .def(
+          "set_group_option",
+          [](TrainingEngine& self, size_t group, const std::string& name, const py::object& value) {
+            return set_option(optimizer_of(self, "param_groups").param_groups().at(group).options, name,
+                              value);
+          },
+          "group"_a, "name"_a, "value"_a)
       .def("has_scheduler", [](const TrainingEngine& self) { return self.lr_scheduler() != nullptr; })
-      .def("set_scheduler",
-           [](TrainingEngine& self, const py::object& make_schedule) {
-             self.set_lr_scheduler(schedule_source(make_schedule));
-           })
+      .def(
+          "set_scheduler",
+          [](TrainingEngine& self, const py::object& make_schedule) {
+            self.set_lr_scheduler(schedule_source(make_schedule));
+          },
+          "make_schedule"_a)
       .def(
           "scheduler_last_lr", [](const TrainingEngine& self) { return self.lr_scheduler()->get_last_lr(); },
           NoGil())
@@ -249,24 +257,31 @@ void bind_optimizer(TrainingClass& engine) {
           [](const TrainingEngine& self, std::optional<int64_t> iteration) {
             self.lr_scheduler()->step(iteration);
           },
-          NoGil())
+          NoGil(), "iteration"_a)
       .def("scheduler_attributes",
            [](const TrainingEngine& self) { return from_json(self.lr_scheduler()->attributes()); })
       .def("scheduler_state",
            [](const TrainingEngine& self) { return from_json(self.lr_scheduler()->state_dict()); })
-      .def("load_scheduler_state", [](const TrainingEngine& self, const py::dict& state) {
-        self.lr_scheduler()->load_state_dict(to_json(state, "lr_scheduler"));
-      });
+      .def(
+          "load_scheduler_state",
+          [](const TrainingEngine& self, const py::dict& state) {
+            self.lr_scheduler()->load_state_dict(to_json(state, "lr_scheduler"));
+          },
+          "state"_a);
 }
 
 void bind_saving(TrainingClass& engine) {
-  engine.def("save_checkpoint", &save_checkpoint)
-      .def("load_checkpoint", &load_checkpoint)
+  engine
+      .def("save_checkpoint", &save_checkpoint, "directory"_a, "tag"_a, "client_state"_a, "save_latest"_a,
+           "exclude_frozen_parameters"_a)
+      .def("load_checkpoint", &load_checkpoint, "directory"_a, "tag"_a, "strict"_a, "optimizer_states"_a,
+           "scheduler_states"_a, "module_only"_a, "custom_load_fn"_a)
       .def("wait_for_checkpoint", &TrainingEngine::wait_for_checkpoint, NoGil())
       .def("checkpoint_is_saved", &TrainingEngine::checkpoint_is_saved)
-      .def("save_16bit_model", &TrainingEngine::save_16bit_model, NoGil())
-      .def("module_state_dict", &module_state_dict)
-      .def("load_module_state_dict", &load_module_state_dict, NoGil());
+      .def("save_16bit_model", &TrainingEngine::save_16bit_model, NoGil(), "directory"_a, "filename"_a,
+           "exclude_frozen_parameters"_a)
+      .def("module_state_dict", &module_state_dict, "exclude_frozen_parameters"_a)
+      .def("load_module_state_dict", &load_module_state_dict, NoGil(), "state"_a, "strict"_a);
 }
 
 }  // namespace
@@ -279,8 +294,8 @@ void bind_engine(py::module_& module) {
   bind_saving(training);
   EngineClass engine(module, "Engine");
   bind_steps(engine);
-  module.def("make_engine", &make_engine, py::arg("model"), py::arg("config"), py::arg("groups"),
-             py::arg("optimizer"), py::arg("make_schedule"), py::arg("mpu").none(true));
+  module.def("make_engine", &make_engine, "model"_a, "config"_a, "groups"_a, "optimizer"_a, "make_schedule"_a,
+             "mpu"_a.none(true));
 }
 
 }  // namespace deepspeed::python

@@ -105,21 +105,21 @@ struct OpenNoSync {
 
 void bind_scopes(py::module_& module) {
   py::class_<Forward>(module, "Forward")
-      .def(py::init<const TrainingEngine&>(), NoGil(), py::keep_alive<1, 2>())
-      .def("output", &Forward::output, NoGil())
+      .def(py::init<const TrainingEngine&>(), NoGil(), py::keep_alive<1, 2>(), "engine"_a)
+      .def("output", &Forward::output, NoGil(), "tensor"_a)
       .def("close", &Forward::close, NoGil());
   py::class_<Access>(module, "Access")
-      .def(py::init<const TrainingEngine&>(), NoGil())
+      .def(py::init<const TrainingEngine&>(), NoGil(), "engine"_a)
       .def("close", &Access::close, NoGil());
   py::class_<ModuleUse>(module, "ModuleUse")
-      .def(py::init<const std::vector<at::Tensor>&>(), NoGil())
+      .def(py::init<const std::vector<at::Tensor>&>(), NoGil(), "params"_a)
       .def("close", &ModuleUse::close, NoGil());
   py::class_<OpenNoSync>(module, "NoSync")
-      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>(), "engine"_a)
       .def(
           "close", [](OpenNoSync& open) { open.scope.reset(); }, NoGil());
   py::class_<OpenCoalescedReduction>(module, "CoalescedReduction")
-      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>())
+      .def(py::init<Engine&>(), NoGil(), py::keep_alive<1, 2>(), "engine"_a)
       .def("close", &OpenCoalescedReduction::close, NoGil())
       .def("forget", &OpenCoalescedReduction::forget, NoGil());
 }

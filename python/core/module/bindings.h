@@ -6,6 +6,7 @@
 namespace deepspeed::python {
 
 namespace py = pybind11;
+using namespace py::literals;  // "name"_a, an argument's name
 
 void bind_errors(py::module_& module);
 void bind_interrupts(py::module_& module);

@@ -55,35 +55,39 @@ std::string nearest_config_key(const std::string& key) {
 
 void bind_config(py::module_& module) {
   module.def("version", &version);
-  module.def("config_keys", &config_keys, py::arg("section") = "");
-  module.def("nearest_config_key", &nearest_config_key);
-  module.def("parse_config", &parse_config, py::arg("text"), py::arg("where"));
+  module.def("config_keys", &config_keys, "section"_a = "");
+  module.def("nearest_config_key", &nearest_config_key, "key"_a);
+  module.def("parse_config", &parse_config, "text"_a, "where"_a);
   module.def(
       "find_config",
       [](const std::string& path_or_text) { return from_json(config::ConfigSource(path_or_text).read()); },
-      py::arg("path_or_text"));
+      "path_or_text"_a);
   module.def(
       "load_config",
       [](const py::dict& config, int64_t world_size) {
         return from_json(config::to_json(config::load_config(source_of(config), world_size)));
       },
-      py::arg("config"), py::arg("world_size"));
+      "config"_a, "world_size"_a);
   module.def(
       "read_config",
       [](const py::dict& config, int64_t world_size) {
         return from_json(config::to_json(config::read_config(source_of(config), world_size)));
       },
-      py::arg("config"), py::arg("world_size"));
+      "config"_a, "world_size"_a);
   // Lines of the core go to the package's logger, whose level and handlers are the script's to choose.
-  module.def("set_log_sink", [](const py::object& write) {
-    log::set_sink([call = hold(write)](log::Level level, const std::string& line) {
-      if (Py_IsInitialized() == 0) return;
-      const py::gil_scoped_acquire gil;
-      (*call)(static_cast<int>(level), line);
-    });
-  });
+  module.def(
+      "set_log_sink",
+      [](const py::object& write) {
+        log::set_sink([call = hold(write)](log::Level level, const std::string& line) {
+          if (Py_IsInitialized() == 0) return;
+          const py::gil_scoped_acquire gil;
+          (*call)(static_cast<int>(level), line);
+        });
+      },
+      "write"_a);
   module.def("clear_log_sink", [] { log::set_sink({}); });
-  module.def("set_log_level", [](const std::string& name) { log::set_level(log::level_from_name(name)); });
+  module.def(
+      "set_log_level", [](const std::string& name) { log::set_level(log::level_from_name(name)); }, "name"_a);
 }
 
 }  // namespace deepspeed::python

@@ -22,13 +22,13 @@ void bind_tools(py::module_& module) {
         }
         return tensors;
       },
-      NoGil());
+      NoGil(), "folder"_a, "tag"_a, "exclude_frozen_parameters"_a);
   module.def(
       "chosen_tag",
       [](const std::string& folder, const std::optional<std::string>& tag) {
         return checkpoint::chosen_tag(folder, tag);
       },
-      NoGil());
+      NoGil(), "folder"_a, "tag"_a);
   module.def(
       "convert_to_fp32",
       [](const std::string& folder, const std::string& output, const std::string& max_shard_size,
@@ -44,7 +44,8 @@ void bind_tools(py::module_& module) {
           files.push_back(path.string());
         return files;
       },
-      NoGil());
+      NoGil(), "folder"_a, "output"_a, "max_shard_size"_a, "safe_serialization"_a, "tag"_a,
+      "exclude_frozen_parameters"_a);
   module.def(
       "convert_to_universal",
       [](const std::string& input_folder, const std::string& output_folder, int num_workers, bool strict) {
@@ -53,7 +54,7 @@ void bind_tools(py::module_& module) {
         options.strict = strict;
         checkpoint::convert_to_universal(input_folder, output_folder, options);
       },
-      NoGil());
+      NoGil(), "input_folder"_a, "output_folder"_a, "num_workers"_a, "strict"_a);
 }
 
 }  // namespace deepspeed::python

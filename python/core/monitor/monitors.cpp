@@ -35,11 +35,14 @@ class PythonMonitor : public monitor::Monitor {
 }  // namespace
 
 void bind_monitors(py::module_& module) {
-  module.def("add_monitor", [](TrainingEngine& engine, py::object write) {
-    engine.monitor().add(std::make_shared<PythonMonitor>(std::move(write)));
-  });
+  module.def(
+      "add_monitor",
+      [](TrainingEngine& engine, py::object write) {
+        engine.monitor().add(std::make_shared<PythonMonitor>(std::move(write)));
+      },
+      "engine"_a, "write"_a);
   py::class_<monitor::CsvMonitor>(module, "CsvMonitor")
-      .def(py::init([](const std::string& folder) { return monitor::CsvMonitor(folder); }))
+      .def(py::init([](const std::string& folder) { return monitor::CsvMonitor(folder); }), "folder"_a)
       .def(
           "write_events",
           [](monitor::CsvMonitor& self, const std::vector<EventTuple>& tuples) {
@@ -47,7 +50,7 @@ void bind_monitors(py::module_& module) {
             for (const auto& [name, value, step] : tuples) events.push_back({name, value, step});
             self.write_events(events);
           },
-          NoGil());
+          NoGil(), "events"_a);
 }
 
 }  // namespace deepspeed::python

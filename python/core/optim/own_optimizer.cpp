@@ -69,10 +69,11 @@ class OwnOptimizer {
 
 void bind_own_optimizer(py::module_& module) {
   py::class_<OwnOptimizer>(module, "OwnOptimizer")
-      .def(py::init<const std::string&, const py::dict&, const py::dict&, bool>())
-      .def("step", &OwnOptimizer::step)
-      .def("state", &OwnOptimizer::state)
-      .def("load_state", &OwnOptimizer::load_state)
+      .def(py::init<const std::string&, const py::dict&, const py::dict&, bool>(), "name"_a, "params"_a,
+           "options"_a, "is_for_cpu"_a)
+      .def("step", &OwnOptimizer::step, "number"_a, "values"_a, "gradient"_a, "options"_a, "shape"_a)
+      .def("state", &OwnOptimizer::state, "number"_a)
+      .def("load_state", &OwnOptimizer::load_state, "number"_a, "tensors"_a, "step"_a)
       .def("lamb_coeffs", &OwnOptimizer::lamb_coeffs)
       .def("steps_sixteen_bits", &OwnOptimizer::steps_sixteen_bits);
 }

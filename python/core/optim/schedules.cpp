@@ -49,18 +49,22 @@ class OwnSchedule {
 
 void bind_schedules(py::module_& module) {
   py::class_<OwnSchedule>(module, "Schedule")
-      .def(py::init<const std::string&, const py::dict&, const py::list&>())
-      .def("step",
-           [](OwnSchedule& self, std::optional<int64_t> iteration) { self.schedule().step(iteration); })
+      .def(py::init<const std::string&, const py::dict&, const py::list&>(), "name"_a, "params"_a, "groups"_a)
+      .def(
+          "step",
+          [](OwnSchedule& self, std::optional<int64_t> iteration) { self.schedule().step(iteration); },
+          "iteration"_a)
       .def("get_lr", [](OwnSchedule& self) { return self.schedule().get_lr(); })
       .def("get_last_lr", [](OwnSchedule& self) { return self.schedule().get_last_lr(); })
       .def("attributes", [](OwnSchedule& self) { return from_json(self.schedule().attributes()); })
       .def("state_dict", [](OwnSchedule& self) { return from_json(self.schedule().state_dict()); })
-      .def("load_state_dict",
-           [](OwnSchedule& self, const py::dict& state) {
-             self.schedule().load_state_dict(to_json(state, "lr_scheduler"));
-           })
-      .def("write", &OwnSchedule::write);
+      .def(
+          "load_state_dict",
+          [](OwnSchedule& self, const py::dict& state) {
+            self.schedule().load_state_dict(to_json(state, "lr_scheduler"));
+          },
+          "state"_a)
+      .def("write", &OwnSchedule::write, "optimizer"_a);
 }
 
 }  // namespace deepspeed::python

@@ -156,13 +156,14 @@ void translate_end(std::exception_ptr thrown) {
 void bind_pipeline_engine(py::module_& module) {
   py::register_exception_translator(&translate_end);
   py::class_<PipelineEngine, TrainingEngine, std::shared_ptr<PipelineEngine>>(module, "PipelineEngine")
-      .def("train_batch", &train_batch)
-      .def("eval_batch", &eval_batch)
+      .def("train_batch", &train_batch, "read"_a)
+      .def("eval_batch", &eval_batch, "read"_a, "compute_loss"_a, "reduces"_a, "bcast_loss"_a,
+           "num_micro_batches"_a)
       .def("reset_activation_shape", &PipelineEngine::reset_activation_shape, NoGil())
       .def("get_additional_losses", &PipelineEngine::get_additional_losses)
       .def("is_gradient_accumulation_boundary", &PipelineEngine::is_gradient_accumulation_boundary);
-  module.def("make_pipeline_engine", &make_pipeline_engine, py::arg("stage"), py::arg("config"),
-             py::arg("groups"), py::arg("optimizer"), py::arg("make_schedule"));
+  module.def("make_pipeline_engine", &make_pipeline_engine, "stage"_a, "config"_a, "groups"_a, "optimizer"_a,
+             "make_schedule"_a);
 }
 
 }  // namespace deepspeed::python

@@ -58,16 +58,17 @@ std::vector<std::vector<int>> coords_of(const ProcessTopology& topology) {
 
 void bind_topology(py::module_& module) {
   py::class_<ProcessTopology>(module, "ProcessTopology")
-      .def(py::init<const std::vector<std::string>&, const std::vector<int>&>())
-      .def("get_rank", &ProcessTopology::get_rank)
+      .def(py::init<const std::vector<std::string>&, const std::vector<int>&>(), "axes"_a, "dims"_a)
+      .def("get_rank", &ProcessTopology::get_rank, "coord"_a)
       .def("coords", &coords_of)
-      .def("get_dim", &ProcessTopology::get_dim)
-      .def("get_rank_repr", &ProcessTopology::get_rank_repr)
-      .def("get_axis_comm_lists", &ProcessTopology::get_axis_comm_lists)
-      .def("filter_match", &ProcessTopology::filter_match)
+      .def("get_dim", &ProcessTopology::get_dim, "axis"_a)
+      .def("get_rank_repr", &ProcessTopology::get_rank_repr, "rank"_a, "omit_axes"_a, "inner_sep"_a,
+           "outer_sep"_a)
+      .def("get_axis_comm_lists", &ProcessTopology::get_axis_comm_lists, "axis"_a)
+      .def("filter_match", &ProcessTopology::filter_match, "filter"_a)
       .def("world_size", &ProcessTopology::world_size);
   py::class_<ParallelRanks>(module, "ParallelRanks")
-      .def(py::init<ProcessTopology, int>())
+      .def(py::init<ProcessTopology, int>(), "topology"_a, "rank"_a)
       .def("stage_id", &ParallelRanks::stage_id)
       .def("data_parallel_id", &ParallelRanks::data_parallel_id)
       .def("slice_parallel_rank", &ParallelRanks::slice_parallel_rank)
@@ -79,19 +80,22 @@ void bind_topology(py::module_& module) {
       .def("slice_groups", &ParallelRanks::slice_groups)
       .def("model_parallel_groups", &ParallelRanks::model_parallel_groups)
       .def("p2p_groups", &ParallelRanks::p2p_groups)
-      .def("stage_to_global", &ParallelRanks::stage_to_global);
+      .def("stage_to_global", &ParallelRanks::stage_to_global, "stage_id"_a, "coord"_a);
 }
 
 }  // namespace
 
 void bind_pipeline_plans(py::module_& module) {
   bind_topology(module);
-  module.def("schedule_steps", &schedule_steps);
-  module.def("schedule_buffers", [](const std::string& name, int micro_batches, int stages, int stage_id) {
-    return make_schedule(name, micro_batches, stages, stage_id)->num_pipe_buffers();
-  });
-  module.def("partition_uniform", &partition_uniform);
-  module.def("partition_balanced", &partition_balanced);
+  module.def("schedule_steps", &schedule_steps, "name"_a, "micro_batches"_a, "stages"_a, "stage_id"_a);
+  module.def(
+      "schedule_buffers",
+      [](const std::string& name, int micro_batches, int stages, int stage_id) {
+        return make_schedule(name, micro_batches, stages, stage_id)->num_pipe_buffers();
+      },
+      "name"_a, "micro_batches"_a, "stages"_a, "stage_id"_a);
+  module.def("partition_uniform", &partition_uniform, "num_items"_a, "num_parts"_a);
+  module.def("partition_balanced", &partition_balanced, "weights"_a, "num_parts"_a);
 }
 
 }  // namespace deepspeed::python

@@ -58,7 +58,7 @@ void bind_mpu(py::module_& module) {
              const py::gil_scoped_release release;
              return std::make_shared<ScriptsMpu>(data, model, tensor);
            }),
-           py::arg("data"), py::arg("model"), py::arg("tensor"));
+           "data"_a, "model"_a, "tensor"_a);
 }
 
 }  // namespace deepspeed::python

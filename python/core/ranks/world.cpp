@@ -64,18 +64,20 @@ struct HeldGroups {
 comm::World current_world() { return the_world(); }
 
 void bind_world(py::module_& module) {
-  module.def("adopt_world", &adopt_world, NoGil());
+  module.def("adopt_world", &adopt_world, NoGil(), "group"_a, "store"_a, "local_rank"_a, "local_size"_a,
+             "timeout"_a);
   module.def("leave_world", &leave_world, NoGil());
   py::class_<comm::JobStore>(module, "JobStore")
       .def_readonly("store", &comm::JobStore::store)
       .def_readonly("rank", &comm::JobStore::rank)
       .def_readonly("world_size", &comm::JobStore::world_size)
       .def_readonly("is_one_machine", &comm::JobStore::is_one_machine);
-  module.def("open_store", &open_store, NoGil());
+  module.def("open_store", &open_store, NoGil(), "init_method"_a, "rank"_a, "world_size"_a, "timeout"_a);
   py::class_<HeldGroups>(module, "HeldGroups")
       .def(py::init([](std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups) {
-        return std::make_unique<HeldGroups>(HeldGroups{std::move(groups)});
-      }))
+             return std::make_unique<HeldGroups>(HeldGroups{std::move(groups)});
+           }),
+           "groups"_a)
       .def(
           "release", [](HeldGroups& held) { held.groups.clear(); }, NoGil());
   module.def("has_world", [] { return static_cast<bool>(the_world()); });

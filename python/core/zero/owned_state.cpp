@@ -116,13 +116,13 @@ std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group)
 void bind_owned_state(py::module_& module) {
   // Of each part: group, begin and end in what this rank owns of it, names of the parameters, and their
   // pieces.
-  module.def("owned_parts", &owned_parts);
+  module.def("owned_parts", &owned_parts, "engine"_a);
   // Master, states and the number of steps; shared with the optimizer where they lie in memory as one tensor.
-  module.def("owned_part", &owned_part, NoGil());
-  module.def("owned_gradient", &owned_gradient, NoGil());
-  module.def("owned_sums", &owned_sums, NoGil());
+  module.def("owned_part", &owned_part, NoGil(), "engine"_a, "group"_a, "begin"_a, "end"_a);
+  module.def("owned_gradient", &owned_gradient, NoGil(), "engine"_a, "group"_a);
+  module.def("owned_sums", &owned_sums, NoGil(), "engine"_a, "group"_a);
   // All weights of a group; at stage 3 this rank's shards. None where they are on a disk.
-  module.def("flat_weights", &flat_weights, NoGil());
+  module.def("flat_weights", &flat_weights, NoGil(), "engine"_a, "group"_a);
 }
 
 }  // namespace deepspeed::python

@@ -145,33 +145,42 @@ void partition_module(const std::vector<std::pair<std::string, at::Tensor>>& par
 }  // namespace
 
 void bind_parameters(py::module_& module) {
-  module.def("status_of", &status_of);
-  module.def("param_id", [](const at::Tensor& tensor) {
-    return std::dynamic_pointer_cast<zero::HoldableStorage>(zero::record_of(tensor))->id();
-  });
-  module.def("partition_newborn", &partition_newborn, NoGil());
-  module.def("partition_module", &partition_module);
-  module.def("shard_numel", &shard_numel);
-  module.def("is_partitioned", [](const at::Tensor& tensor) { return zero::record_of(tensor) != nullptr; });
-  module.def("make_whole", &zero::make_whole, NoGil());
-  module.def("shard_of", &shard_of);
-  module.def("set_shard", &set_shard, NoGil());
-  module.def("is_persistent", [](const at::Tensor& tensor) {
-    const auto record = partitioned(tensor);
-    return record && record->is_persistent();
-  });
+  module.def("status_of", &status_of, "tensor"_a);
+  module.def(
+      "param_id",
+      [](const at::Tensor& tensor) {
+        return std::dynamic_pointer_cast<zero::HoldableStorage>(zero::record_of(tensor))->id();
+      },
+      "tensor"_a);
+  module.def("partition_newborn", &partition_newborn, NoGil(), "tensor"_a);
+  module.def("partition_module", &partition_module, "parameters"_a, "config"_a, "remote_device"_a,
+             "pin_memory"_a, "dtype"_a);
+  module.def("shard_numel", &shard_numel, "tensor"_a);
+  module.def(
+      "is_partitioned", [](const at::Tensor& tensor) { return zero::record_of(tensor) != nullptr; },
+      "tensor"_a);
+  module.def("make_whole", &zero::make_whole, NoGil(), "params"_a);
+  module.def("shard_of", &shard_of, "tensor"_a);
+  module.def("set_shard", &set_shard, NoGil(), "tensor"_a, "values"_a);
+  module.def(
+      "is_persistent",
+      [](const at::Tensor& tensor) {
+        const auto record = partitioned(tensor);
+        return record && record->is_persistent();
+      },
+      "tensor"_a);
   py::class_<Gathered>(module, "GatheredParameters")
-      .def(py::init<const std::vector<at::Tensor>&, std::optional<int>>(), NoGil())
+      .def(py::init<const std::vector<at::Tensor>&, std::optional<int>>(), NoGil(), "params"_a,
+           "modifier_rank"_a)
       .def("close", &Gathered::close, NoGil())
       .def("forget", &Gathered::forget, NoGil());
   py::class_<zero::ParameterAccess>(module, "ParameterAccess")
       .def(py::init([](const std::vector<at::Tensor>& params) {
              return std::make_unique<zero::ParameterAccess>(params);
            }),
-           NoGil());
+           NoGil(), "params"_a);
   py::class_<InitScope>(module, "Init")
-      .def(py::init(&make_init), py::arg("config"), py::arg("remote_device"), py::arg("pin_memory"),
-           py::arg("dtype"))
+      .def(py::init(&make_init), "config"_a, "remote_device"_a, "pin_memory"_a, "dtype"_a)
       .def("close", &InitScope::close, NoGil())
       .def("forget", &InitScope::forget, NoGil());
 }

@@ -137,8 +137,8 @@ void load_whole_state(TrainingEngine& engine, const std::vector<WholeGroup>& gro
 }  // namespace
 
 void bind_state_loading(py::module_& module) {
-  module.def("load_owned_state", &load_owned_state, NoGil());
-  module.def("load_whole_state", &load_whole_state, NoGil());
+  module.def("load_owned_state", &load_owned_state, NoGil(), "engine"_a, "groups"_a);
+  module.def("load_whole_state", &load_whole_state, NoGil(), "engine"_a, "groups"_a);
 }
 
 }  // namespace deepspeed::python
