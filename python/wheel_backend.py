@@ -9,8 +9,8 @@ import os
 import pathlib
 import sysconfig
 
-from scikit_build_core.build import *  # noqa: F401,F403  -- the hooks that are not below
 from scikit_build_core import build as _build
+from scikit_build_core.build import *  # noqa: F403  -- the hooks that are not below
 
 _OLDEST, _NEWEST = (2, 11), (2, 15)
 _WITHOUT_TORCH = "2.11"

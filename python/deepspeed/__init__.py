@@ -1,6 +1,8 @@
 """DeepSpeed on the C++ engine of deepspeed-cpp."""
 
-import torch  # isort: skip  -- its libraries must be loaded before _core, which uses them
+from typing import TYPE_CHECKING
+
+import torch  # its libraries must be loaded before _core, which uses them
 
 from deepspeed._version import (
     __version__,
@@ -14,11 +16,11 @@ from deepspeed._version import (
 
 check_torch()
 
-from deepspeed import _core  # noqa: E402  -- after the check that says in one line what does not fit
-from deepspeed import _absent, _lazy, accelerator, comm, ops, pipe, utils, zero  # noqa: E402
-from deepspeed._version import git_branch as __git_branch__  # noqa: E402,F401
-from deepspeed._version import git_hash as __git_hash__  # noqa: E402,F401
-from deepspeed._errors import (  # noqa: E402
+from deepspeed import _core as _core  # after the check that says in one line what does not fit
+from deepspeed import _absent, _lazy, accelerator, comm, ops, pipe, utils, zero
+from deepspeed._version import git_branch as __git_branch__
+from deepspeed._version import git_hash as __git_hash__
+from deepspeed._errors import (
     CheckpointError,
     CommError,
     ConfigError,
@@ -27,49 +29,108 @@ from deepspeed._errors import (  # noqa: E402
     NotSupportedError,
     UsageError,
 )
-from deepspeed._initialize import add_config_arguments, initialize  # noqa: E402
-from deepspeed.accelerator import get_accelerator  # noqa: E402
-from deepspeed.comm.comm import init_distributed  # noqa: E402
-from deepspeed.launcher import runner  # noqa: E402,F401  -- clients read deepspeed.launcher.runner off the package
-from deepspeed.pipe import PipelineModule  # noqa: E402
-from deepspeed.runtime import lr_schedules  # noqa: E402,F401
-from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer, ZeROOptimizer  # noqa: E402
-from deepspeed.runtime.config import DeepSpeedConfig, DeepSpeedConfigError  # noqa: E402
-from deepspeed.runtime.engine import DeepSpeedEngine  # noqa: E402
-from deepspeed.runtime.lr_schedules import add_tuning_arguments  # noqa: E402
-from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402
-from deepspeed.runtime.zero import partition_parameters  # noqa: E402,F401
-from deepspeed.utils.init_on_device import OnDevice  # noqa: E402
-from deepspeed.utils.logging import log_dist, logger  # noqa: E402
-from deepspeed.utils.logging import follow_core as _follow_core  # noqa: E402
+from deepspeed._initialize import add_config_arguments, initialize
+from deepspeed.accelerator import get_accelerator
+from deepspeed.comm.comm import init_distributed
+from deepspeed.launcher import runner  # clients read deepspeed.launcher.runner off the package
+from deepspeed.pipe import PipelineModule
+from deepspeed.runtime import lr_schedules
+from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer, ZeROOptimizer
+from deepspeed.runtime.config import DeepSpeedConfig, DeepSpeedConfigError
+from deepspeed.runtime.engine import DeepSpeedEngine
+from deepspeed.runtime.lr_schedules import add_tuning_arguments
+from deepspeed.runtime.pipe.engine import PipelineEngine
+from deepspeed.runtime.zero import partition_parameters
+from deepspeed.utils.init_on_device import OnDevice
+from deepspeed.utils.logging import log_dist, logger
+from deepspeed.utils.logging import follow_core as _follow_core
+
+__all__ = [
+    "CheckpointError",
+    "CommError",
+    "ConfigError",
+    "DeepSpeedConfig",
+    "DeepSpeedConfigError",
+    "DeepSpeedEngine",
+    "DeepSpeedError",
+    "DeepSpeedOptimizer",
+    "IoError",
+    "NotSupportedError",
+    "OnDevice",
+    "PipelineEngine",
+    "PipelineModule",
+    "UsageError",
+    "ZeROOptimizer",
+    "__git_branch__",
+    "__git_hash__",
+    "__version__",
+    "__version_major__",
+    "__version_minor__",
+    "__version_patch__",
+    "accelerator",
+    "add_config_arguments",
+    "add_tuning_arguments",
+    "comm",
+    "get_accelerator",
+    "git_branch",
+    "git_hash",
+    "init_distributed",
+    "initialize",
+    "log_dist",
+    "logger",
+    "lr_schedules",
+    "ops",
+    "partition_parameters",
+    "pipe",
+    "runner",
+    "torch",
+    "utils",
+    "zero",
+]
 
 _absent.install()
 _follow_core()
 
-__getattr__ = _lazy.lazy(
-    __name__,
-    submodules=(
-        *("checkpoint", "constants", "git_version_info", "inference", "module_inject", "moe"),
-        # They have no counterpart; their names refuse with the way out.
-        *("autotuning", "compile", "compression", "elasticity", "io", "linear", "model_implementations", "profiling"),
-    ),
-    names={
-        "ADAM_OPTIMIZER": "deepspeed.runtime.optimizer_names",
-        "LAMB_OPTIMIZER": "deepspeed.runtime.optimizer_names",
-        "MUON_OPTIMIZER": "deepspeed.runtime.optimizer_names",
-        "DeepSpeedConfigError": "deepspeed.runtime.config",
-        "DeepSpeedDataLoader": "deepspeed.runtime.dataloader",
-        "DeepSpeedHybridEngine": "deepspeed.runtime.hybrid_engine",
-        "DeepSpeedInferenceConfig": "deepspeed.inference.config",
-        "DeepSpeedTransformerConfig": "deepspeed.ops.transformer",
-        "DeepSpeedTransformerLayer": "deepspeed.ops.transformer",
-        "InferenceEngine": "deepspeed.inference.engine",
-        "checkpointing": "deepspeed.runtime.activation_checkpointing",
-        "default_inference_config": "deepspeed.inference.config",
-        "init_inference": "deepspeed.inference.engine",
-        "replace_transformer_layer": "deepspeed.module_inject",
-        "revert_transformer_layer": "deepspeed.module_inject",
-        "set_autotp_mode": "deepspeed.module_inject.layers",
-        "tp_model_init": "deepspeed.module_inject.layers",
-    },
-)
+if TYPE_CHECKING:
+    from deepspeed import (
+        checkpoint as checkpoint,
+        constants as constants,
+        git_version_info as git_version_info,
+        moe as moe,
+        runtime as runtime,
+    )
+    from deepspeed.runtime.activation_checkpointing import checkpointing as checkpointing
+    from deepspeed.runtime.dataloader import DeepSpeedDataLoader as DeepSpeedDataLoader
+    from deepspeed.runtime.optimizer_names import (
+        ADAM_OPTIMIZER as ADAM_OPTIMIZER,
+        LAMB_OPTIMIZER as LAMB_OPTIMIZER,
+        MUON_OPTIMIZER as MUON_OPTIMIZER,
+    )
+else:
+    __getattr__ = _lazy.lazy(
+        __name__,
+        submodules=(
+            *("checkpoint", "constants", "git_version_info", "inference", "module_inject", "moe"),
+            # They have no counterpart; their names refuse with the way out.
+            *("autotuning", "compile", "compression", "elasticity", "io", "linear", "model_implementations", "profiling"),
+        ),
+        names={
+            "ADAM_OPTIMIZER": "deepspeed.runtime.optimizer_names",
+            "LAMB_OPTIMIZER": "deepspeed.runtime.optimizer_names",
+            "MUON_OPTIMIZER": "deepspeed.runtime.optimizer_names",
+            "DeepSpeedConfigError": "deepspeed.runtime.config",
+            "DeepSpeedDataLoader": "deepspeed.runtime.dataloader",
+            "DeepSpeedHybridEngine": "deepspeed.runtime.hybrid_engine",
+            "DeepSpeedInferenceConfig": "deepspeed.inference.config",
+            "DeepSpeedTransformerConfig": "deepspeed.ops.transformer",
+            "DeepSpeedTransformerLayer": "deepspeed.ops.transformer",
+            "InferenceEngine": "deepspeed.inference.engine",
+            "checkpointing": "deepspeed.runtime.activation_checkpointing",
+            "default_inference_config": "deepspeed.inference.config",
+            "init_inference": "deepspeed.inference.engine",
+            "replace_transformer_layer": "deepspeed.module_inject",
+            "revert_transformer_layer": "deepspeed.module_inject",
+            "set_autotp_mode": "deepspeed.module_inject.layers",
+            "tp_model_init": "deepspeed.module_inject.layers",
+        },
+    )

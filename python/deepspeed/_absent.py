@@ -4,18 +4,27 @@ A finder makes each from the table of `_absent_names`. Calling one of its functi
 raises NotSupportedError with the way out.
 """
 
+from __future__ import annotations
+
 import importlib.abc
 import importlib.machinery
 import sys
 import types
+from typing import TYPE_CHECKING
 
 from deepspeed._errors import not_supported, not_supported_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
 
 
 class _AbsentModule(types.ModuleType):
     """Makes its names when they are asked for."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name not in self.__dict__.get("__all__", ()):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         full = f"{self.__name__}.{name}"
@@ -29,7 +38,7 @@ class _AbsentModule(types.ModuleType):
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Stands last on the path: it is asked for what no file has."""
 
-    def find_spec(self, fullname, path=None, target=None):
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if not fullname.startswith("deepspeed."):
             return None
         from deepspeed._absent_names import find
@@ -39,17 +48,16 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True, loader_state=found)
 
-    def create_module(self, spec):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _AbsentModule(spec.name)
 
-    def exec_module(self, module):
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
         way_out, names = module.__spec__.loader_state
-        module.__way_out__ = way_out
-        module.__all__ = names
-        module.__doc__ = f"Has no counterpart here: {way_out}."
+        module.__dict__.update(__way_out__=way_out, __all__=names, __doc__=f"Has no counterpart here: {way_out}.")
 
 
-def install():
+def install() -> None:
     """Puts the finder behind all others, once."""
     if not any(type(finder).__qualname__ == "_Finder" and type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

@@ -1,5 +1,7 @@
 """Modules without a counterpart: their names, and what to use in their place. `_absent` makes them."""
 
+from __future__ import annotations
+
 _WAYS_OUT = {
     "AUTOTUNING": "run the script with several configs and compare its speed",
     "COMPILE": "engine.compile() compiles the module by torch.compile at stages 0 to 2; leave passes over graphs out",
@@ -13,7 +15,10 @@ _WAYS_OUT = {
     "GENERATION": "generate with the module itself, inside of GatheredParameters at stage 3",
     "SEQUENCE": "sequence parallelism does not exist; shorten the sequences or use activation checkpointing",
     "TOKENS": "let all tokens pass all layers: leave random layer token dropping out of the script and of the config",
-    "DATA": "read the samples by a torch Dataset, and find a measure of each by a loop over it; dynamic batching takes lengths as dataset_seqlens",
+    "DATA": (
+        "read the samples by a torch Dataset, and find a measure of each by a loop over it; dynamic batching takes lengths as "
+        "dataset_seqlens"
+    ),
     "PROFILING": "torch.profiler and torch.utils.flop_counter.FlopCounterMode measure the module; wall_clock_breakdown times a step",
     "ELASTICITY": "write the batch sizes into the config; a checkpoint is resumed at any world size",
     "REST": "leave it out of the config",
@@ -282,7 +287,7 @@ _NAMES = {
 }
 
 
-def find(fullname):
+def find(fullname: str) -> tuple[str, list[str]] | None:
     """Returns (way out, names) of a module; None where the table has neither it nor one below it."""
     wanted = fullname.removeprefix("deepspeed.")
     for topic, modules in _NAMES.items():

@@ -1,8 +1,10 @@
 """Which optimizer the core makes: of the config, or of what the client brought."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,6 +12,9 @@ from deepspeed._config import offload_device
 from deepspeed._elementwise import require_elementwise
 from deepspeed._errors import ConfigError, ZeRORuntimeException
 from deepspeed._slices import SliceStepper, take_states_of_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 # Of torch's classes whose arithmetic the core has: the config's type and params, the options that it reads, and those that must
 # be off. The config's Adam decouples the weight decay unless it is told not to.
@@ -37,15 +42,22 @@ _OF_MUP = {"muadam": "MuAdam", "muadamw": "MuAdamW", "musgd": "MuSGD"}
 class OptimizerPlan:
     """Is what the engine builds its optimizer of."""
 
-    config: dict  # with the section `optimizer` as the core is to have it
-    groups: list  # for the core: [(parameters, options)]
-    dicts: list  # the groups that clients see
-    client: Optional[torch.optim.Optimizer] = None
-    slice_optimizer: Optional[dict] = None  # of an optimizer that Python steps
-    states: dict = dataclasses.field(default_factory=dict)  # that the client has made before: {parameter: {name: tensor or number}}
+    config: dict[str, Any]  # with the section `optimizer` as the core is to have it
+    groups: list[Any]  # for the core: [(parameters, options)]
+    dicts: list[dict[str, Any]]  # the groups that clients see
+    client: torch.optim.Optimizer | None = None
+    slice_optimizer: dict[str, Any] | None = None  # of an optimizer that Python steps
+    states: dict[torch.Tensor, dict[str, Any]] = dataclasses.field(
+        default_factory=dict
+    )  # that the client has made before: {parameter: {name: tensor or number}}
 
 
-def plan_optimizer(config, model, optimizer, model_parameters):
+def plan_optimizer(
+    config: dict[str, Any],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None,
+    model_parameters: Iterable[Any] | None,
+) -> OptimizerPlan:
     """Plans from the arguments of initialize()."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         if not callable(optimizer):
@@ -73,7 +85,7 @@ def plan_optimizer(config, model, optimizer, model_parameters):
     return OptimizerPlan(config, [(group["params"], _options(group)) for group in dicts], dicts)
 
 
-def _named_class(section):
+def _named_class(section: Mapping[str, Any]) -> Callable[[Iterable[Any]], torch.optim.Optimizer] | None:
     """Returns how to make an optimizer that Python alone has, of its parameters; None where the core knows the config's type.
 
     There are torch's, and muP's: torch's as well, whose groups have the rates that the widths ask for.
@@ -90,7 +102,7 @@ def _named_class(section):
     elif name in _MADE_BY_CORE or not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
         return None
 
-    def make(parameters):
+    def make(parameters: Iterable[Any]) -> torch.optim.Optimizer:
         try:
             return kind(parameters, **(section.get("params") or {}))
         except (TypeError, ValueError) as error:
@@ -99,7 +111,7 @@ def _named_class(section):
     return make
 
 
-def _of_client(config, client):
+def _of_client(config: dict[str, Any], client: torch.optim.Optimizer) -> OptimizerPlan:
     config = {key: value for key, value in config.items() if key != "optimizer"}
     client.param_groups[:] = _with_parameters(client.param_groups)
     dicts = client.param_groups
@@ -116,7 +128,7 @@ def _of_client(config, client):
     return OptimizerPlan(config, groups, dicts, client, states=states)
 
 
-def _check_states(config, client):
+def _check_states(config: Mapping[str, Any], client: torch.optim.Optimizer) -> None:
     bf16 = config.get("bf16") or config.get("bfloat16")
     in_bf16 = isinstance(bf16, Mapping) and bf16.get("bf16_optimizer_states")
     if in_bf16 and getattr(client, "fp32_optimizer_states", False):
@@ -126,7 +138,7 @@ def _check_states(config, client):
         )
 
 
-def _check_place(config, client):
+def _check_place(config: Mapping[str, Any], client: torch.optim.Optimizer) -> None:
     device = offload_device(config)
     is_forced = config.get("zero_force_ds_cpu_optimizer", True)
     if device == "none" or not is_forced or hasattr(client, "_core_optimizer"):
@@ -138,7 +150,7 @@ def _check_place(config, client):
     )
 
 
-def _check_muon(config):
+def _check_muon(config: Mapping[str, Any]) -> None:
     """As DeepSpeed: a script that asks for reduce_scatter itself is told that the momenta of Muon do not go with offload."""
     zero = config.get("zero_optimization") or {}
     if offload_device(config) != "none" and zero.get("reduce_scatter") is True and zero.get("stage") in (1, 2):
@@ -148,11 +160,12 @@ def _check_muon(config):
         )
 
 
-def _of_core(client):
+def _of_core(client: torch.optim.Optimizer) -> tuple[str, dict[str, Any], Sequence[str]] | None:
     """Returns (type, params, keys of the groups) where the core has the optimizer's arithmetic."""
     own = getattr(client, "_core_optimizer", None)  # a class of deepspeed.ops
     if own is not None:
-        return own()
+        described: tuple[str, dict[str, Any], Sequence[str]] = own()
+        return described
     if type(client) not in _OF_TORCH:
         return None
     (name, params), keys, off = _OF_TORCH[type(client)]
@@ -164,7 +177,7 @@ def _of_core(client):
     return name, {**params, "amsgrad": True} if amsgrad == {True} else params, keys
 
 
-def _slice_optimizer(config, client):
+def _slice_optimizer(config: Mapping[str, Any], client: torch.optim.Optimizer) -> dict[str, Any]:
     dicts = client.param_groups
     trainable = [index for index, group in enumerate(dicts) if any(param.requires_grad for param in group["params"])]
     stage = (config.get("zero_optimization") or {}).get("stage", 0)
@@ -174,7 +187,7 @@ def _slice_optimizer(config, client):
     return dict(stepper=stepper, name=type(client).__name__, is_elementwise=stage > 0)
 
 
-def _with_list(group):
+def _with_list(group: Any) -> Any:
     """Is the client's dict, whose parameters may be an iterator that one reading uses up."""
     if not isinstance(group["params"], list):
         params = [group["params"]] if isinstance(group["params"], torch.Tensor) else list(group["params"])
@@ -185,31 +198,31 @@ def _with_list(group):
     return group
 
 
-def _with_parameters(dicts):
+def _with_parameters(dicts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leaves groups out that hold no parameter: neither a step nor a schedule would reach their options."""
     return [group for group in dicts if group["params"]]
 
 
-def _options(group):
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options that are the core's: numbers, flags and text; names and the like stay in the dict."""
     return {key: _number(value) for key, value in group.items() if key not in ("params", "name", "param_names", "moe")}
 
 
-def _held_options(group):
+def _held_options(group: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those options that the core can hold, of an optimizer that Python steps: they are in checkpoints. It may have no rate."""
     return {"lr": 0.0, **{key: value for key, value in _options(group).items() if _is_option(value)}}
 
 
-def _is_option(value):
+def _is_option(value: object) -> bool:
     """Whether the core can hold it: a number, a flag, text, or two numbers."""
     if isinstance(value, (list, tuple)):
         return len(value) == 2 and all(isinstance(item, (int, float)) for item in value)
     return isinstance(value, (bool, int, float, str))
 
 
-def _number(value):
+def _number(value: object) -> Any:
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
-def _trainable(model):
+def _trainable(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [param for param in model.parameters() if param.requires_grad]

@@ -1,22 +1,30 @@
 """A config as clients give it becomes a dict that the core reads."""
 
+from __future__ import annotations
+
 import base64
 import collections
 import math
 import os
 import types
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed._errors import ConfigError
 from deepspeed.utils.logging import warning_on_rank_0
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import SimpleNamespace
+    from typing import Any
 
 _PREFETCH = "stage3_prefetch_bucket_size"
 _MONITORS = ("tensorboard", "csv_monitor", "wandb", "comet")
 _PLAIN = ("optimizer", "scheduler", "eigenvalue", "progressive_layer_drop")  # sections from which DeepSpeed takes what it knows
 
 
-def dict_raise_error_on_duplicate_keys(ordered_pairs):
+def dict_raise_error_on_duplicate_keys(ordered_pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Is an object_pairs_hook of json.load that refuses keys that stand twice in one object."""
     counts = collections.Counter(key for key, _ in ordered_pairs)
     twice = [key for key, count in counts.items() if count > 1]
@@ -25,7 +33,7 @@ def dict_raise_error_on_duplicate_keys(ordered_pairs):
     return dict(ordered_pairs)
 
 
-def read_config(config):
+def read_config(config: Any) -> Mapping[str, Any]:
     """Returns the dict of a dict or another mapping, a path, an open file, JSON text, or its base64. The core reads what is text."""
     if isinstance(config, Mapping):
         return config
@@ -41,7 +49,7 @@ def read_config(config):
     return _or_hjson(lambda: _core.find_config(os.fsencode(given)), lambda: _text_of(given))
 
 
-def _or_hjson(read, text_of):
+def _or_hjson(read: Callable[[], Mapping[str, Any]], text_of: Callable[[], str]) -> Mapping[str, Any]:
     """Reads JSON with comments, as programs in C++ do; what is HJSON instead, where its package is installed."""
     try:
         return read()
@@ -61,32 +69,32 @@ def _or_hjson(read, text_of):
         return value
 
 
-def _text_of(given):
+def _text_of(given: str) -> str:
     if os.path.exists(given):
         with open(given) as file:
             return file.read()
     return given if given.lstrip().startswith("{") else base64.urlsafe_b64decode(given).decode()
 
 
-def without_auto(config):
+def without_auto(config: Any) -> Any:
     """Leaves out what is "auto": what a client had nothing to fill in for has the default."""
     if isinstance(config, Mapping):
         return {key: without_auto(value) for key, value in config.items() if not _is_auto(value)}
     return config
 
 
-def for_core(config):
+def for_core(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the config as the core takes it: without autos, and without top-level keys that are the program's own."""
-    config = without_auto(config)
-    for key in [key for key in config if key not in _core.config_keys()]:
+    known: dict[str, Any] = without_auto(config)
+    for key in [key for key in known if key not in _core.config_keys()]:
         near = _core.nearest_config_key(key)
         warning_on_rank_0(f"config: the key {key!r} is unknown and ignored" + (f"; is {near!r} meant?" if near else ""))
-        del config[key]
-    config = _without_monitors(_with_whole_sizes(_without_further_keys(_with_stage_in_section(config))))
-    return _without_token_batches(_without_idle_offload(config))
+        del known[key]
+    made = _without_monitors(_with_whole_sizes(_without_further_keys(_with_stage_in_section(known))))
+    return _without_token_batches(_without_idle_offload(made))
 
 
-def stage_of(config):
+def stage_of(config: Mapping[str, Any]) -> int:
     """Returns the number of the stage; 0 where the core will refuse what stands there. `true` in place of the section means 1."""
     zero = config.get("zero_optimization")
     stage = zero.get("stage", 0) if isinstance(zero, Mapping) else int(zero is True)
@@ -95,7 +103,7 @@ def stage_of(config):
     return stage if isinstance(stage, int) else 0
 
 
-def _with_stage_in_section(config):
+def _with_stage_in_section(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Gives the section `zero_optimization` and its stage the shapes that this package reads, as far as they have others."""
     zero, stage = config.get("zero_optimization"), stage_of(config)
     if isinstance(zero, bool):
@@ -105,17 +113,17 @@ def _with_stage_in_section(config):
     return config
 
 
-def _without_monitors(config):
+def _without_monitors(config: Mapping[str, Any]) -> dict[str, Any]:
     """Turns monitors off in the core: those of this package write, also into CSV files."""
     on = [name for name in _MONITORS if _is_on(config, name)]
     return {**config, **{name: {**config[name], "enabled": False} for name in on}}
 
 
-def _is_on(config, name):
+def _is_on(config: Mapping[str, Any], name: str) -> bool:
     return isinstance(config.get(name), Mapping) and config[name].get("enabled") is True
 
 
-def monitors_of(given, resolved):
+def monitors_of(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> SimpleNamespace:
     """Returns the sections of monitors, with defaults, as attributes, and `enabled`: whether one is on."""
     sections = {name: types.SimpleNamespace(**resolved[name]) for name in _MONITORS}
     for name, section in sections.items():
@@ -123,10 +131,11 @@ def monitors_of(given, resolved):
     return types.SimpleNamespace(enabled=any(section.enabled for section in sections.values()), **sections)
 
 
-def _without_further_keys(config):
+def _without_further_keys(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Leaves out keys that nobody knows in sections that DeepSpeed does not check."""
     for name in _PLAIN:
-        section, known = config.get(name), _core.config_keys(name)
+        section: Any = config.get(name)
+        known = _core.config_keys(name)
         further = [key for key in section if key not in known] if isinstance(section, Mapping) else []
         if further:
             warning_on_rank_0(f"config: the section {name!r} has unknown keys, which are ignored: {', '.join(map(repr, further))}")
@@ -134,7 +143,7 @@ def _without_further_keys(config):
     return config
 
 
-def _without_idle_offload(config):
+def _without_idle_offload(config: dict[str, Any]) -> dict[str, Any]:
     """Leaves offload sections out that DeepSpeed does not look at: of parameters below stage 3, of the optimizer at stage 0."""
     zero = config.get("zero_optimization")
     if not isinstance(zero, Mapping):
@@ -147,20 +156,20 @@ def _without_idle_offload(config):
     return {**config, "zero_optimization": zero}
 
 
-def offload_device(config):
+def offload_device(config: Mapping[str, Any]) -> str:
     """Returns where the optimizer's states go: "cpu", "nvme" or "none"; the key cpu_offload of older configs means "cpu"."""
     zero = config.get("zero_optimization") or {}
     section = zero.get("offload_optimizer")
-    device = section.get("device") if isinstance(section, Mapping) else None
-    if device in (None, "none"):
+    device: str | None = section.get("device") if isinstance(section, Mapping) else None
+    if device is None or device == "none":
         return "cpu" if zero.get("cpu_offload") else "none"
     return device
 
 
-def _without_token_batches(config):
+def _without_token_batches(config: dict[str, Any]) -> dict[str, Any]:
     """Takes the word enabled off dynamic_batching, whose loader and schedule the package makes itself."""
-    data = config.get("data_efficiency")
-    sampling = data.get("data_sampling") if isinstance(data, Mapping) else None
+    data: Any = config.get("data_efficiency")
+    sampling: Any = data.get("data_sampling") if isinstance(data, Mapping) else None
     batching = sampling.get("dynamic_batching") if isinstance(sampling, Mapping) else None
     if not isinstance(batching, Mapping) or batching.get("enabled") is not True:
         return config
@@ -168,14 +177,14 @@ def _without_token_batches(config):
     return {**config, "data_efficiency": {**data, "enabled": False, "data_sampling": sampling}}
 
 
-def _with_whole_sizes(config):
+def _with_whole_sizes(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Rounds a size down that older clients compute: 0.9 times the square of the hidden size need not be a whole number."""
-    zero = config.get("zero_optimization")
+    zero: Any = config.get("zero_optimization")
     size = zero.get(_PREFETCH) if isinstance(zero, Mapping) else None
     if not isinstance(size, float) or not math.isfinite(size):
         return config
     return {**config, "zero_optimization": {**zero, _PREFETCH: int(size)}}
 
 
-def _is_auto(value):
+def _is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"

@@ -4,17 +4,24 @@ Classes that are not known are tried out on the host: a copy without parameters 
 same numbers. Where the piece comes out otherwise, an update depends on other elements: on norms, rows, columns, products of matrices.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import copy
 import itertools
 import random
 import sys
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed._errors import ConfigError
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
 
 _ELEMENTWISE = {
     getattr(torch.optim, name)
@@ -25,7 +32,12 @@ _WHY = {"LBFGS": "evaluates the loss within its step", "SparseAdam": "takes spar
 
 _STEPS = 8
 # By number of dimensions. The small shapes come first: what makes matrices of the length of a vector must not get a long one.
-_SHAPES = {1: [(480,), (17680,)], 2: [(24, 20), (136, 130)], 3: [(4, 10, 12), (8, 34, 65)], 4: [(6, 5, 4, 4), (34, 13, 8, 5)]}
+_SHAPES: dict[int, Sequence[tuple[int, ...]]] = {
+    1: [(480,), (17680,)],
+    2: [(24, 20), (136, 130)],
+    3: [(4, 10, 12), (8, 34, 65)],
+    4: [(6, 5, 4, 4), (34, 13, 8, 5)],
+}
 _TOLERANCE = 1e-4  # of the largest change
 _OF_TORCH = ("step", "state", "param_groups")  # attributes that a copy gets anew
 
@@ -34,7 +46,9 @@ class _NotTried(Exception):
     """The optimizer cannot be tried out; says why."""
 
 
-def require_elementwise(client, stage, first_states):
+def require_elementwise(
+    client: torch.optim.Optimizer, stage: int, first_states: Sequence[Mapping[str, Callable[[torch.Tensor], Any]]]
+) -> None:
     """Throws ConfigError where the optimizer does not update each element by itself; warns where that cannot be found out.
 
     first_states: of each group, {name: how to make for a parameter what a constructor has made}.
@@ -61,7 +75,7 @@ def require_elementwise(client, stage, first_states):
         )
 
 
-def _difference(client, first_states):
+def _difference(client: torch.optim.Optimizer, first_states: Sequence[Mapping[str, Callable[[torch.Tensor], Any]]]) -> str | None:
     """Returns what the optimizer does with a flat piece of a parameter that it does not with the whole, or None."""
     with _untouched_surroundings():
         for index in _different_groups(client.param_groups):
@@ -83,7 +97,9 @@ def _difference(client, first_states):
 class _Trial:
     """A parameter of a shape, whose values and gradients are larger in its later rows, and steps of copies of an optimizer."""
 
-    def __init__(self, client, index, first_state, shape):
+    def __init__(
+        self, client: torch.optim.Optimizer, index: int, first_state: Mapping[str, Callable[[torch.Tensor], Any]], shape: tuple[int, ...]
+    ) -> None:
         numbers = torch.Generator().manual_seed(7)
         self._client, self._index, self._first_state = client, index, first_state
         slope = torch.linspace(0.1, 2.0, shape[0]).view(-1, *(1 for _ in shape[1:]))
@@ -92,22 +108,22 @@ class _Trial:
         self._gradients = [torch.randn(shape, generator=numbers) * slope.square() * next(sizes) for _ in range(_STEPS)]
         self._length = int(0.6 * self._start.numel()) + 1  # ends within a row
 
-    def step_whole(self, seed):
+    def step_whole(self, seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         random.seed(seed)
         return self._trained(lambda values: values).reshape(-1)
 
-    def step_piece(self):
+    def step_piece(self) -> torch.Tensor:
         torch.manual_seed(1)
         random.seed(1)
         return self._trained(lambda values: values.reshape(-1)[: self._length])
 
-    def is_same(self, piece, whole):
+    def is_same(self, piece: torch.Tensor, whole: torch.Tensor) -> bool:
         start = self._start.reshape(-1)[: self._length]
         change = (whole[: self._length] - start).abs().max()
         return bool((piece - whole[: self._length]).abs().max() <= _TOLERANCE * change)
 
-    def _trained(self, part_of):
+    def _trained(self, part_of: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         param = torch.nn.Parameter(part_of(self._start).clone())
         optimizer = _copy_without_parameters(self._client)
         for number, group in enumerate(optimizer.param_groups):
@@ -126,7 +142,7 @@ class _Trial:
         return result
 
 
-def _copy_without_parameters(client):
+def _copy_without_parameters(client: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Returns an optimizer of the same class, attributes and options whose groups are empty, on the host."""
     made = object.__new__(type(client))
     memo = {id(param): param for group in client.param_groups for param in group["params"]}
@@ -141,7 +157,7 @@ def _copy_without_parameters(client):
     return made
 
 
-def _options(group, memo):
+def _options(group: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
     options = {key: copy.deepcopy(value, memo) for key, value in group.items() if key != "params"}
     rate = options.get("lr")
     if isinstance(rate, torch.Tensor):
@@ -153,24 +169,26 @@ def _options(group, memo):
     return {**options, "params": []}
 
 
-def _different_groups(groups):
+def _different_groups(groups: Sequence[Mapping[str, Any]]) -> Iterator[int]:
     """Yields the number of one group of each kind: rates and sizes of numbers make no other kind."""
     seen = set()
     for number, group in enumerate(groups):
-        kind = [(key, _kind_of(value)) for key, value in group.items() if key not in ("params", "lr", "initial_lr", "name", "param_names")]
+        kind: list[object] = [
+            (key, _kind_of(value)) for key, value in group.items() if key not in ("params", "lr", "initial_lr", "name", "param_names")
+        ]
         kind.append(max((param.dim() for param in group["params"]), default=0))
         if group["params"] and repr(kind) not in seen:
             seen.add(repr(kind))
             yield number
 
 
-def _kind_of(value):
+def _kind_of(value: object) -> object:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value != 0 if is_number else value if isinstance(value, (bool, str)) else type(value)
 
 
 @contextlib.contextmanager
-def _untouched_surroundings():
+def _untouched_surroundings() -> Iterator[None]:
     """Until the end of the scope random numbers are others', and nothing is compiled."""
     states = random.getstate()
     numpy = sys.modules.get("numpy")

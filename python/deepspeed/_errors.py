@@ -4,7 +4,14 @@ Clients of DeepSpeed catch RuntimeError, AssertionError or ValueError, whichever
 each error here is all of them.
 """
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 # How the core spells what this package has as well, and how a script does.
 _SPELLINGS = (
@@ -18,11 +25,11 @@ _SPELLINGS = (
 )
 
 
-def _literal(text):
+def _literal(text: str) -> str:
     return {"true": "True", "false": "False"}.get(text, text)
 
 
-def python_words(text):
+def python_words(text: str) -> str:
     """Spells names in a text of the core as scripts do: zero.Init for zero::Init."""
     for pattern, word in _SPELLINGS:
         text = pattern.sub(word, text)
@@ -32,7 +39,7 @@ def python_words(text):
 class DeepSpeedError(RuntimeError, AssertionError, ValueError):
     """Is the base of all errors of the engine."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return python_words(super().__str__())
 
 
@@ -64,10 +71,10 @@ class CommError(DeepSpeedError):
     """A collective or a rendezvous failed or timed out."""
 
 
-def not_supported(name, way_out):
+def not_supported(name: str, way_out: str) -> Callable[..., NoReturn]:
     """Makes a function that stands for the name and raises NotSupportedError when it is called."""
 
-    def refuse(*args, **kwargs):
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
         raise NotSupportedError(f"{name} is not supported: {way_out}")
 
     refuse.__name__ = refuse.__qualname__ = name.rsplit(".", 1)[-1]
@@ -75,10 +82,10 @@ def not_supported(name, way_out):
     return refuse
 
 
-def not_supported_class(name, way_out, bases=()):
+def not_supported_class(name: str, way_out: str, bases: tuple[type, ...] = ()) -> Any:
     """Makes a class that stands for the name and raises NotSupportedError when it is instantiated."""
 
-    def refuse(self, *args, **kwargs):
+    def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
         raise NotSupportedError(f"{name} is not supported: {way_out}")
 
     return type(name.rsplit(".", 1)[-1], bases, {"__init__": refuse, "__doc__": f"Is not supported: {way_out}."})

@@ -1,8 +1,10 @@
 """deepspeed.initialize and the arguments of a script's command line."""
 
+from __future__ import annotations
+
 import contextlib
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 import torch.distributed as dist
@@ -15,33 +17,82 @@ from deepspeed.runtime.pipe.module import PipelineModule
 from deepspeed.runtime.zero.partition_parameters import init_paused
 from deepspeed.utils.logging import log_dist
 
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping
 
+    from torch.utils.data import Dataset
+
+    from deepspeed._types import Mpu, RateSchedule, Schedule
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+    from deepspeed.runtime.dataloader import DeepSpeedDataLoader, RepeatingLoader
+
+
+@overload
+def initialize(  # type: ignore[overload-overlap]  # a PipelineModule is a Module
+    args: object = ...,
+    *,
+    model: PipelineModule,
+    optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = ...,
+    model_parameters: Iterable[Any] | None = ...,
+    training_data: Dataset[Any] | None = ...,
+    lr_scheduler: Schedule | Callable[[Any], Schedule] | None = ...,
+    distributed_port: int = ...,
+    mpu: Mpu | None = ...,
+    dist_init_required: bool | None = ...,
+    collate_fn: Callable[[list[Any]], Any] | None = ...,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = ...,
+    mesh_param: tuple[int, int] | None = ...,
+    config_params: str | os.PathLike[str] | Mapping[str, Any] | None = ...,
+) -> tuple[PipelineEngine, DeepSpeedOptimizer | None, DeepSpeedDataLoader | RepeatingLoader | None, RateSchedule | None]: ...
+@overload
 def initialize(
-    args: Any = None,
-    model: Optional[torch.nn.Module] = None,
-    optimizer: Union[torch.optim.Optimizer, Callable[[Any], torch.optim.Optimizer], None] = None,
-    model_parameters: Optional[Iterable[Any]] = None,
-    training_data: Optional[torch.utils.data.Dataset] = None,
-    lr_scheduler: Any = None,
+    args: object = ...,
+    model: torch.nn.Module | None = ...,
+    optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = ...,
+    model_parameters: Iterable[Any] | None = ...,
+    training_data: Dataset[Any] | None = ...,
+    lr_scheduler: Schedule | Callable[[Any], Schedule] | None = ...,
+    distributed_port: int = ...,
+    mpu: Mpu | None = ...,
+    dist_init_required: bool | None = ...,
+    collate_fn: Callable[[list[Any]], Any] | None = ...,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = ...,
+    mesh_param: tuple[int, int] | None = ...,
+    config_params: str | os.PathLike[str] | Mapping[str, Any] | None = ...,
+) -> tuple[DeepSpeedEngine, DeepSpeedOptimizer | None, DeepSpeedDataLoader | None, RateSchedule | None]: ...
+def initialize(
+    args: object = None,
+    model: torch.nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = None,
+    model_parameters: Iterable[Any] | None = None,
+    training_data: Dataset[Any] | None = None,
+    lr_scheduler: Schedule | Callable[[Any], Schedule] | None = None,
     distributed_port: int = 29500,
-    mpu: Any = None,
-    dist_init_required: Optional[bool] = None,
-    collate_fn: Optional[Callable[[List[Any]], Any]] = None,
-    config: Union[str, Dict[str, Any], None] = None,
-    mesh_param: Optional[Tuple[int, int]] = None,
-    config_params: Union[str, Dict[str, Any], None] = None,
-) -> Tuple[DeepSpeedEngine, Any, Any, Any]:
-    """Makes an engine for `model`, whose parameters keep their identity: a PipelineEngine for a PipelineModule.
+    mpu: Mpu | None = None,
+    dist_init_required: bool | None = None,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    mesh_param: tuple[int, int] | None = None,
+    config_params: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+) -> tuple[DeepSpeedEngine, DeepSpeedOptimizer | None, Any, RateSchedule | None]:
+    """Makes an engine for `model`, whose parameters keep their identity: a PipelineEngine for a PipelineModule. Collective.
 
-    config: a dict, a path, JSON text or its base64. optimizer: an object or a callable of the parameters, instead of the
-    config's. lr_scheduler: an object or a callable of the optimizer, instead of the config's. mpu: of a script whose ranks share
-    the model out: its data- and model-parallel groups, as Megatron's. Returns (engine, optimizer,
-    training_dataloader, lr_scheduler). Raises ConfigError, naming the key, and UsageError.
+    args: a script's, whose `deepspeed_config` names the config where `config` does not. optimizer: an object, or a callable of
+    the parameters, instead of the config's. model_parameters: parameters or groups of them; None: all that need a gradient.
+    training_data: a data set, of which the loader gives this rank's micro batches, put together by collate_fn(samples).
+    lr_scheduler: an object, or a callable of the optimizer, instead of the config's. distributed_port: where ranks meet, if no
+    group is there and MASTER_PORT says nothing. mpu: of a script whose ranks share the model out: its data- and model-parallel
+    groups, as Megatron's. dist_init_required: False asserts that the script has made the default group. config: a dict, a path,
+    JSON text or its base64; config_params is its older name. mesh_param: (data, sequence) parallel sizes; the latter must be 1.
+
+    Returns (engine, optimizer, training_dataloader, lr_scheduler), None for what there is not. Raises ConfigError, naming the
+    key, UsageError for arguments that contradict each other, NotSupportedError, and AssertionError where DeepSpeed asserts.
     """
     log_dist(f"DeepSpeed info: version={__version__}, git-hash={git_hash}, git-branch={git_branch}", ranks=[0])
     assert model is not None, "deepspeed.initialize requires a model"
-    config = _find_config(args, config if config is not None else config_params)
-    engine_class = DeepSpeedEngine
+    given = _find_config(args, config if config is not None else config_params)
+    engine_class: type[DeepSpeedEngine] = DeepSpeedEngine
     if isinstance(model, PipelineModule):
         assert mpu is None, "mpu must be None with pipeline parallelism"
         engine_class, mpu = PipelineEngine, model.mpu()
@@ -55,9 +106,9 @@ def initialize(
     _check_local_rank(args)
     if hasattr(args, "local_rank"):  # scripts read it, and torchrun and mpirun give no such argument
         args.local_rank = int(os.environ.get("LOCAL_RANK", 0))
-    config = _config.read_config(config)
+    read = _config.read_config(given)
     # Stage 3 takes parameters over that a zero.Init around this call has partitioned; other stages want them whole.
-    with init_paused() if _config.stage_of(config) == 3 else contextlib.nullcontext():
+    with init_paused() if _config.stage_of(read) == 3 else contextlib.nullcontext():
         engine = engine_class(
             args=args,
             model=model,
@@ -68,12 +119,12 @@ def initialize(
             mpu=mpu,
             dist_init_required=dist_init_required,
             collate_fn=collate_fn,
-            config=config,
+            config=read,
         )
     return engine, engine.optimizer, engine.training_dataloader, engine.lr_scheduler
 
 
-def _find_config(args, config):
+def _find_config(args: object, config: object) -> object:
     given = getattr(args, "deepscale_config", None)
     if given is not None:
         assert getattr(args, "deepspeed_config", None) is None, (
@@ -90,7 +141,7 @@ def _find_config(args, config):
     return config
 
 
-def _check_mesh(mesh_param):
+def _check_mesh(mesh_param: tuple[int, int] | None) -> None:
     if mesh_param is None:
         return
     from deepspeed._errors import NotSupportedError
@@ -99,7 +150,7 @@ def _check_mesh(mesh_param):
         raise NotSupportedError(f"initialize(mesh_param={mesh_param}): sequence parallelism does not exist yet; leave it out")
 
 
-def _check_local_rank(args):
+def _check_local_rank(args: object) -> None:
     given = getattr(args, "local_rank", None)
     if given is not None and given >= 0 and "LOCAL_RANK" in os.environ:
         assert given == int(os.environ["LOCAL_RANK"]), (
@@ -107,7 +158,7 @@ def _check_local_rank(args):
         )
 
 
-def add_config_arguments(parser):
+def add_config_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Adds --deepspeed and --deepspeed_config, and their older names, to a parser of arguments."""
     import argparse
 

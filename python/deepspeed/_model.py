@@ -1,20 +1,28 @@
 """What the core asks of a torch.nn.Module."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 _EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
 
 
-def class_name(cls):
+def class_name(cls: type) -> str:
     """Returns the name as configs spell it: torch.nn.Linear, my_project.model.Block."""
     if cls.__module__.startswith("torch.nn.modules."):
         return f"torch.nn.{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def describe(module):
+def describe(module: torch.nn.Module) -> dict[str, Any]:
     """Returns the dict that _core.make_engine() takes as its model."""
-    first_names = {}
+    first_names: dict[int, str] = {}
     parameters, shared = [], []
     for name, param in module.named_parameters(remove_duplicate=False):
         if id(param) in first_names:
@@ -42,7 +50,7 @@ def describe(module):
     )
 
 
-def passing_buffers(module):
+def passing_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
     """Yields (name, module that has it, its name there) of the buffers that no state dict holds."""
     for path, part in module.named_modules():
         for name in part._non_persistent_buffers_set:
@@ -50,7 +58,9 @@ def passing_buffers(module):
                 yield (f"{path}.{name}" if path else name), part, name
 
 
-def move_passing_buffers(module, device):
+def move_passing_buffers(module: torch.nn.Module, device: torch.device) -> None:
     """Moves them to the device; the core moves what it saves."""
     for _, part, name in passing_buffers(module):
-        part._buffers[name] = part._buffers[name].to(device)
+        buffer = part._buffers[name]
+        assert buffer is not None
+        part._buffers[name] = buffer.to(device)

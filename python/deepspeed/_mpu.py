@@ -1,13 +1,22 @@
 """The ranks of a script's model parallel unit, as the core takes them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch.distributed as dist
 
 from deepspeed import _core
 from deepspeed._errors import UsageError
 from deepspeed.utils.bwc import bwc_tensor_model_parallel_group
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
-def core_mpu(mpu):
+    from deepspeed._types import Mpu
+
+
+def core_mpu(mpu: Mpu | None) -> _core.Mpu | None:
     """Returns the core's view of an mpu object; None without one. The ranks of each of its groups call it together."""
     if mpu is None:
         return None
@@ -19,6 +28,6 @@ def core_mpu(mpu):
     return _core.Mpu(data=_ranks_of(mpu.get_data_parallel_group()), model=model, tensor=model if tensor is None else _ranks_of(tensor))
 
 
-def _ranks_of(group):
+def _ranks_of(group: ProcessGroup | None) -> list[int]:
     """Returns the global ranks in ascending order; of no group, this rank alone."""
     return [dist.get_rank()] if group is None else sorted(dist.get_process_group_ranks(group))

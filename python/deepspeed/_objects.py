@@ -4,15 +4,22 @@ A file may name any class. Those of torch's list of safe globals, and those of t
 cannot do more than hold data, are made again; of others the file is not trusted.
 """
 
+from __future__ import annotations
+
 import copyreg
 import importlib
 import os
 import types
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed._errors import CheckpointError
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
 _PLAIN = {
     "argparse": {"Namespace"},
@@ -41,7 +48,7 @@ _OF_DEEPSPEED = {
 _FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
-def describe(value, path):
+def describe(value: Any, path: str) -> tuple[Any, ...]:
     """Returns ("global", module, name), or ("object", callable, making, arguments, keywords, state, items, pairs).
 
     making: "call", "new" or "new with keywords"; state, items and pairs are None where there is none. Raises TypeError that
@@ -59,9 +66,9 @@ def describe(value, path):
     if len(reduced) > 5 and reduced[5] is not None:
         raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: it sets its state by a function")
     making, keywords = "call", {}
-    if made is copyreg.__newobj__:
+    if made is copyreg.__newobj__:  # type: ignore[attr-defined]
         made, arguments, making = arguments[0], arguments[1:], "new"
-    elif made is copyreg.__newobj_ex__:
+    elif made is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
         made, arguments, keywords = arguments
         making = "new with keywords"
     described = _global(made, path)
@@ -70,7 +77,7 @@ def describe(value, path):
     return "object", described[1], described[2], making, tuple(arguments), dict(keywords), state, items, pairs
 
 
-def find(module, name):
+def find(module: str, name: str) -> Any:
     """Returns what the name stands for. Raises CheckpointError where the file would have to be trusted."""
     if not _is_safe(module, name) and os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD") != "1":
         raise CheckpointError(
@@ -83,7 +90,15 @@ def find(module, name):
     return found
 
 
-def build(made, making, arguments, keywords, state, items, pairs):
+def build(
+    made: Any,
+    making: str,
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    state: Any,
+    items: Iterable[Any],
+    pairs: Iterable[tuple[Any, Any]],
+) -> Any:
     """Makes an object as pickle does."""
     value = made(*arguments) if making == "call" else made.__new__(made, *arguments, **keywords)
     if state is not None:
@@ -95,7 +110,7 @@ def build(made, making, arguments, keywords, state, items, pairs):
     return value
 
 
-def _set_state(value, state):
+def _set_state(value: Any, state: Any) -> None:
     if hasattr(value, "__setstate__"):
         value.__setstate__(state)
         return
@@ -108,7 +123,7 @@ def _set_state(value, state):
         setattr(value, name, item)
 
 
-def _global(value, path):
+def _global(value: Any, path: str) -> tuple[str, str, str]:
     """Names a class or a function; says so where the load will refuse it."""
     name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
     if name is None or module is None or "<" in name:
@@ -116,7 +131,7 @@ def _global(value, path):
     return _named(module, name, path)
 
 
-def _named(module, name, path):
+def _named(module: str, name: str, path: str) -> tuple[str, str, str]:
     if not _is_safe(module, name):
         logger.warning_once(
             f"{path}: {module}.{name} is saved, but is no safe global, so load_checkpoint() will refuse the file until the program "
@@ -125,7 +140,7 @@ def _named(module, name, path):
     return "global", module, name
 
 
-def _is_safe(module, name):
+def _is_safe(module: str, name: str) -> bool:
     names = _PLAIN.get(module, ())
     if names is None or name in names:
         return True
@@ -133,21 +148,21 @@ def _is_safe(module, name):
     return full in torch._weights_only_unpickler._get_allowed_globals() or full in _added_by_the_program()
 
 
-def safe_globals():
+def safe_globals() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
     """Returns what torch.serialization.safe_globals() takes for the classes above, and those of DeepSpeed's own files."""
     named = {**_PLAIN, **_OF_DEEPSPEED, "numpy.dtypes": ()}
-    found = []
+    found: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = []
     for module, names in named.items():
         try:
             home = importlib.import_module(module)
         except ImportError:  # of another version of Python or NumPy
             continue
-        found += [(getattr(home, name), f"{module}.{name}") for name in names if hasattr(home, name)]
+        found += [(getattr(home, name), f"{module}.{name}") for name in names or () if hasattr(home, name)]
     dtypes = importlib.import_module("numpy.dtypes")
     return found + [(getattr(dtypes, name), f"numpy.dtypes.{name}") for name in dtypes.__all__]
 
 
-def _added_by_the_program():
+def _added_by_the_program() -> set[str]:
     added = set()
     for entry in torch.serialization.get_safe_globals():
         if isinstance(entry, tuple):

@@ -1,28 +1,39 @@
 """Schedules that a client brings, for the core to step."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from deepspeed._types import Schedule
+
 
 class ClientSchedule:
     """Is what the core steps: the client's schedule, whose rates stand in the optimizer's dicts."""
 
-    def __init__(self, schedule, dicts):
+    def __init__(self, schedule: Schedule, dicts: list[dict[str, Any]]) -> None:
         self._schedule = schedule
         self._dicts = dicts  # of each of the core's groups
-        self.arguments = {}  # of the schedule's next steps, as step() of the engine has got them: the metrics of ReduceLROnPlateau
+        self.arguments: dict[
+            str, Any
+        ] = {}  # of the schedule's next steps, as step() of the engine has got them: the metrics of ReduceLROnPlateau
 
-    def step(self):
+    def step(self) -> None:
         self._schedule.step(**self.arguments)
 
-    def rates(self):
+    def rates(self) -> list[float]:
         return [float(group["lr"]) for group in self._dicts]
 
-    def state_dict(self):
+    def state_dict(self) -> Any:
         return _plain(self._schedule.state_dict())
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self._schedule.load_state_dict(_like(state, self._schedule.state_dict()))
 
 
-def _plain(value):
+def _plain(value: object) -> Any:
     """Leaves out what JSON does not have: callables, which torch's schedules keep out of their states too."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items() if not callable(item)}
@@ -31,11 +42,11 @@ def _plain(value):
     return value
 
 
-def _like(value, example):
+def _like(value: Any, example: Any) -> Any:
     """Gives containers that came through JSON the types and the keys that the schedule keeps."""
     if isinstance(example, dict) and isinstance(value, dict):
         keys = {str(key): key for key in example}
-        items = {keys.get(key, key): item for key, item in value.items()}
+        items: dict[Any, Any] = {keys.get(key, key): item for key, item in value.items()}
         if any(isinstance(key, int) for key in example):
             items = {int(key): item for key, item in items.items()}
         items = {key: _like(item, example.get(key)) for key, item in items.items()}

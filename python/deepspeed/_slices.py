@@ -4,14 +4,21 @@ ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero
 needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters (_elementwise.py).
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 import math
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed._errors import NotSupportedError
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
 SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
 SHAPED = "shaped:"  # marks a part of a state of other shapes: "shaped:0:6x1,-:row" is the first one, of two parameters
@@ -20,29 +27,41 @@ SHAPED = "shaped:"  # marks a part of a state of other shapes: "shaped:0:6x1,-:r
 class SliceStepper:
     """Steps slices by the client's optimizer: a stand-in takes the parameters' place in its groups during a step."""
 
-    def __init__(self, client, dicts_of_groups):
+    def __init__(self, client: torch.optim.Optimizer, dicts_of_groups: Callable[[int], dict[str, Any]]) -> None:
         self._client = client
         self._dict_of = dicts_of_groups  # callable: the number of a core's group -> the client's dict
         self.first_states = [_first_state(client, group) for group in client.param_groups]
-        self._stand_ins = {}  # of each slice: [parameter]
-        self._places = {}  # of each slice: its number of elements, and [(begin, end)] of its stand-ins
-        self._cut = set()  # slices that may cut parameters
-        self._waiting = {}  # of each slice: a loaded state that its first step will use
-        self._group_of = {}  # of each slice: the number of the core's group
-        self._params_by_rows = {}  # {address: parameter}
+        self._stand_ins: dict[int, list[torch.nn.Parameter]] = {}  # of each slice: [parameter]
+        self._places: dict[
+            int, tuple[int, list[tuple[int, int]]]
+        ] = {}  # of each slice: its number of elements, and [(begin, end)] of its stand-ins
+        self._cut: set[int] = set()  # slices that may cut parameters
+        self._waiting: dict[
+            int, tuple[list[tuple[str, torch.Tensor]], int]
+        ] = {}  # of each slice: a loaded state that its first step will use
+        self._group_of: dict[int, int] = {}  # of each slice: the number of the core's group
+        self._params_by_rows: dict[int, torch.Tensor] = {}  # {address: parameter}
 
-    def give_rows(self, params):
+    def give_rows(self, params: Iterable[torch.Tensor]) -> None:
         """From here on the optimizer gets the gradients of these parameters sparse: of the rows that a batch has used."""
         self._params_by_rows = {param.data_ptr(): param for param in params}
 
-    def step(self, slice_id, group, master, gradient, gradient_scale, places):
+    def step(
+        self,
+        slice_id: int,
+        group: int,
+        master: torch.Tensor,
+        gradient: torch.Tensor,
+        gradient_scale: float,
+        places: Sequence[tuple[int, int, Sequence[int]]] | None,
+    ) -> None:
         stand_ins = self._stand_ins.get(slice_id)
         if places is None:  # element by element
             self._cut.add(slice_id)
             places = [(0, master.numel(), master.shape)]
         views = _views(master, places)
         is_new = stand_ins is None
-        if is_new:
+        if stand_ins is None:
             stand_ins = self._stand_ins[slice_id] = [torch.nn.Parameter(view) for view in views]
             self._group_of[slice_id] = group
             self._places[slice_id] = master.numel(), [(begin, end) for begin, end, _ in places]
@@ -63,7 +82,7 @@ class SliceStepper:
         whole = [entry["params"] for entry in groups]
         for entry in groups:
             entry["params"] = stand_ins if entry is own else []
-        before = master.clone() if is_new else None
+        before = master.clone() if is_new else master
         try:
             with self._rows_in_params():
                 type(self._client).step(self._client)
@@ -80,7 +99,7 @@ class SliceStepper:
             )
 
     @contextlib.contextmanager
-    def _rows_in_params(self):
+    def _rows_in_params(self) -> Iterator[None]:
         """Until the end of the scope the parameters themselves have sparse gradients, for optimizers inside of the client's."""
         dense = [(param, param.grad) for param in self._params_by_rows.values() if param.grad is not None]
         for param, gradient in dense:
@@ -91,11 +110,11 @@ class SliceStepper:
             for param, gradient in dense:
                 param.grad = gradient
 
-    def stand_ins(self):
+    def stand_ins(self) -> list[tuple[int, list[torch.nn.Parameter]]]:
         """Returns (the number of the core's group, parameters that the client's state is of) of the slices that were stepped."""
         return [(self._group_of[slice_id], stand_ins) for slice_id, stand_ins in self._stand_ins.items()]
 
-    def state(self, slice_id):
+    def state(self, slice_id: int) -> tuple[list[tuple[str, torch.Tensor]], int]:
         """Returns ([(name, tensor of the slice's size)], number of steps)."""
         if slice_id in self._waiting:
             return self._waiting[slice_id]
@@ -115,17 +134,17 @@ class SliceStepper:
                 )
         return [joined for name in names if name not in lost for joined in self._joined(name, slice_id, states)], step
 
-    def load_state(self, slice_id, tensors, step):
+    def load_state(self, slice_id: int, tensors: Sequence[tuple[str, torch.Tensor]], step: int) -> None:
         state = [(name, tensor.clone()) for name, tensor in tensors]
         if slice_id in self._stand_ins:
             self._give_state(slice_id, state, step)
         else:
             self._waiting[slice_id] = (state, step)
 
-    def check_state(self, names):
+    def check_state(self, names: Sequence[str]) -> None:
         """Takes any names: which ones the optimizer keeps is known after its first step alone."""
 
-    def state_bytes(self):
+    def state_bytes(self) -> int:
         total = 0
         for stand_ins in self._stand_ins.values():
             for stand_in in stand_ins:
@@ -133,10 +152,10 @@ class SliceStepper:
                     total += value.nbytes if isinstance(value, torch.Tensor) else 0
         return total
 
-    def _joined(self, name, slice_id, states):
+    def _joined(self, name: str, slice_id: int, states: Sequence[Mapping[str, Any]]) -> list[tuple[str, torch.Tensor]]:
         """Returns [(name, the state of the whole slice)], zeros where it has no parameter."""
         stand_ins, (numel, places) = self._stand_ins[slice_id], self._places[slice_id]
-        parts = [state.get(name) for state in states]
+        parts: list[Any] = [state.get(name) for state in states]
         if not all(_is_as_parameter(part, stand_in, slice_id in self._cut) for part, stand_in in zip(parts, stand_ins)):
             return self._packed(name, slice_id, parts)
         is_elementwise = all(
@@ -148,7 +167,7 @@ class SliceStepper:
             joined[begin:end] = part.reshape(-1) if is_elementwise else float(part)
         return [(name if is_elementwise else SCALAR + name, joined)]
 
-    def _packed(self, name, slice_id, parts):
+    def _packed(self, name: str, slice_id: int, parts: Sequence[Any]) -> list[tuple[str, torch.Tensor]]:
         """Returns a state whose shapes are none of the parameters' in as many tensors of the slice's size as it fills."""
         if slice_id in self._cut:
             raise NotSupportedError(
@@ -159,7 +178,7 @@ class SliceStepper:
         tensors = [part if part is None else torch.as_tensor(part) for part in parts]
         shapes = ",".join("-" if tensor is None else "x".join(map(str, tensor.shape)) for tensor in tensors)
         values = torch.cat([tensor.reshape(-1) for tensor in tensors if tensor is not None])
-        made = []
+        made: list[tuple[str, torch.Tensor]] = []
         for first in range(0, values.numel(), sum(end - begin for begin, end in places)):
             joined = values.new_zeros(numel)
             for begin, end in places:
@@ -169,10 +188,10 @@ class SliceStepper:
             made.append((f"{SHAPED}{len(made)}:{shapes}:{name}", joined))
         return made
 
-    def _give_packed(self, slice_id, tensors):
+    def _give_packed(self, slice_id: int, tensors: Sequence[tuple[str, torch.Tensor]]) -> None:
         """Takes what _packed() has made: the parts of a state in their order."""
         _, places = self._places[slice_id]
-        whole = {}
+        whole: dict[tuple[str, str], list[torch.Tensor]] = {}
         for marked, tensor in sorted(tensors, key=lambda item: int(item[0].split(":")[1])):
             _, _, shapes, name = marked.split(":", 3)
             whole.setdefault((shapes, name), []).extend(tensor[begin:end] for begin, end in places)
@@ -184,7 +203,7 @@ class SliceStepper:
                     self._client.state[stand_in][name] = values[begin : begin + math.prod(shape)].view(shape).clone()
                     begin += math.prod(shape)
 
-    def _give_state(self, slice_id, tensors, step):
+    def _give_state(self, slice_id: int, tensors: Sequence[tuple[str, torch.Tensor]], step: int) -> None:
         self._give_packed(slice_id, [item for item in tensors if item[0].startswith(SHAPED)])
         tensors = [item for item in tensors if not item[0].startswith(SHAPED)]
         for stand_in, (begin, end) in zip(self._stand_ins[slice_id], self._places[slice_id][1]):
@@ -199,26 +218,38 @@ class SliceStepper:
                     state[name] = part.view(stand_in.shape).clone()
 
 
-def _first_state(client, group):
+def _first_state(client: torch.optim.Optimizer, group: Mapping[str, Any]) -> dict[str, Callable[[torch.Tensor], Any]]:
     """Takes the states that a constructor has made for a group's parameters, as Adagrad's does: of one number each. Returns how to
     make each of them for a slice: {name: function of the stand-in}."""
     states = [client.state.pop(param) for param in group["params"] if param in client.state]
-    makers = {}
+    makers: dict[str, Callable[[torch.Tensor], Any]] = {}
     for name, example in states[0].items() if states else ():
         if not isinstance(example, torch.Tensor):
-            makers[name] = lambda _, value=example: copy.copy(value)
+            makers[name] = _copied(example)
         elif example.dim() == 0 and any(param.dim() for param in group["params"]):
-            makers[name] = lambda _, value=example: value.clone()
+            makers[name] = _cloned(example)
         else:
             number = next((state[name].reshape(-1)[0].item() for state in states if state[name].numel()), 0.0)
-            makers[name] = lambda stand_in, number=number, dtype=example.dtype: torch.full_like(stand_in, number, dtype=dtype)
+            makers[name] = _filled(number, example.dtype)
     return makers
 
 
-def take_states_of_steps(client):
+def _copied(value: object) -> Callable[[torch.Tensor], Any]:
+    return lambda _: copy.copy(value)
+
+
+def _cloned(tensor: torch.Tensor) -> Callable[[torch.Tensor], Any]:
+    return lambda _: tensor.clone()
+
+
+def _filled(number: float, dtype: torch.dtype) -> Callable[[torch.Tensor], Any]:
+    return lambda stand_in: torch.full_like(stand_in, number, dtype=dtype)
+
+
+def take_states_of_steps(client: torch.optim.Optimizer) -> dict[torch.Tensor, dict[str, Any]]:
     """Takes the states that steps have made, which a constructor's are not: its tensors are of one number. Returns {parameter: states}."""
     params = [param for group in client.param_groups for param in group["params"] if param in client.state]
-    numbers = {}
+    numbers: dict[str, set[float]] = {}
     for param in params:
         for name, value in client.state[param].items():
             numbers.setdefault(name, set()).update(_extremes(value) if isinstance(value, torch.Tensor) else ())
@@ -227,22 +258,22 @@ def take_states_of_steps(client):
     return {param: client.state.pop(param) for param in params}
 
 
-def _extremes(tensor):
+def _extremes(tensor: torch.Tensor) -> tuple[float, ...]:
     return (tensor.min().item(), tensor.max().item()) if tensor.numel() else ()
 
 
-def _views(flat, places):
+def _views(flat: torch.Tensor, places: Sequence[tuple[int, int, Sequence[int]]]) -> list[torch.Tensor]:
     return [flat[begin:end].view(shape) for begin, end, shape in places]
 
 
-def _is_as_parameter(part, stand_in, is_cut):
+def _is_as_parameter(part: object, stand_in: torch.Tensor, is_cut: bool) -> bool:
     """Whether a state is one number, or one an element of the parameter."""
     if not isinstance(part, torch.Tensor):
         return part is not None
-    return part.dim() == 0 or part.shape == stand_in.shape or is_cut and part.numel() in (1, stand_in.numel())
+    return part.dim() == 0 or part.shape == stand_in.shape or (is_cut and part.numel() in (1, stand_in.numel()))
 
 
-def _is_number_or_tensor(value):
+def _is_number_or_tensor(value: object) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,5 +1,7 @@
 """The package's version: DeepSpeed's whose names it has, and that of the engine."""
 
+from __future__ import annotations
+
 import torch
 
 from deepspeed._build import TORCH  # the minor version that _core was built with
@@ -10,7 +12,7 @@ git_hash = "unknown"
 git_branch = "unknown"
 
 
-def check_torch():
+def check_torch() -> None:
     """Raises ImportError where torch is another minor version than the one of the build."""
     found = torch.__version__
     if not found.startswith(TORCH + "."):

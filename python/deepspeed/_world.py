@@ -4,6 +4,8 @@ The core talks over connections of its own. Its collectives run on threads besid
 group at any time: two threads do not keep one order on all ranks.
 """
 
+from __future__ import annotations
+
 import atexit
 import os
 import re
@@ -11,16 +13,34 @@ import signal
 import socket
 import threading
 import weakref
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from deepspeed import _core
 
-engines = weakref.WeakSet()  # that live
-_joined = None  # the default group over whose ranks the core's world is
+if TYPE_CHECKING:
+    import datetime
+    from types import FrameType
+    from typing import Any
+
+    from torch.distributed import ProcessGroup
+
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+engines: weakref.WeakSet[DeepSpeedEngine] = weakref.WeakSet()  # that live
+_joined: ProcessGroup | None = None  # the default group over whose ranks the core's world is
 
 
-def ensure_world(backend=None, timeout=None, init_method=None, rank=-1, world_size=-1, port=29500, auto_mpi_discovery=True):
+def ensure_world(
+    backend: str | None = None,
+    timeout: datetime.timedelta | None = None,
+    init_method: str | None = None,
+    rank: int = -1,
+    world_size: int = -1,
+    port: int = 29500,
+    auto_mpi_discovery: bool = True,
+) -> None:
     """Makes the default group where there is none, and the core's world over its ranks."""
     global _joined
     if not dist.is_initialized():
@@ -35,7 +55,7 @@ def ensure_world(backend=None, timeout=None, init_method=None, rank=-1, world_si
     atexit.register(leave_world)
 
 
-def leave_world():
+def leave_world() -> None:
     """Lets go of the engines, of the core's world and of torch.distributed's groups, before the interpreter ends.
 
     A thread of a group that drops a tensor of Python's after the interpreter's end would end the process by an abort. So
@@ -52,23 +72,31 @@ def leave_world():
         held.release()
 
 
-def _watch_interrupts():
+def _watch_interrupts() -> None:
     """Lets Ctrl-C end a wait of the core; the script's handler runs as it would."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         return
     if not getattr(handler, "_notes_interrupts", False):
 
-        def note(number, frame):
+        def note(number: int, frame: FrameType | None) -> object:
             _core.note_interrupt()
             return handler(number, frame)
 
-        note._notes_interrupts = True
+        note._notes_interrupts = True  # type: ignore[attr-defined]  # the mark that getattr() above asks for
         signal.signal(signal.SIGINT, note)
     _core.watch_interrupts()
 
 
-def _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery):
+def _init_process_group(
+    backend: str | None,
+    timeout: datetime.timedelta | None,
+    init_method: str | None,
+    rank: int,
+    world_size: int,
+    port: int,
+    auto_mpi_discovery: bool,
+) -> None:
     environ = os.environ
     if init_method is None and "RANK" not in environ and auto_mpi_discovery:
         _read_mpi_variables()
@@ -78,13 +106,13 @@ def _init_process_group(backend, timeout, init_method, rank, world_size, port, a
         environ.setdefault("LOCAL_RANK", environ["RANK"])
         environ.setdefault("MASTER_ADDR", "127.0.0.1")
         environ.setdefault("MASTER_PORT", str(port))
-    options = dict(backend=backend or default_backend())
+    options: dict[str, Any] = dict(backend=backend or default_backend())
     if timeout is not None:
         options["timeout"] = timeout
     if _meets_by_the_core(init_method, rank):
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         job = _core.open_store(init_method or "", rank, world_size, seconds)
-        options["store"] = dist.PrefixStore("default_pg", job.store)
+        options["store"] = dist.distributed_c10d.PrefixStore("default_pg", job.store)
         rank, world_size = job.rank, job.world_size
         if job.is_one_machine and any(name == "lo" for _, name in socket.if_nameindex()):
             # Else torch's Gloo asks for the address of the machine's name, and listens there.
@@ -98,7 +126,7 @@ def _init_process_group(backend, timeout, init_method, rank, world_size, port, a
     dist.init_process_group(**options)
 
 
-def _meets_by_the_core(init_method, rank):
+def _meets_by_the_core(init_method: str | None, rank: int) -> bool:
     """Says whether the core opens the store: for what is no file, and no address with words that torch reads.
 
     Torch's own store listens at every address of the machine, for everyone.
@@ -108,14 +136,14 @@ def _meets_by_the_core(init_method, rank):
     return init_method in (None, "env://") or re.fullmatch(r"tcp://[^/?#]+:[0-9]+", init_method) is not None
 
 
-def default_backend():
+def default_backend() -> str:
     """Returns "nccl" where the accelerator is a GPU, else "gloo"."""
     from deepspeed.accelerator import get_accelerator
 
     return get_accelerator().communication_backend_name()
 
 
-def _read_mpi_variables():
+def _read_mpi_variables() -> None:
     """Takes rank and size from the variables of Open MPI, MPICH or Slurm, where one of them has started the process."""
     for rank, size, local in (
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -129,7 +157,7 @@ def _read_mpi_variables():
             return
 
 
-def _join(group, timeout):
+def _join(group: ProcessGroup, timeout: datetime.timedelta | None) -> None:
     seconds = timeout.total_seconds() if timeout is not None else 1800.0
     store = dist.distributed_c10d._get_default_store()
     local_rank = int(os.environ.get("LOCAL_RANK", -1))

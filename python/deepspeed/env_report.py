@@ -1,9 +1,12 @@
 """ds_report: what is installed, which ops the engine has, and what of the machine matters to it."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import platform
 import shutil
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,11 +14,14 @@ import deepspeed
 from deepspeed import _build, _core, git_version_info
 from deepspeed.accelerator import get_accelerator
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
 _WIDTH = 33
 _SHM_WANTED = 512 * 1024**2
 
 
-def op_report(verbose=True):
+def op_report(verbose: bool = True) -> None:
     """Prints of each op whether the engine has it; nothing is compiled at run time."""
     print("DeepSpeed C++ op report: kernels are compiled into the engine")
     for name, is_there in sorted(deepspeed.ops.__compatible_ops__.items()):
@@ -23,11 +29,11 @@ def op_report(verbose=True):
             print(f"{name} {'.' * max(_WIDTH - len(name), 1)} {'yes' if is_there else 'no'}")
 
 
-def ds_report():
+def ds_report() -> None:
     op_report()
 
 
-def human_readable_size(size):
+def human_readable_size(size: float) -> str:
     """Returns bytes as people read them, as "1.50 GB"."""
     units = ("B", "KB", "MB", "GB", "TB")
     index = 0
@@ -37,7 +43,7 @@ def human_readable_size(size):
     return f"{size:.2f} {units[index]}"
 
 
-def get_shm_size():
+def get_shm_size() -> tuple[str, list[str]]:
     """Returns (size of /dev/shm, warnings): NCCL and data loaders pass data through it."""
     try:
         stats = os.statvfs("/dev/shm")
@@ -49,12 +55,12 @@ def get_shm_size():
     return human_readable_size(size), ["/dev/shm may be too small; in a container start it with --shm-size=1gb or more"]
 
 
-def nvcc_version():
+def nvcc_version() -> str:
     """Returns where nvcc is: the engine needs none, since its kernels are compiled in."""
     return shutil.which("nvcc") or "not installed, and not needed"
 
 
-def _lines():
+def _lines() -> Iterator[tuple[str, object]]:
     accelerator = get_accelerator()
     yield "torch install path", torch.__path__
     yield "torch version", torch.__version__
@@ -71,7 +77,7 @@ def _lines():
     yield "shared memory (/dev/shm) size", get_shm_size()[0]
 
 
-def debug_report():
+def debug_report() -> None:
     """Prints paths, versions and the device."""
     print("DeepSpeed general environment info:")
     for name, value in _lines():
@@ -80,20 +86,20 @@ def debug_report():
         print(f"[WARNING] {warning}")
 
 
-def parse_arguments(args=None):
+def parse_arguments(args: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hide_operator_status", action="store_true", help="do not list the ops")
     parser.add_argument("--hide_errors_and_warnings", action="store_true", help="is taken; the list of ops has none")
     return parser.parse_args(args)
 
 
-def main(hide_operator_status=False, hide_errors_and_warnings=False):
+def main(hide_operator_status: bool = False, hide_errors_and_warnings: bool = False) -> None:
     if not hide_operator_status:
         op_report(verbose=not hide_errors_and_warnings)
     debug_report()
 
 
-def cli_main():
+def cli_main() -> None:
     args = parse_arguments()
     main(args.hide_operator_status, args.hide_errors_and_warnings)
 

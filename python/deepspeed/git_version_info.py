@@ -1,17 +1,19 @@
 """The versions of this package, and of the torch that it was built with."""
 
+from __future__ import annotations
+
 import torch
 
-from deepspeed._version import __version__ as version
-from deepspeed._version import git_branch, git_hash
+from deepspeed._version import __version__, git_branch as git_branch, git_hash as git_hash
 from deepspeed.ops import __compatible_ops__ as compatible_ops
-from deepspeed.ops.op_builder import ALL_OPS
+from deepspeed.ops.op_builder import ALL_OPS as ALL_OPS
 
 
-def _first_two(text):
+def _first_two(text: str) -> str:
     return ".".join(str(text).split("+")[0].split(".")[:2])
 
 
+version = __version__
 installed_ops = dict(compatible_ops)
 accelerator_name = "cuda" if torch.version.cuda else "cpu"
 torch_info = {

@@ -2,3 +2,5 @@
 
 from deepspeed.accelerator.abstract_accelerator import DeepSpeedAccelerator
 from deepspeed.accelerator.real_accelerator import get_accelerator, is_current_accelerator_supported, set_accelerator
+
+__all__ = ["DeepSpeedAccelerator", "get_accelerator", "is_current_accelerator_supported", "set_accelerator"]

@@ -1,15 +1,21 @@
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from deepspeed import _core
+
+if TYPE_CHECKING:
+    from deepspeed.accelerator.abstract_accelerator import DeepSpeedAccelerator
 
 _accelerator = None
 
 
-def is_current_accelerator_supported():
+def is_current_accelerator_supported() -> bool:
     return get_accelerator()._name in ("cpu", "cuda")
 
 
-def get_accelerator():
+def get_accelerator() -> DeepSpeedAccelerator:
     """Returns the accelerator of this process: what DS_ACCELERATOR says, else a GPU where the engine sees one, else the CPU."""
     global _accelerator
     if _accelerator is None:
@@ -17,14 +23,14 @@ def get_accelerator():
     return _accelerator
 
 
-def set_accelerator(accel_obj):
+def set_accelerator(accel_obj: DeepSpeedAccelerator) -> DeepSpeedAccelerator:
     """Chooses another accelerator for this process."""
     global _accelerator
     _accelerator = accel_obj
     return _accelerator
 
 
-def _make(name):
+def _make(name: str) -> DeepSpeedAccelerator:
     if name == "cpu":
         from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 

@@ -1,6 +1,13 @@
 """Checkpoints beside the engine: their files' names and keys, and what a folder of them holds."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed._lazy import lazy
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _OF_MODULES = {
     "reshape_meg_2d": ("reshape_meg_2d_parallel",),
@@ -19,7 +26,7 @@ _find = lazy(
 )
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name.isupper():  # a key of `constants`
         from deepspeed.checkpoint import constants
 

@@ -1,5 +1,9 @@
 """A checkpoint's folder as one object: its degrees of parallelism, what its model's files say, and its states by place."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed._errors import not_supported
 from deepspeed.checkpoint.constants import (
     AUTOEP_LAYERS_KEY,
@@ -24,6 +28,10 @@ from deepspeed.checkpoint.reshape_utils import (
 from deepspeed.checkpoint.utils import read_state
 from deepspeed.checkpoint.zero_checkpoint import ZeROCheckpoint
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 ARGS_KEY = "args"
 CHECKPOINT_INFO_KEY = "checkpoint_info"
 ITERATION_KEY = "iteration"
@@ -38,7 +46,14 @@ class DeepSpeedCheckpoint:
     model_state_metadata: [(path, {parallel dimensions, shapes of parameters, ...})] of the model's files.
     """
 
-    def __init__(self, dir, tp_degree=None, pp_degree=None, dp_degree=None, final_layer_norm_idx=-1):
+    def __init__(
+        self,
+        dir: str,
+        tp_degree: int | None = None,
+        pp_degree: int | None = None,
+        dp_degree: int | None = None,
+        final_layer_norm_idx: int = -1,
+    ) -> None:
         basic_folder_validation(dir)
         self.dir = dir
         self.final_layer_norm_idx = final_layer_norm_idx
@@ -55,15 +70,16 @@ class DeepSpeedCheckpoint:
         self.world_size = self.tp_degree * self.pp_degree * self.dp_degree
         self._make_maps(source)
 
-    def _make_maps(self, source):
+    def _make_maps(self, source: model_3d_desc) -> None:
         self.old_2d_map = meg_2d_parallel_map(source.pp_degree, source.tp_degree)
         self.old_2d_map.simple_init()
         self.new_2d_map = reshape_meg_2d_parallel(source.pp_degree, source.tp_degree, self.pp_degree, self.tp_degree)
         if self.is_change_tp_degree() or self.is_change_pp_degree() or self.is_change_dp_degree():
             self.zero_checkpoint.reshape(model_3d_desc(self.pp_degree, self.tp_degree, self.dp_degree))
 
-    def _read_model_files(self):
-        metadata, global_state = [], {}
+    def _read_model_files(self) -> tuple[list[tuple[str, dict[str, Any]]], dict[str, Any]]:
+        metadata: list[tuple[str, dict[str, Any]]] = []
+        global_state: dict[str, Any] = {}
         for path in self.mp_rank_files:
             state = read_state(path)
             metadata.append((path, _described(state)))
@@ -72,45 +88,46 @@ class DeepSpeedCheckpoint:
                 global_state.update({key: state.get(key) for key in _GLOBAL_KEYS})
         return metadata, global_state
 
-    def is_change_tp_degree(self):
+    def is_change_tp_degree(self) -> bool:
         return self.tp_degree != self.zero_checkpoint.get_src_tp_degree()
 
-    def is_change_pp_degree(self):
+    def is_change_pp_degree(self) -> bool:
         return self.pp_degree != self.zero_checkpoint.get_src_pp_degree()
 
-    def is_change_dp_degree(self):
+    def is_change_dp_degree(self) -> bool:
         return self.dp_degree != self.zero_checkpoint.get_src_dp_degree()
 
-    def get_iteration(self):
-        return self.global_state[ITERATION_KEY]
+    def get_iteration(self) -> int:
+        iteration: int = self.global_state[ITERATION_KEY]
+        return iteration
 
-    def get_args(self):
+    def get_args(self) -> Any:
         return self._value(ARGS_KEY)
 
-    def get_checkpoint_info(self, info_key=CHECKPOINT_INFO_KEY):
+    def get_checkpoint_info(self, info_key: str = CHECKPOINT_INFO_KEY) -> Any:
         """Returns what the first model's file has under the key; None where it has nothing."""
         return self._value(info_key)
 
-    def _value(self, key):
+    def _value(self, key: str) -> Any:
         if key not in self.global_state:
             state = read_state(self.mp_rank_files[0])
             self.global_state[key] = state.get(key)
         return self.global_state[key]
 
-    def get_zero_checkpoint_state(self, pp_index, tp_index, dp_index, strip_tensor_paddings=True):
+    def get_zero_checkpoint_state(self, pp_index: int, tp_index: int, dp_index: int, strip_tensor_paddings: bool = True) -> Any:
         """Returns the optimizer's state of a place."""
         return self.zero_checkpoint.get_state_for_rank(
             pp_index, tp_index, dp_index, keys_to_ignore=[PARAM_SHAPES], strip_tensor_paddings=strip_tensor_paddings
         )
 
-    def get_zero_files(self, pp_index, tp_index, dp_index):
+    def get_zero_files(self, pp_index: int, tp_index: int, dp_index: int) -> list[str]:
         return self.zero_checkpoint.get_files_for_rank(pp_index, tp_index, dp_index)
 
-    def get_2d_parallel_files(self, tp_index, pp_index):
+    def get_2d_parallel_files(self, tp_index: int, pp_index: int) -> list[str]:
         assert tp_index < self.tp_degree and pp_index < self.pp_degree
         return [self.mp_rank_files[index] for index in self.new_2d_map.get_data(pp_index=pp_index, tp_index=tp_index)]
 
-    def get_2d_parallel_state(self, tp_index, pp_index):
+    def get_2d_parallel_state(self, tp_index: int, pp_index: int) -> dict[str, Any] | None:
         """Returns the model's state of a place, joined of its files."""
         merged = None
         for path in self.get_2d_parallel_files(tp_index=tp_index, pp_index=pp_index):
@@ -118,12 +135,12 @@ class DeepSpeedCheckpoint:
             merged = state if merged is None else merge_state(merged, state)
         return merged
 
-    def show_2d_mapping(self):
+    def show_2d_mapping(self) -> None:
         for pp_index in range(self.pp_degree):
             for tp_index in range(self.tp_degree):
                 print(f"[{pp_index}, {tp_index}] = {self.get_2d_parallel_files(tp_index=tp_index, pp_index=pp_index)}")
 
-    def validate_files(self):
+    def validate_files(self) -> None:
         from deepspeed.checkpoint.reshape_utils import validate_files
 
         validate_files(self.file_list)
@@ -138,7 +155,7 @@ class DeepSpeedCheckpoint:
     get_final_norm_layer_id = not_supported("DeepSpeedCheckpoint.get_final_norm_layer_id", _NO_LAYERS)
 
 
-def _described(state):
+def _described(state: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what describes a model's file, without its tensors; of a value of another type its type's name."""
     experts = state.get(AUTOEP_LAYERS_KEY, state.get(AUTOEP_LAYERS_KEY_LEGACY))
     config = state.get("ds_config", {})
@@ -153,18 +170,18 @@ def _described(state):
     }
 
 
-def _shapes(groups):
+def _shapes(groups: object) -> dict[str, Any] | str | None:
     if not isinstance(groups, (list, tuple)) or not all(isinstance(group, dict) for group in groups):
         return None if groups is None else _kind(groups)
     return {name: shape for group in groups for name, shape in group.items()}
 
 
-def _experts(layers):
+def _experts(layers: object) -> list[Any] | str | None:
     if not isinstance(layers, list):
         return None if layers is None else _kind(layers)
     wanted = ("moe_layer_id", "module_path", *AUTOEP_ZERO12_REQUIRED_FIELDS)
     return [{key: layer[key] for key in wanted if key in layer} if isinstance(layer, dict) else _kind(layer) for layer in layers]
 
 
-def _kind(value):
+def _kind(value: object) -> str:
     return type(value).__name__

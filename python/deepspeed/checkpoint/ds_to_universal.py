@@ -1,14 +1,21 @@
 """Turns a checkpoint into a universal one: python -m deepspeed.checkpoint.ds_to_universal --input_folder ... --output_folder ..."""
 
+from __future__ import annotations
+
 import argparse
+from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed.checkpoint.constants import AUTOEP_EXPERT_KEY_PREFIX, AUTOEP_LAYERS_KEY, PARAM_SHAPES
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
 _ORDERING = "use_data_before_expert_parallelism"
 
 
-def parse_arguments(args=None):
+def parse_arguments(args: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--input_folder", type=str, required=True, help="the folder of a tag")
     parser.add_argument("--output_folder", type=str, required=True, help="the folder of the universal checkpoint")
@@ -20,19 +27,23 @@ def parse_arguments(args=None):
     return parser.parse_args(args)
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     """Converts. args: an object with the members that parse_arguments() gives. Raises CheckpointError."""
     _core.convert_to_universal(
         str(args.input_folder), str(args.output_folder), int(getattr(args, "num_extract_workers", 4)), bool(getattr(args, "strict", True))
     )
 
 
-def _aggregate_autoep_zero12_metadata(model_state_metadata):
+def _aggregate_autoep_zero12_metadata(
+    model_state_metadata: Sequence[tuple[str, Mapping[str, Any]]],
+) -> tuple[list[dict[str, Any]], list[Any] | None, bool]:
     """Returns (shapes of each file, expert layers or None, how experts are ordered) of what DeepSpeedCheckpoint has read.
 
     Raises RuntimeError where the files' descriptions are malformed or contradict each other.
     """
-    shapes, layers, orderings = [], {}, set()
+    shapes: list[dict[str, Any]] = []
+    layers: dict[str, Any] = {}
+    orderings: set[bool] = set()
     for path, keys in model_state_metadata:
         _check_kind(keys[PARAM_SHAPES], dict, f"DeepSpeed checkpoint {PARAM_SHAPES} must contain dictionaries in {path}.")
         shapes.append(keys[PARAM_SHAPES])
@@ -46,7 +57,7 @@ def _aggregate_autoep_zero12_metadata(model_state_metadata):
     return shapes, list(layers.values()) or None, orderings.pop()
 
 
-def _add_layers(path, found, layers):
+def _add_layers(path: str, found: Any, layers: dict[str, Any]) -> None:
     if found is None:
         return
     _check_kind(found, list, f"AutoEP metadata must be a list in {path}.")
@@ -59,7 +70,7 @@ def _add_layers(path, found, layers):
             raise RuntimeError(f"Conflicting AutoEP metadata for {AUTOEP_EXPERT_KEY_PREFIX} {prefix!r} in {path}.")
 
 
-def _check_kind(value, kind, text):
+def _check_kind(value: object, kind: type, text: str) -> None:
     if not isinstance(value, kind):
         raise RuntimeError(text)
 

@@ -1,5 +1,9 @@
 """Degrees of pipeline, tensor and data parallelism of a checkpoint, and their contraction."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.checkpoint.constants import (
     CHECKPOINT_PARALLEL_DIMS,
     CHECKPOINT_PP_DEGREE,
@@ -11,27 +15,31 @@ from deepspeed.checkpoint.reshape_meg_2d import meg_2d_parallel_map, reshape_meg
 from deepspeed.checkpoint.reshape_utils import get_files, get_files_with_prefix, get_zero_files, partition_data
 from deepspeed.checkpoint.utils import read_state
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
 PP_DIM, TP_DIM, DP_DIM = "PP", "TP", "DP"
 
 
 class model_3d_desc:
     """Holds the three degrees."""
 
-    def __init__(self, pp_degree=1, tp_degree=1, dp_degree=1):
+    def __init__(self, pp_degree: int = 1, tp_degree: int = 1, dp_degree: int = 1) -> None:
         self.pp_degree = pp_degree
         self.tp_degree = tp_degree
         self.dp_degree = dp_degree
 
-    def _degrees(self):
+    def _degrees(self) -> tuple[tuple[str, int], ...]:
         return ((PP_DIM, self.pp_degree), (TP_DIM, self.tp_degree), (DP_DIM, self.dp_degree))
 
-    def get_desc(self):
+    def get_desc(self) -> str:
         return f"{PP_DIM},{TP_DIM},{DP_DIM} = ({self.pp_degree}, {self.tp_degree}, {self.dp_degree})"
 
-    def world_size(self):
+    def world_size(self) -> int:
         return self.pp_degree * self.tp_degree * self.dp_degree
 
-    def is_valid(self, pp_index, tp_index, dp_index):
+    def is_valid(self, pp_index: int, tp_index: int, dp_index: int) -> tuple[bool, list[str]]:
         """Returns (whether there is such a place, texts of what is wrong)."""
         errors = [
             f"{name} indexing error: index {index} >= degree {degree}"
@@ -40,7 +48,7 @@ class model_3d_desc:
         ]
         return not errors, errors
 
-    def can_reshape(self, target_3d_desc):
+    def can_reshape(self, target_3d_desc: model_3d_desc) -> tuple[bool, list[str]]:
         """Returns (whether no degree grows, texts of those that would)."""
         errors = [
             f"Expansion reshape not supported - {name}: {degree} ---> {wanted}"
@@ -49,7 +57,7 @@ class model_3d_desc:
         ]
         return not errors, errors
 
-    def reshape(self, target_3d_desc, verbose=False):
+    def reshape(self, target_3d_desc: model_3d_desc, verbose: bool = False) -> list[meg_2d_parallel_map]:
         """Returns, for each data-parallel rank of the target, a map of its places to the files that they join."""
         is_valid, errors = self.can_reshape(target_3d_desc)
         assert is_valid, ",".join(errors)
@@ -60,11 +68,11 @@ class model_3d_desc:
         return unflatten_dp_dimension(whole, target_3d_desc.dp_degree)
 
 
-def _places(meg_2d_map):
+def _places(meg_2d_map: meg_2d_parallel_map) -> Iterator[tuple[int, int]]:
     return ((pp, tp) for pp in range(meg_2d_map.pp_degree) for tp in range(meg_2d_map.tp_degree))
 
 
-def flatten_dp_dimension(meg_2d_map, src_2d_size, dp_degree):
+def flatten_dp_dimension(meg_2d_map: meg_2d_parallel_map, src_2d_size: int, dp_degree: int) -> meg_2d_parallel_map:
     """Returns the map with the files of all data-parallel ranks at each place."""
     whole = meg_2d_parallel_map(meg_2d_map.pp_degree, meg_2d_map.tp_degree)
     for pp_index, tp_index in _places(meg_2d_map):
@@ -73,7 +81,7 @@ def flatten_dp_dimension(meg_2d_map, src_2d_size, dp_degree):
     return whole
 
 
-def unflatten_dp_dimension(meg_2d_map, dp_degree):
+def unflatten_dp_dimension(meg_2d_map: meg_2d_parallel_map, dp_degree: int) -> list[meg_2d_parallel_map]:
     """Cuts the files at each place into those of dp_degree ranks: one map a rank."""
     maps = [meg_2d_parallel_map(meg_2d_map.pp_degree, meg_2d_map.tp_degree) for _ in range(dp_degree)]
     for pp_index, tp_index in _places(meg_2d_map):
@@ -83,7 +91,7 @@ def unflatten_dp_dimension(meg_2d_map, dp_degree):
     return maps
 
 
-def get_model_3d_descriptor(dir):
+def get_model_3d_descriptor(dir: str) -> model_3d_desc:
     """Reads the degrees off a checkpoint's folder. Raises RuntimeError where its files contradict each other."""
     files = get_files(dir)
     metadata = []
@@ -93,7 +101,9 @@ def get_model_3d_descriptor(dir):
     return get_model_3d_descriptor_from_metadata(files, get_zero_files(dir), metadata)
 
 
-def get_model_3d_descriptor_from_metadata(file_list, zero_file_list, model_state_metadata):
+def get_model_3d_descriptor_from_metadata(
+    file_list: list[str], zero_file_list: list[str], model_state_metadata: Sequence[tuple[str, Mapping[str, Any]]]
+) -> model_3d_desc:
     """Finds the degrees by what the model's files say of them, else by the number of files.
 
     model_state_metadata: [(path of a model's file, {its keys})].
@@ -114,7 +124,7 @@ def get_model_3d_descriptor_from_metadata(file_list, zero_file_list, model_state
     return model_3d_desc(pp_degree, tp_degree, max(1, num_zero // (pp_degree * tp_degree)))
 
 
-def _said_degrees(model_state_metadata):
+def _said_degrees(model_state_metadata: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[int, int] | None:
     """Returns (pipeline, tensor) degrees that all files tell; None where none does."""
     said = {path: _degrees_in(path, keys.get(CHECKPOINT_PARALLEL_DIMS)) for path, keys in model_state_metadata}
     missing = [path for path, degrees in said.items() if degrees is None]
@@ -128,12 +138,12 @@ def _said_degrees(model_state_metadata):
     return told[0]
 
 
-def _degrees_in(path, dimensions):
+def _degrees_in(path: str, dimensions: object) -> tuple[int, int] | None:
     if dimensions is None:
         return None
     if not isinstance(dimensions, dict):
         raise RuntimeError(f"Checkpoint {CHECKPOINT_PARALLEL_DIMS} must be a dictionary in {path}.")
-    degrees = tuple(dimensions.get(key) for key in (CHECKPOINT_PP_DEGREE, CHECKPOINT_TP_DEGREE))
+    degrees: tuple[Any, Any] = dimensions.get(CHECKPOINT_PP_DEGREE), dimensions.get(CHECKPOINT_TP_DEGREE)
     for key, value in zip((CHECKPOINT_PP_DEGREE, CHECKPOINT_TP_DEGREE), degrees):
         if type(value) is not int or value < 1:
             raise RuntimeError(f"Checkpoint {key} must be a positive integer in {path}, got {value!r}.")

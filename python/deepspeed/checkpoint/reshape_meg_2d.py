@@ -1,44 +1,46 @@
 """Maps of places in pipeline and tensor parallelism to ranks, and their contraction to fewer places."""
 
+from __future__ import annotations
+
 from deepspeed.checkpoint.reshape_utils import partition_data
 
 
 class meg_2d_parallel_map:
     """Holds a list of ranks for each (pipeline index, tensor index)."""
 
-    def __init__(self, pp_degree, tp_degree):
+    def __init__(self, pp_degree: int, tp_degree: int) -> None:
         self.pp_degree = pp_degree
         self.tp_degree = tp_degree
-        self.map = {}
+        self.map: dict[tuple[int, int], list[int]] = {}
 
-    def simple_init(self):
+    def simple_init(self) -> None:
         """Gives each place one rank; neighbours have one pipeline index."""
         for rank in range(self.pp_degree * self.tp_degree):
             self.map[divmod(rank, self.tp_degree)] = [rank]
 
-    def add_data(self, pp_index, tp_index, data):
+    def add_data(self, pp_index: int, tp_index: int, data: list[int]) -> None:
         assert isinstance(data, list)
         self._check(pp_index, tp_index)
         self.map.setdefault((pp_index, tp_index), []).extend(data)
 
-    def get_data(self, pp_index=None, tp_index=None):
+    def get_data(self, pp_index: int | None = None, tp_index: int | None = None) -> list[int]:
         """Returns the ranks of a place, in order; None stands for all indices."""
         self._check(pp_index, tp_index)
         pp_indices = range(self.pp_degree) if pp_index is None else [pp_index]
         tp_indices = range(self.tp_degree) if tp_index is None else [tp_index]
         return [rank for pp in pp_indices for tp in tp_indices for rank in self.map[pp, tp]]
 
-    def print_data(self, tag):
+    def print_data(self, tag: object) -> None:
         print(tag)
         for (pp_index, tp_index), ranks in self.map.items():
             print(f"{pp_index},{tp_index} = {ranks}")
 
-    def _check(self, pp_index, tp_index):
+    def _check(self, pp_index: int | None, tp_index: int | None) -> None:
         assert pp_index is None or pp_index < self.pp_degree
         assert tp_index is None or tp_index < self.tp_degree
 
 
-def _reshape_tp_dimension(old_2d_map, new_tp_degree):
+def _reshape_tp_dimension(old_2d_map: meg_2d_parallel_map, new_tp_degree: int) -> meg_2d_parallel_map:
     new = meg_2d_parallel_map(old_2d_map.pp_degree, new_tp_degree)
     for pp_index in range(old_2d_map.pp_degree):
         for tp_index, ranks in enumerate(partition_data(old_2d_map.get_data(pp_index=pp_index), new_tp_degree)):
@@ -46,7 +48,7 @@ def _reshape_tp_dimension(old_2d_map, new_tp_degree):
     return new
 
 
-def _reshape_pp_dimension(old_2d_map, new_pp_degree):
+def _reshape_pp_dimension(old_2d_map: meg_2d_parallel_map, new_pp_degree: int) -> meg_2d_parallel_map:
     new = meg_2d_parallel_map(new_pp_degree, old_2d_map.tp_degree)
     for tp_index in range(old_2d_map.tp_degree):
         for pp_index, ranks in enumerate(partition_data(old_2d_map.get_data(tp_index=tp_index), new_pp_degree)):
@@ -54,7 +56,9 @@ def _reshape_pp_dimension(old_2d_map, new_pp_degree):
     return new
 
 
-def reshape_meg_2d_parallel(old_pp_degree, old_tp_degree, new_pp_degree, new_tp_degree, verbose=False):
+def reshape_meg_2d_parallel(
+    old_pp_degree: int, old_tp_degree: int, new_pp_degree: int, new_tp_degree: int, verbose: bool = False
+) -> meg_2d_parallel_map:
     """Returns which old ranks the places of smaller degrees join: first along tensor, then along pipeline parallelism."""
     assert new_pp_degree <= old_pp_degree
     assert new_tp_degree <= old_tp_degree
@@ -69,7 +73,9 @@ def reshape_meg_2d_parallel(old_pp_degree, old_tp_degree, new_pp_degree, new_tp_
     return result
 
 
-def get_mpu_ranks(tp_size=1, pp_size=1, dp_size=1, virtual_pp_size=None):
+def get_mpu_ranks(
+    tp_size: int = 1, pp_size: int = 1, dp_size: int = 1, virtual_pp_size: int | None = None
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
     """Returns the ranks of the groups of tensor, pipeline and data parallelism; neighbours are in one group of tensors."""
     world_size = tp_size * pp_size * dp_size
     stage_size = world_size // pp_size

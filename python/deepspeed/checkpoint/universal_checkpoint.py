@@ -1,7 +1,6 @@
 """Descriptions of parameters in universal checkpoints."""
 
 from dataclasses import dataclass
-from typing import List, Tuple, Union
 
 from deepspeed._errors import not_supported
 
@@ -12,8 +11,8 @@ _CORE_LOADS = 'load_checkpoint() with "checkpoint": {"load_universal": true} rea
 class SubparamShape:
     """Says which parameters hold several ones side by side, in what shapes, and along which dimension ranks cut them."""
 
-    patterns: List[str]
-    shape: Tuple[Union[Tuple[int], int]]
+    patterns: list[str]
+    shape: tuple[tuple[int] | int]
     partition_dim: int
 
 

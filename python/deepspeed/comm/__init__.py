@@ -1,5 +1,5 @@
 """Collectives: torch.distributed's, under DeepSpeed's names."""
 
-from deepspeed.comm import comm
+from deepspeed.comm import comm as comm
 from deepspeed.comm.comm import *
-from deepspeed.comm.torch import TorchBackend
+from deepspeed.comm.torch import TorchBackend as TorchBackend

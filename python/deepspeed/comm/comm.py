@@ -4,30 +4,43 @@ Those that move data take DeepSpeed's arguments `prof`, `log_name` and `debug` t
 (configure(enabled=True), log_summary()).
 """
 
+from __future__ import annotations
+
 import functools
 import os
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 from torch.distributed import (
-    P2POp,
-    ReduceOp,
-    batch_isend_irecv,
-    destroy_process_group,
-    get_backend,
-    get_rank,
-    get_world_size,
-    is_available,
-    is_initialized,
-    new_group,
+    P2POp as P2POp,
+    ReduceOp as ReduceOp,
+    batch_isend_irecv as batch_isend_irecv,
+    destroy_process_group as destroy_process_group,
+    get_backend as get_backend,
+    get_rank as get_rank,
+    get_world_size as get_world_size,
+    is_available as is_available,
+    is_initialized as is_initialized,
+    new_group as new_group,
 )
-from torch.distributed.distributed_c10d import default_pg_timeout
-from torch.distributed.distributed_c10d import _get_global_rank as get_global_rank
-from torch.distributed.distributed_c10d import get_process_group_ranks as get_all_ranks_from_group
+from torch.distributed.distributed_c10d import default_pg_timeout as default_pg_timeout
 
 from deepspeed import _world
 from deepspeed.comm.constants import *
 from deepspeed.comm.logged import comms_logger, timed_op
 from deepspeed.comm.utils import *
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Sequence
+    from typing import Any
+
+    import torch
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+get_all_ranks_from_group = dist.get_process_group_ranks
+get_global_rank = dist.distributed_c10d._get_global_rank
 
 all_gather = timed_op(dist.all_gather)
 all_gather_object = timed_op(dist.all_gather_object)
@@ -49,33 +62,43 @@ scatter = timed_op(dist.scatter)
 send = timed_op(dist.send)
 
 
-def _as_vector(tensor):
+def _as_vector(tensor: torch.Tensor) -> torch.Tensor:
     # Gloo does not take a number, NCCL does.
     return tensor.view(1) if tensor.dim() == 0 else tensor
 
 
 @functools.partial(timed_op, keywords={"tensor": "input_tensor"})
-def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
-    return dist.all_gather_into_tensor(output_tensor, _as_vector(input_tensor), group=group, async_op=async_op)
+def all_gather_into_tensor(
+    output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> dist.Work | None:
+    work: dist.Work | None = dist.all_gather_into_tensor(output_tensor, _as_vector(input_tensor), group=group, async_op=async_op)
+    return work
 
 
 @functools.partial(timed_op, keywords={"output_tensor": "output", "tensor": "input"})
-def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
-    return dist.reduce_scatter_tensor(_as_vector(output), input, op=op, group=group, async_op=async_op)
+def reduce_scatter_tensor(
+    output: torch.Tensor,
+    input: torch.Tensor,
+    op: ReduceOp.RedOpType = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> dist.Work | None:
+    work: dist.Work | None = dist.reduce_scatter_tensor(_as_vector(output), input, op=op, group=group, async_op=async_op)
+    return work
 
 
 def init_distributed(
-    dist_backend=None,
-    auto_mpi_discovery=True,
-    distributed_port=29500,
-    verbose=True,
-    timeout=None,
-    init_method=None,
-    dist_init_required=None,
-    config=None,
-    rank=-1,
-    world_size=-1,
-):
+    dist_backend: str | None = None,
+    auto_mpi_discovery: bool = True,
+    distributed_port: int = 29500,
+    verbose: bool = True,
+    timeout: datetime.timedelta | None = None,
+    init_method: str | None = None,
+    dist_init_required: bool | None = None,
+    config: object = None,
+    rank: int = -1,
+    world_size: int = -1,
+) -> None:
     """Joins the job that the environment describes, once; a process without RANK is a world of one."""
     if dist_init_required is False and not dist.is_initialized():
         raise AssertionError(
@@ -85,53 +108,79 @@ def init_distributed(
     _world.ensure_world(dist_backend, timeout, init_method, rank, world_size, distributed_port, auto_mpi_discovery)
 
 
-def get_local_rank():
+def get_local_rank() -> int:
     """Returns the rank on this machine."""
     return int(os.environ.get("LOCAL_RANK", 0))
 
 
-def get_world_group():
+def get_world_group() -> ProcessGroup | None:
     """Returns the group of all ranks."""
     return dist.group.WORLD
 
 
 @timed_op
-def inference_all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
-    return dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
+def inference_all_reduce(
+    tensor: torch.Tensor, op: ReduceOp.RedOpType = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+) -> dist.Work | None:
+    work: dist.Work | None = dist.all_reduce(tensor, op=op, group=group, async_op=async_op)
+    return work
 
 
-def allgather_fn(output_tensor, input_tensor, group=None, async_op=False, debug=None):
+def allgather_fn(
+    output_tensor: torch.Tensor,
+    input_tensor: torch.Tensor,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    debug: bool | None = None,
+) -> dist.Work | None:
     return all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
 
 
-def reduce_scatter_fn(output_tensor, tensor, op=ReduceOp.SUM, group=None, async_op=False, prof=False, debug=None):
+def reduce_scatter_fn(
+    output_tensor: torch.Tensor,
+    tensor: torch.Tensor,
+    op: ReduceOp.RedOpType = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    prof: bool = False,
+    debug: bool | None = None,
+) -> dist.Work | None:
     return reduce_scatter_tensor(output_tensor, tensor, op=op, group=group, async_op=async_op, prof=prof)
 
 
-def all_gather_coalesced(output_tensors, input_tensors, group=None, async_op=False):
+def all_gather_coalesced(
+    output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[torch.Tensor], group: ProcessGroup | None = None, async_op: bool = False
+) -> dist.Work | None:
     works = [
         all_gather_into_tensor(output, tensor, group=group, async_op=async_op) for output, tensor in zip(output_tensors, input_tensors)
     ]
     return works[-1] if async_op and works else None
 
 
-def has_all_gather_into_tensor():
+def has_all_gather_into_tensor() -> bool:
     return True
 
 
-def has_reduce_scatter_tensor():
+def has_reduce_scatter_tensor() -> bool:
     return True
 
 
-def has_coalescing_manager():
+def has_coalescing_manager() -> bool:
     return False
 
 
-def has_all_reduce_coalesced():
+def has_all_reduce_coalesced() -> bool:
     return True
 
 
-def configure(deepspeed_config=None, enabled=None, prof_all=None, prof_ops=None, verbose=None, debug=None):
+def configure(
+    deepspeed_config: Any = None,
+    enabled: bool | None = None,
+    prof_all: bool | None = None,
+    prof_ops: Sequence[str] | None = None,
+    verbose: bool | None = None,
+    debug: bool | None = None,
+) -> None:
     """Configures the log of this module's collectives; those of the engine are not in it."""
     if deepspeed_config is not None:
         comms_logger.configure(deepspeed_config.comms_config)
@@ -141,7 +190,7 @@ def configure(deepspeed_config=None, enabled=None, prof_all=None, prof_ops=None,
             setattr(comms_logger, name, value)
 
 
-def log_summary(show_straggler=False, return_dict=False):
+def log_summary(show_straggler: bool = False, return_dict: bool = False) -> dict[str, Any] | None:
     """Prints the log on rank 0, and returns it where return_dict is set. Collective."""
     barrier(log_name="log_summary_barrier")
     result = comms_logger.log_all(print_log=get_rank() == 0, show_straggler=show_straggler, return_dict=return_dict)
@@ -149,23 +198,23 @@ def log_summary(show_straggler=False, return_dict=False):
     return result
 
 
-def reset_log():
+def reset_log() -> None:
     comms_logger.reset_data()
 
 
-def has_comm_data():
+def has_comm_data() -> bool:
     return comms_logger.has_data()
 
 
-def get_comm_operation_count():
+def get_comm_operation_count() -> int:
     return comms_logger.get_total_operations()
 
 
-def get_logged_comm_ops():
+def get_logged_comm_ops() -> list[str]:
     return comms_logger.get_operation_names()
 
 
-def initialize_mesh_device(mesh_shape, mesh_dim_names):
+def initialize_mesh_device(mesh_shape: Sequence[int], mesh_dim_names: Sequence[str]) -> DeviceMesh:
     """Makes a mesh of devices with axes of these sizes and names."""
     from torch.distributed.device_mesh import init_device_mesh
 

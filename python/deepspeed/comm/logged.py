@@ -1,16 +1,25 @@
 """Collectives that a CommsLogger times."""
 
+from __future__ import annotations
+
 import functools
 import time
+from typing import TYPE_CHECKING
 
 from deepspeed.accelerator import get_accelerator
 from deepspeed.comm.utils import get_msg_size_from_args
 from deepspeed.utils.comms_logging import CommsLogger, get_caller_func
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    R = TypeVar("R")
+
 comms_logger = CommsLogger()
 
 
-def timed_op(func, record_name=None, keywords=None):
+def timed_op(func: Callable[..., R], record_name: str | None = None, keywords: Mapping[str, str] | None = None) -> Callable[..., R]:
     """Lets a collective take prof, log_name and debug beside its own arguments; while the log is on, its calls are timed.
 
     keywords: {DeepSpeed's name of an argument: the function's}.
@@ -18,7 +27,7 @@ def timed_op(func, record_name=None, keywords=None):
     name = record_name or func.__name__
 
     @functools.wraps(func)
-    def call(*args, prof=False, log_name=name, debug=None, **kwargs):
+    def call(*args: Any, prof: bool = False, log_name: str = name, debug: bool | None = None, **kwargs: Any) -> R:
         for own, other in (keywords or {}).items():
             if own in kwargs:
                 kwargs[other] = kwargs.pop(own)

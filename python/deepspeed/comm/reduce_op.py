@@ -1,3 +1,3 @@
 """The operations of reductions are torch's."""
 
-from torch.distributed import ReduceOp  # noqa: F401
+from torch.distributed import ReduceOp as ReduceOp

@@ -1,16 +1,22 @@
 """The command line of the launcher."""
 
+from __future__ import annotations
+
 import argparse
+from typing import TYPE_CHECKING
 
 from deepspeed.constants import TORCH_DISTRIBUTED_DEFAULT_PORT
 from deepspeed.launcher.constants import PDSH_LAUNCHER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DLTS_HOSTFILE = "/job/hostfile"
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 _SPEC = "NAME[:SLOT[,SLOT ...]][@NAME...]"
 
 
-def parse_args(args=None):
+def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
     """Reads the flags up to the script; all words after it are the script's (user_args)."""
     parser = argparse.ArgumentParser(
         description="Starts a script once a rank, on this machine or on those of a hostfile.",
@@ -26,7 +32,7 @@ def parse_args(args=None):
     return parser.parse_args(args=args)
 
 
-def _add_resources(parser):
+def _add_resources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-H", "--hostfile", type=str, default=DLTS_HOSTFILE, help="lines 'HOST slots=N'")
     parser.add_argument("-i", "--include", type=str, default="", help=f"hosts and slots to use: {_SPEC}")
     parser.add_argument("-e", "--exclude", type=str, default="", help=f"hosts and slots to leave out: {_SPEC}")
@@ -37,13 +43,13 @@ def _add_resources(parser):
     parser.add_argument("--elastic_training", action="store_true", help="is not supported")
 
 
-def _add_meeting(parser):
+def _add_meeting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master_port", type=int, default=TORCH_DISTRIBUTED_DEFAULT_PORT, help="the port at which ranks meet")
     parser.add_argument("--master_addr", type=str, default="", help="the address of the first machine")
     parser.add_argument("--node_rank", type=int, default=-1, help="this machine's number, with --no_ssh")
 
 
-def _add_several_machines(parser):
+def _add_several_machines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launcher", type=str, default=PDSH_LAUNCHER, help="pdsh, openmpi, mvapich, slurm, mpich or impi, for several machines"
     )
@@ -56,13 +62,13 @@ def _add_several_machines(parser):
     parser.add_argument("--venv_script", type=str, default=None, help="a script to source on each machine first")
 
 
-def _add_program(parser):
+def _add_program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--module", action="store_true", help="the script is the name of a module, as for python -m")
     parser.add_argument("--no_python", action="store_true", help="run the script as the executable that it is")
     parser.add_argument("--no_local_rank", action="store_true", help="give the script no --local_rank argument")
 
 
-def _add_run(parser):
+def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save_pid", action="store_true", help="keep the launcher's process id in /tmp/<id>.deepspeed")
     parser.add_argument("--enable_each_rank_log", type=str, default="None", help="a folder for one log file a rank")
     parser.add_argument("--autotuning", type=str, default="", choices=["tune", "run"], help="is not supported")

@@ -4,12 +4,15 @@ The runner starts it on each machine of a job of several ones. A rank that fails
 launch's; SIGINT and SIGTERM end all ranks.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import signal
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from deepspeed.accelerator import get_accelerator
 from deepspeed.constants import CROSS_RANK, CROSS_SIZE, TORCH_DISTRIBUTED_DEFAULT_PORT
@@ -17,12 +20,15 @@ from deepspeed.launcher.resources import decode_world_info
 from deepspeed.utils.logging import logger, set_log_level_from_string
 from deepspeed.utils.numa import get_numactl_cmd
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 PID_FILE_BASEPATH = "/tmp"
 _GRACE_S = 30
 _POLL_S = 0.1
 
 
-def parse_args(args=None):
+def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Starts the ranks of one machine.")
     parser.add_argument("--node_rank", type=int, default=0, help="this machine's number")
     parser.add_argument("--master_addr", type=str, default="127.0.0.1", help="the address of the first machine")
@@ -46,7 +52,7 @@ def parse_args(args=None):
     return parser.parse_args(args=args)
 
 
-def check_args(args):
+def check_args(args: argparse.Namespace) -> None:
     """Raises for arguments that contradict each other, or that do not exist here."""
     if args.world_info == "None":
         raise ValueError("world_info can not be None")
@@ -58,7 +64,7 @@ def check_args(args):
         raise NotSupportedError("--enable_elastic_training is not supported: start the run again with other machines")
 
 
-def node_environment(args, world):
+def node_environment(args: argparse.Namespace, world: Mapping[str, Sequence[int]]) -> dict[str, str]:
     """Returns the variables that all ranks of this machine share."""
     slots = list(world.values())[args.node_rank]
     variables = dict(os.environ)
@@ -72,9 +78,10 @@ def node_environment(args, world):
     return variables
 
 
-def rank_command(args, local_rank, local_size):
+def rank_command(args: argparse.Namespace, local_rank: int, local_size: int) -> tuple[list[str], dict[str, str]]:
     """Returns (command, variables of it) of one rank."""
-    binding, own = [], {}
+    binding: list[str] = []
+    own: dict[str, str] = {}
     if args.bind_cores_to_rank or args.bind_core_list is not None:
         cores, binding = get_numactl_cmd(args.bind_core_list, local_size, local_rank)
         own["OMP_NUM_THREADS"] = str(cores)
@@ -86,21 +93,21 @@ def rank_command(args, local_rank, local_size):
 class Ranks:
     """Holds the processes of this machine's ranks."""
 
-    def __init__(self, args, world):
+    def __init__(self, args: argparse.Namespace, world: Mapping[str, Sequence[int]]) -> None:
         slots = [len(of_node) for of_node in world.values()]
         self._first, self._count = sum(slots[: args.node_rank]), slots[args.node_rank]
         self._log_folder = None if args.enable_each_rank_log == "None" else args.enable_each_rank_log
         self._log_prefix = time.strftime("%Y%m%d%H%M%S")
         self._args, self._shared = args, node_environment(args, world)
-        self.processes = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self):
+    def start(self) -> None:
         for local_rank in range(self._count):
             command, own = rank_command(self._args, local_rank, self._count)
             place = {"RANK": str(self._first + local_rank), "LOCAL_RANK": str(local_rank)}
             self._start(command, {**self._shared, **own, **place})
 
-    def _start(self, command, environment):
+    def _start(self, command: list[str], environment: dict[str, str]) -> None:
         output = None
         if self._log_folder is not None:
             os.makedirs(self._log_folder, exist_ok=True)
@@ -110,7 +117,7 @@ class Ranks:
         logger.info(f"process {made.pid} spawned with command: {command}")
         self.processes.append(made)
 
-    def wait(self):
+    def wait(self) -> int:
         """Returns 0 when all ranks ended with 0, else the exit code of the first that failed."""
         left = list(self.processes)
         while left:
@@ -121,7 +128,7 @@ class Ranks:
             time.sleep(_POLL_S)
         return 0
 
-    def end(self):
+    def end(self) -> None:
         """Ends all processes that live: SIGTERM, and SIGKILL to what is left after 30 seconds."""
         self._signal(signal.SIGTERM)
         until = time.monotonic() + _GRACE_S
@@ -129,7 +136,7 @@ class Ranks:
             time.sleep(_POLL_S)
         self._signal(signal.SIGKILL)
 
-    def _signal(self, number):
+    def _signal(self, number: int) -> None:
         for process in self.processes:
             try:
                 os.killpg(process.pid, number)
@@ -137,19 +144,19 @@ class Ranks:
                 continue
 
 
-def main(args=None):
-    args = parse_args(args)
-    check_args(args)
-    set_log_level_from_string("error" if args.quiet else args.log_level)
-    pid_file = _write_pid(args.save_pid)
+def main(args: Sequence[str] | None = None) -> None:
+    given = parse_args(args)
+    check_args(given)
+    set_log_level_from_string("error" if given.quiet else given.log_level)
+    pid_file = _write_pid(given.save_pid)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda signum, frame: sys.exit(128 + signum))
-    ranks = Ranks(args, decode_world_info(args.world_info))
+    ranks = Ranks(given, decode_world_info(given.world_info))
     try:
         ranks.start()
         code = ranks.wait()
         if code:
-            logger.error(f"a rank of {args.training_script} exits with return code = {code}")
+            logger.error(f"a rank of {given.training_script} exits with return code = {code}")
     finally:
         ranks.end()
         if pid_file is not None:
@@ -157,7 +164,7 @@ def main(args=None):
     sys.exit(code)
 
 
-def _write_pid(main_pid):
+def _write_pid(main_pid: int) -> str | None:
     if not main_pid:
         return None
     path = os.path.join(PID_FILE_BASEPATH, f"{main_pid}.deepspeed")

@@ -1,21 +1,24 @@
 """The launcher's front: one machine is the program `deepspeed`'s, several ones are pdsh's, MPI's or Slurm's."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
 import sys
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from deepspeed.accelerator import get_accelerator
 from deepspeed.launcher import programs
-from deepspeed.launcher.arguments import DLTS_HOSTFILE, parse_args  # noqa: F401
+from deepspeed.launcher.arguments import DLTS_HOSTFILE, parse_args
 from deepspeed.launcher.constants import (
     IMPI_LAUNCHER,
     MPICH_LAUNCHER,
     MVAPICH_LAUNCHER,
     OPENMPI_LAUNCHER,
     PDSH_LAUNCHER,
-    PDSH_MAX_FAN_OUT,  # noqa: F401
+    PDSH_MAX_FAN_OUT as PDSH_MAX_FAN_OUT,
     SLURM_LAUNCHER,
 )
 from deepspeed.launcher.multinode_runner import (
@@ -27,16 +30,24 @@ from deepspeed.launcher.multinode_runner import (
     SlurmRunner,
     launch_flags,
 )
-from deepspeed.launcher.resources import (  # noqa: F401
-    _parse_hostfile,
+from deepspeed.launcher.resources import (
+    _parse_hostfile as _parse_hostfile,
     encode_world_info,
     fetch_hostfile,
     parse_inclusion_exclusion,
-    parse_node_config,
-    parse_node_config_list,
-    parse_resource_filter,
+    parse_node_config as parse_node_config,
+    parse_node_config_list as parse_node_config_list,
+    parse_resource_filter as parse_resource_filter,
 )
 from deepspeed.utils.logging import logger, set_log_level_from_string
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+    from typing import NoReturn
+
+    from deepspeed.launcher.multinode_runner import MultiNodeRunner
 
 EXPORT_ENVS = ["MLFLOW", "PYTHON", "MV2", "UCX"]
 DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
@@ -46,7 +57,7 @@ EXCLUDE_ENVS = {"AISC_JOB_NAME": ["NCCL_IB_HCA", "UCX_NET_DEVICES"]}
 
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hpp")
 
-_RUNNERS = {
+_RUNNERS: dict[str, Callable[[argparse.Namespace, str, Mapping[str, int | Sequence[int]]], MultiNodeRunner]] = {
     OPENMPI_LAUNCHER: OpenMPIRunner,
     MPICH_LAUNCHER: MPICHRunner,
     IMPI_LAUNCHER: IMPIRunner,
@@ -55,28 +66,28 @@ _RUNNERS = {
 }
 
 
-def main(args=None):
+def main(args: Sequence[str] | None = None) -> None:
     """Launches the script: becomes the program `deepspeed` on one machine, and waits for the launcher of several ones."""
     words = list(sys.argv[1:] if args is None else args)
     if words and (words[0] in ("-h", "--version") or words[0].startswith("--help")):
         programs.run("deepspeed", words)
-    args = parse_args(words)
-    _check(args)
-    if args.quiet:
-        args.log_level = "error"
-    set_log_level_from_string(args.log_level)
-    pool = fetch_hostfile(args.hostfile) if os.path.isfile(args.hostfile) else None
-    if not (args.force_multi or args.no_ssh or (pool and len(pool) > 1)):
-        _run_here(args)
-    active = active_resources(args, pool)
-    if args.no_ssh:
-        sys.exit(_run_node(args, active))
-    if args.force_multi or len(active) > 1:
-        sys.exit(_run_everywhere(args, pool or active, active))
-    _run_here(args)
+    given = parse_args(words)
+    _check(given)
+    if given.quiet:
+        given.log_level = "error"
+    set_log_level_from_string(given.log_level)
+    pool = fetch_hostfile(given.hostfile) if os.path.isfile(given.hostfile) else None
+    if not (given.force_multi or given.no_ssh or (pool and len(pool) > 1)):
+        _run_here(given)
+    active = active_resources(given, pool)
+    if given.no_ssh:
+        sys.exit(_run_node(given, active))
+    if given.force_multi or len(active) > 1:
+        sys.exit(_run_everywhere(given, pool or active, active))
+    _run_here(given)
 
 
-def _check(args):
+def _check(args: argparse.Namespace) -> None:
     from deepspeed._errors import NotSupportedError
 
     if (args.num_nodes >= 0 or args.num_gpus >= 0) and (args.include or args.exclude):
@@ -89,7 +100,7 @@ def _check(args):
         raise NotSupportedError("--autotuning is not supported: set the batch sizes and the ZeRO stage in the config")
 
 
-def active_resources(args, pool):
+def active_resources(args: argparse.Namespace, pool: Mapping[str, int] | None) -> Mapping[str, Sequence[int]]:
     """Returns {host: slots} after filters and limits. pool: of the hostfile, None for this machine."""
     if not pool:
         if args.num_nodes > 1:
@@ -107,7 +118,7 @@ def active_resources(args, pool):
 # --- one machine ---
 
 
-def _run_here(args):
+def _run_here(args: argparse.Namespace) -> NoReturn:
     """Becomes the program, which starts and watches the ranks."""
     if args.venv_script is not None:
         from deepspeed._errors import NotSupportedError
@@ -116,7 +127,7 @@ def _run_here(args):
     programs.run("deepspeed", program_words(args))
 
 
-def program_words(args):
+def program_words(args: argparse.Namespace) -> list[str]:
     """Returns the words of the program's command line."""
     values = {
         "hostfile": args.hostfile if args.hostfile != DLTS_HOSTFILE else None,
@@ -141,7 +152,7 @@ def program_words(args):
 # --- several machines ---
 
 
-def _run_node(args, active):
+def _run_node(args: argparse.Namespace, active: Mapping[str, Sequence[int]]) -> int:
     """Starts the ranks of this machine, whose number --node_rank says."""
     if not 0 <= args.node_rank < len(active):
         raise ValueError("Launching training without ssh, but --node_rank is not set correctly.")
@@ -151,7 +162,7 @@ def _run_node(args, active):
     return _wait(subprocess.Popen([*command, args.user_script, *args.user_args]))
 
 
-def _run_everywhere(args, pool, active):
+def _run_everywhere(args: argparse.Namespace, pool: Mapping[str, int | Sequence[int]], active: Mapping[str, Sequence[int]]) -> int:
     _reach_first_machine(args, next(iter(active)))
     runner = _make_runner(args, pool, active)
     if not runner.backend_exists():
@@ -159,14 +170,16 @@ def _run_everywhere(args, pool, active):
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (os.path.abspath("."), environment.get("PYTHONPATH"))))
     _add_exports(runner, environment)
-    made, kill = runner.get_cmd(environment, active), None
-    if args.launcher == PDSH_LAUNCHER:
-        made, kill, environment = made
+    kill = None
+    if isinstance(runner, PDSHRunner):
+        made, kill, environment = runner.get_cmd(environment, active)
+    else:
+        made = runner.get_cmd(environment, active)
     logger.info(f"cmd = {runner.shown(made)}")
     return _wait(subprocess.Popen(made, env=environment), kill, environment)
 
 
-def _make_runner(args, pool, active):
+def _make_runner(args: argparse.Namespace, pool: Mapping[str, int | Sequence[int]], active: Mapping[str, Sequence[int]]) -> MultiNodeRunner:
     args.launcher = args.launcher.lower()
     word = encode_world_info(active)
     if args.launcher == PDSH_LAUNCHER:
@@ -176,7 +189,7 @@ def _make_runner(args, pool, active):
     return _RUNNERS[args.launcher](args, word, pool)
 
 
-def _reach_first_machine(args, host):
+def _reach_first_machine(args: argparse.Namespace, host: str) -> None:
     """Tries ssh, and asks the machine for its address where --master_addr does not say it."""
     ssh = ["ssh", "-o", "PasswordAuthentication=no"] + (["-p", str(args.ssh_port)] if args.ssh_port is not None else [])
     if not args.no_ssh_check and host != "localhost":
@@ -193,7 +206,7 @@ def _reach_first_machine(args, host):
         args.master_addr = addresses[0]
 
 
-def _add_exports(runner, environment):
+def _add_exports(runner: MultiNodeRunner, environment: dict[str, str]) -> None:
     """Gives the ranks this shell's variables of the listed kinds, and those of the files .deepspeed_env."""
     excluded = [name for key, names in EXCLUDE_ENVS.items() if key in environment for name in names]
     kinds = tuple(EXPORT_ENVS + get_accelerator().export_envs())
@@ -206,7 +219,7 @@ def _add_exports(runner, environment):
             _add_file(runner, path)
 
 
-def _add_file(runner, path):
+def _add_file(runner: MultiNodeRunner, path: str) -> None:
     logger.info(f"deepspeed_env file = {path}")
     with open(path) as file:
         for number, line in enumerate(map(str.strip, file), 1):
@@ -221,10 +234,10 @@ def _add_file(runner, path):
                 raise ValueError(f"{path} line {number}: {error}") from None
 
 
-def _wait(process, kill=None, environment=None):
+def _wait(process: subprocess.Popen[bytes], kill: list[str] | None = None, environment: dict[str, str] | None = None) -> int:
     """Returns the exit code; SIGINT and SIGTERM are forwarded, and `kill` ends what the process left on other machines."""
 
-    def forward(number, frame):
+    def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
         if kill is not None:
             subprocess.run(kill, env=environment)

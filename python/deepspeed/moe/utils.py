@@ -1,43 +1,61 @@
 """Parameter groups of models with experts: a parameter whose `allreduce` is False belongs to an expert."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
 from deepspeed.moe.layer import MoE
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
-def has_moe_layers(m):
+    import torch
+
+
+def has_moe_layers(m: torch.nn.Module) -> tuple[bool, int]:
     """Returns (whether the module has a layer of experts, the number of experts of the first one)."""
     for part in m.modules():
         if isinstance(part, MoE):
-            return True, part.num_experts
+            return True, cast(int, part.num_experts)
     return False, 0
 
 
-def is_moe_param(param):
+def is_moe_param(param: torch.Tensor) -> bool:
     """Returns whether the parameter belongs to an expert."""
     return getattr(param, "allreduce", True) is False
 
 
-def split_params_into_shared_and_expert_params(params):
+def split_params_into_shared_and_expert_params(params: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Returns (shared parameters, parameters of experts)."""
-    shared, experts = [], []
+    shared: list[torch.Tensor] = []
+    experts: list[torch.Tensor] = []
     for param in params:
         (experts if is_moe_param(param) else shared).append(param)
     return shared, experts
 
 
-def split_params_grads_into_shared_and_expert_params(group):
+def split_params_grads_into_shared_and_expert_params(group: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Returns the gradients likewise, in fp32."""
     shared, experts = split_params_into_shared_and_expert_params(param for param in group if param.grad is not None)
-    return [param.grad.float() for param in shared], [param.grad.float() for param in experts]
+    return _gradients(shared), _gradients(experts)
 
 
-def split_params_into_different_moe_groups_for_optimizer(param_groups, max_group_size=178956971):
+def _gradients(params: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [param.grad.float() for param in params if param.grad is not None]
+
+
+def split_params_into_different_moe_groups_for_optimizer(
+    param_groups: dict[str, Any] | Sequence[dict[str, Any]], max_group_size: int = 178956971
+) -> list[dict[str, Any]]:
     """Returns the groups without parameters of experts, and behind them a group of each expert group's parameters."""
-    groups = param_groups if isinstance(param_groups, (list, tuple)) else [param_groups]
+    groups: Any = param_groups if isinstance(param_groups, (list, tuple)) else [param_groups]
     kept, added = [], []
     for group in groups:
         shared, experts = split_params_into_shared_and_expert_params(group["params"])
         kept.append(dict(group, params=shared))
-        by_name = {}
+        by_name: dict[str, list[torch.Tensor]] = {}
+        param: Any  # its attribute is the script's
         for param in experts:
             by_name.setdefault(param.group_name, []).append(param)
         for name, params in by_name.items():
@@ -46,11 +64,12 @@ def split_params_into_different_moe_groups_for_optimizer(param_groups, max_group
     return kept + added
 
 
-def _cut(params, max_group_size):
+def _cut(params: list[torch.Tensor], max_group_size: int | None) -> list[list[torch.Tensor]]:
     """Returns lists of at most so many elements each, or of one larger parameter."""
     if max_group_size is None:
         return [params]
-    parts, size = [[]], 0
+    parts: list[list[torch.Tensor]] = [[]]
+    size = 0
     for param in params:
         if parts[-1] and size + param.numel() > max_group_size:
             parts.append([])
@@ -60,12 +79,12 @@ def _cut(params, max_group_size):
     return parts
 
 
-def is_moe_param_group(param_group):
+def is_moe_param_group(param_group: Mapping[str, Any]) -> bool:
     """Returns whether the group is one of experts."""
-    return param_group.get("moe", False)
+    return bool(param_group.get("moe", False))
 
 
-def configure_moe_param_groups(model_parameters):
+def configure_moe_param_groups(model_parameters: Iterable[Any]) -> list[Any]:
     """Returns parameters, or groups of them, in which experts have groups of their own."""
     params = list(model_parameters)
     if params and isinstance(params[0], dict):

@@ -1,7 +1,17 @@
 """Scalars go to Comet."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.monitor.monitor import Monitor
 from deepspeed.monitor.utils import check_comet_availability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from deepspeed._types import Event
 
 
 class CometMonitor(Monitor):
@@ -10,12 +20,12 @@ class CometMonitor(Monitor):
     A name gets its first value, and then one where samples_log_interval samples were trained since its last one.
     """
 
-    def __init__(self, comet_config):
+    def __init__(self, comet_config: Any) -> None:
         super().__init__(comet_config)
         check_comet_availability()
         self.samples_log_interval = comet_config.samples_log_interval
-        self.experiment = None
-        self._logged = {}  # at how many samples each name had its last value
+        self.experiment: Any = None
+        self._logged: dict[str, int] = {}  # at how many samples each name had its last value
         if not self._writes:
             return
         import comet_ml
@@ -31,7 +41,7 @@ class CometMonitor(Monitor):
         if comet_config.experiment_name is not None:
             self.experiment.set_name(comet_config.experiment_name)
 
-    def write_events(self, event_list):
+    def write_events(self, event_list: Sequence[Event]) -> None:
         if not self._writes:
             return
         for name, value, samples in event_list:

@@ -1,10 +1,16 @@
 """Sections tensorboard, csv_monitor, wandb and comet, as pydantic models."""
 
-from typing import Optional
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from deepspeed.runtime.config_model import DeepSpeedConfigModel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 _SECTIONS = ("tensorboard", "comet", "wandb", "csv_monitor")
 
@@ -29,8 +35,8 @@ class WandbConfig(DeepSpeedConfigModel):
     """Has the keys of wandb; `team` is the entity of Weights & Biases."""
 
     enabled: bool = False
-    group: Optional[str] = None
-    team: Optional[str] = None
+    group: str | None = None
+    team: str | None = None
     project: str = "deepspeed"
 
 
@@ -39,13 +45,13 @@ class CometConfig(DeepSpeedConfigModel):
 
     enabled: bool = False
     samples_log_interval: int = 100
-    project: Optional[str] = None
-    workspace: Optional[str] = None
-    api_key: Optional[str] = None
-    experiment_name: Optional[str] = None
-    experiment_key: Optional[str] = None
-    online: Optional[bool] = None
-    mode: Optional[str] = None
+    project: str | None = None
+    workspace: str | None = None
+    api_key: str | None = None
+    experiment_name: str | None = None
+    experiment_key: str | None = None
+    online: bool | None = None
+    mode: str | None = None
 
 
 class DeepSpeedMonitorConfig(DeepSpeedConfigModel):
@@ -57,10 +63,11 @@ class DeepSpeedMonitorConfig(DeepSpeedConfigModel):
     csv_monitor: CSVConfig = Field(default_factory=CSVConfig)
 
     @property
-    def enabled(self):
+    def enabled(self) -> bool:
         return any(getattr(self, section).enabled for section in _SECTIONS)
 
 
-def get_monitor_config(param_dict):
+def get_monitor_config(param_dict: Mapping[str, Any]) -> DeepSpeedMonitorConfig:
     """Returns the sections of a config as one model."""
-    return DeepSpeedMonitorConfig(**{section: param_dict.get(section) or {} for section in _SECTIONS})
+    sections: dict[str, Any] = {section: param_dict.get(section) or {} for section in _SECTIONS}
+    return DeepSpeedMonitorConfig(**sections)

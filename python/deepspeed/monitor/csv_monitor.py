@@ -1,27 +1,39 @@
 """Scalars go to CSV files, one a name."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed._errors import IoError
 from deepspeed.monitor.monitor import Monitor
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from deepspeed._types import Event
+
 
 class csvMonitor(Monitor):
     """Appends to `<output_path>/<job_name>/Train_Samples_lr.csv` what is called "Train/Samples/lr", below the line "step,lr"."""
 
-    def __init__(self, csv_config):
+    def __init__(self, csv_config: Any) -> None:
         super().__init__(csv_config)
         self.output_path = csv_config.output_path
         self.job_name = csv_config.job_name
-        self.log_dir = os.path.join(self.output_path, self.job_name) if self._writes else None
+        self.log_dir: str | None = None
+        self._files: _core.CsvMonitor | None = None
+        if self._writes:
+            self.log_dir = os.path.join(self.output_path, self.job_name)
+            self._files = _core.CsvMonitor(self.log_dir)
         self._has_failed = False
-        self._files = _core.CsvMonitor(self.log_dir) if self._writes else None
 
-    def write_events(self, event_list):
+    def write_events(self, event_list: Sequence[Event]) -> None:
         """Appends them. A disk that fails is logged once, and the training goes on."""
-        if not self._writes:
+        if self._files is None:
             return
         try:
             self._files.write_events([(name, float(value), int(step)) for name, value, step in event_list])

@@ -1,21 +1,30 @@
 """All monitors of an engine. Rank 0 writes."""
 
+from __future__ import annotations
+
 import abc
+from typing import TYPE_CHECKING
 
 import deepspeed.comm as dist
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from deepspeed._types import Event
 
 
 class Monitor(abc.ABC):
     """Takes events: tuples (name, value, step), the step being the samples trained so far."""
 
     @abc.abstractmethod
-    def __init__(self, monitor_config):
+    def __init__(self, monitor_config: Any) -> None:
         self.monitor_config = monitor_config
         self.enabled = monitor_config.enabled
         self._writes = self.enabled and dist.get_rank() == 0
 
     @abc.abstractmethod
-    def write_events(self, event_list):
+    def write_events(self, event_list: Sequence[Event]) -> None:
         """Writes them, on rank 0."""
 
 
@@ -26,7 +35,7 @@ class MonitorMaster(Monitor):
     all ranks, where the package of one is missing.
     """
 
-    def __init__(self, monitor_config):
+    def __init__(self, monitor_config: Any) -> None:
         super().__init__(monitor_config)
         self.tb_monitor = self.wandb_monitor = self.csv_monitor = self.comet_monitor = None
         if monitor_config.tensorboard.enabled:
@@ -46,7 +55,7 @@ class MonitorMaster(Monitor):
 
             self.comet_monitor = CometMonitor(monitor_config.comet)
 
-    def write_events(self, event_list):
+    def write_events(self, event_list: Sequence[Event]) -> None:
         if not self._writes:
             return
         for monitor in (self.tb_monitor, self.wandb_monitor, self.csv_monitor, self.comet_monitor):

@@ -1,19 +1,25 @@
 """The packages that monitors write by are there, or an ImportError says which one to install."""
 
+from __future__ import annotations
+
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _LEAST_COMET = "3.41.0"
 
 
-def check_tb_availability():
+def check_tb_availability() -> None:
     _require("tensorboard", "tensorboard", "tensorboard")
 
 
-def check_wandb_availability():
+def check_wandb_availability() -> None:
     _require("wandb", "wandb", "wandb")
 
 
-def check_comet_availability():
+def check_comet_availability() -> None:
     from packaging.version import parse
 
     found = _require("comet", "comet_ml", f"comet_ml>={_LEAST_COMET}")
@@ -23,7 +29,7 @@ def check_comet_availability():
         )
 
 
-def _require(section, package, wanted):
+def _require(section: str, package: str, wanted: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -1,13 +1,23 @@
 """Scalars go to Weights & Biases."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.monitor.monitor import Monitor
 from deepspeed.monitor.utils import check_wandb_availability
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from deepspeed._types import Event
 
 
 class WandbMonitor(Monitor):
     """Makes a run of the project. Raises ImportError without the package wandb."""
 
-    def __init__(self, wandb_config):
+    def __init__(self, wandb_config: Any) -> None:
         super().__init__(wandb_config)
         check_wandb_availability()
         self.group = wandb_config.group
@@ -18,7 +28,7 @@ class WandbMonitor(Monitor):
 
             wandb.init(project=self.project, group=self.group, entity=self.team)
 
-    def log(self, data, step=None, commit=None):
+    def log(self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> Any:
         """Calls wandb.log() on rank 0."""
         if self._writes:
             import wandb
@@ -26,6 +36,6 @@ class WandbMonitor(Monitor):
             return wandb.log(data, step=step, commit=commit)
         return None
 
-    def write_events(self, event_list):
+    def write_events(self, event_list: Sequence[Event]) -> None:
         for name, value, step in event_list:
             self.log({name: value}, step=step)

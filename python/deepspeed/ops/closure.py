@@ -1,9 +1,16 @@
 """The closure that a script may give to an optimizer's step()."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def loss_of(closure):
+
+def loss_of(closure: Callable[[], float] | None) -> float | None:
     """Calls it, with gradients, and returns its loss; None where there is no closure."""
     if closure is None:
         return None

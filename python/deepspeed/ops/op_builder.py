@@ -3,11 +3,17 @@
 is_compatible() says whether the engine can do what the op is for; load() gives the few ops that scripts call themselves.
 """
 
+from __future__ import annotations
+
 import types
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed._errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 class OpBuilder:
@@ -16,28 +22,28 @@ class OpBuilder:
     NAME = ""
     _available = False
 
-    def __init__(self, name=None):
+    def __init__(self, name: str | None = None) -> None:
         self.name = name or self.NAME
 
     @staticmethod
-    def is_rocm_pytorch():
+    def is_rocm_pytorch() -> bool:
         return torch.version.hip is not None
 
     @staticmethod
-    def installed_rocm_version():
+    def installed_rocm_version() -> tuple[int, ...]:
         """Returns (major, minor), (0, 0) where torch is not built for ROCm."""
         return tuple(int(part) for part in (torch.version.hip or "0.0").split(".")[:2])
 
-    def absolute_name(self):
+    def absolute_name(self) -> str:
         return f"deepspeed.ops.{self.name}"
 
-    def is_compatible(self, verbose=False):
+    def is_compatible(self, verbose: bool = False) -> bool:
         return self._available
 
-    def builder(self):
+    def builder(self) -> NoReturn:
         raise NotSupportedError(f"op_builder.{type(self).__name__}.builder() is not supported: the kernels are compiled in")
 
-    def load(self, verbose=True):
+    def load(self, verbose: bool = True) -> Any:
         """Raises NotSupportedError: the engine calls its kernels itself."""
         raise NotSupportedError(
             f"op_builder.{type(self).__name__}.load() is not supported: the engine calls its kernels itself; use the classes of "
@@ -59,7 +65,7 @@ class UtilsBuilder(OpBuilder):
     NAME = "utils"
     _available = True
 
-    def load(self, verbose=True):
+    def load(self, verbose: bool = True) -> Any:
         return types.SimpleNamespace(
             flatten=torch._utils._flatten_dense_tensors,
             unflatten=torch._utils._unflatten_dense_tensors,
@@ -67,14 +73,14 @@ class UtilsBuilder(OpBuilder):
         )
 
 
-def _bytes_of(tensors):
+def _bytes_of(tensors: Any) -> Any:
     """Returns the memory of a tensor, or of each tensor of a list, as a flat tensor of bytes that shares it."""
     if isinstance(tensors, torch.Tensor):
         return tensors.view(-1).view(torch.uint8)
     return [_bytes_of(tensor) for tensor in tensors]
 
 
-def _make(class_name, op_name, available, base=CUDAOpBuilder):
+def _make(class_name: str, op_name: str, available: bool, base: type[OpBuilder] = CUDAOpBuilder) -> None:
     doc = f"Stands for the op {op_name}, " + ("whose work the engine does." if available else "which does not exist here.")
     globals()[class_name] = type(class_name, (base,), {"NAME": op_name, "_available": available, "__doc__": doc, "__module__": __name__})
 
@@ -110,9 +116,14 @@ for _class_name, _op_name in {
 }.items():
     _make(_class_name, _op_name, False)
 
-ALL_OPS = {made.NAME: made() for made in list(globals().values()) if isinstance(made, type) and issubclass(made, OpBuilder) and made.NAME}
+if TYPE_CHECKING:
+    AsyncIOBuilder: type[OpBuilder]
+
+ALL_OPS: dict[str, OpBuilder] = {
+    made.NAME: made() for made in list(globals().values()) if isinstance(made, type) and issubclass(made, OpBuilder) and made.NAME
+}
 
 
-def get_default_compute_capabilities():
+def get_default_compute_capabilities() -> str:
     """Returns the compute capability of the GPU, as "9.0"; "" without one."""
     return "{}.{}".format(*torch.cuda.get_device_capability()) if torch.cuda.is_available() else ""

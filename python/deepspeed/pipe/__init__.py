@@ -2,3 +2,5 @@
 
 from deepspeed.runtime.pipe.module import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import ProcessTopology
+
+__all__ = ["LayerSpec", "PipelineModule", "ProcessTopology", "TiedLayerSpec"]

@@ -1,12 +1,25 @@
 """Base classes of what initialize() returns as the optimizer."""
 
+from __future__ import annotations
+
 import weakref
+from collections import OrderedDict
+from typing import TYPE_CHECKING, cast
 
 import torch
 
 from deepspeed.ops.lamb.trust_ratios import TrustRatios
 from deepspeed.runtime.optimizer_parts import state_dicts
 from deepspeed.runtime.optimizer_parts.owned_state import OwnedState, StateView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from deepspeed import _core
+    from deepspeed._slices import SliceStepper
+    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.optimizer_parts.loss_scale_view import LossScaleView
 
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
@@ -19,40 +32,45 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     _keeps_flat = False
 
-    def __init__(self, groups, client=None, make_basic=None):
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        client: torch.optim.Optimizer | None = None,
+        make_basic: Callable[[], torch.optim.Optimizer] | None = None,
+    ) -> None:
         # Not torch's constructor: state and parameters are the core's, and it would import the whole of torch.compile.
         self.param_groups = groups
         self.defaults = dict(client.defaults) if client is not None else _without_params(groups[0])
-        self._owned = None
-        self._whole_params = None  # the groups' parameters while flat tensors stand in their place
-        self.state = {}
+        self._owned: OwnedState = None  # type: ignore[assignment]  # until _attach()
+        self._whole_params: list[list[torch.Tensor]] | None = None  # the groups' parameters while flat tensors stand in their place
+        self.state: Any = {}
         self._client = client
         self._make_basic = make_basic
-        self._basic = None
+        self._basic: torch.optim.Optimizer | None = None
         self.overflow = False  # of the last update; micro steps between updates leave it
-        self._optimizer_step_pre_hooks = {}
-        self._optimizer_step_post_hooks = {}
-        self._optimizer_state_dict_pre_hooks = {}
-        self._optimizer_state_dict_post_hooks = {}
-        self._optimizer_load_state_dict_pre_hooks = {}
-        self._optimizer_load_state_dict_post_hooks = {}
+        self._optimizer_step_pre_hooks = OrderedDict()
+        self._optimizer_step_post_hooks = OrderedDict()
+        self._optimizer_state_dict_pre_hooks = OrderedDict()
+        self._optimizer_state_dict_post_hooks = OrderedDict()
+        self._optimizer_load_state_dict_pre_hooks = OrderedDict()
+        self._optimizer_load_state_dict_post_hooks = OrderedDict()
         self._opt_called = True  # torch's schedules warn where a step came before any of this object's
-        self._engine = None
-        self._written = []  # of each of the core's groups: what a schedule's constructor has written into its dict
-        self._given = []  # of each of the core's groups: the number of the dict that it comes from
-        self._seen = []  # of each of the core's groups: its options when they were last compared
+        self._engine: Callable[[], DeepSpeedEngine] = None  # type: ignore[assignment]  # until _attach()
+        self._written: list[dict[str, Any]] = []  # of each of the core's groups: what a schedule's constructor has written into its dict
+        self._given: list[int] = []  # of each of the core's groups: the number of the dict that it comes from
+        self._seen: list[dict[str, Any]] = []  # of each of the core's groups: its options when they were last compared
 
-    def _note_written(self, dicts, before):
+    def _note_written(self, dicts: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> None:
         """dicts, before: of each of the core's groups, now and before a schedule was made."""
         self._written = [
             {key: value for key, value in own.items() if key != "params" and (key not in was or _plain(was[key]) != _plain(value))}
             for own, was in zip(dicts, before)
         ]
 
-    def _attach(self, engine):
+    def _attach(self, engine: DeepSpeedEngine) -> None:
         """Begins to follow the engine's core, whose options are newer than the dicts but for what a schedule's constructor wrote
         there: the core's own schedule has written the first rate."""
-        self._engine = weakref.ref(engine)
+        self._engine = cast("Callable[[], DeepSpeedEngine]", weakref.ref(engine))
         for index, written in enumerate(self._written):
             for key, value in written.items():
                 self._core.set_group_option(index, key, value)
@@ -64,36 +82,39 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         counts_in_tensors = type(self._client).__module__.startswith("torch.optim")
         self._owned = OwnedState(lambda: self._core, engine._names, counts_in_tensors)
         # A client that Python steps keeps its states itself, of stand-ins of the slices.
-        self._steps_in_python = engine._plan.slice_optimizer is not None
-        self.state = self._client.state if self._steps_in_python else StateView(self._read_states, self._owned.states_of)
+        described = engine._plan.slice_optimizer
+        self._slice_stepper: SliceStepper | None = described["stepper"] if described is not None else None
+        self.state = StateView(self._read_states, self._owned.states_of)
         if self._client is not None:
+            if self._slice_stepper is not None:
+                self.state = self._client.state
             self._show_states_in(self._client)
         if engine._plan.states:
             state_dicts.take(self, engine._plan.states)
             engine._plan.states = {}
 
     @property
-    def _core(self):
+    def _core(self) -> _core.TrainingEngine:
         return self._engine()._core
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> torch.optim.Optimizer:
         """The optimizer below: the client's, else one of the class that DeepSpeed would make; this one where there is none."""
         if self._make_basic is None:
             return self
         if self._basic is None:
             self._basic = self._make_basic()
             if self._client is None:
-                self._basic.step = self.step
+                self._basic.step = self.step  # type: ignore[method-assign]  # the core steps, whoever calls
                 self._show_states_in(self._basic)
         return self._basic
 
-    def _read_states(self):
+    def _read_states(self) -> list[tuple[torch.Tensor, dict[str, Any]]]:
         if self._engine is None or self._engine() is None or self._core is None:
             return []
         return self._owned.states_of_parts() if self._keeps_flat else self._owned.states_of_params()
 
-    def _show_states_in(self, basic):
+    def _show_states_in(self, basic: torch.optim.Optimizer) -> None:
         """Lets the optimizer below show the states; while it writes its state_dict, its groups hold what they are of."""
         basic.state = self.state
         if isinstance(basic, TrustRatios):
@@ -101,31 +122,31 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         basic._optimizer_state_dict_pre_hooks[id(self)] = lambda _: self._set_fp32_optimizer_param_groups()
         basic._optimizer_state_dict_post_hooks[id(self)] = lambda *_: self._clear_fp32_optimizer_param_groups()
 
-    def _state_keys(self):
+    def _state_keys(self) -> list[list[torch.Tensor]]:
         """Returns of each of the core's groups the tensors that `state` is of."""
-        keys = [[] for _ in self._given]
-        if self._steps_in_python:
-            for group, stand_ins in self._engine()._plan.slice_optimizer["stepper"].stand_ins():
+        keys: list[list[torch.Tensor]] = [[] for _ in self._given]
+        if self._slice_stepper is not None:
+            for group, stand_ins in self._slice_stepper.stand_ins():
                 keys[group].extend(stand_ins)
         else:
             for part, params, master in zip(self._owned.parts(), self._owned.params(), self._owned.masters()):
                 keys[part.group].extend([master] if self._keeps_flat else params)
         return keys
 
-    def _set_fp32_optimizer_param_groups(self):
+    def _set_fp32_optimizer_param_groups(self) -> None:
         """Puts what `state` is of into the groups, until _clear_fp32_optimizer_param_groups() gives them their parameters back."""
         if self._whole_params is None:
             self._whole_params = [group["params"] for group in self.param_groups]
             for given, keys in zip(self._given, self._state_keys()):
                 self.param_groups[given]["params"] = keys
 
-    def _clear_fp32_optimizer_param_groups(self):
+    def _clear_fp32_optimizer_param_groups(self) -> None:
         if self._whole_params is not None:
             for group, params in zip(self.param_groups, self._whole_params):
                 group["params"] = params
             self._whole_params = None
 
-    def _push(self):
+    def _push(self) -> None:
         """Hands the core what was written into the dicts."""
         for index, (given, seen) in enumerate(zip(self._given, self._seen)):
             group = self.param_groups[given]
@@ -134,7 +155,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
                     if self._core.set_group_option(index, key, group[key]):
                         seen[key] = _plain(group[key])
 
-    def _pull(self):
+    def _pull(self) -> None:
         """Writes into the dicts what the core has changed."""
         for (options, _, _), given, seen in zip(self._core.param_groups(), self._given, self._seen):
             for key, value in options.items():
@@ -142,13 +163,13 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
                     seen[key] = value
                     _write(self.param_groups[given], key, value)
 
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         return self._engine().step()
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         self._engine().zero_grad()
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> NoReturn:
         from deepspeed._errors import NotSupportedError
 
         raise NotSupportedError(
@@ -157,15 +178,15 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         )
 
     @property
-    def cur_scale(self):
+    def cur_scale(self) -> float:
         return self._core.loss_scale()
 
     @property
-    def loss_scale(self):
+    def loss_scale(self) -> float:
         return self._core.loss_scale()
 
     @property
-    def loss_scaler(self):
+    def loss_scaler(self) -> LossScaleView:
         from deepspeed.runtime.optimizer_parts.loss_scale_view import LossScaleView
 
         return LossScaleView(self._engine())
@@ -173,21 +194,21 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     loss_scale_config = loss_scaler
 
     @property
-    def dynamic_loss_scale(self):
+    def dynamic_loss_scale(self) -> bool:
         return self._engine().dynamic_loss_scale()
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Returns options and states: at stage 0 as torch's optimizers do, else what this rank owns, flat, with the masters.
 
         A checkpoint of the engine, save_checkpoint(), can be resumed at other stages and world sizes.
         """
         return state_dicts.write(self)
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over what state_dict() has returned here or, of whole parameters, of an optimizer of torch. All ranks call it."""
         state_dicts.load(self, state_dict)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         """Equals the optimizer below it, which is what DeepSpeed returns without ZeRO and 16 bits."""
         if other is self or (self._client is not None and other is self._client):
             return True
@@ -195,7 +216,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     __hash__ = object.__hash__
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.param_groups!r})"
 
 
@@ -205,35 +226,35 @@ class ZeROOptimizer(DeepSpeedOptimizer):
     _keeps_flat = True
 
     @property
-    def _global_grad_norm(self):
+    def _global_grad_norm(self) -> float:
         """The norm of the last update's gradients before clipping; 0 before the first one."""
         return self._core.get_global_grad_norm() or 0.0
 
-    def needs_scaler(self):
+    def needs_scaler(self) -> bool:
         """Returns whether a loss has to go through engine.scale() before a backward of the script's own: in fp16 it has to."""
         return self._engine().fp16_enabled() or self._autocasts_to_fp16()
 
-    def _autocasts_to_fp16(self):
+    def _autocasts_to_fp16(self) -> bool:
         engine = self._engine()
         return engine.torch_autocast_enabled() and self._core.torch_autocast_dtype() == torch.float16
 
     @property
-    def averaged_gradients(self):
+    def averaged_gradients(self) -> dict[int, list[torch.Tensor]]:
         """The reduced gradients that this rank owns: {group, or sub-group at stage 3: flat tensors of its parameters}."""
         return self._owned.gradients()
 
 
-def _without_params(group):
+def _without_params(group: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key != "params"}
 
 
-def _plain(value):
+def _plain(value: object) -> Any:
     if isinstance(value, torch.Tensor):
         return value.item()
     return tuple(value) if isinstance(value, list) else value
 
 
-def _write(group, key, value):
+def _write(group: dict[str, Any], key: str, value: Any) -> None:
     held = group.get(key)
     if isinstance(held, torch.Tensor):  # a rate of a capturable optimizer: the dict keeps its tensor
         held.fill_(value)

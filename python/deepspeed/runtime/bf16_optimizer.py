@@ -1,37 +1,44 @@
 """The optimizer of a model in bf16 whose gradients add up in fp32."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 import torch.distributed as dist
 
 from deepspeed.runtime.base_optimizer import ZeROOptimizer
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 class BF16_Optimizer(ZeROOptimizer):
     """Is the optimizer of a model in bf16 at stage 1 with `grad_accum_dtype` fp32. Lists have an entry a group."""
 
     @property
-    def bf16_groups(self):
+    def bf16_groups(self) -> list[list[torch.Tensor]]:
         """The parameters."""
         return self._owned.params()
 
     @property
-    def bf16_groups_flat(self):
+    def bf16_groups_flat(self) -> list[torch.Tensor | None]:
         """The flat tensor that the parameters are views of."""
         return self._owned.weights()
 
     @property
-    def fp32_groups_flat_partition(self):
+    def fp32_groups_flat_partition(self) -> list[torch.Tensor]:
         """The master weights."""
         return self._owned.masters()
 
     @property
-    def fp32_groups_gradients_flat(self):
+    def fp32_groups_gradients_flat(self) -> list[torch.Tensor | None]:
         """The reduced gradients of all ranks' parts, padding included; None between step() and the next update's. Collective."""
         group = self._engine().data_parallel_group
         return [_gathered(own, group) for own in self._owned.reduced()]
 
 
-def _gathered(own, group):
+def _gathered(own: torch.Tensor | None, group: ProcessGroup | None) -> torch.Tensor | None:
     if own is None:
         return None
     parts = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]

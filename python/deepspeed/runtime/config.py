@@ -1,12 +1,26 @@
 """DeepSpeedConfig: a config, read, checked and resolved by the core."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from deepspeed import _config, _core
-from deepspeed._errors import ConfigError as DeepSpeedConfigError
-from deepspeed.runtime.optimizer_names import *  # noqa: F401,F403  -- scripts read them here
+from deepspeed._errors import ConfigError
+from deepspeed.runtime.optimizer_names import *  # noqa: F403  -- scripts read them here
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from deepspeed._types import Mpu
+    from deepspeed.monitor.config import DeepSpeedMonitorConfig
+    from deepspeed.runtime.precision_config import DeepSpeedBF16Config, DeepSpeedFP16Config
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+DeepSpeedConfigError = ConfigError  # DeepSpeed's name
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
@@ -17,67 +31,70 @@ class DeepSpeedConfig:
     Sections of features that do not exist here can be read as well: initialize() refuses them.
     """
 
-    def __init__(self, config, mpu=None, mesh_device=None):
+    def __init__(self, config: Any, mpu: Mpu | None = None, mesh_device: object = None) -> None:
         given = _config.read_config(config)
         self._fill(given, _core.read_config(_config.for_core(given), _world_size()))
 
     @classmethod
-    def of_resolved(cls, given, resolved):
+    def of_resolved(cls, given: Mapping[str, Any], resolved: dict[str, Any]) -> DeepSpeedConfig:
         made = cls.__new__(cls)
         made._fill(given, resolved)
         return made
 
-    def _fill(self, given, resolved):
+    def _fill(self, given: Mapping[str, Any], resolved: dict[str, Any]) -> None:
         self._param_dict = given
         self.world_size = _world_size()
         for key, value in resolved.items():
             setattr(self, key, value)
         self.log_level = given.get("log_level")
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         """Finds DeepSpeed's further names: a section's model, or a key that lies in a section."""
         if name in _SECTIONS and not name.startswith("__"):
             return _SECTIONS[name](self._param_dict)
         if name in _PATHS:
-            return functools.reduce(lambda section, key: (section or {}).get(key), _PATHS[name], self.__dict__)
+            found: Any = self.__dict__
+            for key in _PATHS[name]:
+                found = (found or {}).get(key)
+            return found
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
-    def zero_enabled(self):
-        return self.zero_optimization_stage > 0
+    def zero_enabled(self) -> bool:
+        return bool(self.zero_optimization_stage > 0)
 
-    def _configure_train_batch_size(self):
+    def _configure_train_batch_size(self) -> None:
         """Finds what is None among the three batch sizes, from the others. Raises ConfigError where they do not fit."""
         given = {key: getattr(self, key) for key in _BATCH if getattr(self, key) is not None}
         resolved = _core.load_config(given, self.world_size)
         for key in _BATCH:
             setattr(self, key, resolved[key])
 
-    def print_user_config(self):
+    def print_user_config(self) -> None:
         from deepspeed.utils.logging import print_json_dist
 
         print_json_dist(self._param_dict)
 
 
-def _zero_config(given):
+def _zero_config(given: Mapping[str, Any]) -> DeepSpeedZeroConfig:
     from deepspeed.runtime.zero.config import get_zero_config
 
     return get_zero_config(given)
 
 
-def _bfloat16_config(given):
+def _bfloat16_config(given: Mapping[str, Any]) -> DeepSpeedBF16Config:
     from deepspeed.runtime.precision_config import get_bfloat16_config
 
     return get_bfloat16_config(given)
 
 
-def _float16_config(given):
+def _float16_config(given: Mapping[str, Any]) -> DeepSpeedFP16Config:
     from deepspeed.runtime.precision_config import get_float16_config
 
     return get_float16_config(given)
 
 
-def _monitor_config(given):
+def _monitor_config(given: Mapping[str, Any]) -> DeepSpeedMonitorConfig:
     from deepspeed.monitor.config import get_monitor_config
 
     return get_monitor_config(given)
@@ -121,26 +138,26 @@ _PATHS = {
 
 
 @functools.lru_cache(maxsize=1)
-def _defaults():
+def _defaults() -> dict[str, Any]:
     return _core.load_config({"train_batch_size": 1}, 1)
 
 
-def default_of(key):
+def default_of(key: str) -> Any:
     """Returns what holds where a config does not name the top-level key; None where there is no default."""
     return _defaults().get(key)
 
 
-def _world_size():
+def _world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     """Makes get_<key>(param_dict): the value of a top-level key in a config, else its default."""
     key = name.removeprefix("get_")
     if key == name or key not in _core.config_keys():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    def get(param_dict):
+    def get(param_dict: Mapping[str, Any]) -> Any:
         return param_dict.get(key, default_of(key))
 
     get.__name__ = get.__qualname__ = name

@@ -1,11 +1,18 @@
 """The base of config sections as pydantic models."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import BaseModel, ConfigDict, field_serializer
 
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 
 class DeepSpeedConfigModel(BaseModel):
@@ -25,7 +32,7 @@ class DeepSpeedConfigModel(BaseModel):
         protected_namespaces=(),
     )
 
-    def __init__(self, strict=False, **data):
+    def __init__(self, strict: bool = False, **data: Any) -> None:
         if not strict:
             data = {key: value for key, value in data.items() if not _is_auto(key, value)}
         super().__init__(**data)
@@ -34,7 +41,7 @@ class DeepSpeedConfigModel(BaseModel):
             if isinstance(extra, dict) and extra.get("deprecated") and name in self.model_fields_set:
                 self._replace(name, extra)
 
-    def _replace(self, name, extra):
+    def _replace(self, name: str, extra: Mapping[str, Any]) -> None:
         new_name = extra.get("new_param", "")
         note = f", use {new_name}" if new_name else ""
         logger.warning(f"Config parameter {name} is deprecated{note}. {extra.get('deprecated_msg', '')}".rstrip())
@@ -48,15 +55,15 @@ class DeepSpeedConfigModel(BaseModel):
         setattr(section, key, value)
 
     @field_serializer("dtype", check_fields=False)
-    def serialize_torch_dtype(dtype: torch.dtype) -> str:
+    def serialize_torch_dtype(dtype: torch.dtype) -> str:  # type: ignore[misc]  # pydantic takes it as a function
         return str(dtype)
 
 
-def _is_auto(key, value):
+def _is_auto(key: str, value: object) -> bool:
     return isinstance(value, str) and value == "auto" and key != "replace_method"
 
 
-def get_config_default(config, field_name):
+def get_config_default(config: type[BaseModel], field_name: str) -> Any:
     """Returns the default of a field of a model's class."""
     field = config.model_fields.get(field_name)
     assert field is not None, f"'{field_name}' is not a field in {config}"

@@ -1,38 +1,52 @@
 """Helpers of configs. DeepSpeedConfigModel needs pydantic, which is imported when the class is asked for."""
 
-import json
+from __future__ import annotations
 
-from deepspeed._config import dict_raise_error_on_duplicate_keys
+import json
+from typing import TYPE_CHECKING
+
+from deepspeed._config import dict_raise_error_on_duplicate_keys as dict_raise_error_on_duplicate_keys
 from deepspeed._lazy import lazy
 
-__getattr__ = lazy(
-    __name__, names={"DeepSpeedConfigModel": "deepspeed.runtime.config_model", "get_config_default": "deepspeed.runtime.config_model"}
-)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from deepspeed.runtime.config_model import DeepSpeedConfigModel as DeepSpeedConfigModel, get_config_default as get_config_default
+else:
+    __getattr__ = lazy(
+        __name__, names={"DeepSpeedConfigModel": "deepspeed.runtime.config_model", "get_config_default": "deepspeed.runtime.config_model"}
+    )
 
 
 class pp_int(int):
     """Is a whole number that is shown with commas, or by a text of its own."""
 
-    def __new__(cls, val, custom_print_str=None):
+    custom_print_str: str | None
+
+    def __new__(cls, val: float, custom_print_str: str | None = None) -> Self:
         made = super().__new__(cls, val)
         made.custom_print_str = custom_print_str
         return made
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.custom_print_str or f"{int(self):,}"
 
 
 class DeepSpeedConfigObject:
     """Is shown as JSON of its attributes."""
 
-    def repr(self):
+    def repr(self) -> dict[str, Any]:
         return self.__dict__
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return json.dumps(self.__dict__, sort_keys=True, indent=4, default=str)
 
 
-def get_scalar_param(param_dict, param_name, param_default_value):
+def get_scalar_param(param_dict: Mapping[str, Any], param_name: str, param_default_value: Any) -> Any:
     """Returns a key's value, or the default."""
     return param_dict.get(param_name, param_default_value)
 

@@ -3,15 +3,22 @@
 Both come from the core, so they cannot differ from what an engine does.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 ROUTE_TRAIN = "train"
 ROUTE_EVAL = "eval"
 ROUTE_PREDICT = "predict"
 ROUTE_ENCODE = "encode"
 
 
-def __getattr__(name):
-    from deepspeed.runtime.config import default_of
+def __getattr__(name: str) -> Any:
     from deepspeed import _core
+    from deepspeed.runtime.config import default_of
 
     key = name.removesuffix("_DEFAULT").lower()
     if not name.isupper() or key not in _core.config_keys():

@@ -1,21 +1,29 @@
 """Loaders of micro batches."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
 
 class RepeatingLoader:
     """Begins a loader anew when it ends, so that an iterator of it has no end."""
 
-    def __init__(self, loader):
+    def __init__(self, loader: Iterable[Any]) -> None:
         self.loader = loader
         self.data_iter = iter(self.loader)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         try:
             return next(self.data_iter)
         except StopIteration:
@@ -28,26 +36,26 @@ class DeepSpeedDataLoader:
 
     def __init__(
         self,
-        dataset,
-        batch_size,
-        pin_memory,
-        local_rank,
-        tput_timer,
-        collate_fn=None,
-        num_local_io_workers=None,
-        data_sampler=None,
-        data_parallel_world_size=None,
-        data_parallel_rank=None,
-        dataloader_drop_last=False,
-        deepspeed_dataloader_config={},
-        shuffle=True,
-        seed=0,
-    ):
+        dataset: Any,
+        batch_size: int,
+        pin_memory: bool,
+        local_rank: int,
+        tput_timer: object,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_local_io_workers: int | None = None,
+        data_sampler: Any = None,
+        data_parallel_world_size: int | None = None,
+        data_parallel_rank: int | None = None,
+        dataloader_drop_last: bool = False,
+        deepspeed_dataloader_config: Mapping[str, Any] = {},
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
         self.batch_size = batch_size
         self.dataset = dataset
         self.collate_fn = collate_fn
         self.epoch = 0
-        self.data = None
+        self.data: Iterator[Any] | None = None
         if data_sampler is None and not isinstance(dataset, torch.utils.data.IterableDataset):
             if local_rank >= 0:
                 data_sampler = DistributedSampler(
@@ -67,17 +75,15 @@ class DeepSpeedDataLoader:
         )
         self.len = len(self.dataloader) if hasattr(dataset, "__len__") else None
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         if hasattr(self.data_sampler, "set_epoch"):
             self.data_sampler.set_epoch(self.epoch)
         self.epoch += 1
         self.data = iter(self.dataloader)
         return self.data
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.dataloader)
 
-    def __next__(self):
-        if self.data is None:
-            iter(self)
-        return next(self.data)
+    def __next__(self) -> Any:
+        return next(iter(self) if self.data is None else self.data)

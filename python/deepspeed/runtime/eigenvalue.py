@@ -1,8 +1,18 @@
 """The greatest eigenvalue of the Hessian of each layer, by power iteration over gradients that were computed with create_graph."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
 import torch
 
 from deepspeed.utils.logging import log_dist
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from deepspeed._types import Event
 
 
 class Eigenvalue:
@@ -12,7 +22,16 @@ class Eigenvalue:
     stability: added to the norm that a vector is divided by. verbose: one line of the log a layer.
     """
 
-    def __init__(self, verbose=False, max_iter=100, tol=1e-2, stability=0, gas_boundary_resolution=1, layer_name="", layer_num=0):
+    def __init__(
+        self,
+        verbose: bool = False,
+        max_iter: int = 100,
+        tol: float = 1e-2,
+        stability: float = 0,
+        gas_boundary_resolution: int = 1,
+        layer_name: str = "",
+        layer_num: int = 0,
+    ) -> None:
         assert layer_name and layer_num > 0, f"layer_name, layer_num: got {layer_name!r}, {layer_num}, expected a name and 1 or more"
         self.verbose = verbose
         self.max_iter = max_iter
@@ -22,11 +41,13 @@ class Eigenvalue:
         self.layer_name = layer_name
         self.layer_num = layer_num
 
-    def get_layers(self, module):
+    def get_layers(self, module: torch.nn.Module) -> Any:
         """Returns what `layer_name` names in the module, dots included."""
         return module.get_submodule(self.layer_name)
 
-    def compute_eigenvalue(self, module, device=None, scale=1.0):
+    def compute_eigenvalue(
+        self, module: torch.nn.Module, device: torch.device | str | None = None, scale: float = 1.0
+    ) -> dict[int, tuple[float, int]]:
         """Returns {id of a parameter: (eigenvalue of its layer as a part of the greatest one, number of the layer)}.
 
         Values are divided by `scale`, by which the loss was multiplied. Empty where a layer has no gradient that has a graph.
@@ -46,39 +67,39 @@ class Eigenvalue:
             found.update({id(param): (value, index) for param in layer.parameters()})
         return found
 
-    def _of_layer(self, params, device, scale):
+    def _of_layer(self, params: Sequence[torch.Tensor], device: torch.device | str | None, scale: float) -> float:
         with torch.random.fork_rng():  # the program's random numbers stay what they would be
             vectors = self.normalize([torch.randn(param.shape, device=device or param.device) for param in params])
-        gradients = [param.grad for param in params]
+        gradients = [param.grad for param in params if param.grad is not None]
         value, previous = 1.0, 0.0
         for _ in range(self.max_iter):
             if value == 0 or abs((value - previous) / value) < self.tol:
                 break
             like = [vector.to(gradient.dtype) for vector, gradient in zip(vectors, gradients)]
-            products = torch.autograd.grad(gradients, params, grad_outputs=like, retain_graph=True)
-            products = [self.nan_to_num(product).float() / scale for product in products]
+            raw = torch.autograd.grad(gradients, params, grad_outputs=like, retain_graph=True)
+            products = [self.nan_to_num(product).float() / scale for product in raw]
             previous, value = value, self.inner_product(products, vectors).item()
             vectors = self.normalize(products)
         return value
 
-    def inner_product(self, xs, ys):
-        return sum((x * y).sum() for x, y in zip(xs, ys))
+    def inner_product(self, xs: Iterable[torch.Tensor], ys: Iterable[torch.Tensor]) -> torch.Tensor:
+        return cast(torch.Tensor, sum((x * y).sum() for x, y in zip(xs, ys)))
 
-    def normalize(self, vectors):
+    def normalize(self, vectors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         norm = self.inner_product(vectors, vectors).sqrt() + self.stability
         return [self.nan_to_num(vector / norm) for vector in vectors]
 
-    def nan_to_num(self, x):
+    def nan_to_num(self, x: torch.Tensor) -> torch.Tensor:
         """Returns x with zeros in place of what is no finite number."""
         return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
 
-    def post_process(self, values):
+    def post_process(self, values: Sequence[float]) -> list[float]:
         """Returns the values as parts of the greatest, without signs; 1 for layers that gave none."""
         greatest = max(map(abs, values))
         return [abs(value) / greatest if value else 1.0 for value in values]
 
 
-def summary_events(block_eigenvalue, global_samples):
+def summary_events(block_eigenvalue: Mapping[int, tuple[float, int]], global_samples: int) -> list[Event]:
     """Returns (name, value, samples) of each entry of what compute_eigenvalue() returns, as monitors take them."""
     values = [value for value, _ in block_eigenvalue.values()]
     return [(f"Train/Eigenvalues/ModelBlockParam_{index}", value, global_samples) for index, value in enumerate(values)]

@@ -1,8 +1,10 @@
 """DeepSpeedEngine: a torch.nn.Module around the client's, whose training the core drives."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
-from typing import Dict, Iterator, Optional
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree as pytree
@@ -21,11 +23,8 @@ from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_e
 from deepspeed.runtime.engine_parts.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.engine_parts.mixed_precision import EngineMixedPrecision
 from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
-from deepspeed.runtime.engine_parts.param_groups import EngineParamGroups
-from deepspeed.runtime.engine_parts.ranks import EngineRanks
 from deepspeed.runtime.engine_parts.saving import EngineSaving
 from deepspeed.runtime.engine_parts.schedule_place import SchedulePlace
-from deepspeed.runtime.engine_parts.settings import EngineSettings
 from deepspeed.runtime.engine_parts.state_moves import EngineStateMoves
 from deepspeed.runtime.torch_autocast import with_safe_modules
 from deepspeed.utils import groups
@@ -34,35 +33,41 @@ from deepspeed.utils.logging import logger, set_log_level_from_string
 from deepspeed.utils.torch import is_functorch_transforming
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules, note_leaf_modules
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn, SupportsIndex
 
-class DeepSpeedEngine(
-    EngineSettings,
-    EngineRanks,
-    EngineParamGroups,
-    EngineSaving,
-    EngineStateMoves,
-    EngineMixedPrecision,
-    SchedulePlace,
-    torch.nn.Module,
-):
+    from torch.utils.data import Dataset
+    from typing_extensions import Self
+
+    from deepspeed._client_optimizer import OptimizerPlan
+    from deepspeed._core import Engine as CoreEngine
+    from deepspeed._schedules import ClientSchedule
+    from deepspeed._types import Mpu, Schedule
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+
+
+class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, SchedulePlace, torch.nn.Module):
     """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
+
+    _core: CoreEngine
 
     def __init__(
         self,
-        args,
-        model,
-        optimizer=None,
-        model_parameters=None,
-        training_data=None,
-        lr_scheduler=None,
-        mpu=None,
-        dist_init_required=None,
-        collate_fn=None,
-        config=None,
-        config_class=None,
-        mesh_device=None,
-        dont_change_device=False,
-    ):
+        args: object,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None = None,
+        model_parameters: Iterable[Any] | None = None,
+        training_data: Dataset[Any] | None = None,
+        lr_scheduler: Schedule | Callable[[Any], Schedule] | None = None,
+        mpu: Mpu | None = None,
+        dist_init_required: bool | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        config: Any = None,
+        config_class: object = None,
+        mesh_device: object = None,
+        dont_change_device: bool = False,
+    ) -> None:
         super().__init__()
         self.__dict__["_core"] = None
         self.config = config
@@ -81,7 +86,7 @@ class DeepSpeedEngine(
         plan = plan_optimizer(with_safe_modules(_config.for_core(config)), model, optimizer, model_parameters)
         self._plan = plan
         self._facade = None
-        self._names = {name: param for name, param in model.named_parameters()}
+        self._names = dict(model.named_parameters())
         core = self._make_core(model, plan, self._schedule_maker(lr_scheduler))
         self.__dict__["_core"] = core
         _model.move_passing_buffers(model, core.device())
@@ -103,28 +108,28 @@ class DeepSpeedEngine(
         if self.monitor.enabled:
             _core.add_monitor(core, self.monitor.write_events)
         self._tput_timer = None
-        self._is_gradient_accumulation_boundary = None  # what set_gradient_accumulation_boundary() was given
+        self._is_gradient_accumulation_boundary: bool | None = None  # what set_gradient_accumulation_boundary() was given
         self._drops_layers = self.pld_enabled()
         self._refuses_direct_backward = core.has_optimizer() and core.zero_optimization_stage() == 0
-        self.training_dataloader = None
+        self.training_dataloader: DeepSpeedDataLoader | None = None
         if training_data is not None:
             self._take_training_data(training_data)
 
     # --- how it is put together ---
 
-    def _make_core(self, model, plan, make_schedule):
+    def _make_core(self, model: torch.nn.Module, plan: OptimizerPlan, make_schedule: Callable[[Any], ClientSchedule] | None) -> Any:
         described = _model.describe(model)
         core = _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
         if core.has_optimizer() and core.zero_optimization_stage() == 0:
             core.leave_unannounced_gradients()  # of another engine's backward, which zero_grad() of the module drops, as in a GAN
         return core
 
-    def _take_training_data(self, training_data):
+    def _take_training_data(self, training_data: Dataset[Any]) -> None:
         self.training_dataloader = self.deepspeed_io(training_data)
 
     # --- training ---
 
-    def forward(self, *inputs, **kwargs):
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         core = self._core
         scope = _core.Forward(core)
         mark = self._module_calls.begin()
@@ -153,7 +158,7 @@ class DeepSpeedEngine(
             self._module_calls.end(mark)
             scope.close()
 
-    def _run(self, inputs, kwargs):
+    def _run(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self._runs_eagerly and "torch._dynamo" in sys.modules:
             # Compiled kernels read memory past the dispatcher, which gathers partitioned parameters.
             with torch.compiler.set_stance("force_eager"):
@@ -178,11 +183,10 @@ class DeepSpeedEngine(
             )
         return self._core.scale(loss)
 
-    def step(self, lr_kwargs: Optional[Dict[str, int]] = None) -> None:
+    def step(self, lr_kwargs: dict[str, int] | None = None) -> None:
         """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
-        self._require_optimizer("step")
+        core, optimizer = self._core, self._require_optimizer("step")
         self._module_calls.end_backward()
-        core, optimizer = self._core, self.optimizer
         optimizer._push()
         updates, skipped = core.global_steps(), core.skipped_steps()
         core.step(self._iteration_of(lr_kwargs))
@@ -196,14 +200,14 @@ class DeepSpeedEngine(
         if self.optimizer is not None:
             self._core.zero_grad()
 
-    def train(self, mode: bool = True) -> "DeepSpeedEngine":
+    def train(self, mode: bool = True) -> DeepSpeedEngine:
         core = self.__dict__.get("_core")
         if core is not None:
             self.training = mode
             core.train(mode)
         return self
 
-    def eval(self) -> "DeepSpeedEngine":
+    def eval(self) -> DeepSpeedEngine:
         return self.train(False)
 
     @contextlib.contextmanager
@@ -241,21 +245,27 @@ class DeepSpeedEngine(
     def is_gradient_accumulation_boundary(self) -> bool:
         return self._core.is_gradient_accumulation_boundary()
 
-    def set_gradient_accumulation_boundary(self, is_boundary: Optional[bool]) -> None:
+    def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
         """Overrides the boundary until it is set again; None gives it back to the count."""
         self._core.set_gradient_accumulation_boundary(is_boundary)
         self._is_gradient_accumulation_boundary = is_boundary
 
-    def allreduce_gradients(self, bucket_size=None):
+    def allreduce_gradients(self, bucket_size: int | None = None) -> None:
         self._core.allreduce_gradients(bucket_size)
 
-    def _backward_prologue(self, *_):
+    def _backward_prologue(self, *_: object) -> None:
         """Is called by scripts before a backward of their own: nothing is needed."""
 
-    def _backward_epilogue(self):
+    def _backward_epilogue(self) -> None:
         self._core.finish_backward()
 
-    def compile(self, backend="inductor", compile_kwargs=None, schedule=None, compiled_autograd_enabled=False):
+    def compile(
+        self,
+        backend: str | Callable[..., Any] = "inductor",
+        compile_kwargs: Mapping[str, Any] | None = None,
+        schedule: object = None,
+        compiled_autograd_enabled: bool = False,
+    ) -> None:
         """Compiles the module by torch.compile; at stage 3, which gathers parameters operator by operator, it stays eager."""
         if schedule is not None:
             raise NotSupportedError("compile(schedule=...): passes over compiled graphs are not supported; leave it out")
@@ -266,7 +276,7 @@ class DeepSpeedEngine(
         self._is_compiled = True
 
     @property
-    def is_compiled(self):
+    def is_compiled(self) -> bool:
         return self._is_compiled
 
     def destroy(self) -> None:
@@ -280,14 +290,14 @@ class DeepSpeedEngine(
 
     def deepspeed_io(
         self,
-        dataset,
-        batch_size=None,
-        route="train",
-        pin_memory=True,
-        data_sampler=None,
-        collate_fn=None,
-        num_local_io_workers=None,
-    ):
+        dataset: Dataset[Any],
+        batch_size: int | None = None,
+        route: str = "train",
+        pin_memory: bool = True,
+        data_sampler: Any = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_local_io_workers: int | None = None,
+    ) -> DeepSpeedDataLoader:
         """Returns a loader of this rank's micro batches: shuffled for the route "train", in order for "eval" and "predict"."""
         if route not in ("train", "eval", "predict"):
             raise UsageError(f"deepspeed_io(): route is {route!r}, expected train, eval or predict")
@@ -309,7 +319,7 @@ class DeepSpeedEngine(
 
     # --- as a module ---
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
         """Lets a conversion pass that changes nothing; the config decides on dtypes, and the rank on the device."""
         example = torch.empty(0, device=self.device, dtype=self._dtype)
         made = fn(example)
@@ -320,7 +330,7 @@ class DeepSpeedEngine(
             )
         return self
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -329,38 +339,39 @@ class DeepSpeedEngine(
                 return getattr(module, name)
             raise
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
             "an engine cannot be copied or pickled: it holds connections to the other ranks; save_checkpoint() keeps its state, and "
             "the weights are in engine.module, at stage 3 inside of zero.GatheredParameters"
         )
 
-    def __deepcopy__(self, memo):
-        return self.__reduce_ex__(2)
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        self.__reduce_ex__(2)
 
-    def __dir__(self):
-        return sorted(set(super().__dir__()) | set(dir(self.module)))
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.module)})  # type: ignore[no-untyped-call]  # of torch
 
-    def state_dict(self, *args, **kwargs):
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         return self.module.state_dict(*args, **kwargs)
 
-    def load_state_dict(self, state_dict, strict=True, **_):
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, **_: Any) -> Any:  # type: ignore[override]  # as DeepSpeed's
         return self.module.load_state_dict(state_dict, strict=strict)
 
-    def _require_optimizer(self, call):
+    def _require_optimizer(self, call: str) -> DeepSpeedOptimizer:
         if self.optimizer is None:
             raise UsageError(f"must provide optimizer during init in order to use {call}")
+        return self.optimizer
 
-    def _require_micro_steps(self, call):
+    def _require_micro_steps(self, call: str) -> None:
         if self.pipeline_parallelism:
             raise NotSupportedError(f"{call}() is not supported with pipeline parallelism: train_batch() reduces gradients once a batch")
 
 
-def _to_half(tensor):
+def _to_half(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.half() if tensor.is_floating_point() else tensor
 
 
-def _end_engines_of(model):
+def _end_engines_of(model: torch.nn.Module) -> None:
     """Destroys an engine that the module has already: scripts initialize a module again and forget the engine that they had."""
     for engine in list(_world.engines):
         if engine.__dict__.get("_core") is not None and engine.module is model and not engine._is_destroyed:

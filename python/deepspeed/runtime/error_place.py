@@ -1,12 +1,18 @@
 """What a layer, a loss_fn or a region that is recomputed raises says which one it was."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING
 
 import torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 
 @contextlib.contextmanager
-def noting(place):
+def noting(place: Callable[[], str]) -> Iterator[None]:
     """Adds "This was in PLACE." to what is raised inside; `place` is called then. Python 3.10 has no notes: there the text is extended."""
     try:
         yield
@@ -19,7 +25,7 @@ def noting(place):
         raise
 
 
-def shapes_of(value):
+def shapes_of(value: object) -> str:
     """Describes tensors by shapes and dtypes, other values by their types."""
     values = value if isinstance(value, (tuple, list)) else (value,)
     texts = [f"{tuple(item.shape)} {item.dtype}" if isinstance(item, torch.Tensor) else type(item).__name__ for item in values]

@@ -1,13 +1,23 @@
 """Learning rate schedules of the config, as the core computes them."""
 
+from __future__ import annotations
+
 import argparse
 import weakref
+from typing import TYPE_CHECKING, cast
 
 import torch
 
 from deepspeed import _core
 from deepspeed._errors import ConfigError
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from deepspeed._types import HasGroups
+    from deepspeed.runtime.engine import DeepSpeedEngine
 
 LR_SCHEDULE = "lr_schedule"
 LR_RANGE_TEST = "LRRangeTest"
@@ -50,29 +60,32 @@ TOTAL_NUM_STEPS = "total_num_steps"
 class EngineSchedule:
     """Shows the schedule of an engine, which steps it with its optimizer; or steps one of a script's own optimizer."""
 
-    _type = None  # the config's name
+    _type: str  # the config's name
 
-    def __init__(self, optimizer, last_batch_iteration=-1, **params):
+    def __init__(self, optimizer: HasGroups, last_batch_iteration: int = -1, **params: Any) -> None:
         self._written = optimizer
         if not params.get(WARMUP_NUM_STEPS, 1):
             raise ConfigError(f"{self._type}: warmup_num_steps is {params[WARMUP_NUM_STEPS]}, expected a whole number of at least 1")
         self._params = params = _with_known_warmup(params)
         groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-        self._source = _core.Schedule(self._type, params, groups)
+        self._source: _core.Schedule | _ScheduleOfEngine = _core.Schedule(self._type, params, groups)
         if last_batch_iteration != -1:
             self._source.step(last_batch_iteration)
         self._write()
 
     @classmethod
-    def of_engine(cls, engine):
-        kind = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}[engine.scheduler_name()]
+    def of_engine(cls, engine: DeepSpeedEngine) -> EngineSchedule:
+        kinds = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}
+        name = engine.scheduler_name()
+        assert name is not None and engine.optimizer is not None
+        kind = kinds[name]
         made = kind.__new__(kind)
         made._written = engine.optimizer
         made._params = dict(engine.scheduler_params() or {})
         made._source = _ScheduleOfEngine(engine)
         return made
 
-    def _leave_engine(self):
+    def _leave_engine(self) -> None:
         """Goes on by itself from where it stands, where another schedule takes its place in the engine."""
         if isinstance(self._source, _ScheduleOfEngine):
             state = self._source.state_dict()
@@ -81,44 +94,45 @@ class EngineSchedule:
             self._source.load_state_dict(state)
 
     @property
-    def optimizer(self):
+    def optimizer(self) -> Any:
         """Is the optimizer of torch whose rates are written: of an engine, the one below the wrapper of its stage."""
         if isinstance(self._written, torch.optim.Optimizer):
             return self._written
         return getattr(self._written, "optimizer", self._written)
 
     @property
-    def last_batch_iteration(self):
-        return self._source.state_dict()["last_batch_iteration"]
+    def last_batch_iteration(self) -> int:
+        iteration: int = self._source.state_dict()["last_batch_iteration"]
+        return iteration
 
-    def step(self, last_batch_iteration=None):
+    def step(self, last_batch_iteration: int | None = None) -> None:
         self._source.step(last_batch_iteration)
         self._write()
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         return self._source.get_lr()
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
         """Returns the rates that were written last, one a group. Raises AssertionError before the first step."""
         rates = self._source.get_last_lr()
         assert rates, "need to call step() first"
         return rates
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return self._source.state_dict()
 
-    def load_state_dict(self, sd):
+    def load_state_dict(self, sd: dict[str, Any]) -> None:
         self._source.load_state_dict(sd)
         self._write()
 
-    def _write(self):
+    def _write(self) -> None:
         held = [group.get("lr") for group in self._written.param_groups]
         self._source.write(self._written)
         for group, rate in zip(self._written.param_groups, held):
             if isinstance(rate, torch.Tensor) and group["lr"] is not rate:  # of a capturable optimizer, which keeps its tensor
                 group["lr"] = rate.fill_(group["lr"])
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         """Shows what the schedule computes with, and the parameters that it was made with."""
         if name.startswith("_"):  # of an object that is being made
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -128,7 +142,7 @@ class EngineSchedule:
         return shown[name]
 
 
-def _with_known_warmup(params):
+def _with_known_warmup(params: dict[str, Any]) -> dict[str, Any]:
     if params.get(WARMUP_TYPE, WARMUP_LOG_RATE) in (WARMUP_LOG_RATE, WARMUP_LINEAR_RATE):
         return params
     logger.warning(f"warmup_type {params[WARMUP_TYPE]!r} is neither log nor linear: the warm-up is logarithmic")
@@ -136,32 +150,32 @@ def _with_known_warmup(params):
 
 
 class _ScheduleOfEngine:
-    def __init__(self, engine):
-        self._engine = weakref.ref(engine)
+    def __init__(self, engine: DeepSpeedEngine) -> None:
+        self._engine = cast("Callable[[], DeepSpeedEngine]", weakref.ref(engine))
 
     @property
-    def _core(self):
+    def _core(self) -> _core.TrainingEngine:
         return self._engine()._core
 
-    def step(self, last_batch_iteration):
+    def step(self, last_batch_iteration: int | None) -> None:
         self._core.scheduler_step(last_batch_iteration)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         return self._core.scheduler_lr()
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
         return self._core.scheduler_last_lr()
 
-    def attributes(self):
+    def attributes(self) -> dict[str, Any]:
         return self._core.scheduler_attributes()
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return self._core.scheduler_state()
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self._core.load_scheduler_state(state)
 
-    def write(self, optimizer):
+    def write(self, optimizer: Any) -> None:
         optimizer._pull()
 
 
@@ -175,13 +189,13 @@ class WarmupLR(EngineSchedule):
 
     def __init__(
         self,
-        optimizer,
-        warmup_min_lr=0.0,
-        warmup_max_lr=None,
-        warmup_num_steps=1000,
-        warmup_type=WARMUP_LOG_RATE,
-        last_batch_iteration=-1,
-    ):
+        optimizer: HasGroups,
+        warmup_min_lr: float | Sequence[float] = 0.0,
+        warmup_max_lr: float | Sequence[float] | None = None,
+        warmup_num_steps: int = 1000,
+        warmup_type: str = WARMUP_LOG_RATE,
+        last_batch_iteration: int = -1,
+    ) -> None:
         super().__init__(
             optimizer,
             last_batch_iteration,
@@ -199,14 +213,14 @@ class WarmupDecayLR(EngineSchedule):
 
     def __init__(
         self,
-        optimizer,
-        total_num_steps,
-        warmup_min_lr=0.0,
-        warmup_max_lr=0.001,
-        warmup_num_steps=1000,
-        warmup_type=WARMUP_LOG_RATE,
-        last_batch_iteration=-1,
-    ):
+        optimizer: HasGroups,
+        total_num_steps: int,
+        warmup_min_lr: float | Sequence[float] = 0.0,
+        warmup_max_lr: float | Sequence[float] = 0.001,
+        warmup_num_steps: int = 1000,
+        warmup_type: str = WARMUP_LOG_RATE,
+        last_batch_iteration: int = -1,
+    ) -> None:
         super().__init__(
             optimizer,
             last_batch_iteration,
@@ -225,14 +239,14 @@ class WarmupCosineLR(EngineSchedule):
 
     def __init__(
         self,
-        optimizer,
-        total_num_steps,
-        warmup_min_ratio=0.0,
-        warmup_num_steps=1000,
-        cos_min_ratio=0.0001,
-        warmup_type=WARMUP_LOG_RATE,
-        last_batch_iteration=-1,
-    ):
+        optimizer: HasGroups,
+        total_num_steps: int,
+        warmup_min_ratio: float = 0.0,
+        warmup_num_steps: int = 1000,
+        cos_min_ratio: float = 0.0001,
+        warmup_type: str = WARMUP_LOG_RATE,
+        last_batch_iteration: int = -1,
+    ) -> None:
         super().__init__(
             optimizer,
             last_batch_iteration,
@@ -243,9 +257,10 @@ class WarmupCosineLR(EngineSchedule):
             warmup_type=warmup_type,
         )
 
-    def get_lr_ratio(self):
+    def get_lr_ratio(self) -> float:
         """Returns what the groups' own rates are multiplied by at this step."""
-        return self._source.attributes()["lr_ratio"]
+        ratio: float = self._source.attributes()["lr_ratio"]
+        return ratio
 
 
 class OneCycle(EngineSchedule):
@@ -255,21 +270,21 @@ class OneCycle(EngineSchedule):
 
     def __init__(
         self,
-        optimizer,
-        cycle_min_lr,
-        cycle_max_lr,
-        decay_lr_rate=0.0,
-        cycle_first_step_size=2000,
-        cycle_second_step_size=None,
-        cycle_first_stair_count=0,
-        cycle_second_stair_count=None,
-        decay_step_size=0,
-        cycle_momentum=True,
-        cycle_min_mom=0.8,
-        cycle_max_mom=0.9,
-        decay_mom_rate=0.0,
-        last_batch_iteration=-1,
-    ):
+        optimizer: HasGroups,
+        cycle_min_lr: float | Sequence[float],
+        cycle_max_lr: float | Sequence[float],
+        decay_lr_rate: float = 0.0,
+        cycle_first_step_size: int = 2000,
+        cycle_second_step_size: int | None = None,
+        cycle_first_stair_count: int = 0,
+        cycle_second_stair_count: int | None = None,
+        decay_step_size: int = 0,
+        cycle_momentum: bool = True,
+        cycle_min_mom: float = 0.8,
+        cycle_max_mom: float = 0.9,
+        decay_mom_rate: float = 0.0,
+        last_batch_iteration: int = -1,
+    ) -> None:
         params = dict(
             cycle_min_lr=cycle_min_lr,
             cycle_max_lr=cycle_max_lr,
@@ -287,7 +302,7 @@ class OneCycle(EngineSchedule):
         params = {key: value for key, value in params.items() if value is not None}
         super().__init__(optimizer, last_batch_iteration, **params)
 
-    def get_mom(self):
+    def get_mom(self) -> list[tuple[float, float]] | None:
         """Returns the betas of the cycle at this step, one pair a group; None where the schedule leaves momenta alone."""
         moms = self._source.attributes().get("moms")
         return None if moms is None else [tuple(betas) for betas in moms]
@@ -300,13 +315,13 @@ class LRRangeTest(EngineSchedule):
 
     def __init__(
         self,
-        optimizer,
-        lr_range_test_min_lr=1e-3,
-        lr_range_test_step_size=2000,
-        lr_range_test_step_rate=1.0,
-        lr_range_test_staircase=False,
-        last_batch_iteration=-1,
-    ):
+        optimizer: HasGroups,
+        lr_range_test_min_lr: float | Sequence[float] = 1e-3,
+        lr_range_test_step_size: int = 2000,
+        lr_range_test_step_rate: float = 1.0,
+        lr_range_test_staircase: bool = False,
+        last_batch_iteration: int = -1,
+    ) -> None:
         super().__init__(
             optimizer,
             last_batch_iteration,
@@ -317,7 +332,7 @@ class LRRangeTest(EngineSchedule):
         )
 
 
-def add_tuning_arguments(parser):
+def add_tuning_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Adds the schedules' parameters to a parser of arguments."""
     group = parser.add_argument_group("Convergence Tuning", "Convergence tuning configurations")
     group.add_argument("--lr_schedule", type=str, default=None, help="LR schedule for training.")
@@ -350,6 +365,6 @@ def add_tuning_arguments(parser):
     return parser
 
 
-def parse_arguments():
+def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     """Reads the schedules' parameters from the command line; returns (known, unknown) arguments."""
     return add_tuning_arguments(argparse.ArgumentParser()).parse_known_args()

@@ -1,30 +1,41 @@
 """Norms of gradients and weights over the ranks, clipping, and a search for infinities."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from deepspeed.utils.bwc import bwc_tensor_model_parallel_rank
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import SupportsFloat
 
-def is_model_parallel_parameter(p):
+    from torch.distributed import ProcessGroup
+
+    from deepspeed._types import Mpu
+
+
+def is_model_parallel_parameter(p: object) -> bool:
     """Returns whether each rank of the tensor parallel group has another part of the parameter."""
     return bool(getattr(p, "model_parallel", False) or getattr(p, "tensor_model_parallel", False))
 
 
-def get_global_norm(norm_list):
+def get_global_norm(norm_list: Iterable[SupportsFloat]) -> float:
     """Returns the L2 norm of norms."""
     return math.sqrt(sum(float(norm) ** 2 for norm in norm_list))
 
 
-def _counted(parameters, mpu):
+def _counted(parameters: Iterable[torch.Tensor], mpu: Mpu | None) -> list[torch.Tensor]:
     """Leaves out what other ranks of the model's group count already."""
     first = bwc_tensor_model_parallel_rank(mpu) == 0
     return [param for param in parameters if mpu is None or first or is_model_parallel_parameter(param)]
 
 
-def _norm(tensors, norm_type, device, group):
+def _norm(tensors: Sequence[torch.Tensor], norm_type: float, device: torch.device | str, group: ProcessGroup | None) -> torch.Tensor:
     is_max = norm_type == math.inf
     if not tensors:
         total = torch.zeros((), device=device)
@@ -37,7 +48,7 @@ def _norm(tensors, norm_type, device, group):
     return total if is_max else total ** (1.0 / norm_type)
 
 
-def _mean_over_experts(norm):
+def _mean_over_experts(norm: torch.Tensor) -> torch.Tensor:
     """Makes norms alike on the ranks that hold other experts each."""
     from deepspeed.utils import groups
 
@@ -47,47 +58,56 @@ def _mean_over_experts(norm):
     return norm
 
 
-def clip_grad_norm_(parameters, max_norm, norm_type=2, mpu=None):
+def clip_grad_norm_(
+    parameters: torch.Tensor | Iterable[torch.Tensor], max_norm: float, norm_type: float = 2, mpu: Mpu | None = None
+) -> torch.Tensor:
     """Scales gradients down to a norm of max_norm over the model's ranks; returns the norm before."""
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     params = [param for param in params if param.grad is not None]
-    device = params[0].grad.device if params else "cpu"
-    grads = [param.grad for param in _counted(params, mpu)]
+    grads = [param.grad for param in _counted(params, mpu) if param.grad is not None]
+    all_grads = [param.grad for param in params if param.grad is not None]
+    device = all_grads[0].device if all_grads else "cpu"
     group = mpu.get_model_parallel_group() if mpu is not None else None
     norm = _norm(grads, float(norm_type), device, group)
     if any(getattr(param, "allreduce", True) is False for param in params) and dist.is_initialized():
         norm = _mean_over_experts(norm)
     factor = float(max_norm) / (norm + 1e-6)
     if factor < 1:
-        for param in params:
-            param.grad.detach().mul_(factor.to(param.grad.device))
+        for grad in all_grads:
+            grad.detach().mul_(factor.to(grad.device))
     return norm
 
 
-def get_grad_norm(parameters, norm_type=2, mpu=None):
+def get_grad_norm(parameters: torch.Tensor | Iterable[torch.Tensor], norm_type: float = 2, mpu: Mpu | None = None) -> float:
     """Returns the norm of gradients over the model's ranks; -1 where it is infinite or not a number."""
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     return _finite(_of(_counted([param for param in params if param.grad is not None], mpu), "grad", norm_type, mpu))
 
 
-def get_weight_norm(parameters, norm_type=2, mpu=None):
+def get_weight_norm(parameters: torch.Tensor | Iterable[torch.Tensor], norm_type: float = 2, mpu: Mpu | None = None) -> float:
     """Returns the norm of weights over the model's ranks; -1 where it is infinite or not a number."""
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     return _finite(_of(_counted(params, mpu), "data", norm_type, mpu))
 
 
-def _of(params, attribute, norm_type, mpu):
+def _of(params: Sequence[torch.Tensor], attribute: str, norm_type: float, mpu: Mpu | None) -> torch.Tensor:
     tensors = [getattr(param, attribute) for param in params]
     group = mpu.get_model_parallel_group() if mpu is not None else None
     return _norm(tensors, float(norm_type), tensors[0].device if tensors else "cpu", group)
 
 
-def _finite(norm):
+def _finite(norm: torch.Tensor) -> float:
     value = norm.item()
     return value if math.isfinite(value) else -1
 
 
-def get_global_norm_of_tensors(input_tensors, norm_type=2, mpu=None, use_graph=False, moe_ep_group=None):
+def get_global_norm_of_tensors(
+    input_tensors: Iterable[torch.Tensor],
+    norm_type: float = 2,
+    mpu: Mpu | None = None,
+    use_graph: bool = False,
+    moe_ep_group: ProcessGroup | None = None,
+) -> torch.Tensor:
     """Returns the norm of tensors over the model's ranks; -1 where it is infinite or not a number."""
     tensors = list(input_tensors)
     group = mpu.get_model_parallel_group() if mpu is not None else moe_ep_group
@@ -95,7 +115,14 @@ def get_global_norm_of_tensors(input_tensors, norm_type=2, mpu=None, use_graph=F
     return torch.where(torch.isfinite(norm), norm, torch.full_like(norm, -1.0))
 
 
-def clip_tensors_by_global_norm(input_tensors, max_norm=1.0, global_norm=None, mpu=None, eps=1e-6, use_graph=False):
+def clip_tensors_by_global_norm(
+    input_tensors: Iterable[torch.Tensor],
+    max_norm: float = 1.0,
+    global_norm: SupportsFloat | None = None,
+    mpu: Mpu | None = None,
+    eps: float = 1e-6,
+    use_graph: bool = False,
+) -> SupportsFloat:
     """Scales tensors down to a norm of max_norm; returns the norm before."""
     tensors = list(input_tensors)
     if global_norm is None:
@@ -107,7 +134,7 @@ def clip_tensors_by_global_norm(input_tensors, max_norm=1.0, global_norm=None, m
     return global_norm
 
 
-def has_inf_or_nan(x):
+def has_inf_or_nan(x: torch.Tensor) -> torch.Tensor:
     """Returns a tensor that says whether one of the values is infinite or not a number."""
     return ~torch.isfinite(x.float()).all()
 
@@ -115,25 +142,31 @@ def has_inf_or_nan(x):
 class CheckOverflow:
     """Asks whether a gradient of any rank is infinite or not a number."""
 
-    def __init__(self, param_groups=None, mpu=None, zero_reduce_scatter=False, deepspeed=None):
+    def __init__(
+        self,
+        param_groups: Iterable[Iterable[torch.Tensor]] | None = None,
+        mpu: Mpu | None = None,
+        zero_reduce_scatter: bool = False,
+        deepspeed: object = None,
+    ) -> None:
         self.mpu = mpu
         self.params = [param for group in param_groups or [] for param in group]
 
-    def check_using_norm(self, norm_group, reduce_overflow=True):
+    def check_using_norm(self, norm_group: Iterable[float], reduce_overflow: bool = True) -> bool:
         """Takes norms as get_weight_norm() returns them: -1 stands for infinite."""
         return self._anywhere(any(norm == -1 for norm in norm_group), reduce_overflow)
 
-    def check(self, param_groups=None):
+    def check(self, param_groups: Iterable[Iterable[torch.Tensor]] | None = None) -> bool:
         params = self.params if param_groups is None else [param for group in param_groups for param in group]
         return self.has_overflow(params)
 
-    def has_overflow_serial(self, params):
+    def has_overflow_serial(self, params: Iterable[torch.Tensor]) -> bool:
         return any(param.grad is not None and bool(has_inf_or_nan(param.grad)) for param in params)
 
-    def has_overflow(self, params, has_moe_params=None):
+    def has_overflow(self, params: Iterable[torch.Tensor], has_moe_params: object = None) -> bool:
         return self._anywhere(self.has_overflow_serial(params), True)
 
-    def _anywhere(self, here, reduce_overflow):
+    def _anywhere(self, here: bool, reduce_overflow: bool) -> bool:
         flag = torch.tensor([float(here)])
         if dist.is_initialized() and (reduce_overflow or self._has_experts()):
             from deepspeed.accelerator import get_accelerator
@@ -142,5 +175,5 @@ class CheckOverflow:
             dist.all_reduce(flag, op=dist.ReduceOp.MAX)
         return bool(flag.item())
 
-    def _has_experts(self):
+    def _has_experts(self) -> bool:
         return any(getattr(param, "allreduce", True) is False for param in self.params)

@@ -1,24 +1,33 @@
 """Divisions of a list into consecutive parts, and of a tensor over the ranks of a group."""
 
+from __future__ import annotations
+
 import itertools
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from deepspeed import _core
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
-def prefix_sum_inc(weights):
+    from torch.distributed import ProcessGroup
+    from typing_extensions import Self
+
+
+def prefix_sum_inc(weights: Iterable[int]) -> list[int]:
     """Returns the running sums, each with its own element."""
     return list(itertools.accumulate(weights))
 
 
-def partition_uniform(num_items, num_parts):
+def partition_uniform(num_items: int, num_parts: int) -> list[int]:
     """Returns num_parts + 1 bounds; the sizes differ by one at most, and the first parts are the larger ones."""
     return _core.partition_uniform(num_items, num_parts)
 
 
-def partition_balanced(weights, num_parts):
+def partition_balanced(weights: Sequence[float], num_parts: int) -> list[int]:
     """Returns num_parts + 1 bounds whose largest and smallest sums of weights differ as little as can be."""
     return _core.partition_balanced(weights, num_parts)
 
@@ -26,7 +35,7 @@ def partition_balanced(weights, num_parts):
 class PartitionedTensor:
     """Holds this rank's share of a tensor; full() gathers it. The meta tensor lets another rank make one of its share."""
 
-    def __init__(self, tensor, group, partition_meta=None):
+    def __init__(self, tensor: torch.Tensor, group: ProcessGroup | None, partition_meta: object = None) -> None:
         self.group = group
         self.num_parts = dist.get_world_size(group=group)
         self.rank = dist.get_rank(group=group)
@@ -38,7 +47,9 @@ class PartitionedTensor:
         self.even_split = tensor.numel() % self.num_parts == 0
 
     @classmethod
-    def from_meta(cls, meta, local_part, group, device=None):
+    def from_meta(
+        cls, meta: torch.Tensor, local_part: torch.Tensor, group: ProcessGroup | None, device: torch.device | str | None = None
+    ) -> Self:
         """Makes one of a share and of what to_meta() returned on the rank that had the tensor."""
         numbers = meta.tolist()
         made = cls.__new__(cls)
@@ -51,12 +62,12 @@ class PartitionedTensor:
         made.even_split = made.partition[-1] % made.num_parts == 0
         return made
 
-    def to_meta(self):
+    def to_meta(self) -> torch.Tensor:
         """Returns dimensions, shape, number of parts, rank and bounds in one tensor of whole numbers."""
         numbers = [len(self.orig_size), *self.orig_size, self.num_parts, self.rank, *self.partition]
         return torch.tensor(numbers, dtype=torch.long, device=self.local_data.device)
 
-    def full(self, device=None):
+    def full(self, device: torch.device | str | None = None) -> torch.Tensor:
         """Gathers the tensor. Collective over the group."""
         size = max(end - begin for begin, end in zip(self.partition, self.partition[1:]))
         own = self.local_data.new_zeros(size)
@@ -67,11 +78,11 @@ class PartitionedTensor:
         whole = torch.cat([part[:count] for part, count in zip(parts, sizes)])
         return whole.view(self.orig_size).to(device or self.orig_device)
 
-    def data(self):
+    def data(self) -> torch.Tensor:
         return self.local_data
 
-    def local_size(self):
+    def local_size(self) -> torch.Size:
         return self.local_data.size()
 
-    def full_size(self):
+    def full_size(self) -> list[int]:
         return self.orig_size

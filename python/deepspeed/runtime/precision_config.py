@@ -1,6 +1,9 @@
 """Sections fp16 and bf16, as pydantic models."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from pydantic import field_validator, model_validator
 
@@ -12,6 +15,13 @@ from deepspeed.runtime.fp16.loss_scaler import (
     MIN_LOSS_SCALE,
     SCALE_WINDOW,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from pydantic import ValidationInfo
+    from typing_extensions import Self
 
 BFLOAT16 = "bf16"
 BFLOAT16_OLD = "bfloat16"
@@ -43,7 +53,7 @@ class DeepSpeedFP16Config(DeepSpeedConfigModel):
 
     @field_validator("loss_scale", mode="before")
     @classmethod
-    def _check_scale(cls, value):
+    def _check_scale(cls, value: object) -> float:
         value = _number("loss_scale", "a number", value, float)
         if value < 0:
             raise ValueError("fp16.loss_scale must be >= 0 (0 enables dynamic loss scaling)")
@@ -51,21 +61,22 @@ class DeepSpeedFP16Config(DeepSpeedConfigModel):
 
     @field_validator("loss_scale_window", "min_loss_scale", mode="before")
     @classmethod
-    def _check_whole(cls, value, info):
-        _number(info.field_name, "an integer", value, int)
+    def _check_whole(cls, value: object, info: ValidationInfo) -> object:
+        _number(str(info.field_name), "an integer", value, int)
         return value
 
     @model_validator(mode="after")
-    def _check_dynamic(self):
+    def _check_dynamic(self) -> Self:
         for key in ("loss_scale_window", "min_loss_scale"):
             if self.enabled and self.loss_scale == 0 and getattr(self, key) <= 0:
                 raise ValueError(f"fp16.{key} must be > 0 when dynamic loss scaling is enabled (loss_scale=0)")
         return self
 
-    def initial_dynamic_scale(self):
-        return 2**self.initial_scale_power
+    def initial_dynamic_scale(self) -> int:
+        scale: int = 2**self.initial_scale_power
+        return scale
 
-    def dynamic_loss_scale_args(self):
+    def dynamic_loss_scale_args(self) -> dict[str, Any]:
         return {
             INITIAL_LOSS_SCALE: self.initial_dynamic_scale(),
             SCALE_WINDOW: self.loss_scale_window,
@@ -75,7 +86,7 @@ class DeepSpeedFP16Config(DeepSpeedConfigModel):
         }
 
 
-def _number(key, what, value, convert):
+def _number(key: str, what: str, value: object, convert: Callable[[Any], float]) -> float:
     if isinstance(value, bool):
         raise ValueError(f"fp16.{key} must be {what}, not bool")
     if isinstance(value, float) and not math.isfinite(value):
@@ -89,11 +100,11 @@ def _number(key, what, value, convert):
     return number
 
 
-def get_bfloat16_config(param_dict):
+def get_bfloat16_config(param_dict: Mapping[str, Any]) -> DeepSpeedBF16Config:
     """Returns the section bf16, or bfloat16, its older name."""
     return DeepSpeedBF16Config(**(param_dict.get(BFLOAT16) or param_dict.get(BFLOAT16_OLD) or {}))
 
 
-def get_float16_config(param_dict):
+def get_float16_config(param_dict: Mapping[str, Any]) -> DeepSpeedFP16Config:
     """Returns the section fp16."""
     return DeepSpeedFP16Config(**param_dict.get(FP16, {}))

@@ -1,6 +1,12 @@
 """Progressive layer drop (https://arxiv.org/abs/2010.13369): the part of its layers that a model keeps, smaller as training goes."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class ProgressiveLayerDrop:
@@ -9,17 +15,17 @@ class ProgressiveLayerDrop:
     theta: what is left in the end. gamma: how fast the part falls there.
     """
 
-    def __init__(self, theta=0.5, gamma=0.001):
+    def __init__(self, theta: float = 0.5, gamma: float = 0.001) -> None:
         self.theta = theta
         self.gamma = gamma
         self.current_theta = 1.0
 
-    def get_state(self):
+    def get_state(self) -> dict[str, Any]:
         """Returns the keyword arguments that a model's forward gets."""
         return {"progressive_layer_drop": True, "pld_theta": self.get_theta()}
 
-    def get_theta(self):
+    def get_theta(self) -> float:
         return self.current_theta
 
-    def update_state(self, global_step):
+    def update_state(self, global_step: int) -> None:
         self.current_theta = (1.0 - self.theta) * math.exp(-self.gamma * global_step) + self.theta

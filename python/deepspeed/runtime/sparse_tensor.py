@@ -1,14 +1,20 @@
 """SparseTensor: the rows of a 2-dimensional tensor that are not zero."""
 
+from __future__ import annotations
+
 import torch
 
 
 class SparseTensor:
     """Holds indices [n] of rows, and values [n, columns], of a dense or a COO tensor [rows, columns]."""
 
-    def __init__(self, dense_tensor=None):
+    indices: torch.Tensor
+    values: torch.Tensor
+    dense_size: list[int]
+
+    def __init__(self, dense_tensor: torch.Tensor | None = None) -> None:
         self.orig_dense_tensor = dense_tensor
-        self.indices = self.values = self.dense_size = None
+        self.indices = self.values = self.dense_size = None  # type: ignore[assignment]  # a script sets them
         if dense_tensor is None:
             return
         self.is_sparse = dense_tensor.is_sparse
@@ -22,28 +28,28 @@ class SparseTensor:
             self.values = dense_tensor[self.indices]
 
     @staticmethod
-    def type():
+    def type() -> str:
         return "deepspeed.SparseTensor"
 
-    def to_coo_tensor(self):
+    def to_coo_tensor(self) -> torch.Tensor:
         return torch.sparse_coo_tensor(self.indices.unsqueeze(0), self.values, self.dense_size)
 
-    def to_dense(self):
+    def to_dense(self) -> torch.Tensor:
         """Returns the dense tensor; values of a row that stands twice are added up."""
         return self.values.new_zeros(self.dense_size).index_add_(0, self.indices, self.values)
 
-    def sparse_size(self):
+    def sparse_size(self) -> tuple[int, int]:
         """Returns (elements held, elements of the dense tensor)."""
         return self.indices.numel() + self.values.numel(), self.dense_size[0] * self.dense_size[1]
 
-    def add(self, b):
+    def add(self, b: SparseTensor) -> None:
         """Adds another one of the same dense size."""
         if self.dense_size != b.dense_size:
             raise ValueError(f"SparseTensor.add(): got the dense size {b.dense_size}, expected {self.dense_size}")
         self.indices = torch.cat([self.indices, b.indices])
         self.values = torch.cat([self.values, b.values])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         held, dense = self.sparse_size()
         return (
             f"DeepSpeed.SparseTensor(indices_size={self.indices.size()}, values_size={self.values.size()}, "

@@ -1,51 +1,65 @@
 """Helpers of training scripts."""
 
+from __future__ import annotations
+
 import os
 import random
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from deepspeed.runtime.backward.output_hooks import (
-    OutputBackwardHookManager,
-    check_internal_apis_for_count_used_parameters,
-    count_used_parameters_in_backward,
-    maybe_loss_for_backward,
-    register_output_backward_hooks,
+    OutputBackwardHookManager as OutputBackwardHookManager,
+    check_internal_apis_for_count_used_parameters as check_internal_apis_for_count_used_parameters,
+    count_used_parameters_in_backward as count_used_parameters_in_backward,
+    maybe_loss_for_backward as maybe_loss_for_backward,
+    register_output_backward_hooks as register_output_backward_hooks,
 )
 from deepspeed.runtime.norms import (
-    CheckOverflow,
-    clip_grad_norm_,
-    clip_tensors_by_global_norm,
-    get_global_norm,
-    get_global_norm_of_tensors,
-    get_grad_norm,
-    get_weight_norm,
-    has_inf_or_nan,
-    is_model_parallel_parameter,
+    CheckOverflow as CheckOverflow,
+    clip_grad_norm_ as clip_grad_norm_,
+    clip_tensors_by_global_norm as clip_tensors_by_global_norm,
+    get_global_norm as get_global_norm,
+    get_global_norm_of_tensors as get_global_norm_of_tensors,
+    get_grad_norm as get_grad_norm,
+    get_weight_norm as get_weight_norm,
+    has_inf_or_nan as has_inf_or_nan,
+    is_model_parallel_parameter as is_model_parallel_parameter,
 )
-from deepspeed.runtime.partitions import PartitionedTensor, partition_balanced, partition_uniform, prefix_sum_inc
+from deepspeed.runtime.partitions import (
+    PartitionedTensor as PartitionedTensor,
+    partition_balanced as partition_balanced,
+    partition_uniform as partition_uniform,
+    prefix_sum_inc as prefix_sum_inc,
+)
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 
 class DummyOptim:
     """Stands for an optimizer where only its groups are asked for."""
 
-    def __init__(self, params):
+    def __init__(self, params: object) -> None:
         self.param_groups = [{"params": params}]
 
 
-def noop_decorator(func):
+def noop_decorator(func: T) -> T:
     """Returns the function itself."""
     return func
 
 
-def ensure_directory_exists(filename):
+def ensure_directory_exists(filename: str) -> None:
     """Makes the folder of a file."""
     os.makedirs(os.path.dirname(filename), exist_ok=True)
 
 
-def set_random_seed(seed):
+def set_random_seed(seed: int) -> None:
     """Seeds Python's, NumPy's and torch's generators."""
     random.seed(seed)
     torch.manual_seed(seed)
@@ -56,18 +70,18 @@ def set_random_seed(seed):
     numpy.random.seed(seed)
 
 
-def copy_to_device(item, device, criterion_func):
+def copy_to_device(item: Any, device: torch.device | str, criterion_func: Callable[[Any], bool]) -> Any:
     """Returns nested lists, tuples and dicts with copies on the device of the items for which criterion_func is true."""
     return _map(item, lambda leaf: leaf.detach().clone().to(device) if criterion_func(leaf) else leaf)
 
 
-def move_to_device(item, device, criterion_func=None):
+def move_to_device(item: Any, device: torch.device | str, criterion_func: Callable[[Any], bool] | None = None) -> Any:
     """Returns nested lists, tuples and dicts whose tensors (or what criterion_func chooses) are on the device."""
     chosen = criterion_func or torch.is_tensor
     return _map(item, lambda leaf: leaf.to(device) if chosen(leaf) else leaf)
 
 
-def _map(item, change):
+def _map(item: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(item, dict):
         return {key: _map(value, change) for key, value in item.items()}
     if isinstance(item, (list, tuple)):
@@ -76,7 +90,7 @@ def _map(item, change):
     return change(item)
 
 
-def filter_empty_parameters(params):
+def filter_empty_parameters(params: Any) -> list[Any]:
     """Leaves out parameters without elements, in a list or in groups."""
     if isinstance(params, torch.Tensor):
         return [params] if params.numel() > 0 else []
@@ -86,7 +100,7 @@ def filter_empty_parameters(params):
     return [param for param in params if param.numel() > 0]
 
 
-def get_ma_status():
+def get_ma_status() -> int:
     """Returns the allocated bytes of the device; 0 on ranks other than the first."""
     if dist.is_initialized() and dist.get_rank() != 0:
         return 0
@@ -95,14 +109,14 @@ def get_ma_status():
     return get_accelerator().memory_allocated()
 
 
-def empty_cache():
+def empty_cache() -> None:
     from deepspeed.accelerator import get_accelerator
 
     get_accelerator().empty_cache()
     get_accelerator().reset_peak_memory_stats()
 
 
-def see_memory_usage(message, force=False):
+def see_memory_usage(message: object, force: bool = False) -> None:
     """Logs the memory of the device and of the machine on rank 0, where force is set."""
     if not force or (dist.is_initialized() and dist.get_rank() != 0):
         return
@@ -122,17 +136,17 @@ def see_memory_usage(message, force=False):
     device.reset_peak_memory_stats()
 
 
-def memory_status(msg, print_rank=-1, reset_max=False):
+def memory_status(msg: object, print_rank: int = -1, reset_max: bool = False) -> None:
     see_memory_usage(msg, force=print_rank in (-1, dist.get_rank() if dist.is_initialized() else 0))
 
 
-def call_to_str(base, *args, **kwargs):
+def call_to_str(base: str, *args: object, **kwargs: object) -> str:
     """Returns a call as text: call_to_str("f", 1, x=2) is "f(1, x=2)"."""
     parts = [repr(arg) for arg in args] + [f"{key}={value!r}" for key, value in kwargs.items()]
     return f"{base}({', '.join(parts)})"
 
 
-def get_only_unique_item(items):
+def get_only_unique_item(items: Iterable[T]) -> T:
     """Returns the one value of the items. Raises RuntimeError where there are others."""
     values = set(items)
     if len(values) != 1:
@@ -140,13 +154,13 @@ def get_only_unique_item(items):
     return values.pop()
 
 
-def align_dense_tensors(tensor_list, alignment):
+def align_dense_tensors(tensor_list: list[torch.Tensor], alignment: int) -> list[torch.Tensor]:
     """Returns the tensors, with a tensor of zeros behind them where their elements are no multiple of the alignment."""
     missing = -sum(tensor.numel() for tensor in tensor_list) % alignment
     return tensor_list + [tensor_list[0].new_zeros(missing)] if missing else tensor_list
 
 
-def get_tensor_bytes(item):
+def get_tensor_bytes(item: Any) -> int:
     """Returns the bytes of all tensors in nested lists, tuples and dicts."""
     if torch.is_tensor(item):
         return item.numel() * item.element_size()
@@ -155,12 +169,12 @@ def get_tensor_bytes(item):
     return sum(get_tensor_bytes(value) for value in item) if isinstance(item, (list, tuple)) else 0
 
 
-def get_inactive_params(param_list):
+def get_inactive_params(param_list: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Returns the parameters of stage 3 that are partitioned now."""
     return [param for param in param_list if getattr(getattr(param, "ds_status", None), "name", "") == "NOT_AVAILABLE"]
 
 
-def compare_tensors_in_structures(inputs1, inputs2):
+def compare_tensors_in_structures(inputs1: Any, inputs2: Any) -> bool:
     """Returns whether two nested structures have equal tensors at equal places."""
     if isinstance(inputs1, torch.Tensor) and isinstance(inputs2, torch.Tensor):
         return torch.equal(inputs1.to(inputs2.device), inputs2)
@@ -170,4 +184,5 @@ def compare_tensors_in_structures(inputs1, inputs2):
         return inputs1.keys() == inputs2.keys() and all(compare_tensors_in_structures(inputs1[key], inputs2[key]) for key in inputs1)
     if isinstance(inputs1, (list, tuple)):
         return len(inputs1) == len(inputs2) and all(map(compare_tensors_in_structures, inputs1, inputs2))
-    return inputs1 == inputs2
+    is_equal: bool = inputs1 == inputs2
+    return is_equal

@@ -1,7 +1,17 @@
 """What an mpu object says, under the names of its older and newer versions."""
 
+from __future__ import annotations
 
-def _first(mpu, names, default):
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from torch.distributed import ProcessGroup
+
+
+def _first(mpu: object, names: Sequence[str], default: Any) -> Any:
     if mpu is None:
         return default
     for name in names:
@@ -14,26 +24,31 @@ _TENSOR = ("get_tensor_model_parallel_{}", "get_slice_parallel_{}", "get_model_p
 _PIPE = ("get_pipeline_model_parallel_{}", "get_pipe_parallel_{}")
 
 
-def bwc_tensor_model_parallel_rank(mpu=None):
+def bwc_tensor_model_parallel_rank(mpu: object = None) -> int:
     """Returns the rank in the group of tensor parallelism; 0 without an mpu."""
-    return _first(mpu, [name.format("rank") for name in _TENSOR], 0)
+    told: int = _first(mpu, [name.format("rank") for name in _TENSOR], 0)
+    return told
 
 
-def bwc_tensor_model_parallel_world_size(mpu=None):
+def bwc_tensor_model_parallel_world_size(mpu: object = None) -> int:
     """Returns the size of the group of tensor parallelism; 1 without an mpu."""
-    return _first(mpu, [name.format("world_size") for name in _TENSOR], 1)
+    told: int = _first(mpu, [name.format("world_size") for name in _TENSOR], 1)
+    return told
 
 
-def bwc_tensor_model_parallel_group(mpu=None):
+def bwc_tensor_model_parallel_group(mpu: object = None) -> ProcessGroup | None:
     """Returns the group of tensor parallelism; None without an mpu."""
-    return _first(mpu, [name.format("group") for name in _TENSOR], None)
+    group: ProcessGroup | None = _first(mpu, [name.format("group") for name in _TENSOR], None)
+    return group
 
 
-def bwc_pipeline_parallel_world_size(mpu=None):
+def bwc_pipeline_parallel_world_size(mpu: object = None) -> int:
     """Returns the number of pipeline stages; 1 without an mpu."""
-    return _first(mpu, [name.format("world_size") for name in _PIPE], 1)
+    told: int = _first(mpu, [name.format("world_size") for name in _PIPE], 1)
+    return told
 
 
-def bwc_pipeline_parallel_group(mpu=None):
+def bwc_pipeline_parallel_group(mpu: object = None) -> ProcessGroup | None:
     """Returns the group of the pipeline; None without an mpu."""
-    return _first(mpu, [name.format("group") for name in _PIPE], None)
+    group: ProcessGroup | None = _first(mpu, [name.format("group") for name in _PIPE], None)
+    return group

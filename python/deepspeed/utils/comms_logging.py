@@ -1,10 +1,17 @@
 """A log of collectives: how many, how large, how long, and the bandwidth that follows."""
 
+from __future__ import annotations
+
 import datetime
 import math
 import sys
+from typing import TYPE_CHECKING
 
 from deepspeed.utils.logging import log_dist
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
 _TRIMMED = 0.1  # the share of the smallest and of the largest values that means leave out
 _GATHERS = ("all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
@@ -14,12 +21,12 @@ _SUMMARY = ("Total Latency(ms)", "Avg Latency(ms)", "tput_avg (Gbps)", "busbw_av
 _STRAGGLERS = ("Total comm lat(ms)", "Total straggler(ms)", "Avg comm lat(ms)", "Avg straggler(ms)")
 
 
-def get_caller_func(frame=3):
+def get_caller_func(frame: int = 3) -> str:
     """Returns the name of the function that many frames up."""
     return sys._getframe(frame).f_code.co_name
 
 
-def convert_size(size_bytes):
+def convert_size(size_bytes: float) -> str:
     """Returns a size as people read it, as "1.5 KB"."""
     if size_bytes == 0:
         return "0B"
@@ -28,7 +35,7 @@ def convert_size(size_bytes):
     return f"{round(size_bytes / 1024**power, 2)} {units[power]}"
 
 
-def calc_bw_log(comm_op, size, duration):
+def calc_bw_log(comm_op: str, size: int, duration: float) -> tuple[float, float]:
     """Returns the bandwidths of the algorithm and of the bus in Gbps. size: bytes on a rank; duration: milliseconds.
 
     The bus bandwidth follows the rules of the nccl-tests: what each link carries, whatever the number of ranks.
@@ -48,36 +55,36 @@ def calc_bw_log(comm_op, size, duration):
 class CommsLogger:
     """Holds {name: {message size: [count, latencies in ms, algorithm bandwidths, bus bandwidths]}}."""
 
-    def __init__(self):
-        self.comms_dict = {}
+    def __init__(self) -> None:
+        self.comms_dict: dict[str, dict[int, list[Any]]] = {}
         self.enabled = False
         self.verbose = False
         self.debug = False
-        self.prof_ops = []
+        self.prof_ops: list[str] = []
         self.prof_all = True
 
-    def configure(self, comms_config):
+    def configure(self, comms_config: Any) -> None:
         """Takes the section comms_logger of a config, as an object with `comms_logger_enabled` and `comms_logger`."""
         self.enabled = comms_config.comms_logger_enabled
         if self.enabled:
             for name in ("verbose", "debug", "prof_ops", "prof_all"):
                 setattr(self, name, getattr(comms_config.comms_logger, name))
 
-    def start_profiling_comms(self):
+    def start_profiling_comms(self) -> None:
         """Logs all collectives."""
         self.prof_all = True
 
-    def stop_profiling_comms(self):
+    def stop_profiling_comms(self) -> None:
         """Logs only those that start_profiling_op() has named, and calls with prof=True."""
         self.prof_all = False
 
-    def start_profiling_op(self, op_name_list):
+    def start_profiling_op(self, op_name_list: Iterable[str]) -> None:
         self.prof_ops = list(dict.fromkeys([*self.prof_ops, *op_name_list]))
 
-    def stop_profiling_op(self, op_name_list):
+    def stop_profiling_op(self, op_name_list: Iterable[str]) -> None:
         self.prof_ops = [name for name in self.prof_ops if name not in op_name_list]
 
-    def append(self, raw_name, record_name, latency, msg_size):
+    def append(self, raw_name: str, record_name: str, latency: float, msg_size: int) -> None:
         """Adds one call of the collective raw_name. latency: milliseconds; msg_size: bytes."""
         algorithm, bus = calc_bw_log(raw_name, msg_size, latency)
         entry = self.comms_dict.setdefault(record_name, {}).setdefault(msg_size, [0, [], [], []])
@@ -91,30 +98,30 @@ class CommsLogger:
                 [0],
             )
 
-    def get_raw_data(self):
+    def get_raw_data(self) -> dict[str, dict[int, list[Any]]]:
         return self.comms_dict.copy()
 
-    def has_data(self):
+    def has_data(self) -> bool:
         return bool(self.comms_dict)
 
-    def reset_data(self):
+    def reset_data(self) -> None:
         self.comms_dict.clear()
 
-    def get_operation_names(self):
+    def get_operation_names(self) -> list[str]:
         return list(self.comms_dict)
 
-    def get_total_operations(self):
+    def get_total_operations(self) -> int:
         return sum(entry[0] for sizes in self.comms_dict.values() for entry in sizes.values())
 
-    def get_operation_summary(self, operation_name):
+    def get_operation_summary(self, operation_name: str) -> dict[int, dict[str, Any]] | None:
         """Returns {message size: numbers of it}; None for a name without a call."""
         if operation_name not in self.comms_dict:
             return None
         return {size: _summary(size, entry) for size, entry in self.comms_dict[operation_name].items()}
 
-    def log_all(self, print_log=True, show_straggler=False, return_dict=False):
+    def log_all(self, print_log: bool = True, show_straggler: bool = False, return_dict: bool = False) -> dict[str, Any] | None:
         """Prints and returns the log; show_straggler compares the ranks' latencies and is collective."""
-        result = {"summary": self._summaries(), "straggler_analysis": None, "metadata": _metadata()}
+        result: dict[str, Any] = {"summary": self._summaries(), "straggler_analysis": None, "metadata": _metadata()}
         if print_log:
             _print_table(result["summary"], _SUMMARY, _numbers_of_summary)
             if not self.enabled and not result["summary"]:
@@ -126,24 +133,24 @@ class CommsLogger:
                 _print_table(result["straggler_analysis"], _STRAGGLERS, _numbers_of_stragglers)
         return result if return_dict else None
 
-    def _summaries(self):
+    def _summaries(self) -> dict[str, dict[int, dict[str, Any]]]:
         return {
             name: {size: _summary(size, entry) for size, entry in sorted(sizes.items())} for name, sizes in self.comms_dict.copy().items()
         }
 
-    def _stragglers(self):
+    def _stragglers(self) -> dict[str, dict[int, dict[str, Any]]]:
         return {
             name: {size: _straggler(size, entry) for size, entry in sorted(sizes.items())} for name, sizes in self.comms_dict.copy().items()
         }
 
 
-def _mean(values):
+def _mean(values: Sequence[float]) -> float:
     from deepspeed.utils.timer import trim_mean
 
     return trim_mean(values, _TRIMMED)
 
 
-def _summary(size, entry):
+def _summary(size: int, entry: list[Any]) -> dict[str, Any]:
     count, latencies, algorithm, bus = entry
     return {
         "count": count,
@@ -156,7 +163,7 @@ def _summary(size, entry):
     }
 
 
-def _straggler(size, entry):
+def _straggler(size: int, entry: list[Any]) -> dict[str, Any]:
     """Compares this rank's latencies with the shortest of all ranks: what is longer is time spent waiting for others."""
     import torch
     import torch.distributed as dist
@@ -178,7 +185,7 @@ def _straggler(size, entry):
     }
 
 
-def _metadata():
+def _metadata() -> dict[str, Any]:
     import torch.distributed as dist
 
     joined = dist.is_initialized()
@@ -189,15 +196,19 @@ def _metadata():
     }
 
 
-def _numbers_of_summary(numbers):
+def _numbers_of_summary(numbers: Mapping[str, Any]) -> list[float]:
     return [numbers[key] for key in ("total_latency_ms", "avg_latency_ms", "tput_avg_gbps", "busbw_avg_gbps")]
 
 
-def _numbers_of_stragglers(numbers):
+def _numbers_of_stragglers(numbers: Mapping[str, Any]) -> list[float]:
     return [numbers[key] for key in ("total_comm_lat_ms", "total_straggler_ms", "avg_comm_lat_ms", "avg_straggler_ms")]
 
 
-def _print_table(operations, columns, numbers_of):
+def _print_table(
+    operations: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    columns: tuple[str, ...],
+    numbers_of: Callable[[Mapping[str, Any]], list[float]],
+) -> None:
     print("".join(f"{column:<20}" for column in _COLUMNS + columns))
     for name, sizes in operations.items():
         print(name)

@@ -4,29 +4,40 @@ A set of groups has the name "ep_size_N": N neighbours hold all experts together
 same ones average their gradients (expert data parallel).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from deepspeed._errors import NotSupportedError
 from deepspeed.utils.bwc import bwc_pipeline_parallel_world_size
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    import torch
+    from torch.distributed import ProcessGroup
+
+    from deepspeed._types import Mpu
+
 
 @dataclass
 class _OfRank:
     """Is the group of one kind that this rank belongs to."""
 
-    group: Any
-    ranks: list
+    group: ProcessGroup
+    ranks: list[int]
 
 
-_expert_parallel = {}  # by name
-_expert_data_parallel = {}
-_world = None  # the default group under which they were made
+_expert_parallel: dict[str, _OfRank] = {}  # by name
+_expert_data_parallel: dict[str, _OfRank] = {}
+_world: ProcessGroup | None = None  # the default group under which they were made
 
 
-def _known():
+def _known() -> tuple[dict[str, _OfRank], dict[str, _OfRank]]:
     """Forgets groups of a default group that was destroyed."""
     global _world
     now = dist.distributed_c10d._get_default_group() if dist.is_initialized() else None
@@ -37,13 +48,17 @@ def _known():
     return _expert_parallel, _expert_data_parallel
 
 
-def ensure_divisibility(numerator, denominator):
+def ensure_divisibility(numerator: int, denominator: int) -> None:
     assert numerator % denominator == 0, f"{numerator} is not divisible by {denominator}"
 
 
 def get_expert_parallel_ranks(
-    world_size, tensor_parallel_size_, expert_parallel_size_, pipeline_parallel_size_=1, use_data_before_expert_parallel_=False
-):
+    world_size: int,
+    tensor_parallel_size_: int,
+    expert_parallel_size_: int,
+    pipeline_parallel_size_: int = 1,
+    use_data_before_expert_parallel_: bool = False,
+) -> tuple[list[list[int]], list[list[int]]]:
     """Returns the ranks of the expert-parallel groups, and of the groups that hold the same experts.
 
     A data-parallel group, of the ranks with one place in tensor and pipeline parallelism, is cut into runs of
@@ -54,7 +69,8 @@ def get_expert_parallel_ranks(
     stage_size = world_size // pipeline_parallel_size_
     data_size = stage_size // tensor_parallel_size_
     ensure_divisibility(data_size, expert_parallel_size_)
-    expert_parallel, expert_data_parallel = [], []
+    expert_parallel: list[list[int]] = []
+    expert_data_parallel: list[list[int]] = []
     for stage_begin in range(0, world_size, stage_size):
         for first in range(stage_begin, stage_begin + tensor_parallel_size_):
             ranks = list(range(first, stage_begin + stage_size, tensor_parallel_size_))
@@ -67,17 +83,26 @@ def get_expert_parallel_ranks(
     return expert_parallel, expert_data_parallel
 
 
-def _own_of(all_ranks):
+def _own_of(all_ranks: Iterable[list[int]]) -> _OfRank:
     """Makes a group of each list of ranks, on all ranks in one order; returns the one that this rank is in."""
     own = None
     for ranks in all_ranks:
-        group = dist.new_group(ranks)
+        group: Any = dist.new_group(ranks)
         if dist.get_rank() in ranks:
             own = _OfRank(group, ranks)
+    assert own is not None
     return own
 
 
-def create(size, mp_size, pp_size, mp_mode, use_data_before_expert_parallel, folding_spec, mpu):
+def create(
+    size: int,
+    mp_size: int | None,
+    pp_size: int | None,
+    mp_mode: str,
+    use_data_before_expert_parallel: bool,
+    folding_spec: object,
+    mpu: Mpu | None,
+) -> None:
     """Makes the groups "ep_size_<size>" where they do not exist. Collective."""
     assert dist.is_initialized(), "dist is not initialized"
     if folding_spec is not None:
@@ -93,35 +118,35 @@ def create(size, mp_size, pp_size, mp_mode, use_data_before_expert_parallel, fol
     expert_parallel[name] = _own_of(sharing)
 
 
-def _find(which, name):
+def _find(which: Mapping[str, _OfRank], name: str) -> _OfRank:
     assert name in which, f"expert parallel group {name!r} is not initialized: _create_expert_and_data_parallel() makes it"
     return which[name]
 
 
-def expert_parallel(name):
+def expert_parallel(name: str) -> _OfRank:
     """Returns the group, with its ranks, that holds all experts together."""
     return _find(_known()[0], name)
 
 
-def expert_data_parallel(name):
+def expert_data_parallel(name: str) -> _OfRank:
     """Returns the group, with its ranks, that holds the experts of this rank."""
     return _find(_known()[1], name)
 
 
-def expert_parallel_groups():
+def expert_parallel_groups() -> dict[str, ProcessGroup]:
     return {name: own.group for name, own in _known()[0].items()}
 
 
-def expert_data_parallel_groups():
+def expert_data_parallel_groups() -> dict[str, ProcessGroup]:
     return {name: own.group for name, own in _known()[1].items()}
 
 
-def max_size():
+def max_size() -> int | None:
     """Returns the size of the largest expert-parallel group; None where there is none."""
     return max((len(own.ranks) for own in _known()[0].values()), default=None)
 
 
-def require_whole_experts(named_parameters):
+def require_whole_experts(named_parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
     """Raises NotSupportedError where ranks hold other experts each: the engine averages gradients over all ranks."""
     for name, param in named_parameters:
         group = getattr(param, "group_name", None)

@@ -5,13 +5,24 @@ have one rank. An `mpu`, or a device mesh with the axes data_parallel and sequen
 their place. Groups of experts are there where a script makes them.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch.distributed as dist
 
 from deepspeed._errors import not_supported
 from deepspeed.utils import expert_groups
 
-mpu = None
-mesh_device = None
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+mpu: Any = None  # which methods it has beside those of Mpu is asked
+mesh_device: DeviceMesh | None = None
 expert_tensor_parallel_world_size = 1
 
 _NO_EXPERTS = "expert parallelism does not exist; partition the experts by ZeRO stage 3"
@@ -24,28 +35,29 @@ _create_zero_param_parallel_group = not_supported(
     "deepspeed.utils.groups._create_zero_param_parallel_group", "leave zero_hpz_partition_size and mics_shard_size out of the config"
 )
 
-_world_clone = None  # the world's group, and the default group that it was made of
-_own_group = None  # the group of this rank alone, likewise
+_world_clone: tuple[ProcessGroup, ProcessGroup] | None = None  # the world's group, and the default group that it was made of
+_own_group: tuple[ProcessGroup, ProcessGroup] | None = None  # the group of this rank alone, likewise
 
 
-def _require_world():
+def _require_world() -> None:
     assert dist.is_initialized(), "dist is not initialized"
 
 
 # --- data parallelism ---
 
 
-def _clone_world_group():
+def _clone_world_group() -> ProcessGroup:
     """Returns a group of all ranks that new_group() has made, once for each default group. The first call is collective."""
     global _world_clone
     _require_world()
     world = dist.distributed_c10d._get_default_group()
     if _world_clone is None or _world_clone[1] is not world:
-        _world_clone = dist.new_group(range(dist.get_world_size())), world
+        made: Any = dist.new_group(range(dist.get_world_size()))
+        _world_clone = made, world
     return _world_clone[0]
 
 
-def _get_data_parallel_group():
+def _get_data_parallel_group() -> ProcessGroup | None:
     _require_world()
     if mesh_device is not None:
         return mesh_device.get_group(mesh_dim="data_parallel")
@@ -54,23 +66,25 @@ def _get_data_parallel_group():
     return _clone_world_group()
 
 
-def _get_data_parallel_group_ranks():
+def _get_data_parallel_group_ranks() -> Sequence[int]:
     _require_world()
     return mpu.get_data_parallel_group_ranks() if mpu is not None else range(dist.get_world_size())
 
 
-def _get_data_parallel_world_size():
+def _get_data_parallel_world_size() -> int:
     _require_world()
     if mesh_device is not None:
         return dist.get_world_size(_get_data_parallel_group())
     if mpu is None:
         return dist.get_world_size()
     if hasattr(mpu, "initialize_sequence_parallel"):
-        return mpu.get_sequence_data_parallel_world_size() // mpu.get_sequence_parallel_world_size()
-    return mpu.get_data_parallel_world_size()
+        size: int = mpu.get_sequence_data_parallel_world_size() // mpu.get_sequence_parallel_world_size()
+        return size
+    size = mpu.get_data_parallel_world_size()
+    return size
 
 
-def _get_data_parallel_rank():
+def _get_data_parallel_rank() -> int:
     if mpu is None and mesh_device is None:
         _require_world()
         return dist.get_rank()
@@ -85,34 +99,34 @@ get_data_parallel_rank = _get_data_parallel_rank
 # --- tensor and model parallelism ---
 
 
-def _group_of_this_rank():
+def _group_of_this_rank() -> ProcessGroup:
     """Returns the group that holds this rank alone. The first call is collective."""
     global _own_group
     _require_world()
     world = dist.distributed_c10d._get_default_group()
     if _own_group is None or _own_group[1] is not world:
-        groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+        groups: list[Any] = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
         _own_group = groups[dist.get_rank()], world
     return _own_group[0]
 
 
-def get_tensor_model_parallel_group():
+def get_tensor_model_parallel_group() -> ProcessGroup | None:
     return mpu.get_tensor_model_parallel_group() if mpu is not None else _group_of_this_rank()
 
 
-def get_model_parallel_group():
+def get_model_parallel_group() -> ProcessGroup | None:
     return mpu.get_model_parallel_group() if mpu is not None else _group_of_this_rank()
 
 
-def get_tensor_model_parallel_world_size():
+def get_tensor_model_parallel_world_size() -> int:
     return dist.get_world_size(mpu.get_tensor_model_parallel_group()) if mpu is not None else 1
 
 
-def get_tensor_model_parallel_rank():
+def get_tensor_model_parallel_rank() -> int:
     return dist.get_rank(mpu.get_tensor_model_parallel_group()) if mpu is not None else 0
 
 
-def get_tensor_model_parallel_src_rank():
+def get_tensor_model_parallel_src_rank() -> int:
     """Returns the global rank of the first member of this rank's group."""
     _require_world()
     size = get_tensor_model_parallel_world_size()
@@ -123,55 +137,61 @@ get_model_parallel_world_size = get_tensor_model_parallel_world_size
 get_model_parallel_rank = get_tensor_model_parallel_rank
 
 
-def _get_model_parallel_world_size():
+def _get_model_parallel_world_size() -> int:
     return mpu.get_model_parallel_world_size() if mpu is not None else 1
 
 
 # --- sequence parallelism ---
 
 
-def _get_sequence_parallel_world_size():
+def _get_sequence_parallel_world_size() -> int:
     if mesh_device is not None:
         return dist.get_world_size(mesh_device.get_group(mesh_dim="sequence_parallel"))
     return mpu.get_sequence_parallel_world_size() if hasattr(mpu, "get_sequence_parallel_world_size") else 1
 
 
-def _get_sequence_parallel_rank():
+def _get_sequence_parallel_rank() -> int:
     if mesh_device is not None:
         return dist.get_rank(mesh_device.get_group(mesh_dim="sequence_parallel"))
     return mpu.get_sequence_parallel_rank() if hasattr(mpu, "get_sequence_parallel_rank") else 0
 
 
-def _get_sequence_parallel_group():
+def _get_sequence_parallel_group() -> ProcessGroup:
     """Returns the group over which sequences are cut. Raises KeyError where none is."""
     if mesh_device is not None:
         return mesh_device.get_group(mesh_dim="sequence_parallel")
     if hasattr(mpu, "get_sequence_parallel_group"):
-        return mpu.get_sequence_parallel_group()
+        group: ProcessGroup = mpu.get_sequence_parallel_group()
+        return group
     raise KeyError("no sequence parallel group exists: neither an mpu nor a device mesh has one")
 
 
-def _get_sequence_data_parallel_world_size():
+def _get_sequence_data_parallel_world_size() -> int:
     if hasattr(mpu, "get_sequence_data_parallel_world_size"):
-        return mpu.get_sequence_data_parallel_world_size()
+        size: int = mpu.get_sequence_data_parallel_world_size()
+        return size
     return _get_data_parallel_world_size()
 
 
-def _get_sequence_data_parallel_rank():
+def _get_sequence_data_parallel_rank() -> int:
     if hasattr(mpu, "get_sequence_data_parallel_rank"):
-        return mpu.get_sequence_data_parallel_rank()
+        rank: int = mpu.get_sequence_data_parallel_rank()
+        return rank
     return _get_data_parallel_rank()
 
 
-def _get_sequence_data_parallel_group():
+def _get_sequence_data_parallel_group() -> ProcessGroup | None:
     if hasattr(mpu, "get_sequence_data_parallel_group"):
-        return mpu.get_sequence_data_parallel_group()
+        group: ProcessGroup | None = mpu.get_sequence_data_parallel_group()
+        return group
     return _get_data_parallel_group()
 
 
-def _get_broadcast_src_rank():
+def _get_broadcast_src_rank() -> int:
     """Returns the global rank of the group's first member, which has the weights that the others get."""
-    return dist.get_global_rank(_get_sequence_data_parallel_group(), 0)
+    group = _get_sequence_data_parallel_group()
+    assert group is not None
+    return dist.get_global_rank(group, 0)
 
 
 # --- expert parallelism: groups for layers of a script's own ---
@@ -181,85 +201,90 @@ _get_expert_parallel_ranks = expert_groups.get_expert_parallel_ranks
 
 
 def _create_expert_and_data_parallel(
-    expert_parallel_size_, mp_size=None, pp_size=None, mp_mode="tp", use_data_before_expert_parallel_=False, folding_spec=None
-):
+    expert_parallel_size_: int,
+    mp_size: int | None = None,
+    pp_size: int | None = None,
+    mp_mode: str = "tp",
+    use_data_before_expert_parallel_: bool = False,
+    folding_spec: object = None,
+) -> None:
     """Makes groups of expert_parallel_size_ ranks, and of the ranks that hold the same experts. Collective."""
     expert_groups.create(expert_parallel_size_, mp_size, pp_size, mp_mode, use_data_before_expert_parallel_, folding_spec, mpu)
 
 
-def _get_max_expert_size():
+def _get_max_expert_size() -> int | None:
     """Returns the size of the largest expert-parallel group; None where there is none."""
     return expert_groups.max_size()
 
 
-def _get_max_expert_size_name():
+def _get_max_expert_size_name() -> str:
     return f"ep_size_{_get_max_expert_size()}"
 
 
-def _get_max_expert_parallel_group():
+def _get_max_expert_parallel_group() -> ProcessGroup:
     return _get_expert_parallel_group(_get_max_expert_size_name())
 
 
-def _get_expert_parallel_group(group_name):
+def _get_expert_parallel_group(group_name: str) -> ProcessGroup:
     return expert_groups.expert_parallel(group_name).group
 
 
-def _get_expert_parallel_group_ranks(group_name):
+def _get_expert_parallel_group_ranks(group_name: str) -> list[int]:
     return expert_groups.expert_parallel(group_name).ranks
 
 
-def _get_expert_parallel_group_dict():
+def _get_expert_parallel_group_dict() -> dict[str, ProcessGroup]:
     return expert_groups.expert_parallel_groups()
 
 
-def _get_expert_parallel_world_size(group_name):
+def _get_expert_parallel_world_size(group_name: str) -> int:
     return dist.get_world_size(group=_get_expert_parallel_group(group_name))
 
 
-def _get_expert_parallel_rank(group_name):
+def _get_expert_parallel_rank(group_name: str) -> int:
     return dist.get_rank(group=_get_expert_parallel_group(group_name))
 
 
-def _get_expert_parallel_src_rank(group_name):
+def _get_expert_parallel_src_rank(group_name: str) -> int:
     """Returns the global rank of the first member of this rank's group."""
     return _get_expert_parallel_group_ranks(group_name)[0]
 
 
-def _get_expert_data_parallel_group(group_name):
+def _get_expert_data_parallel_group(group_name: str) -> ProcessGroup:
     return expert_groups.expert_data_parallel(group_name).group
 
 
-def _get_expert_data_parallel_group_ranks(group_name):
+def _get_expert_data_parallel_group_ranks(group_name: str) -> list[int]:
     return expert_groups.expert_data_parallel(group_name).ranks
 
 
-def _get_expert_data_parallel_group_dict():
+def _get_expert_data_parallel_group_dict() -> dict[str, ProcessGroup]:
     return expert_groups.expert_data_parallel_groups()
 
 
-def _get_expert_data_parallel_world_size(group_name):
+def _get_expert_data_parallel_world_size(group_name: str) -> int:
     return dist.get_world_size(group=_get_expert_data_parallel_group(group_name))
 
 
-def _get_expert_data_parallel_rank(group_name):
+def _get_expert_data_parallel_rank(group_name: str) -> int:
     return dist.get_rank(group=_get_expert_data_parallel_group(group_name))
 
 
-def _get_expert_broadcast_src_rank(group_name):
+def _get_expert_broadcast_src_rank(group_name: str) -> int:
     """Returns the global rank whose experts the ranks with the same ones begin with."""
     return _get_expert_data_parallel_group_ranks(group_name)[0]
 
 
-def _get_expert_model_parallel_world_size():
+def _get_expert_model_parallel_world_size() -> int:
     return expert_tensor_parallel_world_size
 
 
 # --- secondary partitions of parameters, of which there are none ---
 
 
-def _get_zero_param_intra_parallel_group():
+def _get_zero_param_intra_parallel_group() -> None:
     """Returns the group of a secondary partition; None, since there is none."""
 
 
-def _zero_param_parallel_is_initialized():
+def _zero_param_parallel_is_initialized() -> bool:
     return False

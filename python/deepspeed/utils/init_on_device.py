@@ -1,21 +1,29 @@
 """Construction of a module on another device, in another dtype."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from typing_extensions import Self
 
 
 class OnDevice:
     """In its scope tensors are made on `device` ("meta": without memory) in `dtype`."""
 
-    def __init__(self, dtype, device="meta", enabled=True):
+    def __init__(self, dtype: torch.dtype | None, device: str = "meta", enabled: bool = True) -> None:
         self.dtype = dtype
         self.device = device
         self.enabled = enabled
-        self._scopes = None
-        self._old_dtype = None
+        self._scopes = contextlib.ExitStack()
+        self._old_dtype: torch.dtype | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         if not self.enabled:
             return self
         self._scopes = contextlib.ExitStack()
@@ -25,7 +33,7 @@ class OnDevice:
             torch.set_default_dtype(self.dtype)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> Literal[False]:
         if not self.enabled:
             return False
         if self._old_dtype is not None:

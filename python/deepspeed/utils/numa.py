@@ -1,11 +1,13 @@
 """Binding of a rank to cores."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import subprocess
 
 
-def parse_range(rng):
+def parse_range(rng: str) -> range:
     """Returns the numbers of "3" or of "2-5"."""
     first, dash, last = rng.partition("-")
     try:
@@ -17,9 +19,9 @@ def parse_range(rng):
     return range(begin, end + 1)
 
 
-def parse_range_list(range_str):
+def parse_range_list(range_str: str) -> list[int]:
     """Returns the numbers of "0-3,8,10-11", which must ascend."""
-    numbers = []
+    numbers: list[int] = []
     for part in range_str.split(","):
         values = parse_range(part)
         if numbers and values[0] <= numbers[-1]:
@@ -28,7 +30,7 @@ def parse_range_list(range_str):
     return numbers
 
 
-def get_numa_cores():
+def get_numa_cores() -> list[list[int]]:
     """Returns the cores of each NUMA node, as numactl lists them; [] without numactl."""
     if shutil.which("numactl") is None:
         return []
@@ -36,7 +38,7 @@ def get_numa_cores():
     return [[int(core) for core in line.split("cpus:")[1].split()] for line in lines if line.startswith("node") and "cpus:" in line]
 
 
-def get_numactl_cmd(bind_core_list, num_local_procs, local_rank):
+def get_numactl_cmd(bind_core_list: str | None, num_local_procs: int, local_rank: int) -> tuple[int, list[str]]:
     """Returns (cores of a rank, words of a numactl command) for a share of the cores, with memory of their node."""
     if "KMP_AFFINITY" in os.environ:
         raise ValueError("KMP_AFFINITY conflicts with numactl: unset it (unset KMP_AFFINITY) before the launch")

@@ -1,10 +1,18 @@
 """What an optimizer holds of one parameter, read and written while training goes on; all ranks call the full ones."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed import _core, _world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from deepspeed.runtime.engine import DeepSpeedEngine
 
 
 @dataclass
@@ -15,7 +23,7 @@ class fragment_address:
     start: int
 
 
-def engine_of(param):
+def engine_of(param: object) -> DeepSpeedEngine | None:
     """Returns the living engine whose parameter it is; None where there is none."""
     for engine in list(_world.engines):
         if engine.__dict__.get("_core") is None:
@@ -28,12 +36,12 @@ def engine_of(param):
     return None
 
 
-def _core_of(param):
+def _core_of(param: torch.Tensor) -> _core.TrainingEngine | None:
     engine = engine_of(param)
     return None if engine is None or engine.optimizer is None else engine._core
 
 
-def _core_after_backward(param):
+def _core_after_backward(param: torch.Tensor) -> _core.TrainingEngine | None:
     """Returns the core after the end of a direct loss.backward(), so that its gradients are reduced. Collective after such a one."""
     engine = engine_of(param)
     if engine is None or engine.optimizer is None:
@@ -43,33 +51,33 @@ def _core_after_backward(param):
     return engine._core
 
 
-def safe_get_full_fp32_param(param):
+def safe_get_full_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
     """Returns the whole master weights in fp32; None for a parameter that no optimizer trains."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_full_fp32_param(core, param)
 
 
-def safe_set_full_fp32_param(param, value):
+def safe_set_full_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
     """Writes the whole master weights, and with them the parameter."""
     core = _core_of(param)
     if core is not None:
         _core.safe_set_full_fp32_param(core, param, value)
 
 
-def safe_get_full_optimizer_state(param, optim_state_key):
+def safe_get_full_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
     """Returns a whole state of the optimizer in fp32, as "exp_avg"; None before the first step."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_full_optimizer_state(core, param, optim_state_key)
 
 
-def safe_set_full_optimizer_state(param, value, optim_state_key):
+def safe_set_full_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
     """Writes a whole state of the optimizer."""
     core = _core_of(param)
     if core is not None:
         _core.safe_set_full_optimizer_state(core, param, value, optim_state_key)
 
 
-def safe_get_full_grad(param):
+def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
     """Returns the whole reduced gradient, after backward and before step; None where there is none."""
     core = _core_after_backward(param)
     if core is None:
@@ -77,7 +85,7 @@ def safe_get_full_grad(param):
     return _defined(_core.safe_get_full_grad(core, param)) if param.requires_grad else None
 
 
-def safe_set_full_grad(param, value):
+def safe_set_full_grad(param: torch.Tensor, value: torch.Tensor) -> None:
     """Writes the whole gradient, after backward and before step."""
     core = _core_after_backward(param)
     if core is None:
@@ -86,41 +94,44 @@ def safe_set_full_grad(param, value):
         _core.safe_set_full_grad(core, param, value)
 
 
-def safe_get_local_fp32_param(param):
+def safe_get_local_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
     """Returns this rank's share of the master weights at stage 3, flat."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_local_fp32_param(core, param)
 
 
-def safe_set_local_fp32_param(param, value):
+def safe_set_local_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
     """Writes this rank's share of the master weights at stage 3."""
     _core.safe_set_local_fp32_param(_required(param), param, value)
 
 
-def safe_get_local_optimizer_state(param, optim_state_key):
+def safe_get_local_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
     """Returns this rank's share of a state of the optimizer at stage 3, flat."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_local_optimizer_state(core, param, optim_state_key)
 
 
-def safe_set_local_optimizer_state(param, value, optim_state_key):
+def safe_set_local_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
     """Writes this rank's share of a state of the optimizer at stage 3."""
     _core.safe_set_local_optimizer_state(_required(param), param, value, optim_state_key)
 
 
-def safe_get_local_grad(param):
+def safe_get_local_grad(param: torch.Tensor) -> torch.Tensor | None:
     """Returns this rank's share of the reduced gradient at stage 3, flat."""
     core = _core_after_backward(param)
     return None if core is None or not param.requires_grad else _defined(_core.safe_get_local_grad(core, param))
 
 
-def safe_set_local_grad(param, value):
+def safe_set_local_grad(param: torch.Tensor, value: torch.Tensor) -> None:
     """Writes this rank's share of the reduced gradient at stage 3."""
-    _required(param)
-    _core.safe_set_local_grad(_core_after_backward(param), param, value)
+    core = _required(param)
+    _core_after_backward(param)
+    _core.safe_set_local_grad(core, param, value)
 
 
-def safe_update_full_grad_vectorized(param_list, update_func):
+def safe_update_full_grad_vectorized(
+    param_list: Iterable[torch.Tensor], update_func: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> None:
     """Gives update_func(grad, param) each whole gradient, and writes what it returns."""
     for param in param_list:
         grad = safe_get_full_grad(param)
@@ -128,7 +139,7 @@ def safe_update_full_grad_vectorized(param_list, update_func):
             safe_set_full_grad(param, update_func(grad, param))
 
 
-def _required(param):
+def _required(param: torch.Tensor) -> _core.TrainingEngine:
     core = _core_of(param)
     if core is None:
         from deepspeed._errors import UsageError
@@ -137,5 +148,5 @@ def _required(param):
     return core
 
 
-def _defined(tensor):
+def _defined(tensor: object) -> torch.Tensor | None:
     return tensor if isinstance(tensor, torch.Tensor) else None

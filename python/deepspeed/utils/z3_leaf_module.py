@@ -1,32 +1,39 @@
 """Modules whose parameters stage 3 gathers all at once, before the module's forward: mixtures of experts need it."""
 
+from __future__ import annotations
+
 import types
 import weakref
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
 _leaf_of = torch.utils.weak.WeakIdKeyDictionary()  # of parameters of engines at stage 3, a weak reference each
 
 
-def z3_leaf_module(model):
+def z3_leaf_module(model: torch.nn.Module) -> bool:
     """Returns whether the module is marked as a leaf."""
     return bool(getattr(model, "_z3_leaf", False))
 
 
-def z3_leaf_parameter(model):
+def z3_leaf_parameter(model: object) -> bool:
     """Returns whether the parameter belongs to a leaf of an engine at stage 3."""
     return hasattr(model, "ds_z3_leaf_module")
 
 
-def leaf_module_of(param):
+def leaf_module_of(param: torch.Tensor) -> torch.nn.Module:
     """Returns the marked module with which an engine gathers the parameter. Raises AttributeError where there is none."""
-    leaf = _leaf_of.get(param, lambda: None)()
+    leaf: torch.nn.Module | None = _leaf_of.get(param, lambda: None)()
     if leaf is None:
         raise AttributeError("ds_z3_leaf_module: the parameter is in no leaf module of an engine")
     return leaf
 
 
-def note_leaf_modules(model):
+def note_leaf_modules(model: torch.nn.Module) -> None:
     """Notes of each parameter the outermost marked module around it, as an engine takes the model over."""
     for param in model.parameters():
         _leaf_of.pop(param, None)
@@ -35,27 +42,33 @@ def note_leaf_modules(model):
             _leaf_of.setdefault(param, weakref.ref(leaf))
 
 
-def get_z3_leaf_modules(model):
+def get_z3_leaf_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
     """Returns the marked modules in and below the model."""
     return [part for part in model.modules() if z3_leaf_module(part)]
 
 
-def set_z3_leaf_module(model, flag):
+def set_z3_leaf_module(model: torch.nn.Module, flag: bool) -> None:
     """Marks one module, or takes its mark away."""
-    model._z3_leaf = flag
+    model._z3_leaf = flag  # type: ignore[assignment]  # torch types an attribute that it does not know as a module
 
 
-def set_z3_leaf_modules(model, leaf_module_classes, raise_if_not_found=True):
+def set_z3_leaf_modules(
+    model: torch.nn.Module, leaf_module_classes: Sequence[type | str], raise_if_not_found: bool = True
+) -> list[torch.nn.Module]:
     """Marks the modules of these classes (or class names) before initialize(); returns them."""
     return _mark_classes(model, leaf_module_classes, True, raise_if_not_found)
 
 
-def unset_z3_leaf_modules(model, leaf_module_classes, raise_if_not_found=True):
+def unset_z3_leaf_modules(
+    model: torch.nn.Module, leaf_module_classes: Sequence[type | str], raise_if_not_found: bool = True
+) -> list[torch.nn.Module]:
     """Takes the marks of these classes away; returns the modules."""
     return _mark_classes(model, leaf_module_classes, False, raise_if_not_found)
 
 
-def set_z3_leaf_modules_by_name(model, module_names, flag=True, raise_if_not_found=True):
+def set_z3_leaf_modules_by_name(
+    model: torch.nn.Module, module_names: Sequence[str], flag: bool = True, raise_if_not_found: bool = True
+) -> tuple[list[torch.nn.Module], list[str]]:
     """Marks modules by their whole names; returns (modules, names that do not occur)."""
     parts = dict(model.named_modules())
     missing = [name for name in module_names if name not in parts]
@@ -66,7 +79,9 @@ def set_z3_leaf_modules_by_name(model, module_names, flag=True, raise_if_not_fou
     return found, missing
 
 
-def set_z3_leaf_modules_by_suffix(model, module_name_suffixes, flag=True, raise_if_not_found=True):
+def set_z3_leaf_modules_by_suffix(
+    model: torch.nn.Module, module_name_suffixes: Sequence[str], flag: bool = True, raise_if_not_found: bool = True
+) -> tuple[list[torch.nn.Module], list[str]]:
     """Marks modules by the ends of their names; returns (modules, ends that do not occur)."""
     found, missing = {}, []
     for suffix in module_name_suffixes:
@@ -80,7 +95,7 @@ def set_z3_leaf_modules_by_suffix(model, module_name_suffixes, flag=True, raise_
     return list(found.values()), missing
 
 
-def apply_zero_leaf_module_config(model, leaf_cfg):
+def apply_zero_leaf_module_config(model: torch.nn.Module, leaf_cfg: Any) -> list[torch.nn.Module]:
     """Marks what the config's section `leaf_module` names; returns the modules."""
     if leaf_cfg is None:
         return []
@@ -90,7 +105,7 @@ def apply_zero_leaf_module_config(model, leaf_cfg):
     return list({id(part): part for part in found}.values())
 
 
-def mark_configured_leaf_modules(model, config):
+def mark_configured_leaf_modules(model: torch.nn.Module, config: Mapping[str, Any]) -> None:
     """Marks what the section `leaf_module` of a config's zero_optimization names, so that z3_leaf_module() tells of it."""
     from deepspeed._config import stage_of
 
@@ -101,11 +116,11 @@ def mark_configured_leaf_modules(model, config):
         apply_zero_leaf_module_config(model, types.SimpleNamespace(**names))
 
 
-def _as_list(given):
+def _as_list(given: str | Iterable[str] | None) -> list[str]:
     return [given] if isinstance(given, str) else list(given or ())
 
 
-def _mark_classes(model, classes, flag, raise_if_not_found):
+def _mark_classes(model: torch.nn.Module, classes: Sequence[type | str], flag: bool, raise_if_not_found: bool) -> list[torch.nn.Module]:
     assert all(isinstance(cls, (type, str)) for cls in classes), f"leaf_module_classes must be types or names, got {classes}"
     found = [part for part in model.modules() if any(_is_of(part, cls) for cls in classes)]
     for part in found:
@@ -114,13 +129,13 @@ def _mark_classes(model, classes, flag, raise_if_not_found):
     return found
 
 
-def _is_of(part, cls):
+def _is_of(part: torch.nn.Module, cls: type | str) -> bool:
     if isinstance(cls, type):
         return isinstance(part, cls)
     own = type(part)
     return cls in (own.__name__, f"{own.__module__}.{own.__qualname__}")
 
 
-def _require(condition, text):
+def _require(condition: object, text: str) -> None:
     if not condition:
         raise ValueError(text)

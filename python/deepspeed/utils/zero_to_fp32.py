@@ -1,31 +1,46 @@
 """fp32 weights of a checkpoint, as state dicts and as files."""
 
+from __future__ import annotations
+
 import glob
 import os
 import re
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters, is_zero_param
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    import torch
 
-def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag=None, exclude_frozen_parameters=False, lazy_mode=False):
+
+def get_fp32_state_dict_from_zero_checkpoint(
+    checkpoint_dir: str | os.PathLike[str], tag: str | None = None, exclude_frozen_parameters: bool = False, lazy_mode: bool = False
+) -> dict[str, torch.Tensor]:
     """Returns {name: fp32 tensor}, of a checkpoint of any stage. tag: by default the one that `latest` names."""
     _chosen_folder(checkpoint_dir, tag)
     return OrderedDict(_core.fp32_state_dict(os.fspath(checkpoint_dir), tag, exclude_frozen_parameters))
 
 
 def convert_zero_checkpoint_to_fp32_state_dict(
-    checkpoint_dir, output_dir, max_shard_size="5GB", safe_serialization=False, tag=None, exclude_frozen_parameters=False
-):
+    checkpoint_dir: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    max_shard_size: str | int | None = "5GB",
+    safe_serialization: bool = False,
+    tag: str | None = None,
+    exclude_frozen_parameters: bool = False,
+) -> None:
     """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large."""
     _chosen_folder(checkpoint_dir, tag)
     size = "1000PB" if max_shard_size is None else max_shard_size
     _core.convert_to_fp32(os.fspath(checkpoint_dir), os.fspath(output_dir), str(size), safe_serialization, tag, exclude_frozen_parameters)
 
 
-def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None):
+def load_state_dict_from_zero_checkpoint(
+    model: torch.nn.Module, checkpoint_dir: str | os.PathLike[str], tag: str | None = None
+) -> torch.nn.Module:
     """Loads the fp32 weights into the model, which goes to the CPU; returns it.
 
     A model that stage 3 has partitioned stays where it is, and takes the weights in its own dtype; all ranks call it.
@@ -40,7 +55,7 @@ def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None):
     return model
 
 
-def get_checkpoint_files(checkpoint_dir, glob_pattern):
+def get_checkpoint_files(checkpoint_dir: str | os.PathLike[str], glob_pattern: str) -> list[str]:
     """Returns the files that fit a pattern, in the order of their numbers. Raises FileNotFoundError where there is none."""
     files = sorted(glob.glob(os.path.join(checkpoint_dir, glob_pattern)), key=_numbers)
     if not files:
@@ -48,15 +63,15 @@ def get_checkpoint_files(checkpoint_dir, glob_pattern):
     return files
 
 
-def get_optim_files(checkpoint_dir):
+def get_optim_files(checkpoint_dir: str | os.PathLike[str]) -> list[str]:
     return get_checkpoint_files(checkpoint_dir, "*_optim_states.pt")
 
 
-def get_model_state_files(checkpoint_dir):
+def get_model_state_files(checkpoint_dir: str | os.PathLike[str]) -> list[str]:
     return get_checkpoint_files(checkpoint_dir, "*_model_states.pt")
 
 
-def get_model_state_file(checkpoint_dir, zero_stage):
+def get_model_state_file(checkpoint_dir: str | os.PathLike[str], zero_stage: int) -> str:
     """Returns the file of the weights: rank 0's at stage 3."""
     if not os.path.isdir(checkpoint_dir):
         raise FileNotFoundError(f"Directory '{checkpoint_dir}' doesn't exist")
@@ -67,11 +82,11 @@ def get_model_state_file(checkpoint_dir, zero_stage):
     return path
 
 
-def _numbers(path):
+def _numbers(path: str) -> list[int | str]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", os.path.basename(path))]
 
 
-def _chosen_folder(checkpoint_dir, tag):
+def _chosen_folder(checkpoint_dir: str | os.PathLike[str], tag: str | None) -> str:
     latest = os.path.join(checkpoint_dir, "latest")
     if tag is None and not os.path.isfile(latest):
         raise ValueError(f"Unable to find 'latest' file at {latest}")

@@ -1,1 +1,3 @@
 from deepspeed.ops.adagrad.cpu_adagrad import DeepSpeedCPUAdagrad
+
+__all__ = ["DeepSpeedCPUAdagrad"]

@@ -1,3 +1,5 @@
 from deepspeed.ops.adam.cpu_adam import DeepSpeedCPUAdam
 from deepspeed.ops.adam.fused_adam import FusedAdam
 from deepspeed.ops.adam.zenflow_torch_adam import ZenFlowSelectiveAdamW, ZenFlowSelectiveAdamW_stage3
+
+__all__ = ["DeepSpeedCPUAdam", "FusedAdam", "ZenFlowSelectiveAdamW", "ZenFlowSelectiveAdamW_stage3"]

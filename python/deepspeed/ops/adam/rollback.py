@@ -1,9 +1,17 @@
 """Takes a step of Adam back, from the weights, the gradient and the moments after it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
-def roll_back(param, grad, state, options, decouples):
+
+def roll_back(param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], options: Mapping[str, Any], decouples: bool) -> None:
     """Writes into param and state (step, exp_avg, exp_avg_sq) what they held before the step; exact up to rounding.
 
     options: lr, betas, eps, weight_decay, bias_correction. decouples: whether the decay was that of AdamW.

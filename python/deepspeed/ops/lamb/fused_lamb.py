@@ -1,5 +1,14 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.ops.core_optimizer import CoreOptimizer
 from deepspeed.ops.lamb.trust_ratios import TrustRatios
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.optim.optimizer import ParamsT
 
 
 class FusedLamb(TrustRatios, CoreOptimizer):
@@ -10,18 +19,18 @@ class FusedLamb(TrustRatios, CoreOptimizer):
 
     def __init__(
         self,
-        params,
-        lr=1e-3,
-        bias_correction=True,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        eps_inside_sqrt=False,
-        weight_decay=0.0,
-        max_grad_norm=0.0,
-        max_coeff=10.0,
-        min_coeff=0.01,
-        amsgrad=False,
-    ):
+        params: ParamsT,
+        lr: float = 1e-3,
+        bias_correction: bool = True,
+        betas: Sequence[float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        eps_inside_sqrt: bool = False,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
+        max_coeff: float = 10.0,
+        min_coeff: float = 0.01,
+        amsgrad: bool = False,
+    ) -> None:
         if amsgrad:
             raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
         defaults = dict(

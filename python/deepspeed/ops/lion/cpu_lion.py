@@ -1,4 +1,13 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.ops.core_optimizer import CoreOptimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.optim.optimizer import ParamsT
 
 
 class DeepSpeedCPULion(CoreOptimizer):
@@ -9,5 +18,12 @@ class DeepSpeedCPULion(CoreOptimizer):
     _type = "Lion"
     _keys = ("lr", "betas", "weight_decay")
 
-    def __init__(self, model_params, lr=1e-3, betas=(0.9, 0.999), weight_decay=0, fp32_optimizer_states=True):
+    def __init__(
+        self,
+        model_params: ParamsT,
+        lr: float = 1e-3,
+        betas: Sequence[float] = (0.9, 0.999),
+        weight_decay: float = 0,
+        fp32_optimizer_states: bool = True,
+    ) -> None:
         super().__init__(model_params, dict(lr=lr, betas=betas, weight_decay=weight_decay))

@@ -1,5 +1,10 @@
 """Activation checkpointing."""
 
+from typing import TYPE_CHECKING
+
 from deepspeed._lazy import lazy
 
-__getattr__ = lazy(__name__, submodules=("checkpointing",))
+if TYPE_CHECKING:
+    from deepspeed.runtime.activation_checkpointing import checkpointing as checkpointing
+else:
+    __getattr__ = lazy(__name__, submodules=("checkpointing",))

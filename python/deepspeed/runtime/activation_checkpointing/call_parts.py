@@ -1,29 +1,36 @@
 """The tensors of a call, apart from all else that it takes and gives."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree as pytree
 
 from deepspeed.runtime.error_place import noting
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
 
 class CallParts:
     """Takes the tensors out of the arguments of a call, and runs it on others in their places."""
 
-    def __init__(self, function, args, kwargs, name):
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> None:
         self._function, self._name = function, name
         values, self._form = pytree.tree_flatten((args, kwargs))
-        self._inputs = [value for value in values if isinstance(value, torch.Tensor)]
+        self._inputs: list[torch.Tensor] = [value for value in values if isinstance(value, torch.Tensor)]
         self._rest = [_PLACE if isinstance(value, torch.Tensor) else value for value in values]
-        self._first = None
+        self._first: tuple[list[Any], pytree.TreeSpec] | None = None
 
-    def take_inputs(self):
+    def take_inputs(self) -> list[torch.Tensor]:
         """Returns the tensors, and keeps none of them."""
-        inputs, self._inputs = self._inputs, None
+        inputs, self._inputs = self._inputs, []
         return inputs
 
-    def run(self, tensors):
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Returns the tensors of the function's result. That of the first run waits for result_with(); what further ones raise says so."""
         places = iter(tensors)
         args, kwargs = pytree.tree_unflatten([next(places) if value is _PLACE else value for value in self._rest], self._form)
@@ -35,9 +42,10 @@ class CallParts:
             self._first = [_PLACE if isinstance(value, torch.Tensor) else value for value in values], form
         return outputs
 
-    def result_with(self, outputs):
+    def result_with(self, outputs: Iterable[torch.Tensor]) -> Any:
         """Returns the result of the first run with these tensors in place of its own."""
         places = iter(outputs)
+        assert self._first is not None
         values, form = self._first
         return pytree.tree_unflatten([next(places) if value is _PLACE else value for value in values], form)
 

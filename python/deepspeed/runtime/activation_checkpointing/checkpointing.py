@@ -3,19 +3,29 @@
 The core keeps the inputs, as configure() says, and calls the function again with the random states and the autocast of before.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed import _core
 from deepspeed._mpu import core_mpu
 from deepspeed.runtime.activation_checkpointing.call_parts import CallParts
 from deepspeed.runtime.activation_checkpointing.rng_states import (
     _MODEL_PARALLEL_RNG_TRACKER_NAME,
-    CudaRNGStatesTracker,
+    CudaRNGStatesTracker as CudaRNGStatesTracker,
     get_cuda_rng_tracker,
 )
 from deepspeed.utils.bwc import bwc_tensor_model_parallel_rank
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from deepspeed._types import Mpu
+
 deepspeed_checkpointing_enabled = False
-mpu = None
-num_layers = None
+mpu: Mpu | None = None
+num_layers: int | None = None
 PARTITION_ACTIVATIONS = False
 CPU_CHECKPOINT = False
 CONTIGUOUS_CHECKPOINTING = False
@@ -23,17 +33,17 @@ SYNCHRONIZE = False
 PROFILE_TIME = False
 
 
-def checkpoint(function, *args, **kwargs):
+def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Returns function(*args, **kwargs), which backward computes again; a list that it returns becomes a tuple."""
     return _checkpoint(function, args, kwargs, use_reentrant=False)
 
 
-def non_reentrant_checkpoint(function, *args):
+def non_reentrant_checkpoint(function: Callable[..., Any], *args: Any) -> Any:
     """Is checkpoint(), which is not reentrant either."""
     return checkpoint(function, *args)
 
 
-def _checkpoint(function, args, kwargs, use_reentrant):
+def _checkpoint(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], use_reentrant: bool) -> Any:
     name = f"checkpoint() of {getattr(function, '__name__', type(function).__name__)}"
     call = CallParts(function, args, kwargs, name)
     outputs = _core.checkpoint_tensors(call.run, call.take_inputs(), use_reentrant, name)
@@ -41,28 +51,28 @@ def _checkpoint(function, args, kwargs, use_reentrant):
 
 
 def configure(
-    mpu_,
-    deepspeed_config=None,
-    partition_activations=None,
-    contiguous_checkpointing=None,
-    num_checkpoints=None,
-    checkpoint_in_cpu=None,
-    synchronize=None,
-    profile=None,
-):
+    mpu_: Mpu | None,
+    deepspeed_config: Any = None,
+    partition_activations: bool | None = None,
+    contiguous_checkpointing: bool | None = None,
+    num_checkpoints: int | None = None,
+    checkpoint_in_cpu: bool | None = None,
+    synchronize: bool | None = None,
+    profile: bool | None = None,
+) -> None:
     """Sets the options: those of a config's section activation_checkpointing, and over them the arguments.
 
     With partition_activations the ranks of the mpu's tensor parallel group call it together.
     """
     global mpu, deepspeed_checkpointing_enabled
     global PARTITION_ACTIVATIONS, CONTIGUOUS_CHECKPOINTING, CPU_CHECKPOINT, SYNCHRONIZE, PROFILE_TIME, num_layers
-    section = {}
+    section: Mapping[str, Any] = {}
     if deepspeed_config is not None:
         from deepspeed import _config
 
         section = _config.read_config(deepspeed_config).get("activation_checkpointing") or {}
 
-    def chosen(argument, key, default):
+    def chosen(argument: Any, key: str, default: Any) -> Any:
         return argument if argument is not None else section.get(key, default)
 
     if mpu_ is not None:
@@ -80,7 +90,7 @@ def configure(
     deepspeed_checkpointing_enabled = True
 
 
-def _configure_core():
+def _configure_core() -> None:
     _core.configure_checkpointing(
         mpu=core_mpu(mpu) if PARTITION_ACTIVATIONS else None,
         partition_activations=PARTITION_ACTIVATIONS,
@@ -92,29 +102,29 @@ def _configure_core():
     )
 
 
-def is_configured():
+def is_configured() -> bool:
     """Returns whether configure() was called."""
     return deepspeed_checkpointing_enabled
 
 
-def reset():
+def reset() -> None:
     """Frees the contiguous buffers that wait for further forwards."""
     _core.reset_checkpointing()
 
 
-def set_num_layers(nlayers):
+def set_num_layers(nlayers: int) -> None:
     global num_layers
     num_layers = nlayers
     _configure_core()
 
 
-def partition_activations_in_checkpoint(partition_activation):
+def partition_activations_in_checkpoint(partition_activation: bool) -> None:
     global PARTITION_ACTIVATIONS
     PARTITION_ACTIVATIONS = partition_activation
     _configure_core()
 
 
-def model_parallel_cuda_manual_seed(seed):
+def model_parallel_cuda_manual_seed(seed: int) -> None:
     """Seeds the generator alike on the ranks of a replica, and the tracker's state by tensor parallel rank."""
     from deepspeed.accelerator import get_accelerator
 
@@ -124,7 +134,7 @@ def model_parallel_cuda_manual_seed(seed):
     tracker.add(_MODEL_PARALLEL_RNG_TRACKER_NAME, seed + 2718 + bwc_tensor_model_parallel_rank(mpu))
 
 
-def model_parallel_reconfigure_tp_seed(seed):
+def model_parallel_reconfigure_tp_seed(seed: int) -> None:
     """Seeds the tracker's state anew."""
     from deepspeed.accelerator import get_accelerator
 
@@ -136,7 +146,7 @@ class CheckpointFunction:
     """Runs a region by a backward inside of backward. At least one tensor among the arguments needs a gradient."""
 
     @staticmethod
-    def apply(run_function, all_outputs, *args):
+    def apply(run_function: Callable[..., Any], all_outputs: list[Any], *args: Any) -> Any:
         """Adds the outputs to the list, of which no reference is kept, and returns them."""
         output = _checkpoint(run_function, args, {}, use_reentrant=True)
         all_outputs.extend(output if isinstance(output, tuple) else [output])

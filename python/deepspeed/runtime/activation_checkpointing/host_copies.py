@@ -1,31 +1,39 @@
 """Activations on the host while nobody needs them: copies that run beside the computation, in buffers that are used again."""
 
+from __future__ import annotations
+
 import contextlib
 import itertools
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed.accelerator import get_accelerator
 
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Iterator
+    from typing import Any
+
 
 class HostBuffers:
     """Keeps host tensors for the next copy of the same shape and dtype; a limit says how many wait."""
 
-    def __init__(self, limit, use_pin_memory):
+    def __init__(self, limit: int, use_pin_memory: bool) -> None:
         self._limit = limit
         self._use_pin_memory = use_pin_memory
-        self._free = {}
-        self._returning = []  # (buffer, event after which nobody reads it)
+        self._free: dict[tuple[tuple[int, ...], torch.dtype], list[torch.Tensor]] = {}
+        self._returning: list[tuple[torch.Tensor, Any]] = []  # (buffer, event after which nobody reads it)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(map(len, self._free.values()))
 
     @staticmethod
-    def key(tensor):
+    def key(tensor: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
         """Is equal for tensors whose copies fit one another's buffers; strides do not matter, since buffers are dense."""
         return tuple(tensor.shape), tensor.dtype
 
-    def take(self, tensor):
+    def take(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a dense host tensor of the tensor's shape and dtype."""
         self._collect(wait=False)
         free = self._free.get(self.key(tensor))
@@ -34,21 +42,21 @@ class HostBuffers:
         made = torch.empty(tensor.shape, dtype=tensor.dtype)
         return get_accelerator().pin_memory(made, make_copy=False) if self._use_pin_memory else made
 
-    def give(self, buffer, event=None):
+    def give(self, buffer: torch.Tensor, event: Any = None) -> None:
         """Takes a buffer back, after the event where there is one."""
         if event is not None:
             self._returning.append((buffer, event))
         elif len(self) < self._limit:
             self._free.setdefault(self.key(buffer), []).append(buffer)
 
-    def _collect(self, wait):
+    def _collect(self, wait: bool) -> None:
         returning, self._returning = self._returning, []
         for buffer, event in returning:
             if wait:
                 event.synchronize()
             self.give(buffer, None if wait or event.query() else event)
 
-    def wait(self):
+    def wait(self) -> None:
         """Waits for the copies that read buffers still."""
         self._collect(wait=True)
 
@@ -56,16 +64,17 @@ class HostBuffers:
 class HostCopy:
     """Is one activation: on its device at first, then on the host, and back when it is read."""
 
-    def __init__(self, tensor):
-        self.tensor = tensor  # on the device; None while the host alone has it
-        self.buffer = None
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor: torch.Tensor | None = tensor  # on the device; None while the host alone has it
+        self.buffer: torch.Tensor | None = None
         self.is_lost = False
-        self._event = None  # after the copy to the host
+        self._event: Any = None  # after the copy to the host
         self._device, self._size, self._stride = tensor.device, tensor.size(), tensor.stride()
 
-    def start(self, buffers, stream):
+    def start(self, buffers: HostBuffers, stream: Any) -> None:
         """Copies to the host, on the stream where there is one; the device's memory stays until drop()."""
         accelerator = get_accelerator()
+        assert self.tensor is not None
         self.buffer = buffers.take(self.tensor)
         if stream is not None:
             stream.wait_stream(accelerator.current_stream())
@@ -75,12 +84,13 @@ class HostCopy:
             self.tensor.record_stream(stream)
             self._event = stream.record_event()
 
-    def drop(self):
+    def drop(self) -> None:
         self.tensor = None
 
-    def restore(self, buffers, stream):
+    def restore(self, buffers: HostBuffers, stream: Any) -> None:
         """Makes the tensor on its device again, with its strides, and gives the buffer back."""
         accelerator = get_accelerator()
+        assert self.buffer is not None
         if self.tensor is not None:  # copied, and not dropped yet
             buffers.give(self.buffer, self._event)
             self.buffer = None
@@ -97,7 +107,7 @@ class HostCopy:
         self.tensor, self.buffer = tensor, None
 
 
-def is_dense_activation(tensor, min_bytes):
+def is_dense_activation(tensor: torch.Tensor, min_bytes: int) -> bool:
     """Returns whether a copy to the host frees memory of a device: parameters, buffers and expanded views do not."""
     accelerator = get_accelerator()
     kinds = (torch.nn.Parameter, torch.nn.Buffer) if hasattr(torch.nn, "Buffer") else (torch.nn.Parameter,)
@@ -107,7 +117,7 @@ def is_dense_activation(tensor, min_bytes):
     return on_device and not is_of_model and not overlaps and tensor.nbytes >= min_bytes
 
 
-def copies_beyond(copies, count):
+def copies_beyond(copies: deque[HostCopy], count: int) -> Iterator[HostCopy]:
     """Takes all but the latest `count` off the front of a deque, and yields them."""
     for _ in itertools.repeat(None, max(len(copies) - count, 0)):
         yield copies.popleft()

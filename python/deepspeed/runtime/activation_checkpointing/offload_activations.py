@@ -3,16 +3,25 @@
 Layers of Transformers mark theirs by themselves; other code calls mark() before it checkpoints.
 """
 
+from __future__ import annotations
+
 import collections
 import importlib.util
 import threading
 import weakref
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed.accelerator import get_accelerator
 from deepspeed.runtime.activation_checkpointing.host_copies import HostBuffers, HostCopy, copies_beyond, is_dense_activation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from typing_extensions import Self
 
 
 @dataclass
@@ -36,15 +45,20 @@ class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
     stay there while they are copied. min_offload_bytes: smaller ones stay. use_streams: copies run beside the computation.
     """
 
+    min_offload_bytes: int
+    max_fwd_stash_count: int
+    max_cpu_buffer_pool_count: int
+    keep_last_count: int
+
     def __init__(
         self,
-        use_pin_memory=True,
-        use_streams=True,
-        min_offload_bytes=1024,
-        max_fwd_stash_count=2,
-        max_cpu_buffer_pool_count=64,
-        keep_last_count=1,
-    ):
+        use_pin_memory: bool = True,
+        use_streams: bool = True,
+        min_offload_bytes: int = 1024,
+        max_fwd_stash_count: int = 2,
+        max_cpu_buffer_pool_count: int = 64,
+        keep_last_count: int = 1,
+    ) -> None:
         limits = dict(
             min_offload_bytes=min_offload_bytes,
             max_fwd_stash_count=max_fwd_stash_count,
@@ -63,40 +77,40 @@ class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
         self.reset()
         super().__init__(self._pack, self._unpack)
 
-    def reset(self):
+    def reset(self) -> None:
         """Forgets all counts, marks and activations: a backward that wants one of these is an error."""
         self.stats = CheckpointActivationOffloadStats()
         self._forget()
 
-    def mark(self, tensor):
+    def mark(self, tensor: torch.Tensor) -> None:
         """Chooses a tensor, which the next checkpointed layer saves as its input."""
         self._marks[id(tensor)] += 1
         self.stats.marked_tensors += 1
 
-    def _forget(self):
-        self._marks = collections.Counter()  # by id, of tensors that live until they are saved
+    def _forget(self) -> None:
+        self._marks: collections.Counter[int] = collections.Counter()  # by id, of tensors that live until they are saved
         for copy in list(getattr(self, "_copies", ())):
             self._lose(copy)
-        self._copies = weakref.WeakSet()  # of this pass; the graph has them
-        self._latest = collections.deque()  # of them, those that are not copied
-        self._stashed = collections.deque()  # of them, those that are copied and not dropped
+        self._copies: weakref.WeakSet[HostCopy] = weakref.WeakSet()  # of this pass; the graph has them
+        self._latest: collections.deque[HostCopy] = collections.deque()  # of them, those that are not copied
+        self._stashed: collections.deque[HostCopy] = collections.deque()  # of them, those that are copied and not dropped
         self._buffers.wait()
 
-    def _lose(self, copy):
+    def _lose(self, copy: HostCopy) -> None:
         if copy.buffer is not None:
             if self._stream is not None:
                 self._stream.synchronize()
             self._buffers.give(copy.buffer)
         copy.tensor, copy.buffer, copy.is_lost = None, None, True
 
-    def _take_mark(self, tensor):
+    def _take_mark(self, tensor: torch.Tensor) -> bool:
         if self._marks[id(tensor)] == 0:
             del self._marks[id(tensor)]
             return False
         self._marks[id(tensor)] -= 1
         return True
 
-    def _pack(self, tensor):
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor | HostCopy:
         self.stats.saved_tensors_seen += 1
         if not self._take_mark(tensor):
             return tensor
@@ -110,15 +124,16 @@ class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
             self._offload(older)
         return copy
 
-    def _offload(self, copy):
+    def _offload(self, copy: HostCopy) -> None:
         copy.start(self._buffers, self._stream)
         self.stats.offloaded_tensors += 1
+        assert copy.buffer is not None
         self.stats.offloaded_bytes += copy.buffer.nbytes
         self._stashed.append(copy)
         for older in copies_beyond(self._stashed, self.max_fwd_stash_count if self.use_streams else 0):
             older.drop()
 
-    def _unpack(self, packed):
+    def _unpack(self, packed: torch.Tensor | HostCopy) -> torch.Tensor:
         if not isinstance(packed, HostCopy):
             return packed
         if packed.is_lost:
@@ -128,19 +143,21 @@ class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
             if packed in self._stashed:
                 self._stashed.remove(packed)
             self.stats.restored_tensors += 1
+            assert packed.tensor is not None
             self.stats.restored_bytes += packed.tensor.nbytes
         elif packed in self._latest:
             self._latest.remove(packed)
             self.stats.kept_last_tensors += 1
+        assert packed.tensor is not None
         return packed.tensor
 
-    def _buffer_key(self, tensor):
+    def _buffer_key(self, tensor: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
         return self._buffers.key(tensor)
 
-    def _empty_cpu_like(self, tensor):
+    def _empty_cpu_like(self, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[tuple[int, ...], torch.dtype]]:
         return self._buffers.take(tensor), self._buffers.key(tensor)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:  # type: ignore[override]  # that of torch returns nothing
         if self in _open():
             raise RuntimeError("CheckpointHiddenStatesOffload is not re-entrant; use another instance for a scope inside of this one")
         self.reset()
@@ -149,14 +166,14 @@ class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
         super().__enter__()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         _open().remove(self)
         _marker.end()
         self._forget()
 
 
-def get_checkpoint_hidden_states_offloading_ctx_manager(**options):
+def get_checkpoint_hidden_states_offloading_ctx_manager(**options: Any) -> CheckpointHiddenStatesOffload:
     """Returns a scope that offloads the inputs of checkpointed layers."""
     return CheckpointHiddenStatesOffload(**options)
 
@@ -164,23 +181,24 @@ def get_checkpoint_hidden_states_offloading_ctx_manager(**options):
 _of_thread = threading.local()
 
 
-def _open():
+def _open() -> list[CheckpointHiddenStatesOffload]:
     """Returns the scopes that are open on this thread, the outermost first."""
     if not hasattr(_of_thread, "scopes"):
         _of_thread.scopes = []
-    return _of_thread.scopes
+    opened: list[CheckpointHiddenStatesOffload] = _of_thread.scopes
+    return opened
 
 
 class _Marker:
     """While scopes are open, the checkpointed layers of Transformers mark their first argument, the hidden states."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._num_scopes = 0
         self._layer = None
         self._own_call = None  # what the class had as its own __call__; None: it inherits
 
-    def begin(self):
+    def begin(self) -> None:
         with self._lock:
             self._num_scopes += 1
             if self._num_scopes == 1 and importlib.util.find_spec("transformers") is not None:
@@ -189,7 +207,7 @@ class _Marker:
                     self._own_call = self._layer.__dict__.get("__call__")
                     self._layer.__call__ = _marking(self._layer.__call__)
 
-    def end(self):
+    def end(self) -> None:
         with self._lock:
             self._num_scopes -= 1
             if self._num_scopes > 0 or self._layer is None:
@@ -201,14 +219,14 @@ class _Marker:
             self._layer = None
 
 
-def _checkpointed_layer():
+def _checkpointed_layer() -> Any:
     import transformers
 
     return getattr(transformers, "GradientCheckpointingLayer", None)  # Transformers since 4.52 has it
 
 
-def _marking(call):
-    def marked_call(layer, *args, **kwargs):
+def _marking(call: Callable[..., Any]) -> Callable[..., Any]:
+    def marked_call(layer: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         is_checkpointed = layer.training and getattr(layer, "gradient_checkpointing", False) and torch.is_grad_enabled()
         if not (is_checkpointed and _open() and args and isinstance(args[0], torch.Tensor)):
             return call(layer, *args, **kwargs)

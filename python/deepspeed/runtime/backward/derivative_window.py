@@ -1,5 +1,7 @@
 """Access to partitioned parameters in the derivatives of torch.func, which run after the module's call has ended."""
 
+from __future__ import annotations
+
 import torch
 
 from deepspeed import _core
@@ -7,12 +9,12 @@ from deepspeed.runtime.backward.output_hooks import register_output_backward_hoo
 from deepspeed.utils.torch import is_functorch_transforming
 
 
-def open_in_derivative(core, output):
+def open_in_derivative(core: _core.TrainingEngine | None, output: object) -> None:
     """Lets the derivative of the outputs, where a transform is to compute it, read the engine's parameters until it ends."""
     if core is None or not is_functorch_transforming():
         return
 
-    def begin():
+    def begin() -> None:
         window = _core.Access(core)
         torch.autograd.Variable._execution_engine.queue_callback(window.close)
 

@@ -1,16 +1,24 @@
 """Without ZeRO DeepSpeed refuses a loss.backward() of the script's own: it has no place to reduce gradients there."""
 
+from __future__ import annotations
+
 import contextlib
+from typing import TYPE_CHECKING
 
 from deepspeed._errors import UsageError
 from deepspeed.runtime.backward.output_hooks import count_used_parameters_in_backward, register_output_backward_hooks
 from deepspeed.utils.torch import is_functorch_transforming
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import torch
+
 _running = 0  # backwards that engines have begun
 
 
 @contextlib.contextmanager
-def by_engine():
+def by_engine() -> Iterator[None]:
     """Says that the backward which runs meanwhile was begun by an engine: one loss may go through several."""
     global _running
     _running += 1
@@ -20,10 +28,10 @@ def by_engine():
         _running -= 1
 
 
-def refuse_direct(outputs, params):
+def refuse_direct(outputs: object, params: Iterable[torch.Tensor]) -> None:
     """Makes a backward through the outputs an error where a script has begun it and it reaches one of the parameters."""
 
-    def check():
+    def check() -> None:
         if _running or is_functorch_transforming() or count_used_parameters_in_backward(params) == 0:
             return
         raise UsageError(

@@ -1,12 +1,20 @@
 """Hooks on the outputs of a forward, which run when backward reaches them."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree as pytree
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
-def maybe_loss_for_backward(value):
+    from torch.utils.hooks import RemovableHandle
+
+
+def maybe_loss_for_backward(value: object) -> bool:
     """Returns whether the value may be a loss: one number with a graph behind it."""
     return isinstance(value, torch.Tensor) and value.numel() == 1 and value.grad_fn is not None
 
@@ -14,22 +22,26 @@ def maybe_loss_for_backward(value):
 class OutputBackwardHookManager:
     """Calls preprocess_once_fn() before the first gradient of a backward, and preprocess_per_tensor_fn(tensor) for each."""
 
-    def __init__(self, preprocess_once_fn, preprocess_per_tensor_fn=None):
+    def __init__(
+        self,
+        preprocess_once_fn: Callable[[], object],
+        preprocess_per_tensor_fn: Callable[[torch.Tensor], torch.Tensor | None] | None = None,
+    ) -> None:
         self.preprocess_once_fn = preprocess_once_fn
         self.preprocess_per_tensor_fn = preprocess_per_tensor_fn
         self.preprocess_done = False
-        self.hook_handles = []
+        self.hook_handles: list[RemovableHandle] = []
 
-    def register_hooks_on_outputs(self, outputs):
+    def register_hooks_on_outputs(self, outputs: object) -> None:
         for output in pytree.tree_leaves(outputs):
             if isinstance(output, torch.Tensor) and output.requires_grad:
                 self.hook_handles.append(output.register_hook(self._hook_of(output)))
 
-    def _hook_of(self, output):
+    def _hook_of(self, output: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
         # A hook that holds its own tensor keeps it forever: the collector does not see the way through the graph.
         per_tensor = self.preprocess_per_tensor_fn and functools.partial(self.preprocess_per_tensor_fn, output)
 
-        def hook(grad):
+        def hook(grad: torch.Tensor) -> torch.Tensor:
             if not self.preprocess_done:
                 self.preprocess_done = True
                 self.preprocess_once_fn()
@@ -38,28 +50,32 @@ class OutputBackwardHookManager:
 
         return hook
 
-    def remove_hooks(self):
+    def remove_hooks(self) -> None:
         for handle in self.hook_handles:
             handle.remove()
         self.hook_handles.clear()
 
-    def reset(self):
+    def reset(self) -> None:
         self.preprocess_done = False
 
 
-def register_output_backward_hooks(outputs, preprocess_once_fn, preprocess_per_tensor_fn=None):
+def register_output_backward_hooks(
+    outputs: object,
+    preprocess_once_fn: Callable[[], object],
+    preprocess_per_tensor_fn: Callable[[torch.Tensor], torch.Tensor | None] | None = None,
+) -> OutputBackwardHookManager:
     """Puts the hooks on all tensors of the outputs; returns their manager."""
     manager = OutputBackwardHookManager(preprocess_once_fn, preprocess_per_tensor_fn)
     manager.register_hooks_on_outputs(outputs)
     return manager
 
 
-def check_internal_apis_for_count_used_parameters():
+def check_internal_apis_for_count_used_parameters() -> bool:
     """Returns whether this torch has what count_used_parameters_in_backward() asks."""
     return hasattr(torch.autograd.graph, "_get_grad_fn_or_grad_acc") and hasattr(torch._C, "_will_engine_execute_node")
 
 
-def count_used_parameters_in_backward(parameters):
+def count_used_parameters_in_backward(parameters: Iterable[torch.Tensor]) -> int:
     """Returns how many of the parameters the running backward will reach. Is for hooks: it asks autograd's running task."""
     if not check_internal_apis_for_count_used_parameters():
         raise RuntimeError("this torch cannot say what a running backward will reach")

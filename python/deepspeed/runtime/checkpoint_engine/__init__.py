@@ -8,3 +8,13 @@ from deepspeed.runtime.checkpoint_engine.utils import (
     FastCheckpointEngine,
     create_checkpoint_engine,
 )
+
+__all__ = [
+    "CheckpointCommitInfo",
+    "CheckpointEngine",
+    "DataStatesCheckpointEngine",
+    "DecoupledCheckpointEngine",
+    "FastCheckpointEngine",
+    "TorchCheckpointEngine",
+    "create_checkpoint_engine",
+]

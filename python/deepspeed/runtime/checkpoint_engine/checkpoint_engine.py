@@ -1,8 +1,14 @@
 """The base of classes that write and read the files of a checkpoint."""
 
+from __future__ import annotations
+
 import abc
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @dataclass
@@ -17,42 +23,42 @@ class CheckpointCommitInfo:
 class CheckpointEngine(abc.ABC):
     """Saves and loads files between create() and commit() of a checkpoint."""
 
-    def __init__(self, config_params=None):
-        self.name = None
+    def __init__(self, config_params: object = None) -> None:
+        self.name: str | None = None
 
     @abc.abstractmethod
-    def create(self, info):
+    def create(self, info: CheckpointCommitInfo) -> None:
         """Is called before the first file of a checkpoint."""
 
     @abc.abstractmethod
-    def save(self, state_dict, path):
+    def save(self, state_dict: Any, path: str) -> None:
         """Writes a file."""
 
     @abc.abstractmethod
-    def load(self, path, map_location=None):
+    def load(self, path: str, map_location: Any = None) -> Any:
         """Reads a file."""
 
     @abc.abstractmethod
-    def commit(self, info):
+    def commit(self, info: CheckpointCommitInfo) -> bool:
         """Is called after the last file; returns whether the checkpoint is whole."""
 
-    def makedirs(self, path, exist_ok=False):
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
         os.makedirs(path, exist_ok=exist_ok)
 
-    def is_data_parallel_writer(self, dp_rank):
+    def is_data_parallel_writer(self, dp_rank: int) -> bool:
         return dp_rank == 0
 
-    def is_decoupled(self):
+    def is_decoupled(self) -> bool:
         return False
 
-    def set_commit_info(self, info):
+    def set_commit_info(self, info: CheckpointCommitInfo) -> None:
         """Does nothing: files are written at once."""
 
-    def get_commit_info(self):
+    def get_commit_info(self) -> CheckpointCommitInfo | None:
         return None
 
-    def cleanup(self):
+    def cleanup(self) -> None:
         """Does nothing: nothing is held."""
 
-    def preserves_storage_sharing(self):
+    def preserves_storage_sharing(self) -> bool:
         return True

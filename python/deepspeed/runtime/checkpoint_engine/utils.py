@@ -1,5 +1,7 @@
 """Which class writes the files of a config."""
 
+from __future__ import annotations
+
 from deepspeed._errors import not_supported_class
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
@@ -12,6 +14,8 @@ DataStatesCheckpointEngine = not_supported_class("DataStatesCheckpointEngine", _
 NebulaCheckpointEngine = not_supported_class("NebulaCheckpointEngine", _WAY_OUT, (CheckpointEngine,))
 
 
-def create_checkpoint_engine(config_params=None, groups=None, zero_stage=0, has_moe_layers=False, optimize_dp_state=False):
+def create_checkpoint_engine(
+    config_params: object = None, groups: object = None, zero_stage: int = 0, has_moe_layers: bool = False, optimize_dp_state: bool = False
+) -> CheckpointEngine:
     """Returns a TorchCheckpointEngine: the engine's own files are written by its core."""
     return TorchCheckpointEngine(config_params)

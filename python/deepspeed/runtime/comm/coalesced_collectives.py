@@ -1,17 +1,25 @@
 """Collectives of several tensors at once, for scripts; an engine has its own in the core."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed._errors import not_supported
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.distributed import ProcessGroup
 
 _WAY_OUT = "quantized collectives do not exist; use reduce_scatter_coalesced()"
 all_to_all_quant_reduce = not_supported("all_to_all_quant_reduce", _WAY_OUT)
 all_to_all_loco_quant_reduce = not_supported("all_to_all_loco_quant_reduce", _WAY_OUT)
 
 
-def reduce_scatter_coalesced(tensors, group=None):
+def reduce_scatter_coalesced(tensors: Sequence[torch.Tensor], group: ProcessGroup | None = None) -> list[torch.Tensor]:
     """Returns of each tensor, flattened, this rank's part of the ranks' mean: ceil(n / ranks) elements, fewer at the end."""
     import torch.distributed as dist
 

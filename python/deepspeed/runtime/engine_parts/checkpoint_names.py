@@ -1,12 +1,20 @@
 """Paths of the files of an engine's checkpoints, and what their keys say of parallelism."""
 
-import os
+from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
 
 from deepspeed.checkpoint.constants import CHECKPOINT_PARALLEL_DIMS, CHECKPOINT_PP_DEGREE, CHECKPOINT_TP_DEGREE
+from deepspeed.runtime.engine_parts.settings import EngineSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from deepspeed._types import Mpu
 
 
-def checkpoint_parallel_metadata(mpu):
+def checkpoint_parallel_metadata(mpu: Mpu | None) -> dict[str, dict[str, int]]:
     """Returns the key of a model's file that tells the degrees of pipeline and tensor parallelism."""
     from deepspeed.utils.bwc import bwc_pipeline_parallel_world_size, bwc_tensor_model_parallel_world_size
 
@@ -17,34 +25,36 @@ def checkpoint_parallel_metadata(mpu):
     return {CHECKPOINT_PARALLEL_DIMS: degrees}
 
 
-class CheckpointNames:
+class CheckpointNames(EngineSettings):
     """Names the files as the core does. dp_rank and mp_rank: ranks of data and of model parallelism."""
 
     @property
-    def checkpoint_mp_rank(self):
+    def checkpoint_mp_rank(self) -> int:
         return 0 if self.mpu is None else self.mpu.get_model_parallel_rank()
 
     @property
-    def save_non_zero_checkpoint(self):
+    def save_non_zero_checkpoint(self) -> bool:
         """Whether this rank writes a file of the model."""
         return self._data_parallel_rank == 0 or self.is_first_weights_partition_group()
 
     @property
-    def _shard_rank(self):
+    def _shard_rank(self) -> int:
         return self._data_parallel_rank % self._num_shards
 
-    def _get_zero_ckpt_prefix(self, dp_rank, bf16_mode):
+    def _get_zero_ckpt_prefix(self, dp_rank: int, bf16_mode: bool) -> str:
         return f"{'bf16_' if bf16_mode else ''}zero_pp_rank_{dp_rank}"
 
-    def _get_rank_zero_ckpt_name(self, checkpoints_path, tag, mp_rank, dp_rank, bf16_mode):
+    def _get_rank_zero_ckpt_name(self, checkpoints_path: str, tag: object, mp_rank: int, dp_rank: int, bf16_mode: bool) -> str:
         name = f"{self._get_zero_ckpt_prefix(dp_rank, bf16_mode)}_mp_rank_{mp_rank:02d}_optim_states.pt"
         return os.path.join(checkpoints_path, str(tag), name)
 
-    def _get_zero_ckpt_name(self, checkpoints_path, tag):
+    def _get_zero_ckpt_name(self, checkpoints_path: str, tag: object) -> str:
         """Returns the path of the optimizer file with this rank's partition."""
         return self._get_rank_zero_ckpt_name(checkpoints_path, tag, self.checkpoint_mp_rank, self._shard_rank, self.bfloat16_enabled())
 
-    def _get_ckpt_name(self, checkpoints_path, tag, mp_placeholder=None, pp_placeholder=None):
+    def _get_ckpt_name(
+        self, checkpoints_path: str, tag: object, mp_placeholder: str | None = None, pp_placeholder: str | None = None
+    ) -> str:
         """Returns the path of the model's file: at stage 3 this rank's. A placeholder stands in a rank's place, as in a pattern."""
         mp_rank = mp_placeholder if mp_placeholder is not None else f"{self.checkpoint_mp_rank:02d}"
         name = f"mp_rank_{mp_rank}_model_states.pt"
@@ -53,10 +63,11 @@ class CheckpointNames:
             name = f"zero_pp_rank_{rank}_{name}"
         return os.path.join(checkpoints_path, str(tag), name)
 
-    def _get_optimizer_ckpt_name(self, checkpoints_path, tag, expp_rank):
+    def _get_optimizer_ckpt_name(self, checkpoints_path: str, tag: object, expp_rank: int) -> str:
         """Returns the path that an optimizer of experts has in DeepSpeed; nothing is written there."""
         return os.path.join(checkpoints_path, str(tag), f"expp_rank_{expp_rank}_mp_rank_00_optim_states.pt")
 
-    def _get_zero_param_shapes(self):
+    def _get_zero_param_shapes(self) -> list[dict[str, torch.Size]]:
         """Returns {name: shape} of each of the optimizer's groups; at stage 3 of each sub-group."""
+        assert self.optimizer is not None
         return self.optimizer._owned.shapes()

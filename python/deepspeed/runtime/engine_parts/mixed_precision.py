@@ -1,25 +1,31 @@
 """What the config's precision makes of a module's types. The core does this to the model of initialize(); here it is for any module."""
 
+from __future__ import annotations
+
 import torch
+
+from deepspeed.runtime.engine_parts.settings import EngineSettings
 
 _BY_NAME = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-class EngineMixedPrecision:
+class EngineMixedPrecision(EngineSettings):
     """Answers from the sections fp16, bf16 and data_types, and converts engine.module as they say."""
 
-    def _mixed_precision_dtypes(self):
+    def _mixed_precision_dtypes(self) -> tuple[torch.dtype | None, torch.dtype | None]:
         """Returns (dtype of parameters, dtype of floating-point buffers); None where they stay as they are."""
         param_dtype = torch.float16 if self.fp16_enabled() else torch.bfloat16 if self.bfloat16_enabled() else None
         return param_dtype, _BY_NAME.get(self._config.buffer_dtype)
 
-    def _assert_valid_mixed_precision_config(self):
+    def _assert_valid_mixed_precision_config(self) -> None:
         """Raises AssertionError where data_types.param_dtype says another type than the sections fp16 and bf16."""
         wanted = self._config.param_dtype
         chosen = "fp16" if self.fp16_enabled() else "bf16" if self.bfloat16_enabled() else "fp32"
         assert wanted in (None, chosen), f"data_types.param_dtype: got {wanted}, expected {chosen}, as the sections fp16 and bf16 say"
 
-    def _cast_module_mixed_precision(self, param_dtype, buffer_dtype, is_zero_init_model):
+    def _cast_module_mixed_precision(
+        self, param_dtype: torch.dtype | None, buffer_dtype: torch.dtype | None, is_zero_init_model: bool
+    ) -> None:
         """Converts the module's floating-point parameters, unless zero.Init has made them, and buffers; None leaves them."""
         tensors = [] if is_zero_init_model else [(param, param_dtype) for param in self.module.parameters()]
         for tensor, dtype in tensors + [(buffer, buffer_dtype) for buffer in self.module.buffers()]:

@@ -1,8 +1,11 @@
 """Calls of modules at stage 3: the windows of those that go past the engine, and the parameters of each while it runs."""
 
+from __future__ import annotations
+
 import functools
 import threading
 import weakref
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.modules.module import register_module_module_registration_hook
@@ -11,6 +14,12 @@ from deepspeed import _core
 from deepspeed.runtime.backward.derivative_window import open_in_derivative
 from deepspeed.runtime.zero.parameter_offload import ensure_zero_ordered_dict, give_plain_dict_back
 from deepspeed.runtime.zero.partition_parameters import external_parameters, note_external_parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, ItemsView, Sequence
+    from typing import Any
+
+    from torch.utils.hooks import RemovableHandle
 
 
 class ModuleCalls:
@@ -23,39 +32,39 @@ class ModuleCalls:
     the module.
     """
 
-    def __init__(self, core):
+    def __init__(self, core: _core.TrainingEngine | None) -> None:
         self._core = weakref.ref(core) if core is not None else lambda: None
         self._of_thread = _Calls()
         self._reader = self._make_reader()
-        self._watched = weakref.WeakSet()
-        self._until_backward_ends = []  # uses of parameters
-        self._root = None  # the module whose parts are watched
+        self._watched: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._until_backward_ends: list[_core.ModuleUse] = []  # uses of parameters
+        self._root: weakref.ref[torch.nn.Module] | None = None  # the module whose parts are watched
         self._has_grown = False
-        self.forward_hooks = []  # handles of the hooks on modules
-        self.backward_hooks = []  # none: the core sees backward where operators use parameters
+        self.forward_hooks: list[RemovableHandle] = []  # handles of the hooks on modules
+        self.backward_hooks: list[RemovableHandle] = []  # none: the core sees backward where operators use parameters
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         """The hooks of a copied model belong to no engine."""
         return ModuleCalls, (None,)
 
-    def watch(self, module):
+    def watch(self, module: torch.nn.Module) -> None:
         self._root = weakref.ref(module)
         _tell_where_modules_grow(self)
         self._watch_parts(module)
 
-    def _watch_parts(self, module):
+    def _watch_parts(self, module: torch.nn.Module) -> None:
         self._has_grown = False
         for part in module.modules():
             if part in self._watched:
                 continue
             external_parameters(part)
-            part.ds_external_parameters = functools.partial(_external_items, part)
+            part.__dict__["ds_external_parameters"] = functools.partial(_external_items, part)
             ensure_zero_ordered_dict(part, self._reader)
             self._watched.add(part)
             self.forward_hooks.append(part.register_forward_pre_hook(self._enter))
             self.forward_hooks.append(part.register_forward_hook(self._leave, always_call=True))
 
-    def stop(self):
+    def stop(self) -> None:
         for handle in self.forward_hooks:
             handle.remove()
         self.forward_hooks.clear()
@@ -67,11 +76,11 @@ class ModuleCalls:
         _told.discard(self)
 
     @property
-    def module(self):
+    def module(self) -> torch.nn.Module | None:
         """The engine's module; None where none is watched."""
         return self._root() if self._root is not None else None
 
-    def _register_deepspeed_module(self, module, count=None):
+    def _register_deepspeed_module(self, module: torch.nn.Module, count: int | None = None) -> int:
         """Puts the hooks back that a script has removed, as TRL does around generate(). Returns how many parts it went through."""
         for part in module.modules():
             self._watched.discard(part)
@@ -80,19 +89,19 @@ class ModuleCalls:
 
     _register_hooks_recursively = _register_deepspeed_module
 
-    def _note_part(self, module):
+    def _note_part(self, module: torch.nn.Module) -> None:
         self._has_grown = self._has_grown or module in self._watched
 
-    def end_backward(self):
+    def end_backward(self) -> None:
         """Gives up what recomputed functions have taken."""
         while self._until_backward_ends:
             self._until_backward_ends.pop().close()
 
-    def _make_reader(self):
+    def _make_reader(self) -> Callable[[torch.nn.Module, torch.Tensor], None]:
         """Returns what modules' dicts call where one of their parameters is read; it does not hold the engine."""
         of_thread = self._of_thread
 
-        def read(module, param):
+        def read(module: torch.nn.Module, param: torch.Tensor) -> None:
             if not of_thread.running or of_thread.running[-1][0] is module:
                 return
             running, uses = of_thread.running[-1]
@@ -103,24 +112,25 @@ class ModuleCalls:
 
         return read
 
-    def begin(self):
+    def begin(self) -> int:
         """Begins a forward of the engine, which has a window of its own; returns what end() wants."""
         if self._until_backward_ends:  # a backward of the script's own
             self.end_backward()
-        if self._has_grown:  # scripts put layers around others, adapters for example
-            self._watch_parts(self._root())
+        root = self.module if self._has_grown else None
+        if root is not None:  # scripts put layers around others, adapters for example
+            self._watch_parts(root)
         calls = self._of_thread
         calls.depth += 1
         return len(calls.running)
 
-    def end(self, mark):
+    def end(self, mark: int) -> None:
         """Ends it, and the modules in it that an interrupt has left open."""
         calls = self._of_thread
         while len(calls.running) > mark:
             calls.pop()
         calls.depth -= 1
 
-    def _enter(self, module, _):
+    def _enter(self, module: torch.nn.Module, _: object) -> None:
         calls = self._of_thread
         if calls.depth == 0:
             core = self._core()
@@ -131,7 +141,7 @@ class ModuleCalls:
         if own and not torch.is_autocast_enabled(own[0].device.type):
             calls.running[-1][1].append(_use(own))
 
-    def _leave(self, module, _, output):
+    def _leave(self, module: torch.nn.Module, _: object, output: object) -> None:
         calls = self._of_thread
         if not calls.running or calls.running[-1][0] is not module:  # an earlier hook has failed before _enter()
             return
@@ -146,7 +156,9 @@ class ModuleCalls:
             window.close()
             open_in_derivative(self._core(), output)
 
-    def _hand_up(self, module, returned, caller, uses):
+    def _hand_up(
+        self, module: torch.nn.Module, returned: Sequence[torch.Tensor], caller: torch.nn.Module, uses: list[_core.ModuleUse]
+    ) -> None:
         """Makes the parameters, which the module returns, its caller's until that ends."""
         for param in returned:
             external_parameters(module).pop(id(param), None)
@@ -155,30 +167,30 @@ class ModuleCalls:
             uses.append(_use(returned))
 
 
-def _external_items(module):
+def _external_items(module: torch.nn.Module) -> ItemsView[int, torch.Tensor]:
     """Is the method ds_external_parameters() of a module at stage 3."""
     return external_parameters(module).items()
 
 
-def _use(params):
+def _use(params: Sequence[torch.Tensor]) -> _core.ModuleUse:
     """Makes parameters whole, with memory of their own also where torch.func, which would wrap it, runs a transform."""
     with torch._C._DisableFuncTorch():
         return _core.ModuleUse(params)
 
 
-_told = weakref.WeakSet()  # the ModuleCalls that want to know where a module gets a part
+_told: weakref.WeakSet[ModuleCalls] = weakref.WeakSet()  # the ModuleCalls that want to know where a module gets a part
 
 
-def _tell_where_modules_grow(calls):
+def _tell_where_modules_grow(calls: ModuleCalls) -> None:
     _watch_growth()
     _told.add(calls)
 
 
 @functools.lru_cache(maxsize=1)
-def _watch_growth():
+def _watch_growth() -> None:
     """Registers the hook, once for the process: torch goes through its hooks while they run, so none may end there."""
 
-    def note(module, name, part):
+    def note(module: torch.nn.Module, name: str, part: torch.nn.Module | None) -> None:
         if part is not None:
             for calls in list(_told):
                 calls._note_part(module)
@@ -186,7 +198,7 @@ def _watch_growth():
     register_module_module_registration_hook(note)
 
 
-def _parameters_in(output):
+def _parameters_in(output: Any) -> list[torch.Tensor]:
     """Returns the partitioned parameters that a module has returned as they are, alone or in a list, tuple or dict."""
     if isinstance(output, torch.Tensor):
         output = (output,)
@@ -200,12 +212,12 @@ def _parameters_in(output):
 class _Calls(threading.local):
     """Is what runs on a thread: modules and uses of their parameters, the outermost first."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.depth = 0
-        self.window = None
-        self.running = []  # (module, uses)
+        self.window: _core.Access | None = None
+        self.running: list[tuple[torch.nn.Module, list[_core.ModuleUse]]] = []  # (module, uses)
 
-    def pop(self):
+    def pop(self) -> None:
         _, uses = self.running.pop()
         self.depth -= 1
         for use in uses:

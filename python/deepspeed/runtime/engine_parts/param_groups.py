@@ -1,15 +1,27 @@
 """An engine's groups of parameters: the client's own dicts, and the optimizer that clients see over them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
+from deepspeed.runtime.engine_parts.part import EnginePart
 from deepspeed.runtime.optimizer_parts.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.optimizer_parts.optimizer_class import optimizer_class
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
-class EngineParamGroups:
+    from deepspeed._types import CoreGroup
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+
+
+class EngineParamGroups(EnginePart):
     """Is a part of the engine."""
 
-    def _facade_of(self, core_groups):
+    def _facade_of(self, core_groups: Sequence[CoreGroup]) -> DeepSpeedOptimizer:
         """Returns the optimizer that clients see, over dicts that hold the core's options."""
         if self._facade is None:
             dicts = self._dicts_for(core_groups)
@@ -19,7 +31,7 @@ class EngineParamGroups:
             self._facade = optimizer_class(config, kind)(dicts, client, make)
         return self._facade
 
-    def _dicts_for(self, core_groups):
+    def _dicts_for(self, core_groups: Sequence[CoreGroup]) -> list[dict[str, Any]]:
         """Returns the client's dicts, filled up; where the core has split one of them (Muon), a dict for each of the core's."""
         dicts, given = self._plan.dicts, [index for _, _, index in core_groups]
         if len(set(given)) < len(given):
@@ -32,13 +44,13 @@ class EngineParamGroups:
                 dicts[index].setdefault(key, value)
         return dicts
 
-    def _params_with_sparse_gradients(self):
+    def _params_with_sparse_gradients(self) -> list[torch.Tensor]:
         kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
         return [part.weight for part in self.module.modules() if isinstance(part, kinds) and part.sparse]
 
-    def _dict_with(self, name):
+    def _dict_with(self, name: str) -> dict[str, Any]:
         param = self._names[name]
         return next(group for group in self._plan.dicts if any(param is held for held in group["params"]))
 
-    def _index_of(self, group):
+    def _index_of(self, group: Mapping[str, Any]) -> int:
         return next(index for index, held in enumerate(self._plan.dicts) if held is group)

@@ -1,8 +1,10 @@
 """Checkpoints of an engine, and its weights as state dicts."""
 
+from __future__ import annotations
+
 import os
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -12,8 +14,11 @@ from deepspeed._errors import UsageError
 from deepspeed.runtime.engine_parts.checkpoint_names import CheckpointNames
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
-def _warn_of_extra_states(module):
+
+def _warn_of_extra_states(module: torch.nn.Module) -> None:
     """Says which modules keep more than parameters and buffers: files of an engine hold these alone."""
     for name, part in module.named_modules():
         if type(part).get_extra_state is not torch.nn.Module.get_extra_state:
@@ -28,8 +33,8 @@ class EngineSaving(CheckpointNames):
     def save_checkpoint(
         self,
         save_dir: str,
-        tag: Optional[str] = None,
-        client_state: Dict[str, Any] = {},
+        tag: str | None = None,
+        client_state: dict[str, Any] = {},
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
@@ -50,16 +55,17 @@ class EngineSaving(CheckpointNames):
     def load_checkpoint(
         self,
         load_dir: str,
-        tag: Optional[str] = None,
+        tag: str | None = None,
         load_module_strict: bool = True,
         load_optimizer_states: bool = True,
         load_lr_scheduler_states: bool = True,
         load_module_only: bool = False,
-        custom_load_fn: Optional[Callable[..., Any]] = None,
-    ) -> Tuple[Optional[str], Optional[Dict[str, Any]]]:
+        custom_load_fn: Callable[..., Any] | None = None,
+    ) -> tuple[str | None, dict[str, Any] | None]:
         """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none."""
 
-        def load(tensors):
+        def load(tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+            assert custom_load_fn is not None
             custom_load_fn(src=OrderedDict(tensors), dst=self.module)
 
         if tag is None and not os.path.isfile(os.path.join(load_dir, self._latest_file())):
@@ -83,10 +89,12 @@ class EngineSaving(CheckpointNames):
             self.optimizer._pull()
         return path, client_state
 
-    def _latest_file(self):
+    def _latest_file(self) -> str:
         return "latest_universal" if self.load_universal_checkpoint() else "latest"
 
-    def save_16bit_model(self, save_dir, save_filename="pytorch_model.bin", exclude_frozen_parameters=False):
+    def save_16bit_model(
+        self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False
+    ) -> bool:
         """Writes the weights in their own dtype into one file; returns False where stage 3 may not gather them."""
         if self.zero_optimization_stage() == 3 and not self.zero_gather_16bit_weights_on_model_save():
             logger.warning(
@@ -100,33 +108,42 @@ class EngineSaving(CheckpointNames):
 
     save_fp16_model = save_16bit_model
 
-    def module_state_dict(self, destination=None, prefix="", keep_vars=False, exclude_frozen_parameters=False):
-        state = self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
+    def module_state_dict(
+        self, destination: Any = None, prefix: str = "", keep_vars: bool = False, exclude_frozen_parameters: bool = False
+    ) -> dict[str, Any]:
+        state: dict[str, Any] = self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if exclude_frozen_parameters:
             for name, param in self.module.named_parameters():
                 if not param.requires_grad:
                     state.pop(prefix + name, None)
         return state
 
-    def load_module_state_dict(self, checkpoint, strict=True, custom_load_fn=None, fetch_z3_params=False):
+    def load_module_state_dict(
+        self,
+        checkpoint: Mapping[str, Any],
+        strict: bool = True,
+        custom_load_fn: Callable[..., Any] | None = None,
+        fetch_z3_params: bool = False,
+    ) -> None:
         state = checkpoint["module"] if "module" in checkpoint else checkpoint
         if custom_load_fn is not None:
             custom_load_fn(src=state, dst=self.module)
         else:
             self._core.load_module_state_dict([(name, tensor) for name, tensor in state.items()], strict)
 
-    def _consolidated_16bit_state_dict(self, exclude_frozen_parameters=False):
+    def _consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> OrderedDict[str, torch.Tensor] | None:
         if self.zero_optimization_stage() == 3:
             return self._zero3_consolidated_16bit_state_dict(exclude_frozen_parameters)
         state = self.module_state_dict(exclude_frozen_parameters=exclude_frozen_parameters)
         return OrderedDict((name, tensor.detach().cpu()) for name, tensor in state.items()) if dist.get_rank() == 0 else None
 
-    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters=False):
+    def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> OrderedDict[str, torch.Tensor] | None:
         """Returns the whole weights on the CPU of rank 0, None elsewhere. All ranks call it; one parameter at a time is whole."""
         if self.zero_optimization_stage() != 3:
             raise ValueError("this function requires ZeRO-3 mode")
         keeps = dist.get_rank() == 0
-        result, first = OrderedDict(), {}
+        result: OrderedDict[str, torch.Tensor] = OrderedDict()
+        first: dict[int, str] = {}
         for name, tensor in self.module.state_dict(keep_vars=True).items():
             if not isinstance(tensor, torch.Tensor):
                 continue

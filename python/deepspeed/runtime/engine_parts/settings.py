@@ -1,42 +1,86 @@
 """What a script asks an engine about its config and its counters."""
 
+from __future__ import annotations
+
 import types
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
+from deepspeed.runtime.engine_parts.ranks import EngineRanks
 from deepspeed.runtime.optimizer_names import DEEPSPEED_OPTIMIZERS
 
+if TYPE_CHECKING:
+    from typing import Any
 
-class EngineSettings:
+    from deepspeed.runtime.config import DeepSpeedConfig
+    from deepspeed.runtime.zero.offload_config import DeepSpeedZeroOffloadParamConfig
+    from deepspeed.utils.timer import ThroughputTimer
+
+
+class EngineSettings(EngineRanks):
     """Answers from the config as the core has resolved it, defaults included."""
 
-    def _resolved(self):
+    def _resolved(self) -> dict[str, Any]:
         if self.__dict__.get("_resolved_config") is None:
             self.__dict__["_resolved_config"] = self._core.config()
-        return self.__dict__["_resolved_config"]
+        resolved: dict[str, Any] = self.__dict__["_resolved_config"]
+        return resolved
 
-    def _key(self, *path):
+    def _key(self, *path: str) -> Any:
         value = self._resolved()
         for key in path:
             value = value[key]
         return value
 
+    def _flag(self, *path: str) -> bool:
+        value: bool = self._key(*path)
+        return value
+
+    def _whole(self, *path: str) -> int:
+        value: int = self._key(*path)
+        return value
+
+    def _real(self, *path: str) -> float:
+        value: float = self._key(*path)
+        return value
+
+    def _text(self, *path: str) -> str:
+        value: str = self._key(*path)
+        return value
+
     @property
-    def _config(self):
+    def _config(self) -> DeepSpeedConfig:
         from deepspeed.runtime.config import DeepSpeedConfig
 
         return DeepSpeedConfig.of_resolved(self.config, self._resolved())
 
     # --- batches and counters ---
 
-    micro_steps = property(lambda self: self._core.micro_steps())
-    global_steps = property(lambda self: self._core.global_steps())
-    global_samples = property(lambda self: self._core.global_samples())
-    skipped_steps = property(lambda self: self._core.skipped_steps())
-    dp_world_size = property(lambda self: dist.get_world_size(self.data_parallel_group))
-    mp_world_size = property(lambda self: 1 if self.mpu is None else self.mpu.get_model_parallel_world_size())
+    @property
+    def micro_steps(self) -> int:
+        return self._core.micro_steps()
+
+    @property
+    def global_steps(self) -> int:
+        return self._core.global_steps()
+
+    @property
+    def global_samples(self) -> int:
+        return self._core.global_samples()
+
+    @property
+    def skipped_steps(self) -> int:
+        return self._core.skipped_steps()
+
+    @property
+    def dp_world_size(self) -> int:
+        return dist.get_world_size(self.data_parallel_group)
+
+    @property
+    def mp_world_size(self) -> int:
+        return 1 if self.mpu is None else self.mpu.get_model_parallel_world_size()
 
     def train_batch_size(self) -> int:
         return self._core.get_batch_info()[0]
@@ -47,27 +91,27 @@ class EngineSettings:
     def gradient_accumulation_steps(self) -> int:
         return self._core.get_batch_info()[2]
 
-    def get_batch_info(self) -> Tuple[int, int, int]:
+    def get_batch_info(self) -> tuple[int, int, int]:
         """Returns (train batch, micro batch of a rank, accumulation steps)."""
         return self._core.get_batch_info()
 
-    def set_train_batch_size(self, train_batch_size):
+    def set_train_batch_size(self, train_batch_size: int) -> None:
         """Changes the accumulation steps, so that the micro batch stays."""
         self._core.set_train_batch_size(train_batch_size)
 
-    def set_train_micro_batch_size(self, micro_batch_size):
+    def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
         """Keeps the accumulation steps, and changes the train batch with the micro batch."""
         self._core.set_train_micro_batch_size(micro_batch_size)
 
     def was_step_applied(self) -> bool:
         return self._core.was_step_applied()
 
-    def get_global_grad_norm(self) -> Optional[float]:
+    def get_global_grad_norm(self) -> float | None:
         """Returns the L2 norm of the last update's gradients before clipping; None before the first one."""
         return self._core.get_global_grad_norm()
 
     @property
-    def tput_timer(self):
+    def tput_timer(self) -> ThroughputTimer:
         """Counts samples a second from the call that asks for it first; the core's own report is in the log."""
         if self._tput_timer is None:
             from deepspeed.utils.timer import ThroughputTimer
@@ -75,19 +119,19 @@ class EngineSettings:
             self._tput_timer = ThroughputTimer(types.SimpleNamespace(**self._key("timers", "throughput")), self.train_batch_size())
         return self._tput_timer
 
-    def get_lr(self) -> List[float]:
+    def get_lr(self) -> list[float]:
         """Returns the rate of each group: what the core's schedule or the script's has written there last."""
         if self.optimizer is None:
             return self._core.get_lr()
         return [group.get("lr", 0.0) for group in self.optimizer.param_groups]
 
-    def get_mom(self):
+    def get_mom(self) -> list[tuple[float, float]]:
         return self._core.get_mom()
 
-    def get_type(self):
+    def get_type(self) -> list[Any]:
         return [group.get("type") for group in self.optimizer.param_groups] if self.optimizer is not None else []
 
-    def set_lr(self, lr):
+    def set_lr(self, lr: float) -> None:
         self._core.set_lr(lr)
         if self.optimizer is not None:
             self.optimizer._pull()
@@ -98,38 +142,39 @@ class EngineSettings:
     # --- precision ---
 
     def fp16_enabled(self) -> bool:
-        return self._key("fp16", "enabled")
+        return self._flag("fp16", "enabled")
 
-    def fp16_auto_cast(self):
-        return self._key("fp16", "auto_cast")
+    def fp16_auto_cast(self) -> bool:
+        return self._flag("fp16", "auto_cast")
 
     def bfloat16_enabled(self) -> bool:
-        return self._key("bf16", "enabled")
+        return self._flag("bf16", "enabled")
 
-    def amp_enabled(self):
+    def amp_enabled(self) -> bool:
         return False
 
-    def amp_params(self):
+    def amp_params(self) -> None:
         return None
 
-    def torch_autocast_enabled(self):
-        return self._key("torch_autocast", "enabled")
+    def torch_autocast_enabled(self) -> bool:
+        return self._flag("torch_autocast", "enabled")
 
     def dynamic_loss_scale(self) -> bool:
         return self.fp16_enabled() and self._key("fp16", "loss_scale") == 0
 
-    def initial_dynamic_scale(self):
-        return 2 ** self._key("fp16", "initial_scale_power")
+    def initial_dynamic_scale(self) -> int:
+        scale: int = 2 ** self._whole("fp16", "initial_scale_power")
+        return scale
 
     @property
-    def _dtype(self):
+    def _dtype(self) -> torch.dtype:
         return torch.float16 if self.fp16_enabled() else torch.bfloat16 if self.bfloat16_enabled() else torch.float32
 
     @property
-    def _casts_inputs(self):
+    def _casts_inputs(self) -> bool:
         return self.fp16_enabled() and self.fp16_auto_cast()
 
-    def get_data_types(self):
+    def get_data_types(self) -> tuple[torch.dtype, torch.dtype]:
         """Returns (dtype of the model, dtype in which gradients are summed up)."""
         name = self._key("data_types", "grad_accum_dtype")
         names = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -149,11 +194,11 @@ class EngineSettings:
     def zero_optimization_partition_weights(self) -> bool:
         return self.zero_optimization_stage() >= 3
 
-    def mics_shard_size(self):
-        return self._key("zero_optimization", "mics_shard_size")
+    def mics_shard_size(self) -> int:
+        return self._whole("zero_optimization", "mics_shard_size")
 
     @property
-    def _num_shards(self):
+    def _num_shards(self) -> int:
         """How many ranks hold everything once."""
         return self.mics_shard_size() if self.mics_shard_size() > 0 else self.dp_world_size
 
@@ -161,63 +206,64 @@ class EngineSettings:
         """Returns whether this rank is one of those of stage 3 that hold the first copy of the weights, and save them."""
         return self.zero_optimization_partition_weights() and self._data_parallel_rank < self._num_shards
 
-    def zero_gather_16bit_weights_on_model_save(self):
-        return self._key("zero_optimization", "stage3_gather_16bit_weights_on_model_save")
+    def zero_gather_16bit_weights_on_model_save(self) -> bool:
+        return self._flag("zero_optimization", "stage3_gather_16bit_weights_on_model_save")
 
-    def zero_allow_untested_optimizer(self):
-        return self._key("zero_allow_untested_optimizer")
+    def zero_allow_untested_optimizer(self) -> bool:
+        return self._flag("zero_allow_untested_optimizer")
 
     def zero_cpu_offload(self) -> bool:
         return self.zero_offload_optimizer_device() == "cpu"
 
-    def zero_use_cpu_optimizer(self):
+    def zero_use_cpu_optimizer(self) -> bool:
         return self.zero_offload_optimizer_device() in ("cpu", "nvme")
 
-    def zero_offload_optimizer_device(self):
-        return self._key("zero_optimization", "offload_optimizer", "device")
+    def zero_offload_optimizer_device(self) -> str:
+        return self._text("zero_optimization", "offload_optimizer", "device")
 
-    def zero_offload_param_device(self):
-        return self._key("zero_optimization", "offload_param", "device")
+    def zero_offload_param_device(self) -> str:
+        return self._text("zero_optimization", "offload_param", "device")
 
     # --- progressive layer drop ---
 
-    def pld_enabled(self):
-        return bool(self.pld_params() and self.pld_params()["enabled"])
+    def pld_enabled(self) -> bool:
+        section = self.pld_params()
+        return bool(section and section["enabled"])
 
-    def pld_params(self):
+    def pld_params(self) -> dict[str, Any] | None:
         return self._resolved().get("progressive_layer_drop")
 
-    def pld_theta(self):
-        return self.pld_params()["theta"]
+    def pld_theta(self) -> float:
+        return self._real("progressive_layer_drop", "theta")
 
-    def pld_gamma(self):
-        return self.pld_params()["gamma"]
+    def pld_gamma(self) -> float:
+        return self._real("progressive_layer_drop", "gamma")
 
-    def get_pld_theta(self) -> Optional[float]:
+    def get_pld_theta(self) -> float | None:
         """Returns the part of the layers that the next forward keeps; None without the section."""
         return self._core.get_pld_theta()
 
     # --- whether a section of the config is on ---
 
-    def _is_enabled(self, section):
+    def _is_enabled(self, section: str) -> bool:
         return bool((self._resolved().get(section) or {}).get("enabled"))
 
-    def flops_profiler_enabled(self):
+    def flops_profiler_enabled(self) -> bool:
         return self._is_enabled("flops_profiler")
 
-    def elasticity_enabled(self):
+    def elasticity_enabled(self) -> bool:
         return self._is_enabled("elasticity")
 
-    def eigenvalue_enabled(self):
+    def eigenvalue_enabled(self) -> bool:
         return self._is_enabled("eigenvalue")
 
-    def curriculum_enabled_legacy(self):
+    def curriculum_enabled_legacy(self) -> bool:
         return self._is_enabled("curriculum_learning")
 
-    def data_efficiency_enabled(self):
+    def data_efficiency_enabled(self) -> bool:
         return self._is_enabled("data_efficiency")
 
-    def random_ltd_enabled(self):
+    def random_ltd_enabled(self) -> bool:
         """Is false: the engine refuses configs that drop tokens."""
         return False
 
@@ -227,58 +273,63 @@ class EngineSettings:
     inside_no_sync_ctxt = False
 
     @property
-    def param_names(self):
+    def param_names(self) -> dict[torch.Tensor, str]:
         """Returns {parameter: name} of the module."""
         return {param: name for name, param in self._names.items()}
 
-    def graph_harvesting(self):
-        return self._key("graph_harvesting")
+    def graph_harvesting(self) -> bool:
+        return self._flag("graph_harvesting")
 
-    def aio_config(self):
-        return self._key("aio")
+    def aio_config(self) -> dict[str, Any]:
+        section: dict[str, Any] = self._key("aio")
+        return section
 
-    def zero_offload_param(self):
+    def zero_offload_param(self) -> DeepSpeedZeroOffloadParamConfig | None:
         """Returns the section offload_param; None without it."""
-        return self._config.zero_config.offload_param
+        section: DeepSpeedZeroOffloadParamConfig | None = self._config.zero_config.offload_param
+        return section
 
-    def zero_reduce_bucket_size(self):
-        return self._key("zero_optimization", "reduce_bucket_size")
+    def zero_reduce_bucket_size(self) -> int:
+        return self._whole("zero_optimization", "reduce_bucket_size")
 
-    def zero_allgather_partitions(self):
-        return self._key("zero_optimization", "allgather_partitions")
+    def zero_allgather_partitions(self) -> bool:
+        return self._flag("zero_optimization", "allgather_partitions")
 
-    def zero_ignore_unused_parameters(self):
-        return self._key("zero_optimization", "ignore_unused_parameters")
+    def zero_ignore_unused_parameters(self) -> bool:
+        return self._flag("zero_optimization", "ignore_unused_parameters")
 
-    def optimizer_name(self):
+    def optimizer_name(self) -> str | None:
         if self.client_optimizer is not None:
             return type(self._plan.client).__name__
         section = self._resolved().get("optimizer")
         if not section:
             return None
-        return section["type"].lower() if section["type"].lower() in DEEPSPEED_OPTIMIZERS else section["type"]
+        name: str = section["type"]
+        return name.lower() if name.lower() in DEEPSPEED_OPTIMIZERS else name
 
     @property
-    def basic_optimizer(self):
+    def basic_optimizer(self) -> torch.optim.Optimizer | None:
         return self.optimizer.optimizer if self.optimizer is not None else None
 
-    def optimizer_params(self):
+    def optimizer_params(self) -> dict[str, Any] | None:
         section = self._resolved().get("optimizer")
         return section["params"] if section else None
 
-    def scheduler_name(self):
+    def scheduler_name(self) -> str | None:
         section = self._resolved().get("scheduler")
         return section["type"] if section else None
 
-    def scheduler_params(self):
+    def scheduler_params(self) -> dict[str, Any] | None:
         section = self._resolved().get("scheduler")
         return section["params"] if section else None
 
-    def steps_per_print(self):
-        return self.config.get("steps_per_print", 10)
+    def steps_per_print(self) -> int | None:
+        every: int | None = self.config.get("steps_per_print", 10)
+        return every
 
     def gradient_clipping(self) -> float:
-        return self._config.gradient_clipping
+        limit: float = self._config.gradient_clipping
+        return limit
 
     @property
     def gradient_average(self) -> bool:
@@ -286,59 +337,59 @@ class EngineSettings:
         return self._core.gradient_average()
 
     @gradient_average.setter
-    def gradient_average(self, averages):
+    def gradient_average(self, averages: bool) -> None:
         self._core.set_gradient_average(bool(averages))
 
-    def gradient_predivide_factor(self):
-        return self._key("gradient_predivide_factor")
+    def gradient_predivide_factor(self) -> float:
+        return self._real("gradient_predivide_factor")
 
-    def prescale_gradients(self):
-        return self._key("prescale_gradients")
+    def prescale_gradients(self) -> bool:
+        return self._flag("prescale_gradients")
 
-    def postscale_gradients(self):
+    def postscale_gradients(self) -> bool:
         return not self.prescale_gradients()
 
-    def sparse_gradients_enabled(self):
-        return self._key("sparse_gradients")
+    def sparse_gradients_enabled(self) -> bool:
+        return self._flag("sparse_gradients")
 
     @property
-    def sparse_tensor_module_names(self):
+    def sparse_tensor_module_names(self) -> set[str]:
         """The names of the embeddings' weights whose gradients may be sparse; load_checkpoint() takes over the file's."""
         return set(self._core.sparse_tensor_module_names())
 
-    def wall_clock_breakdown(self):
-        return self._key("wall_clock_breakdown")
+    def wall_clock_breakdown(self) -> bool:
+        return self._flag("wall_clock_breakdown")
 
-    def memory_breakdown(self):
-        return self._key("memory_breakdown")
+    def memory_breakdown(self) -> bool:
+        return self._flag("memory_breakdown")
 
-    def log_level(self):
+    def log_level(self) -> str | None:
         return self._config.log_level
 
-    def managed_gradient_accumulation(self):
+    def managed_gradient_accumulation(self) -> Any:
         return self._config.managed_gradient_accumulation
 
-    def dump_state(self):
-        return self._key("dump_state")
+    def dump_state(self) -> bool:
+        return self._flag("dump_state")
 
-    def dataloader_drop_last(self):
-        return self._key("dataloader_drop_last")
+    def dataloader_drop_last(self) -> bool:
+        return self._flag("dataloader_drop_last")
 
-    def communication_data_type(self):
+    def communication_data_type(self) -> Any:
         return self._key("communication_data_type")
 
-    def load_universal_checkpoint(self):
-        return self._key("checkpoint", "load_universal")
+    def load_universal_checkpoint(self) -> bool:
+        return self._flag("checkpoint", "load_universal")
 
-    def use_node_local_storage(self):
-        return self._key("checkpoint", "use_node_local_storage")
+    def use_node_local_storage(self) -> bool:
+        return self._flag("checkpoint", "use_node_local_storage")
 
-    def checkpoint_tag_validation_enabled(self):
-        return self._key("checkpoint", "tag_validation").lower() != "ignore"
+    def checkpoint_tag_validation_enabled(self) -> bool:
+        return self._text("checkpoint", "tag_validation").lower() != "ignore"
 
-    def checkpoint_tag_validation_fail(self):
-        return self._key("checkpoint", "tag_validation").lower() == "fail"
+    def checkpoint_tag_validation_fail(self) -> bool:
+        return self._text("checkpoint", "tag_validation").lower() == "fail"
 
     @property
-    def device(self):
+    def device(self) -> torch.device:
         return self._core.device()

@@ -1,6 +1,13 @@
 """The optimizer of a model in 16 bits without ZeRO."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.runtime.optimizer_parts.without_zero import OptimizerWithoutZero
+
+if TYPE_CHECKING:
+    import torch
 
 
 class FP16_Optimizer(OptimizerWithoutZero):
@@ -9,11 +16,11 @@ class FP16_Optimizer(OptimizerWithoutZero):
     _keeps_flat = True
 
     @property
-    def fp16_groups_flat(self):
+    def fp16_groups_flat(self) -> list[torch.Tensor | None]:
         """The flat tensor that the parameters are views of."""
         return self._owned.weights()
 
     @property
-    def fp32_groups_flat(self):
+    def fp32_groups_flat(self) -> list[torch.Tensor]:
         """The master weights."""
         return self._owned.masters()

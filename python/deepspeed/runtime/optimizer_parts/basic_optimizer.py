@@ -3,20 +3,29 @@
 It shows the class and the options; its arithmetic and its state are the core's.
 """
 
+from __future__ import annotations
+
 import inspect
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed._config import offload_device
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
-def basic_class(config):
+
+def basic_class(config: Mapping[str, Any]) -> Any:
     """Returns the class for a config's section `optimizer`; None where there is none, or the core alone knows its type."""
     section = config.get("optimizer")
     return _class_of(section, offload_device(config) != "none") if section else None
 
 
-def make_basic(kind, config, groups):
+def make_basic(
+    kind: Callable[..., torch.optim.Optimizer], config: Mapping[str, Any], groups: list[dict[str, Any]]
+) -> torch.optim.Optimizer:
     """Constructs the class over the groups' own dicts."""
     section = config["optimizer"]
     accepted = inspect.signature(kind.__init__).parameters
@@ -28,7 +37,7 @@ def make_basic(kind, config, groups):
     return kind(groups, **options)
 
 
-def _class_of(section, on_cpu):
+def _class_of(section: Mapping[str, Any], on_cpu: bool) -> Any:
     from deepspeed.ops import adagrad, adam, lamb, lion
 
     name, params = section["type"].lower(), section.get("params") or {}
@@ -55,14 +64,15 @@ def _class_of(section, on_cpu):
     return getattr(torch.optim, section["type"], None)
 
 
-def _decouples(section):
-    return section["type"].lower() == "adamw" or (section.get("params") or {}).get("adam_w_mode", True)
+def _decouples(section: Mapping[str, Any]) -> bool:
+    is_asked: bool = (section.get("params") or {}).get("adam_w_mode", True)
+    return section["type"].lower() == "adamw" or is_asked
 
 
-def _keeps_moments_in_bf16(config):
+def _keeps_moments_in_bf16(config: Mapping[str, Any]) -> bool:
     section = config.get("bf16") or config.get("bfloat16") or {}
     return bool(section.get("bf16_optimizer_states"))
 
 
-def _as_given(value):
+def _as_given(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value

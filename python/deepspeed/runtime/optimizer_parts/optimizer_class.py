@@ -1,6 +1,9 @@
 """The class of the optimizer that initialize() returns follows the stage and the precision, as DeepSpeed's does."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 from deepspeed._config import offload_device
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
@@ -11,8 +14,12 @@ from deepspeed.runtime.zero.mics import MiCS_Optimizer
 from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
 from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
-def optimizer_class(config, basic):
+
+def optimizer_class(config: Mapping[str, Any], basic: type | None) -> type[DeepSpeedOptimizer]:
     """Returns the class for a config; `basic` is the class of the optimizer below, None where there is none."""
     zero = config.get("zero_optimization") or {}
     stage = zero.get("stage", 0)
@@ -27,22 +34,22 @@ def optimizer_class(config, basic):
     return DeepSpeedOptimizer if basic is None else _of_kind(basic)
 
 
-def _is_bf16(config):
-    return (config.get("bf16") or config.get("bfloat16") or {}).get("enabled")
+def _is_bf16(config: Mapping[str, Any]) -> bool:
+    return bool((config.get("bf16") or config.get("bfloat16") or {}).get("enabled"))
 
 
-def _sums_in_fp32(config):
+def _sums_in_fp32(config: Mapping[str, Any]) -> bool:
     return (config.get("data_types") or {}).get("grad_accum_dtype") == "fp32"
 
 
-@functools.lru_cache(maxsize=None)
-def _of_kind(kind):
+@functools.cache
+def _of_kind(kind: type) -> type[DeepSpeedOptimizer]:
     """Is a class of the kind's name: without ZeRO and 16 bits DeepSpeed returns the optimizer below itself."""
     members = {"__module__": kind.__module__, "__doc__": DeepSpeedOptimizer.__doc__, "__getattr__": _of_basic}
     return type(kind.__name__, (DeepSpeedOptimizer, kind), members)
 
 
-def _of_basic(facade, name):
+def _of_basic(facade: DeepSpeedOptimizer, name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
     return getattr(facade.optimizer, name)

@@ -4,14 +4,20 @@ They are views of the core's memory where it keeps a part as one tensor, else co
 what is on a disk. Reading is what they are for: the core does not learn of what is written into them.
 """
 
+from __future__ import annotations
+
 import itertools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from deepspeed import _core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass
@@ -21,49 +27,51 @@ class Part:
     group: int
     begin: int  # of what this rank owns of the group
     end: int
-    names: list  # of the parameters, in flat order
-    pieces: list  # (name, begin, end) of the elements that this rank owns
+    names: list[str]  # of the parameters, in flat order
+    pieces: list[tuple[str, int, int]]  # (name, begin, end) of the elements that this rank owns
 
 
 class OwnedState:
     """Reads parts, masters and states. core: callable, returns the core's engine; params: {name: parameter}."""
 
-    def __init__(self, core, params, counts_in_tensors):
+    def __init__(self, core: Callable[[], _core.TrainingEngine], params: Mapping[str, torch.Tensor], counts_in_tensors: bool) -> None:
         self._core = core
         self._params = params
         self._counts_in_tensors = counts_in_tensors  # as torch's optimizers count their steps
-        self._parts = None
-        self._seen = weakref.WeakValueDictionary()  # tensors that somebody holds, by their memory: one place is one object
+        self._parts: list[Part] | None = None
+        self._seen: weakref.WeakValueDictionary[Any, torch.Tensor] = (
+            weakref.WeakValueDictionary()
+        )  # tensors that somebody holds, by their memory: one place is one object
 
-    def parts(self):
+    def parts(self) -> list[Part]:
         if self._parts is None:
             self._parts = [Part(*part) for part in _core.owned_parts(self._core())]
         return self._parts
 
-    def params(self):
+    def params(self) -> list[list[torch.Tensor]]:
         """Returns the parameters of each part."""
         return [[self._params[name] for name in part.names] for part in self.parts()]
 
-    def shapes(self):
+    def shapes(self) -> list[dict[str, torch.Size]]:
         """Returns {name: shape} of each part."""
         return [{name: self._params[name].shape for name in part.names} for part in self.parts()]
 
-    def masters(self):
+    def masters(self) -> list[torch.Tensor]:
         """Returns the flat master weights of each part."""
         return [self._read(part)[0] for part in self.parts()]
 
-    def masters_of_params(self):
+    def masters_of_params(self) -> list[list[torch.Tensor]]:
         """Returns the master weights of each part's parameters, in their shapes, where this rank owns all of them."""
         return [self._cut(part, master) for part, master in zip(self.parts(), self.masters())]
 
-    def weights(self):
+    def weights(self) -> list[torch.Tensor | None]:
         """Returns the flat weights of each part in the model's dtype: at stage 3 this rank's shards, else all of a group."""
         flats = [_core.flat_weights(self._core(), part.group) for part in self.parts()]
         if self._core().zero_optimization_stage() < 3:
-            return [self._known(flat) for flat in flats]
+            return [None if flat is None else self._known(flat) for flat in flats]
         return [None if flat is None else self._known(flat[part.begin : part.end]) for part, flat in zip(self.parts(), flats)]
 
-    def gradients(self):
+    def gradients(self) -> dict[int, list[torch.Tensor]]:
         """Returns {number of the part: reduced gradients of its parameters, flat}; empty between step() and the next backward.
 
         At stage 3 each has the size of a shard, padding included.
@@ -75,29 +83,31 @@ class OwnedState:
                 found[index] = [flat[part.begin + begin : part.begin + end] for begin, end in self._places(part)]
         return found
 
-    def reduced(self):
+    def reduced(self) -> list[torch.Tensor | None]:
         """Returns this rank's reduced gradients of each part; None where there are none."""
         flats = [(part, _core.owned_gradient(self._core(), part.group)) for part in self.parts()]
         return [None if flat is None else flat[part.begin : part.end] for part, flat in flats]
 
-    def sums(self):
+    def sums(self) -> dict[int, torch.Tensor]:
         """Returns {number of the parameter: this rank's elements of what the window has summed of its gradient}."""
         numbers = {name: number for number, name in enumerate(self._params)}
         found = {}
         for part in self.parts():
             flat = _core.owned_sums(self._core(), part.group)
-            for name, begin, end in part.pieces if flat is not None else ():
+            if flat is None:
+                continue
+            for name, begin, end in part.pieces:
                 found[numbers[name]] = flat[part.begin + begin : part.begin + end]
         return found
 
-    def _places(self, part):
+    def _places(self, part: Part) -> list[tuple[int, int]]:
         """Returns where a part's parameters lie in it: at stage 3 their shards, one after the other, else what this rank owns."""
         if self._core().zero_optimization_stage() < 3:
             return [(begin, end) for _, begin, end in part.pieces]
         ends = list(itertools.accumulate(_core.shard_numel(self._params[name]) for name in part.names))
         return list(zip([0, *ends], ends))
 
-    def states_of(self, param):
+    def states_of(self, param: torch.Tensor) -> dict[str, Any]:
         """Returns the states of a parameter of the model: this rank's elements, flat where it has not all of them."""
         for part in self.parts():
             place = next((piece for piece in part.pieces if self._params[piece[0]] is param), None)
@@ -110,20 +120,20 @@ class OwnedState:
         raise KeyError(param)
 
     @staticmethod
-    def _shaped(flat, param):
+    def _shaped(flat: torch.Tensor, param: torch.Tensor) -> torch.Tensor:
         return flat.view(param.shape) if flat.numel() == param.numel() else flat
 
-    def of_part(self, part):
+    def of_part(self, part: Part) -> tuple[torch.Tensor, dict[str, Any]]:
         """Returns its flat master, and its states, none before the first step."""
         master, tensors, step = self._read(part)
         return master, self._with_step(dict(tensors), step) if tensors or step else {}
 
-    def states_of_parts(self):
+    def states_of_parts(self) -> list[tuple[torch.Tensor, dict[str, Any]]]:
         """Returns [(flat master, its states)] of the parts that were stepped."""
         read = [self.of_part(part) for part in self.parts()]
         return [(master, states) for master, states in read if states]
 
-    def states_of_params(self):
+    def states_of_params(self) -> list[tuple[torch.Tensor, dict[str, Any]]]:
         """Returns [(parameter, its states in its shape)] of the parameters that were stepped."""
         found = []
         for part in self.parts():
@@ -134,53 +144,53 @@ class OwnedState:
                 found.append((self._params[name], self._with_step(states, step)))
         return found
 
-    def _read(self, part):
+    def _read(self, part: Part) -> tuple[torch.Tensor, list[tuple[str, torch.Tensor]], int]:
         master, tensors, step = _core.owned_part(self._core(), part.group, part.begin, part.end)
         return self._known(master), [(name, self._known(tensor)) for name, tensor in tensors], step
 
-    def _known(self, tensor):
-        if tensor is None:
-            return None
+    def _known(self, tensor: torch.Tensor) -> torch.Tensor:
         key = tensor.data_ptr(), tensor.numel(), tensor.dtype
         return self._seen.setdefault(key, tensor) if tensor.numel() else tensor
 
-    def _cut(self, part, flat):
+    def _cut(self, part: Part, flat: torch.Tensor) -> list[torch.Tensor]:
         return [flat[begin:end].view(self._params[name].shape) for name, begin, end in part.pieces]
 
-    def _with_step(self, states, step):
+    def _with_step(self, states: Mapping[str, Any], step: int) -> dict[str, Any]:
         return {"step": torch.tensor(float(step)) if self._counts_in_tensors else step, **states}
 
 
-class StateView(Mapping):
+class StateView(Mapping[torch.Tensor, dict[str, Any]]):
     """Is an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for.
 
     A parameter of the model gives its own states also where the flat master is the key.
     """
 
-    def __init__(self, read, states_of):
+    def __init__(
+        self, read: Callable[[], list[tuple[torch.Tensor, dict[str, Any]]]], states_of: Callable[[torch.Tensor], dict[str, Any]]
+    ) -> None:
         self._read = read  # callable, returns [(tensor, states)]
         self._states_of = states_of  # callable of a parameter
 
-    def __getitem__(self, tensor):
+    def __getitem__(self, tensor: torch.Tensor) -> dict[str, Any]:
         for key, states in self._read():
             if key is tensor:
                 return states
         return self._states_of(tensor)
 
-    def __contains__(self, tensor):
+    def __contains__(self, tensor: object) -> bool:
         try:
-            return bool(self[tensor])
+            return bool(self[cast(torch.Tensor, tensor)])
         except KeyError:
             return False
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[torch.Tensor]:
         return (key for key, _ in self._read())
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._read())
 
-    def items(self):
+    def items(self) -> Any:
         return self._read()
 
-    def values(self):
+    def values(self) -> Any:
         return [states for _, states in self._read()]

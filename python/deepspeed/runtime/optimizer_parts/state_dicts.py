@@ -5,6 +5,10 @@ the masters, as DeepSpeed's is: for the same rank of as many. States of whole pa
 torch, are taken at every stage. Checkpoints of the engine have no such limits.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
 from deepspeed import _core
@@ -12,8 +16,15 @@ from deepspeed._errors import UsageError
 from deepspeed._slices import SCALAR
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
-def write(optimizer):
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+
+def write(optimizer: DeepSpeedOptimizer) -> dict[str, Any]:
     """Returns what load() takes. Its tensors are the optimizer's own where they lie in memory."""
     engine = optimizer._engine()
     if engine.zero_optimization_stage() > 0:
@@ -26,7 +37,7 @@ def write(optimizer):
     return written
 
 
-def load(optimizer, state_dict):
+def load(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
     """Takes over options and states. All ranks call it. Throws UsageError for those of another optimizer, and loses nothing then."""
     own, new = optimizer.param_groups, state_dict["param_groups"]
     if len(new) != len(own):
@@ -39,26 +50,31 @@ def load(optimizer, state_dict):
         group.update({key: value for key, value in options.items() if key != "params"})
 
 
-def take(optimizer, states_of, masters_of=None):
+def take(
+    optimizer: DeepSpeedOptimizer,
+    states_of: Mapping[torch.Tensor, Mapping[str, Any]],
+    masters_of: Mapping[torch.Tensor, torch.Tensor] | None = None,
+) -> None:
     """Makes states of whole parameters the optimizer's own: {parameter: {name: tensor or number}}. All ranks call it."""
     core, params_of = optimizer._core, optimizer._engine()._names
     names = {id(param): name for name, param in params_of.items()}
-    states_of = {names[id(param)]: states for param, states in states_of.items() if id(param) in names}
-    masters_of = {names[id(param)]: master for param, master in (masters_of or {}).items()}
+    states = {names[id(param)]: states for param, states in states_of.items() if id(param) in names}
+    masters = {names[id(param)]: master for param, master in (masters_of or {}).items()}
     groups = []
     for _, params, _ in core.param_groups():
-        whole = {name: _tensors(states_of.get(name, {}), params_of[name]) for name in params}
+        whole = {name: _tensors(states.get(name, {}), params_of[name]) for name in params}
         for name in params:
-            if name in masters_of:
-                whole[name][""] = masters_of[name]
-        groups.append((whole, _step_of(states_of, params)))
+            if name in masters:
+                whole[name][""] = masters[name]
+        groups.append((whole, _step_of(states, params)))
     _core.load_whole_state(core, groups)
 
 
-def _write_part(optimizer, engine):
+def _write_part(optimizer: DeepSpeedOptimizer, engine: DeepSpeedEngine) -> dict[str, Any]:
     parts = optimizer._owned.parts()
     groups = [dict(_options(group), params=[]) for group in optimizer.param_groups]
-    state, masters = {}, []
+    state: dict[int, dict[str, Any]] = {}
+    masters: list[torch.Tensor] = []
     for number, part in enumerate(parts):
         groups[optimizer._given[part.group]]["params"].append(number)
         master, states = optimizer._owned.of_part(part)
@@ -77,7 +93,7 @@ def _write_part(optimizer, engine):
     }
 
 
-def _load_part(optimizer, state_dict):
+def _load_part(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
     engine, core = optimizer._engine(), optimizer._core
     own = {"zero_stage": engine.zero_optimization_stage(), "partition_count": engine.dp_world_size, "rank": engine.global_rank}
     for key, value in own.items():
@@ -100,8 +116,8 @@ def _load_part(optimizer, state_dict):
     _core.load_owned_state(core, groups)
 
 
-def _load_whole(optimizer, state_dict):
-    params = {}  # by the numbers of the state
+def _load_whole(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
+    params: dict[int, torch.Tensor] = {}  # by the numbers of the state
     for index, (group, new) in enumerate(zip(optimizer.param_groups, state_dict["param_groups"])):
         if "params" not in new or len(new["params"]) != len(group["params"]):
             raise UsageError(
@@ -117,9 +133,10 @@ def _load_whole(optimizer, state_dict):
     take(optimizer, {params[number]: states for number, states in state_dict["state"].items() if number in params}, masters_of)
 
 
-def _numbered(optimizer):
+def _numbered(optimizer: DeepSpeedOptimizer) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """Returns torch's groups, with the parameters' numbers, and {id of a parameter: its number}."""
-    groups, numbers = [], {}
+    groups: list[dict[str, Any]] = []
+    numbers: dict[int, int] = {}
     for group in optimizer.param_groups:
         first = len(numbers)
         numbers.update((id(param), first + index) for index, param in enumerate(group["params"]))
@@ -127,17 +144,17 @@ def _numbered(optimizer):
     return groups, numbers
 
 
-def _options(group):
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key != "params"}
 
 
-def _with_scalars(states):
+def _with_scalars(states: Mapping[str, Any]) -> dict[str, Any]:
     """A state of one number is kept as one number an element."""
     numbers = {name[len(SCALAR) :]: value.reshape(-1)[0].clone() for name, value in states.items() if name.startswith(SCALAR)}
     return {**{name: value for name, value in states.items() if not name.startswith(SCALAR)}, **numbers}
 
 
-def _tensors(states, param):
+def _tensors(states: Mapping[str, Any], param: torch.Tensor) -> dict[str, torch.Tensor]:
     """Returns the states of one parameter as tensors of its size, but for the number of steps."""
     shape = getattr(param, "ds_shape", param.shape)
     tensors = {}
@@ -151,7 +168,7 @@ def _tensors(states, param):
     return tensors
 
 
-def _step_of(states_of, params):
+def _step_of(states_of: Mapping[str, Mapping[str, Any]], params: Iterable[str]) -> int:
     steps = {int(states_of[name]["step"]) for name in params if "step" in states_of.get(name, {})}
     if len(steps) > 1:
         logger.warning(
@@ -162,5 +179,5 @@ def _step_of(states_of, params):
     return max(steps, default=0)
 
 
-def _flat(tensor, master):
+def _flat(tensor: torch.Tensor | None, master: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(master) if tensor is None else tensor.reshape(-1)

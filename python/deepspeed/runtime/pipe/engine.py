@@ -1,6 +1,9 @@
 """The engine of a PipelineModule: it takes whole batches from an iterator, and the core sends them through the stages."""
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -14,17 +17,36 @@ from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.runtime.pipe.module import PipelineError, PipelineModule
 from deepspeed.runtime.pipe.stage import Stage, is_reentrant
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, NoReturn
+
+    from torch.distributed import ProcessGroup
+    from torch.utils.data import Dataset
+
+    from deepspeed._client_optimizer import OptimizerPlan
+    from deepspeed._core import PipelineEngine as CorePipelineEngine
+    from deepspeed._schedules import ClientSchedule
+    from deepspeed.runtime.pipe.topology import PipelineParallelGrid
+
 
 class PipelineEngine(DeepSpeedEngine):
     """Trains by train_batch() and evaluates by eval_batch(); forward, backward and step on their own are errors."""
 
-    def __init__(self, has_bool_tensors=False, *super_args, **super_kwargs):
+    _core: CorePipelineEngine  # type: ignore[assignment]  # no Engine: it has no calls of single micro batches
+    _stage: Stage
+    module: PipelineModule
+    training_dataloader: Any  # what set_dataloader() was given
+    data_iterator: Iterator[Any] | None
+    batch_fn: Callable[[Any], Any] | None
+
+    def __init__(self, has_bool_tensors: bool = False, *super_args: Any, **super_kwargs: Any) -> None:
         self.__dict__["_stage"] = None
         super().__init__(*super_args, **super_kwargs)
         self.pipeline_parallelism = True
         self.has_bool_tensors = has_bool_tensors
         self.has_attention_mask = type(self.module).__name__ == "GPT2ModelPipe"
-        self.agg_train_loss = None
+        self.agg_train_loss: torch.Tensor | None = None
         self._unreported_seconds = 0.0
         self._stage.device = self.device
         self._stage.casts_inputs = self._casts_inputs
@@ -32,22 +54,22 @@ class PipelineEngine(DeepSpeedEngine):
 
     # --- how it is put together ---
 
-    def _make_core(self, model, plan, make_schedule):
+    def _make_core(self, model: torch.nn.Module, plan: OptimizerPlan, make_schedule: Callable[[Any], ClientSchedule] | None) -> Any:
         assert isinstance(model, PipelineModule), "model must base PipelineModule"
         self.__dict__["_stage"] = Stage(model)
         self.data_iterator = None
         self.batch_fn = None
         return _core.make_pipeline_engine(self._stage.describe(), plan.config, plan.groups, plan.slice_optimizer, make_schedule)
 
-    def _take_training_data(self, training_data):
+    def _take_training_data(self, training_data: Dataset[Any]) -> None:
         """Reads them in order, and again from the begin where they end, on the first and on the last stage."""
-        sampler = torch.utils.data.distributed.DistributedSampler(
+        sampler: torch.utils.data.distributed.DistributedSampler[Any] = torch.utils.data.distributed.DistributedSampler(
             training_data, num_replicas=self.dp_world_size, rank=self._data_parallel_rank, shuffle=False
         )
         self.training_dataloader = self.deepspeed_io(training_data, data_sampler=sampler)
         self.set_dataloader(RepeatingLoader(self.training_dataloader))
 
-    def _configure_recomputation(self):
+    def _configure_recomputation(self) -> None:
         """Takes what the config's section says into the module."""
         module, section = self.module, self._resolved()["pipeline"]
         if section["use_reentrant"] is False:
@@ -56,39 +78,80 @@ class PipelineEngine(DeepSpeedEngine):
             module.activation_checkpoint_interval = section["activation_checkpoint_interval"]
         module._precompute_checkpointable_values()
 
-    def _reentrant_activation_checkpointing(self):
+    def _reentrant_activation_checkpointing(self) -> bool:
         """Returns whether the inputs of the first layer need a gradient, for a recomputation that may be reentrant."""
         return is_reentrant(self.module)
 
     # --- places ---
 
-    grid = property(lambda self: self.module.mpu())
-    num_stages = property(lambda self: self.grid.pipe_parallel_size)
-    stage_id = property(lambda self: self.grid.get_stage_id())
-    prev_stage = property(lambda self: self.stage_id - 1)
-    next_stage = property(lambda self: self.stage_id + 1)
-    is_pipe_parallel = property(lambda self: self.grid.pipe_parallel_size > 1)
-    is_data_parallel = property(lambda self: self.grid.data_parallel_size > 1)
-    is_model_parallel = property(lambda self: self.grid.model_parallel_size > 1)
-    dp_world_size = property(lambda self: self.grid.data_parallel_size)
-    mp_world_size = property(lambda self: self.grid.get_model_parallel_world_size())
-    data_parallel_group = property(lambda self: self.grid.get_data_parallel_group())
-    _data_parallel_rank = property(lambda self: self.grid.get_data_parallel_rank())
-    micro_batch_size = property(lambda self: self.train_micro_batch_size_per_gpu())
-    micro_batches = property(lambda self: self.gradient_accumulation_steps())
+    @property
+    def grid(self) -> PipelineParallelGrid:
+        return self.module.mpu()
 
-    def is_first_stage(self):
+    @property
+    def num_stages(self) -> int:
+        return self.grid.pipe_parallel_size
+
+    @property
+    def stage_id(self) -> int:
+        return self.grid.get_stage_id()
+
+    @property
+    def prev_stage(self) -> int:
+        return self.stage_id - 1
+
+    @property
+    def next_stage(self) -> int:
+        return self.stage_id + 1
+
+    @property
+    def is_pipe_parallel(self) -> bool:
+        return self.grid.pipe_parallel_size > 1
+
+    @property
+    def is_data_parallel(self) -> bool:
+        return self.grid.data_parallel_size > 1
+
+    @property
+    def is_model_parallel(self) -> bool:
+        return self.grid.model_parallel_size > 1
+
+    @property
+    def dp_world_size(self) -> int:
+        return self.grid.data_parallel_size
+
+    @property
+    def mp_world_size(self) -> int:
+        return self.grid.get_model_parallel_world_size()
+
+    @property
+    def data_parallel_group(self) -> ProcessGroup:
+        return self.grid.get_data_parallel_group()
+
+    @property
+    def _data_parallel_rank(self) -> int:
+        return self.grid.get_data_parallel_rank()
+
+    @property
+    def micro_batch_size(self) -> int:
+        return self.train_micro_batch_size_per_gpu()
+
+    @property
+    def micro_batches(self) -> int:
+        return self.gradient_accumulation_steps()
+
+    def is_first_stage(self) -> bool:
         return self.stage_id == 0
 
-    def is_last_stage(self):
+    def is_last_stage(self) -> bool:
         return self.stage_id == self.num_stages - 1
 
-    def get_pipeline_parallel_rank(self):
+    def get_pipeline_parallel_rank(self) -> int:
         return self.stage_id
 
     # --- batches ---
 
-    def train_batch(self, data_iter=None):
+    def train_batch(self, data_iter: Iterator[Any] | None = None) -> torch.Tensor:
         """Trains on as many micro batches as the accumulation steps are; returns the mean loss over them and all ranks, on all ranks.
 
         data_iter: gives (inputs, labels); of the first and the last stage. Raises StopIteration on all ranks where the data has ended
@@ -96,35 +159,43 @@ class PipelineEngine(DeepSpeedEngine):
         """
         if not torch.is_grad_enabled():
             raise RuntimeError("train_batch() requires gradients enabled. Use eval_batch() instead.")
-        self._require_optimizer("train_batch")
+        optimizer = self._require_optimizer("train_batch")
         if data_iter is not None:
             self.set_dataiterator(data_iter)
         self.train()
-        core, optimizer, skipped = self._core, self.optimizer, self._core.skipped_steps()
+        core, skipped = self._core, self._core.skipped_steps()
         begin = time.perf_counter()
         optimizer._push()
         self._stage.begin()
-        self.agg_train_loss = core.train_batch(self._stage.reader(self.data_iterator, self.batch_fn))
+        loss = self.agg_train_loss = core.train_batch(self._stage.reader(self.data_iterator, self.batch_fn))
         optimizer.overflow = core.skipped_steps() != skipped
         optimizer._pull()
         self._unreported_seconds += time.perf_counter() - begin
         self._report_steps()
-        return self.agg_train_loss
+        return loss
 
-    def _report_steps(self):
+    def _report_steps(self) -> None:
         """Prints, on rank 0 after each steps_per_print batches, the last one's losses and the mean speed, as DeepSpeed does."""
         every = self.steps_per_print()
         if every is None or self.global_steps % every != 0:
             return
         if self.global_rank == 0:
             seconds = self._unreported_seconds / every
-            losses = {"loss": self.agg_train_loss, **(self.get_additional_losses() or {})}
+            losses: dict[str, Any] = {"loss": self.agg_train_loss, **(self.get_additional_losses() or {})}
             shown = " ".join(f"{name}: {float(loss):0.4f}" for name, loss in losses.items())
             speed = self.train_batch_size() / seconds
             print(f"steps: {self.global_steps} {shown} iter time (s): {seconds:0.3f} samples/sec: {speed:0.3f}")
         self._unreported_seconds = 0.0
 
-    def eval_batch(self, data_iter, return_logits=False, compute_loss=True, reduce_output="avg", bcast_loss=True, num_micro_batches=None):
+    def eval_batch(
+        self,
+        data_iter: Iterator[Any] | None,
+        return_logits: bool = False,
+        compute_loss: bool = True,
+        reduce_output: str | None = "avg",
+        bcast_loss: bool = True,
+        num_micro_batches: int | None = None,
+    ) -> Any:
         """Evaluates the micro batches of a batch; returns the mean loss, or the outputs where compute_loss is off.
 
         reduce_output: "avg", or None for a list with a value for each micro batch, on the last stage. bcast_loss: whether all stages
@@ -149,7 +220,7 @@ class PipelineEngine(DeepSpeedEngine):
             return result, outputs[-1] if outputs else None
         return result
 
-    def _reduce_outputs(self, outputs, reduce="avg"):
+    def _reduce_outputs(self, outputs: Sequence[Any], reduce: str | None = "avg") -> Any:
         """Returns the mean over the micro batches and the data-parallel ranks, value by value."""
         if reduce is None:
             return outputs
@@ -161,38 +232,38 @@ class PipelineEngine(DeepSpeedEngine):
                 mean /= self.dp_world_size
         return pytree.tree_unflatten(means, structures[0])
 
-    def set_dataloader(self, loader):
+    def set_dataloader(self, loader: Iterable[Any]) -> None:
         """Begins to read from a loader, once; a RepeatingLoader begins again by itself."""
         if self.is_first_stage() or self.is_last_stage():
             self.training_dataloader = loader
             self.data_iterator = iter(loader)
 
-    def set_dataiterator(self, iterator):
+    def set_dataiterator(self, iterator: Iterator[Any]) -> None:
         """Reads from an iterator."""
         if self.is_first_stage() or self.is_last_stage():
             self.training_dataloader = None
             self.data_iterator = iterator
 
-    def set_batch_fn(self, fn):
+    def set_batch_fn(self, fn: Callable[[Any], Any]) -> None:
         """Changes each micro batch by the function before its use."""
         self.batch_fn = fn
 
-    def set_has_attention_mask(self, value):
+    def set_has_attention_mask(self, value: object) -> None:
         """Is there for programs that call it: masks are sent like any tensors."""
         assert isinstance(value, bool)
         self.has_attention_mask = value
 
-    def reset_activation_shape(self):
+    def reset_activation_shape(self) -> None:
         """Has the stages tell each other the shapes of activations anew. All ranks call it."""
         self._core.reset_activation_shape()
 
-    def get_additional_losses(self):
+    def get_additional_losses(self) -> dict[str, torch.Tensor] | None:
         """Returns the means of what the module's get_additional_losses() gave in the last train_batch(); None where it gave none."""
         return self._core.get_additional_losses() or None
 
     # --- calls of the other engine ---
 
-    def _refuse(self, *args, **kwargs):
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Is no part of a pipeline's engine; train_batch() does it all."""
         raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 

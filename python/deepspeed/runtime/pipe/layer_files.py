@@ -1,36 +1,45 @@
 """Files of single layers: any number of stages can load them."""
 
+from __future__ import annotations
+
 import glob
 import os
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from deepspeed._errors import NotSupportedError
 from deepspeed.runtime.partitions import partition_uniform
+from deepspeed.runtime.pipe.ties import TiedWeights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointEngine
 
 
-class LayerFiles:
+class LayerFiles(TiedWeights):
     """What a PipelineModule writes and reads by a checkpoint engine, layer by layer."""
 
     checkpoint_parallel_write_pipeline = False  # whether all data-parallel ranks write, each some of the layers
 
-    def ckpt_prefix(self, checkpoints_path, tag):
+    def ckpt_prefix(self, checkpoints_path: str, tag: object) -> str:
         """Returns what the names of all files of this rank begin with: .../tag/module-pipe_00."""
         coord = self._topo.get_coord(rank=self.global_rank)
         places = [f"-{axis}_{getattr(coord, axis):02d}" for axis in self._topo.get_axis_names() if axis != "data"]
         return os.path.join(checkpoints_path, str(tag), "module" + "".join(places))
 
-    def ckpt_layer_path(self, ckpt_dir, local_layer_idx):
+    def ckpt_layer_path(self, ckpt_dir: str, local_layer_idx: int) -> str:
         """Returns the file of the layer at a place of forward_funcs: .../layer_03-model_states.pt."""
         place = self._topo.get_rank_repr(rank=self.global_rank)
         name = f"layer_{self._layer_indices[local_layer_idx]:02d}{'-' if place else ''}{place}-model_states.pt"
         return os.path.join(ckpt_dir, name)
 
-    def ckpt_layer_path_list(self, ckpt_dir, local_layer_idx):
+    def ckpt_layer_path_list(self, ckpt_dir: str, local_layer_idx: int) -> list[str]:
         """Returns the files of that layer, one a slice of the model."""
         return sorted(glob.glob(os.path.join(ckpt_dir, f"layer_{self._layer_indices[local_layer_idx]:02d}-*model_states.pt")))
 
-    def save_state_dict(self, save_dir, checkpoint_engine, exclude_frozen_params=False):
+    def save_state_dict(self, save_dir: str, checkpoint_engine: CheckpointEngine, exclude_frozen_params: bool = False) -> None:
         """Writes the state dict of each module among this stage's layers."""
         from deepspeed.checkpoint.utils import clone_tensors_for_torch_save
 
@@ -45,7 +54,7 @@ class LayerFiles:
                 del state[name]
             checkpoint_engine.save(clone_tensors_for_torch_save(state), self.ckpt_layer_path(save_dir, place))
 
-    def _places_to_write(self):
+    def _places_to_write(self) -> Iterable[int]:
         """Returns which of the layers this rank writes, of those that all data-parallel ranks have."""
         rank, size = self._grid.data_parallel_id, self._grid.data_parallel_size
         if not self.checkpoint_parallel_write_pipeline:
@@ -53,7 +62,7 @@ class LayerFiles:
         bounds = partition_uniform(len(self.forward_funcs), size)
         return range(bounds[rank], bounds[rank + 1])
 
-    def load_state_dir(self, load_dir, checkpoint_engine, strict=True):
+    def load_state_dir(self, load_dir: str, checkpoint_engine: CheckpointEngine, strict: bool = True) -> None:
         """Reads what save_state_dict() wrote, with the same slices of layers."""
         slices = self._grid.get_slice_parallel_world_size()
         for place, layer in enumerate(self.forward_funcs):

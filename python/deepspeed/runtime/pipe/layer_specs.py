@@ -1,5 +1,9 @@
 """Layers of a pipeline that are described, and built where they are needed."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch.distributed as dist
 from torch import nn
 
@@ -7,11 +11,15 @@ from deepspeed.runtime.error_place import noting
 from deepspeed.runtime.utils import call_to_str
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 
 class LayerSpec:
     """Holds a layer's class and arguments, so that build() makes it on the ranks of its stage alone."""
 
-    def __init__(self, typename, *module_args, **module_kwargs):
+    def __init__(self, typename: type[nn.Module], *module_args: Any, **module_kwargs: Any) -> None:
         self.typename = typename
         self.module_args = module_args
         self.module_kwargs = module_kwargs
@@ -19,10 +27,10 @@ class LayerSpec:
             raise RuntimeError("LayerSpec only supports torch.nn.Module types.")
         self.global_rank = dist.get_rank() if dist.is_initialized() else -1
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return call_to_str(self.typename.__name__, *self.module_args, **self.module_kwargs)
 
-    def build(self, log=False):
+    def build(self, log: bool = False) -> nn.Module:
         """Makes the layer."""
         if log:
             logger.info(f"RANK={self.global_rank} building {self!r}")
@@ -36,14 +44,22 @@ class TiedLayerSpec(LayerSpec):
     the stages keep alike, dotted for those of modules inside of it.
     """
 
-    def __init__(self, key, typename, *module_args, forward_fn=None, tied_weight_attr=["weight"], **module_kwargs):
+    def __init__(
+        self,
+        key: str,
+        typename: type[nn.Module],
+        *module_args: Any,
+        forward_fn: Callable[..., Any] | None = None,
+        tied_weight_attr: str | list[str] = ["weight"],
+        **module_kwargs: Any,
+    ) -> None:
         super().__init__(typename, *module_args, **module_kwargs)
         self.key = key
         self.forward_fn = forward_fn
         self.tied_weight_attr = [tied_weight_attr] if isinstance(tied_weight_attr, str) else tied_weight_attr
 
 
-def layer_name(layer):
+def layer_name(layer: object) -> str:
     """Returns the name of a layer's class, or of a function; "" where it has none."""
     if isinstance(layer, LayerSpec):
         return layer.typename.__name__
@@ -52,12 +68,12 @@ def layer_name(layer):
     return getattr(layer, "__name__", "")
 
 
-def describe_layer(index, layer):
+def describe_layer(index: int, layer: object) -> str:
     """Describes a layer of a pipeline for messages."""
     return f"layer {index} ({layer_name(layer)})"
 
 
-def build_layer(index, spec):
+def build_layer(index: int, spec: LayerSpec) -> nn.Module:
     """Builds a described layer; what its constructor raises says which layer it was."""
     with noting(lambda: f"the constructor of {describe_layer(index, spec)}"):
         return spec.build()

@@ -1,7 +1,10 @@
 """A model as a list of layers, of which a rank has those of its stage."""
 
+from __future__ import annotations
+
 import functools
 import os
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -12,20 +15,32 @@ from deepspeed._errors import DeepSpeedError
 from deepspeed.runtime.activation_checkpointing import checkpointing
 from deepspeed.runtime.error_place import noting, shapes_of
 from deepspeed.runtime.pipe.layer_files import LayerFiles
-from deepspeed.runtime.pipe.layer_specs import LayerSpec, TiedLayerSpec, build_layer, describe_layer, layer_name
+from deepspeed.runtime.pipe.layer_specs import (
+    LayerSpec as LayerSpec,
+    TiedLayerSpec as TiedLayerSpec,
+    build_layer,
+    describe_layer,
+    layer_name,
+)
 from deepspeed.runtime.pipe.partition import partition_layers
 from deepspeed.runtime.pipe.recomputation import RecomputedBlocks
-from deepspeed.runtime.pipe.ties import TiedWeights, make_tied_comms
+from deepspeed.runtime.pipe.ties import make_tied_comms
 from deepspeed.runtime.pipe.topology import PipeDataParallelTopology, PipelineParallelGrid
 from deepspeed.runtime.utils import set_random_seed
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from deepspeed.runtime.pipe.topology import ProcessTopology
 
 
 class PipelineError(DeepSpeedError):
     """A pipeline was used in a wrong way."""
 
 
-class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
+class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
     """Runs layers one after the other, each with the output of the one before, as a pipeline of stages.
 
     layers: modules, LayerSpecs, TiedLayerSpecs and functions. Its parameters are those of this rank's stage; those of layer i are
@@ -37,21 +52,21 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
 
     def __init__(
         self,
-        layers,
-        num_stages=None,
-        topology=None,
-        loss_fn=None,
-        seed_layers=False,
-        seed_fn=None,
-        base_seed=1234,
-        partition_method="parameters",
-        activation_checkpoint_interval=0,
-        activation_checkpoint_func=checkpointing.checkpoint,
-        checkpointable_layers=None,
-        dynamic_shape=False,
+        layers: Iterable[Any],
+        num_stages: int | None = None,
+        topology: ProcessTopology | None = None,
+        loss_fn: Callable[..., Any] | None = None,
+        seed_layers: bool = False,
+        seed_fn: Callable[[int], object] | None = None,
+        base_seed: int = 1234,
+        partition_method: str = "parameters",
+        activation_checkpoint_interval: int = 0,
+        activation_checkpoint_func: Callable[..., Any] = checkpointing.checkpoint,
+        checkpointable_layers: list[str] | None = None,
+        dynamic_shape: bool = False,
         *,
-        model_chunks=1,
-    ):
+        model_chunks: int = 1,
+    ) -> None:
         super().__init__()
         if num_stages is None and topology is None:
             raise RuntimeError("must provide num_stages or topology")
@@ -70,8 +85,8 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
         self._partition_layers(method=partition_method)
         self.activation_checkpoint_interval = activation_checkpoint_interval
         self.activation_checkpoint_func = activation_checkpoint_func
-        self.is_checkpointable_results = []
-        self.is_checkpointable_results_interval = None
+        self.is_checkpointable_results: list[bool] = []
+        self.is_checkpointable_results_interval: int | None = None
         self._build()
         self.to(self._device())
         self.tied_comms = make_tied_comms(self)
@@ -79,13 +94,14 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
 
     # --- how it is put together ---
 
-    def _place(self, num_stages, topology):
+    def _place(self, num_stages: int | None, topology: ProcessTopology | None) -> None:
         """Finds this rank's stage, and makes the process groups of the topology."""
         _world.ensure_world()
         self.world_group = dist.group.WORLD
         self.global_rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
         if topology is None:
+            assert num_stages is not None
             if self.world_size % num_stages != 0:
                 raise RuntimeError(f"num_stages ({num_stages}) must divide distributed world size ({self.world_size})")
             topology = PipeDataParallelTopology(num_pp=num_stages, num_dp=self.world_size // num_stages)
@@ -94,12 +110,12 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
         self._grid = PipelineParallelGrid(topology=topology)
         self.stage_id = self._grid.get_stage_id()
 
-    def _device(self):
+    def _device(self) -> str:
         from deepspeed.accelerator import get_accelerator
 
         return get_accelerator().device_name(self.local_rank)
 
-    def _partition_layers(self, method="uniform"):
+    def _partition_layers(self, method: str = "uniform") -> None:
         self.parts = partition_layers(self._layer_specs, self.num_stages * self._model_chunks, method)
         self._set_bounds(start=self.parts[self.stage_id], stop=self.parts[self.stage_id + 1])
         if self.global_rank == 0:
@@ -107,18 +123,18 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             for begin, end in zip(self.parts, self.parts[1:]):
                 logger.info(f"[pipe] by the method {method} a stage has the layers {begin} to {end - 1}: {', '.join(names[begin:end])}")
 
-    def _set_bounds(self, start=None, stop=None):
+    def _set_bounds(self, start: int | None = None, stop: int | None = None) -> None:
         """Sets the layers that this rank has: from `start` to before `stop`; of several chunks those of the first one."""
         self._local_start = start
         self._local_stop = stop
 
-    def _build(self):
-        self.forward_funcs = []
-        self.fwd_map = {}
+    def _build(self) -> None:
+        self.forward_funcs: list[Any] = []
+        self.fwd_map: dict[str, int] = {}
         self.tied_modules = nn.ModuleDict()
-        self.tied_weight_attrs = {}
-        self._chunks = []  # of each chunk, where its layers begin and end in forward_funcs
-        self._layer_indices = []  # of each of forward_funcs
+        self.tied_weight_attrs: dict[str, list[str]] = {}
+        self._chunks: list[tuple[int, int]] = []  # of each chunk, where its layers begin and end in forward_funcs
+        self._layer_indices: list[int] = []  # of each of forward_funcs
         for bounds in self._chunk_bounds():
             begin = len(self.forward_funcs)
             for index in range(*bounds):
@@ -126,15 +142,15 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             self._chunks.append((begin, len(self.forward_funcs)))
         self._active_chunk = 0
         for param in self.parameters():
-            param.ds_pipe_replicated = False
+            param.__dict__["ds_pipe_replicated"] = False
 
-    def _chunk_bounds(self):
+    def _chunk_bounds(self) -> list[tuple[int, int]]:
         if self._model_chunks == 1:
             return [(self._local_start or 0, self._num_layers if self._local_stop is None else self._local_stop)]
         first = [chunk * self.num_stages + self.stage_id for chunk in range(self._model_chunks)]
         return [(self.parts[part], self.parts[part + 1]) for part in first]
 
-    def _build_layer(self, index, layer):
+    def _build_layer(self, index: int, layer: Any) -> None:
         if self.seed_layers:
             self._seed(self.base_seed + index)
         if isinstance(layer, PipelineModule):
@@ -150,19 +166,19 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             self.add_module(str(index), layer)
         self.forward_funcs.append(layer)
 
-    def _tied_function(self, index, layer):
+    def _tied_function(self, index: int, layer: TiedLayerSpec) -> Callable[..., Any]:
         if layer.key not in self.tied_modules:
             self.tied_modules[layer.key] = build_layer(index, layer)
             self.tied_weight_attrs[layer.key] = layer.tied_weight_attr
         module = self.tied_modules[layer.key]
         return module if layer.forward_fn is None else functools.partial(layer.forward_fn, module)
 
-    def _seed(self, seed):
+    def _seed(self, seed: int) -> None:
         (self.seed_fn or set_random_seed)(seed)
 
     # --- running ---
 
-    def forward(self, forward_input):
+    def forward(self, forward_input: Any) -> Any:
         self._num_forwards[self._active_chunk] += 1
         self.micro_offset = self._num_forwards[self._active_chunk]
         begin, end = self._chunks[self._active_chunk]
@@ -178,11 +194,11 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             value = self.activation_checkpoint_func(function, *inputs) if is_recomputed else function(*inputs)
         return value
 
-    def _function(self, begin, end):
+    def _function(self, begin: int, end: int) -> Callable[..., Any]:
         """Returns the layers from `begin` to before `end` as one function, whose seeds are those of this forward also in backward."""
         offset = self.micro_offset + 1
 
-        def run(*inputs):
+        def run(*inputs: Any) -> Any:
             value = inputs[0] if len(inputs) == 1 else inputs
             for position in range(begin, end):
                 self.curr_layer = self._layer_indices[position]
@@ -193,17 +209,17 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
 
         return run
 
-    def _run_layer(self, position, value):
+    def _run_layer(self, position: int, value: Any) -> Any:
         with noting(lambda: f"{self._place_of(self.curr_layer)}, which was given {shapes_of(value)}"):
             return self.forward_funcs[position](value)
 
-    def _place_of(self, index):
+    def _place_of(self, index: int) -> str:
         return f"{self._describe_layer(index)} of stage {self.stage_id} of {self.num_stages}"
 
-    def _describe_layer(self, index):
+    def _describe_layer(self, index: int) -> str:
         return describe_layer(index, self._layer_specs[index])
 
-    def compile(self, *args, **kwargs):
+    def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles each layer by torch.compile."""
         for position, layer in enumerate(self.forward_funcs):
             if isinstance(layer, nn.Module):
@@ -211,27 +227,27 @@ class PipelineModule(TiedWeights, RecomputedBlocks, LayerFiles, nn.Module):
             else:
                 self.forward_funcs[position] = torch.compile(layer, *args, **kwargs)
 
-    def get_additional_losses(self):
+    def get_additional_losses(self) -> dict[str, torch.Tensor] | None:
         """Returns a dict of losses to report beside the last micro batch's, or None. Models override it."""
         return None
 
     # --- what it is made of ---
 
-    def partitions(self):
+    def partitions(self) -> list[int]:
         """Returns the bounds of the stages' layers."""
         return self.parts
 
-    def stage_owner(self, layer_idx):
+    def stage_owner(self, layer_idx: int) -> int:
         """Returns the stage that has a layer."""
         assert 0 <= layer_idx < self._num_layers
         part = next(part for part in range(len(self.parts) - 1) if self.parts[part] <= layer_idx < self.parts[part + 1])
         return part % self.num_stages
 
-    def topology(self):
+    def topology(self) -> ProcessTopology:
         return self._topo
 
-    def mpu(self):
+    def mpu(self) -> PipelineParallelGrid:
         return self._grid
 
-    def num_pipeline_stages(self):
+    def num_pipeline_stages(self) -> int:
         return self._topo.get_dim("pipe")

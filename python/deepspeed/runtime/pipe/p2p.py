@@ -1,55 +1,68 @@
 """Sends and receives between neighbouring stages, for programs of their own. An engine's stages talk over the core's connections."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch.distributed as dist
 
-_grid = None
+if TYPE_CHECKING:
+    from typing import Any
+
+    import torch
+
+    from deepspeed.runtime.pipe.topology import PipelineParallelGrid
+
+_grid: PipelineParallelGrid | None = None
 
 
-def can_send_recv():
+def can_send_recv() -> bool:
     return True
 
 
-def init_process_groups(grid):
+def init_process_groups(grid: PipelineParallelGrid) -> None:
     """Takes the grid whose stages send() and recv() name."""
     global _grid
     assert grid.pipe_parallel_size > 1, "There is no pipeline parallelism"
     _grid = grid
 
 
-def _rank_of(stage):
+def _rank_of(stage: int) -> int:
     """Returns the rank of a neighbouring stage; the first and the last one are neighbours, too."""
+    assert _grid is not None, "init_process_groups() was not called"
     distance = abs(_grid.get_stage_id() - stage)
     assert distance in (1, _grid.pipe_parallel_size - 1), "Functionality currently limited to send and receive between adjacent ranks only"
     return _grid.stage_to_global(stage_id=stage)
 
 
-def send(tensor, dest_stage, async_op=False):
+def send(tensor: torch.Tensor, dest_stage: int, async_op: bool = False) -> None:
     assert not async_op, "Doesn't support async_op true"
     return dist.send(tensor, _rank_of(dest_stage))
 
 
-def recv(tensor, src_stage, async_op=False):
+def recv(tensor: torch.Tensor, src_stage: int, async_op: bool = False) -> int:
     assert not async_op, "Doesn't support async_op true"
     return dist.recv(tensor, _rank_of(src_stage))
 
 
-def wait():
+def wait() -> None:
     """Waits for the device: sends and receives have ended when they return."""
     from deepspeed.accelerator import get_accelerator
 
     get_accelerator().synchronize()
 
 
-def send_obj(msg, dest):
+def send_obj(msg: object, dest: int) -> None:
     """Sends any object that can be pickled to a rank."""
     dist.send_object_list([msg], dst=dest)
 
 
-def recv_obj(sender):
+def recv_obj(sender: int) -> Any:
     """Returns the object that a rank has sent; its tensors lie on this rank's device."""
-    from deepspeed.accelerator import get_accelerator
-    from torch.utils import _pytree as pytree
     import torch
+    from torch.utils import _pytree as pytree
+
+    from deepspeed.accelerator import get_accelerator
 
     received = [None]
     dist.recv_object_list(received, src=sender)

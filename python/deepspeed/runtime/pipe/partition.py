@@ -1,6 +1,9 @@
 """Which layers of a pipeline each stage gets."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -8,8 +11,12 @@ from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed.runtime.partitions import partition_balanced, partition_uniform
 from deepspeed.runtime.pipe.layer_specs import LayerSpec, build_layer, layer_name
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
-def partition_layers(layers, num_parts, method):
+
+def partition_layers(layers: Sequence[Any], num_parts: int, method: str) -> list[int]:
     """Returns num_parts + 1 bounds. method: "uniform", "parameters" or "type:REGEX", in letters of any case."""
     if len(layers) < num_parts:
         raise UsageError(f"there are {len(layers)} layers for {num_parts} stages, expected one or more for each: take fewer stages")
@@ -26,7 +33,7 @@ def partition_layers(layers, num_parts, method):
     )
 
 
-def count_parameters(layers):
+def count_parameters(layers: Sequence[Any]) -> list[int]:
     """Returns how many trained elements each layer has. Described ones are built, one at a time, and dropped."""
     counts = [0] * len(layers)
     for index, layer in enumerate(layers):
@@ -36,7 +43,7 @@ def count_parameters(layers):
     return counts
 
 
-def find_layers(layers, pattern):
+def find_layers(layers: Sequence[Any], pattern: str) -> list[int]:
     """Returns the indices of the layers whose class name holds a match, in letters of any case."""
     regex = re.compile(pattern, re.IGNORECASE)
     found = [index for index, layer in enumerate(layers) if layer_name(layer) and regex.search(layer_name(layer))]

@@ -1,31 +1,40 @@
 """Blocks of a pipeline's layers whose activations backward computes again."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from torch import nn
 
 from deepspeed.runtime.activation_checkpointing import checkpointing
+from deepspeed.runtime.pipe.part import PipelinePart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 
-class RecomputedBlocks:
+class RecomputedBlocks(PipelinePart):
     """What a PipelineModule does by activation_checkpoint_interval: layers are recomputed in blocks of so many."""
 
-    def set_checkpoint_interval(self, interval):
+    def set_checkpoint_interval(self, interval: int) -> None:
         assert interval >= 0
         self.activation_checkpoint_interval = interval
         self._precompute_checkpointable_values()
 
-    def _precompute_checkpointable_values(self):
+    def _precompute_checkpointable_values(self) -> None:
         """Notes for each block of layers whether it is recomputed."""
         interval = self.activation_checkpoint_interval
         if interval > 0 and self.is_checkpointable_results_interval != interval:
             self.is_checkpointable_results = [self._is_checkpointable(self.forward_funcs[a:b]) for a, b in self._blocks()]
             self.is_checkpointable_results_interval = interval
 
-    def _blocks(self):
+    def _blocks(self) -> list[tuple[int, int]]:
         """Returns where each block of layers begins and ends, chunk by chunk."""
         interval = self.activation_checkpoint_interval
         return [(at, min(at + interval, end)) for begin, end in self._chunks for at in range(begin, end, interval)]
 
-    def _is_checkpointable(self, funcs):
+    def _is_checkpointable(self, funcs: Sequence[Any]) -> bool:
         names = [type(func).__name__ for func in funcs]
         eligible = self.checkpointable_layers
         is_gpt = type(self).__name__ in ("GPTModelPipe", "GPT2ModelPipe")

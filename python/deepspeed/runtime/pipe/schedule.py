@@ -1,20 +1,29 @@
 """Orders of instructions of a pipeline's stage: the core's schedules under DeepSpeed's names."""
 
+from __future__ import annotations
+
 import abc
+from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed.runtime.utils import call_to_str
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from typing_extensions import Self
 
 
 class PipeInstruction:
     """Is one thing to do; its arguments are attributes."""
 
-    def __init__(self, **kwargs):
+    def __init__(self, **kwargs: Any) -> None:
         self.name = type(self).__name__
         self.kwargs = kwargs
         self.__dict__.update(kwargs)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return call_to_str(self.name, **self.kwargs)
 
 
@@ -33,7 +42,7 @@ class ReduceTiedGrads(PipeInstruction):
 class BufferOpInstruction(PipeInstruction):
     """Works on one of the stage's buffers."""
 
-    def __init__(self, buffer_id, **kwargs):
+    def __init__(self, buffer_id: int, **kwargs: Any) -> None:
         super().__init__(buffer_id=buffer_id, **kwargs)
 
 
@@ -68,42 +77,56 @@ class RecvGrad(BufferOpInstruction):
 class PipeSchedule(abc.ABC):
     """Gives lists of instructions, one a step."""
 
-    def __init__(self, micro_batches, stages, stage_id):
+    def __init__(self, micro_batches: int, stages: int, stage_id: int) -> None:
         self.micro_batches = micro_batches
         self.stages = stages
         self.stage_id = stage_id
         self.prev_stage = stage_id - 1
         self.next_stage = stage_id + 1
-        self.it = None
+        self.it: Iterator[list[PipeInstruction]] | None = None
 
     @abc.abstractmethod
-    def steps(self):
+    def steps(self) -> Iterator[list[PipeInstruction]]:
         """Generates the lists."""
 
-    def num_pipe_buffers(self):
+    def num_pipe_buffers(self) -> int:
         return self.micro_batches
 
-    stage = property(lambda self: self.stage_id)
-    num_stages = property(lambda self: self.stages)
-    num_micro_batches = property(lambda self: self.micro_batches)
-    is_first_stage = property(lambda self: self.stage_id == 0)
-    is_last_stage = property(lambda self: self.stage_id == self.stages - 1)
+    @property
+    def stage(self) -> int:
+        return self.stage_id
 
-    def _valid_micro_batch(self, micro_batch_id):
+    @property
+    def num_stages(self) -> int:
+        return self.stages
+
+    @property
+    def num_micro_batches(self) -> int:
+        return self.micro_batches
+
+    @property
+    def is_first_stage(self) -> bool:
+        return self.stage_id == 0
+
+    @property
+    def is_last_stage(self) -> bool:
+        return self.stage_id == self.stages - 1
+
+    def _valid_micro_batch(self, micro_batch_id: int) -> bool:
         return 0 <= micro_batch_id < self.micro_batches
 
-    def _valid_stage(self, stage_id):
+    def _valid_stage(self, stage_id: int) -> bool:
         return 0 <= stage_id < self.stages
 
-    def _buffer_idx(self, micro_batch_id):
+    def _buffer_idx(self, micro_batch_id: int) -> int:
         assert self._valid_micro_batch(micro_batch_id)
         return micro_batch_id % self.num_pipe_buffers()
 
-    def __iter__(self):
+    def __iter__(self) -> Self:
         self.it = None
         return self
 
-    def __next__(self):
+    def __next__(self) -> list[PipeInstruction]:
         if self.it is None:
             self.it = self.steps()
         return next(self.it)
@@ -112,14 +135,16 @@ class PipeSchedule(abc.ABC):
 class _CoreSchedule(PipeSchedule):
     """Is the core's schedule of its class's name."""
 
-    def steps(self):
+    _core_name: str
+
+    def steps(self) -> Iterator[list[PipeInstruction]]:
         for step in _core.schedule_steps(*self._arguments()):
             yield [_INSTRUCTIONS[name](buffer) if buffer >= 0 else _INSTRUCTIONS[name]() for name, buffer in step]
 
-    def num_pipe_buffers(self):
+    def num_pipe_buffers(self) -> int:
         return _core.schedule_buffers(*self._arguments())
 
-    def _arguments(self):
+    def _arguments(self) -> tuple[str, int, int, int]:
         return self._core_name, self.micro_batches, self.stages, self.stage_id
 
 
@@ -141,7 +166,7 @@ class DataParallelSchedule(_CoreSchedule):
     _core_name = "DataParallelSchedule"
 
 
-_INSTRUCTIONS = {
+_INSTRUCTIONS: dict[str, Callable[..., PipeInstruction]] = {
     kind.__name__: kind
     for kind in (
         OptimizerStep,

@@ -1,6 +1,9 @@
 """A stage of a PipelineModule as the core drives it: functions over lists of tensors."""
 
+from __future__ import annotations
+
 import collections
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -9,11 +12,17 @@ from torch.utils import _pytree as pytree
 from deepspeed import _model
 from deepspeed._errors import UsageError
 from deepspeed.runtime.activation_checkpointing import checkpointing
-from deepspeed.runtime.pipe import module as pipe_module
 from deepspeed.runtime.error_place import noting, shapes_of
+from deepspeed.runtime.pipe import module as pipe_module
 from deepspeed.runtime.pipe.layer_specs import TiedLayerSpec, layer_name
 from deepspeed.runtime.pipe.tensor_lists import from_list, to_list
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from deepspeed.runtime.pipe.module import PipelineModule
 
 
 class Stage:
@@ -23,17 +32,17 @@ class Stage:
     the order of the micro batches.
     """
 
-    def __init__(self, module):
+    def __init__(self, module: PipelineModule) -> None:
         self._module = module
-        self._labels = collections.deque()  # of the micro batches whose loss is still to come
-        self._output = None  # of the last micro batch, until its loss
+        self._labels: collections.deque[Any] = collections.deque()  # of the micro batches whose loss is still to come
+        self._output: Any = None  # of the last micro batch, until its loss
         self._told_of_parts = False
-        self.device = None
+        self.device: torch.device | None = None
         self.casts_inputs = False
         self.keeps_outputs = False
-        self.outputs = []  # of the micro batches, where they are kept
+        self.outputs: list[Any] = []  # of the micro batches, where they are kept
 
-    def describe(self):
+    def describe(self) -> dict[str, Any]:
         """Returns what _core.make_pipeline_engine() takes as its stage."""
         module = self._module
         return dict(
@@ -48,7 +57,7 @@ class Stage:
             additional_losses=self._additional_losses() if _has_additional_losses(module) else None,
         )
 
-    def _layer(self, index, layer):
+    def _layer(self, index: int, layer: Any) -> tuple[str, str | None, list[str], dict[str, Any] | None, bool]:
         """Returns (class, key, tied weights, model, has a forward_fn) of a layer; the key of one that is not tied is None."""
         module = self._module
         is_tied = isinstance(layer, TiedLayerSpec)
@@ -60,27 +69,29 @@ class Stage:
         has_forward_fn = is_tied and layer.forward_fn is not None
         return layer_name(layer) or str(layer), layer.key if is_tied else None, names, described, has_forward_fn
 
-    def _additional_losses(self):
+    def _additional_losses(self) -> Callable[[], dict[str, torch.Tensor]]:
         module = self._module
         return lambda: module.get_additional_losses() or {}
 
     # --- data ---
 
-    def begin(self, keeps_outputs=False):
+    def begin(self, keeps_outputs: bool = False) -> None:
         """Forgets what a batch has left that did not come to its end."""
         self._labels.clear()
         self._output = None
         self.keeps_outputs, self.outputs = keeps_outputs, []
 
-    def reader(self, iterator, batch_fn):
+    def reader(
+        self, iterator: Iterator[Any] | None, batch_fn: Callable[[Any], Any] | None
+    ) -> Callable[[], list[torch.Tensor | None] | None] | None:
         """Returns a function that reads a micro batch and returns its inputs, None at the end; None where this stage has no data."""
         grid = self._module.mpu()
         if not (grid.is_first_stage or grid.is_last_stage) or (iterator is None and batch_fn is None):
             return None
 
-        def read():
+        def read() -> list[torch.Tensor | None] | None:
             try:
-                batch = next(iterator) if iterator is not None else None
+                batch: Any = next(iterator) if iterator is not None else None
             except StopIteration:
                 return None
             if batch_fn is not None:
@@ -92,7 +103,7 @@ class Stage:
 
         return read
 
-    def _tell_of_further_parts(self, batch):
+    def _tell_of_further_parts(self, batch: object) -> None:
         """Warns once of what no stage gets; DeepSpeed passes over it as well."""
         if self._told_of_parts or not isinstance(batch, (tuple, list)) or len(batch) <= 2:
             return
@@ -105,7 +116,7 @@ class Stage:
 
     # --- running ---
 
-    def forward(self, chunk, inputs):
+    def forward(self, chunk: int, inputs: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         """Runs the layers of a chunk. What they get is their own to change."""
         module = self._module
         module._active_chunk = chunk
@@ -117,21 +128,21 @@ class Stage:
             return to_list(output, f"what {self._last_layer(chunk)} gives")
         self._output = output
         if self.keeps_outputs:
-            self.outputs.append(pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, output))
+            self.outputs.append(pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach(), output))
         return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
-    def _marked(self, chunk, inputs):
+    def _marked(self, chunk: int, inputs: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
         """Returns the inputs; those of the model need a gradient for a reentrant recomputation, which else made none at all."""
         module = self._module
         if chunk == 0 and module.mpu().is_first_stage and is_reentrant(module) and torch.is_grad_enabled():
             return [tensor.detach().requires_grad_() if tensor is not None and tensor.is_floating_point() else tensor for tensor in inputs]
         return inputs
 
-    def _last_layer(self, chunk):
+    def _last_layer(self, chunk: int) -> str:
         module = self._module
         return module._describe_layer(module._layer_indices[module._chunks[chunk][1] - 1])
 
-    def loss(self):
+    def loss(self) -> torch.Tensor:
         """Returns the loss of the micro batch whose outputs forward() gave last."""
         output, self._output = self._output, None
         labels = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(self.device), _as_tuple(self._labels.popleft()))
@@ -139,29 +150,32 @@ class Stage:
         if loss_fn is None:
             loss = output
         else:
-            given = lambda: f"the outputs {shapes_of(output)} and the labels {shapes_of(labels)}"
-            with noting(lambda: f"loss_fn of the PipelineModule, which was given {given()}"):
+            with noting(lambda: _place_of_loss(output, labels)):
                 loss = loss_fn(output, labels)
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss
-        given = "loss_fn" if loss_fn is not None else "the last layer, beside no loss_fn,"
+        source = "loss_fn" if loss_fn is not None else "the last layer, beside no loss_fn,"
         shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise UsageError(f"{given} gives {shape}, expected a scalar; for outputs call eval_batch(compute_loss=False)")
+        raise UsageError(f"{source} gives {shape}, expected a scalar; for outputs call eval_batch(compute_loss=False)")
 
 
-def is_reentrant(module):
+def _place_of_loss(output: object, labels: object) -> str:
+    return f"loss_fn of the PipelineModule, which was given the outputs {shapes_of(output)} and the labels {shapes_of(labels)}"
+
+
+def is_reentrant(module: PipelineModule) -> bool:
     """Returns whether the module recomputes activations by a function that may be reentrant."""
     return module.activation_checkpoint_interval > 0 and module.activation_checkpoint_func is not checkpointing.non_reentrant_checkpoint
 
 
-def _has_additional_losses(module):
+def _has_additional_losses(module: PipelineModule) -> bool:
     own = getattr(module.get_additional_losses, "__func__", None)
     return own is not pipe_module.PipelineModule.get_additional_losses
 
 
-def _as_tuple(value):
+def _as_tuple(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _to_half(tensor):
+def _to_half(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.half() if tensor.is_floating_point() else tensor

@@ -4,10 +4,18 @@ A tensor is a list of one. A tuple is the list of its values, None standing for 
 last one is None, has a None more at its end, which tells it from the others.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
-def to_list(value, what):
+
+def to_list(value: object, what: str) -> list[torch.Tensor | None]:
     """Returns the list of a tensor, or of a tuple or list of tensors. `what` names the value in the error."""
     if isinstance(value, torch.Tensor):
         return [value]
@@ -17,14 +25,14 @@ def to_list(value, what):
     return tensors + [None] if len(tensors) < 2 or tensors[-1] is None else tensors
 
 
-def from_list(tensors):
+def from_list(tensors: Sequence[torch.Tensor | None]) -> Any:
     """Returns the tensor or tuple of a list."""
     if len(tensors) == 1 and tensors[0] is not None:
         return tensors[0]
     return tuple(tensors[:-1] if tensors[-1] is None else tensors)
 
 
-def _describe(value):
+def _describe(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of ({', '.join(type(item).__name__ for item in value)})"
     return f"of the type {type(value).__name__}"

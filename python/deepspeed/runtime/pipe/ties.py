@@ -1,23 +1,38 @@
 """Modules that layers of several stages share: each stage has one of its own, and their tied weights are kept alike."""
 
+from __future__ import annotations
+
 import operator
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from deepspeed.runtime.pipe.layer_specs import TiedLayerSpec
+from deepspeed.runtime.pipe.part import PipelinePart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import torch
+    from torch.distributed import ProcessGroup
+
+    from deepspeed.runtime.pipe.module import PipelineModule
+    from deepspeed.runtime.pipe.topology import PipelineParallelGrid
 
 
-def tied_weight(module, name):
+def tied_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
     """Returns a weight by its dotted name."""
-    return operator.attrgetter(name)(module)
+    weight: torch.Tensor = operator.attrgetter(name)(module)
+    return weight
 
 
-def make_tied_comms(module):
+def make_tied_comms(module: PipelineModule) -> dict[str, dict[str, Any]]:
     """Returns for each key on this stage the ranks that share the module, their process group, the names of the weights and the module.
 
     All ranks call it, since all of them make the groups.
     """
-    comms = {}
+    comms: dict[str, dict[str, Any]] = {}
     if module.num_pipeline_stages() == 1:
         return comms
     grid, layers = module.mpu(), module._layer_specs
@@ -34,7 +49,7 @@ def make_tied_comms(module):
     return comms
 
 
-def _places_beside_stages(grid):
+def _places_beside_stages(grid: PipelineParallelGrid) -> Iterator[dict[str, int]]:
     """Yields the coordinates of the axes beside "pipe"."""
     slices = grid.get_slice_parallel_world_size()
     for data in range(grid.data_parallel_size):
@@ -42,24 +57,25 @@ def _places_beside_stages(grid):
             yield {"data": data, "model": index} if slices > 1 else {"data": data}
 
 
-def _mark_copies(module, is_copy):
+def _mark_copies(module: torch.nn.Module, is_copy: bool) -> None:
     for param in module.parameters():
-        param.ds_pipe_replicated = is_copy
+        param.__dict__["ds_pipe_replicated"] = is_copy
 
 
-class TiedWeights:
+class TiedWeights(PipelinePart):
     """What a PipelineModule offers for its tied weights."""
 
-    def get_tied_weights_and_groups(self):
+    def get_tied_weights_and_groups(self) -> list[tuple[torch.Tensor, ProcessGroup]]:
         """Returns [(weight, process group of the ranks that share it)]."""
         return [(tied_weight(comm["module"], name), comm["group"]) for comm in self.tied_comms.values() for name in comm["weight_attr"]]
 
-    def allreduce_tied_weight_gradients(self):
+    def allreduce_tied_weight_gradients(self) -> None:
         """Sums the weights' .grad over the stages. An engine does that by itself, before each update."""
         for weight, group in self.get_tied_weights_and_groups():
-            dist.all_reduce(weight.grad, group=group)
+            gradient: Any = weight.grad  # a tensor, after a backward
+            dist.all_reduce(gradient, group=group)
 
-    def _synchronize_tied_weights(self):
+    def _synchronize_tied_weights(self) -> None:
         """Gives all stages the weights of the first one that has them."""
         for comm in self.tied_comms.values():
             for name in comm["weight_attr"]:

@@ -1,89 +1,100 @@
 """Ranks as points of a grid whose axes are kinds of parallelism, the last one varying fastest: the core's topology."""
 
+from __future__ import annotations
+
 import collections
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
 from deepspeed import _core
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from torch.distributed import ProcessGroup
+    from typing_extensions import Self
+
 
 class ProcessTopology:
     """Maps ranks to coordinates and back."""
 
-    def __init__(self, axes, dims):
+    def __init__(self, axes: Sequence[str], dims: Sequence[int]) -> None:
         self.axes = axes
         self.dims = dims
-        self.ProcessCoord = collections.namedtuple("ProcessCoord", axes)
+        made: Any = collections.namedtuple("ProcessCoord", axes)  # type: ignore[misc]  # its fields are known here alone
+        self.ProcessCoord = made
         self._core = _core.ProcessTopology(list(axes), list(dims))
-        self._coords = [self.ProcessCoord(*coord) for coord in self._core.coords()]
+        self._coords = [made(*coord) for coord in self._core.coords()]
         self.mapping = {coord: rank for rank, coord in enumerate(self._coords)}
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._of, (self.axes, self.dims)
 
     @classmethod
-    def _of(cls, axes, dims):
+    def _of(cls, axes: Sequence[str], dims: Sequence[int]) -> Self:
         """Makes one again, of a class whose own arguments may be others."""
         made = cls.__new__(cls)
         ProcessTopology.__init__(made, axes, dims)
         return made
 
-    def get_rank(self, **coord_kwargs):
+    def get_rank(self, **coord_kwargs: int) -> int:
         """Returns the rank at a whole coordinate."""
         if len(coord_kwargs) != len(self.axes):
             raise ValueError("get_rank() does not support slices. Use filter_match())")
         return self._core.get_rank(coord_kwargs)
 
-    def get_axis_names(self):
+    def get_axis_names(self) -> Sequence[str]:
         return self.axes
 
-    def get_rank_repr(self, rank, omit_axes=["data", "pipe"], inner_sep="_", outer_sep="-"):
+    def get_rank_repr(self, rank: int, omit_axes: Sequence[str] = ["data", "pipe"], inner_sep: str = "_", outer_sep: str = "-") -> str:
         """Returns a rank's place as a part of file names, as "model_00"."""
         return self._core.get_rank_repr(rank, list(omit_axes), inner_sep, outer_sep)
 
-    def get_dim(self, axis):
+    def get_dim(self, axis: str) -> int:
         """Returns the size of an axis; 0 where there is none of the name."""
         return self._core.get_dim(axis)
 
-    def get_coord(self, rank):
+    def get_coord(self, rank: int) -> Any:
         if not 0 <= rank < len(self._coords):
             raise ValueError(f"rank {rank} not found in topology.")
         return self._coords[rank]
 
-    def get_axis_comm_lists(self, axis):
+    def get_axis_comm_lists(self, axis: str) -> list[list[int]]:
         """Returns the lists of ranks that differ in this axis alone."""
         return self._core.get_axis_comm_lists(axis)
 
-    def filter_match(self, **filter_kwargs):
+    def filter_match(self, **filter_kwargs: int) -> list[int]:
         """Returns the ranks at these values of some axes."""
         return self._core.filter_match(filter_kwargs)
 
-    def get_axis_list(self, axis, idx):
+    def get_axis_list(self, axis: str, idx: int) -> list[int]:
         """Returns the ranks at one value of one axis."""
         return self._core.filter_match({axis: idx})
 
-    def world_size(self):
+    def world_size(self) -> int:
         return self._core.world_size()
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self.mapping)
 
 
 class PipeDataParallelTopology(ProcessTopology):
     """Has stages, and replicas of each; replicas are neighbours."""
 
-    def __init__(self, num_pp, num_dp):
+    def __init__(self, num_pp: int, num_dp: int) -> None:
         super().__init__(axes=["pipe", "data"], dims=[num_pp, num_dp])
 
 
 class PipeModelDataParallelTopology(ProcessTopology):
     """Has stages, replicas of each, and slices of each replica; slices are neighbours."""
 
-    def __init__(self, num_pp, num_mp, num_dp):
+    def __init__(self, num_pp: int, num_mp: int, num_dp: int) -> None:
         super().__init__(axes=["pipe", "data", "model"], dims=[num_pp, num_dp, num_mp])
 
 
-def _prime_factors(N):
+def _prime_factors(N: int) -> list[int]:
     """Returns the factors in ascending order."""
     if N <= 0:
         raise ValueError("Values must be strictly positive.")
@@ -102,7 +113,7 @@ class PipelineParallelGrid:
     "model" in the names of the mpu means all ranks that hold one replica of the model, "slice" tensor parallelism.
     """
 
-    def __init__(self, topology=None, process_group=None):
+    def __init__(self, topology: ProcessTopology | None = None, process_group: object = None) -> None:
         self.global_rank = dist.get_rank()
         self.world_size = dist.get_world_size()
         self._topo = topology if topology is not None else _default_topology(self.world_size)
@@ -117,7 +128,7 @@ class PipelineParallelGrid:
         self.is_last_stage = self.stage_id == self.pipe_parallel_size - 1
         self._make_groups()
 
-    def _make_groups(self):
+    def _make_groups(self) -> None:
         replica, self.ds_model_proc_group = self._own(self._ranks.model_parallel_groups())
         self.ds_model_world_size, self.ds_model_rank = len(replica), replica.index(self.global_rank)
         self.dp_groups = self._ranks.data_parallel_groups()
@@ -128,77 +139,78 @@ class PipelineParallelGrid:
         self.model_groups = self._ranks.slice_groups()
         self.slice_group, self.slice_proc_group = self._own(self.model_groups)
 
-    def _own(self, lists):
+    def _own(self, lists: Sequence[list[int]]) -> tuple[list[int], ProcessGroup]:
         """Makes a group of each list, on all ranks in one order, and returns this rank's."""
         mine = None
         for ranks in lists:
-            group = dist.new_group(ranks=ranks)
+            group: Any = dist.new_group(ranks=ranks)
             if self.global_rank in ranks:
                 mine = (ranks, group)
+        assert mine is not None
         return mine
 
-    def _is_grid_valid(self):
+    def _is_grid_valid(self) -> bool:
         return self._topo.world_size() == self.world_size
 
-    def get_stage_id(self):
+    def get_stage_id(self) -> int:
         return self._ranks.stage_id()
 
-    def get_data_parallel_id(self):
+    def get_data_parallel_id(self) -> int:
         return self._ranks.data_parallel_id()
 
-    def stage_to_global(self, stage_id, **kwargs):
+    def stage_to_global(self, stage_id: int, **kwargs: int) -> int:
         """Returns the rank of a stage at this rank's other coordinates, or at the given ones."""
         return self._ranks.stage_to_global(stage_id, kwargs)
 
-    def topology(self):
+    def topology(self) -> ProcessTopology:
         return self._topo
 
     # --- as an mpu ---
 
-    def get_global_rank(self):
+    def get_global_rank(self) -> int:
         return self.global_rank
 
-    def get_pipe_parallel_rank(self):
+    def get_pipe_parallel_rank(self) -> int:
         return self.stage_id
 
-    def get_pipe_parallel_world_size(self):
+    def get_pipe_parallel_world_size(self) -> int:
         return self.pipe_parallel_size
 
-    def get_pipe_parallel_group(self):
+    def get_pipe_parallel_group(self) -> ProcessGroup:
         return self.pp_proc_group
 
     get_pipeline_model_parallel_rank = get_pipe_parallel_rank
     get_pipeline_model_parallel_world_size = get_pipe_parallel_world_size
     get_pipeline_model_parallel_group = get_pipe_parallel_group
 
-    def get_data_parallel_rank(self):
+    def get_data_parallel_rank(self) -> int:
         return self.data_parallel_id
 
-    def get_data_parallel_world_size(self):
+    def get_data_parallel_world_size(self) -> int:
         return self.data_parallel_size
 
-    def get_data_parallel_group(self):
+    def get_data_parallel_group(self) -> ProcessGroup:
         return self.dp_proc_group
 
-    def get_data_parallel_group_ranks(self):
+    def get_data_parallel_group_ranks(self) -> list[int]:
         return self.dp_group
 
-    def get_model_parallel_rank(self):
+    def get_model_parallel_rank(self) -> int:
         return self.ds_model_rank
 
-    def get_model_parallel_world_size(self):
+    def get_model_parallel_world_size(self) -> int:
         return self.ds_model_world_size
 
-    def get_model_parallel_group(self):
+    def get_model_parallel_group(self) -> ProcessGroup:
         return self.ds_model_proc_group
 
-    def get_slice_parallel_rank(self):
+    def get_slice_parallel_rank(self) -> int:
         return self._ranks.slice_parallel_rank()
 
-    def get_slice_parallel_world_size(self):
+    def get_slice_parallel_world_size(self) -> int:
         return self.slice_parallel_size
 
-    def get_slice_parallel_group(self):
+    def get_slice_parallel_group(self) -> ProcessGroup:
         return self.slice_proc_group
 
     get_tensor_model_parallel_rank = get_slice_parallel_rank
@@ -206,7 +218,7 @@ class PipelineParallelGrid:
     get_tensor_model_parallel_group = get_slice_parallel_group
 
 
-def _default_topology(world_size):
+def _default_topology(world_size: int) -> ProcessTopology:
     """Gives the prime factors of the size to stages and replicas in turn."""
     sizes = [1, 1]
     for index, factor in enumerate(_prime_factors(world_size)):

@@ -1,3 +1,5 @@
 """Tensors on a disk: the core moves them."""
 
-from deepspeed.runtime.swap_tensor.utils import MIN_SWAPPABLE_BYTES  # noqa: F401
+from deepspeed.runtime.swap_tensor.utils import MIN_SWAPPABLE_BYTES
+
+__all__ = ["MIN_SWAPPABLE_BYTES"]

@@ -1,8 +1,10 @@
 """Section zero_optimization, as a pydantic model with DeepSpeed's keys and defaults."""
 
+from __future__ import annotations
+
 import enum
 import sys
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
@@ -17,6 +19,11 @@ from deepspeed.runtime.zero.offload_config import (
 )
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from typing_extensions import Self
+
 ZERO_OPTIMIZATION = "zero_optimization"
 
 
@@ -27,10 +34,10 @@ class ZeroStageEnum(int, enum.Enum):
     optimizer_states = 1
     gradients = 2
     weights = 3
-    max_stage = 3
+    max_stage = 3  # noqa: PIE796  -- an alias
 
 
-def _moved(new_name, config_class):
+def _moved(new_name: str, config_class: Callable[..., Any]) -> dict[str, Any]:
     """Describes an older key that was true for offloading to the CPU."""
     return {
         "deprecated": True,
@@ -42,26 +49,26 @@ def _moved(new_name, config_class):
 class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     """Has the keys of ZeRO; those that begin with stage3_ in a config go by the rest of their name too."""
 
-    stage: ZeroStageEnum = 0
+    stage: ZeroStageEnum = 0  # type: ignore[assignment]  # validated, as all defaults are
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
     reduce_bucket_size: int = Field(pp_int(5e8), gt=0)
     use_multi_rank_bucket_allreduce: bool = True
     allgather_partitions: bool = True
     allgather_bucket_size: int = Field(pp_int(5e8), ge=0)
-    overlap_comm: Optional[bool] = None  # by default: at stage 3 alone
+    overlap_comm: bool | None = None  # by default: at stage 3 alone
     load_from_fp32_weights: bool = True
     elastic_checkpoint: bool = False
 
-    offload_param: Optional[DeepSpeedZeroOffloadParamConfig] = None
-    offload_optimizer: Optional[DeepSpeedZeroOffloadOptimizerConfig] = None
-    zenflow: Optional[ZenFlowConfig] = None
+    offload_param: DeepSpeedZeroOffloadParamConfig | None = None
+    offload_optimizer: DeepSpeedZeroOffloadOptimizerConfig | None = None
+    zenflow: ZenFlowConfig | None = None
     sub_group_size: int = Field(pp_int(1e9), ge=0)
-    cpu_offload_param: Optional[bool] = Field(None, json_schema_extra=_moved("offload_param", DeepSpeedZeroOffloadParamConfig))
-    cpu_offload_use_pin_memory: Optional[bool] = Field(
+    cpu_offload_param: bool | None = Field(None, json_schema_extra=_moved("offload_param", DeepSpeedZeroOffloadParamConfig))
+    cpu_offload_use_pin_memory: bool | None = Field(
         None, json_schema_extra={"deprecated": True, "new_param": "offload_param or offload_optimizer", "set_new_param": False}
     )
-    cpu_offload: Optional[bool] = Field(None, json_schema_extra=_moved("offload_optimizer", DeepSpeedZeroOffloadOptimizerConfig))
+    cpu_offload: bool | None = Field(None, json_schema_extra=_moved("offload_optimizer", DeepSpeedZeroOffloadOptimizerConfig))
 
     prefetch_bucket_size: int = Field(pp_int(5e7), ge=0, alias="stage3_prefetch_bucket_size")
     param_persistence_threshold: int = Field(pp_int(1e5), ge=0, alias="stage3_param_persistence_threshold")
@@ -84,7 +91,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     zero_quantized_nontrainable_weights: bool = False
     zero_quantized_weights_dtype: str = "int8"
     zero_quantized_gradients: bool = False
-    zeropp_loco_param: Optional[Dict[str, Any]] = None
+    zeropp_loco_param: dict[str, Any] | None = None
     mics_shard_size: int = -1
     mics_hierarchical_params_gather: bool = False
     memory_efficient_linear: bool = True
@@ -96,7 +103,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     leaf_module: DeepSpeedZeroLeafModuleConfig = Field(default_factory=DeepSpeedZeroLeafModuleConfig)
 
     @model_validator(mode="after")
-    def _fill_in(self):
+    def _fill_in(self) -> Self:
         if self.overlap_comm is None:
             self.overlap_comm = self.stage == ZeroStageEnum.weights
         if self.elastic_checkpoint:
@@ -106,7 +113,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
         return self
 
 
-def get_zero_config(param_dict):
+def get_zero_config(param_dict: Mapping[str, Any]) -> DeepSpeedZeroConfig:
     """Returns the section of a config; older configs have a flag in its place."""
     section = param_dict.get(ZERO_OPTIMIZATION, {})
     if isinstance(section, bool):

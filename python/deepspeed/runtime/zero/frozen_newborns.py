@@ -1,5 +1,7 @@
 """Parameters that are frozen from birth, which look like any other tensor to the core: modules say which they are."""
 
+from __future__ import annotations
+
 import threading
 
 import torch
@@ -11,21 +13,21 @@ from deepspeed import _core
 class FrozenNewborns:
     """Notes the frozen parameters that modules of this thread take from here on, until take()."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._params = torch.utils.weak.WeakIdKeyDictionary()  # in the order of their registration, alike on all ranks
         self._hook = register_module_parameter_registration_hook(self._note)
 
-    def _note(self, module, name, param):
+    def _note(self, module: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
         if param is not None and not param.requires_grad and threading.get_ident() == self._thread:
             self._params[param] = f"{name} of {type(module).__name__}"
 
-    def take(self):
+    def take(self) -> list[tuple[str, torch.Tensor]]:
         """Ends it; returns (name, parameter) of those that are whole and frozen still."""
         self._hook.remove()
         return [(name, param) for param, name in self._params.items() if _is_whole_and_frozen(param)]
 
 
-def _is_whole_and_frozen(param):
+def _is_whole_and_frozen(param: torch.Tensor) -> bool:
     takes_values = param.dtype in (torch.float32, torch.float16, torch.bfloat16) and param.numel() > 0 and not param.is_meta
     return takes_values and not param.requires_grad and not _core.is_partitioned(param)

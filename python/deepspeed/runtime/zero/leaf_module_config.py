@@ -1,10 +1,15 @@
 """Section leaf_module of zero_optimization, as a pydantic model."""
 
-from typing import List
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
 from deepspeed.runtime.config_model import DeepSpeedConfigModel
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _MODELS = "transformers.models."
 DEFAULT_LEAF_MODULE_CLASSES = [
@@ -12,19 +17,19 @@ DEFAULT_LEAF_MODULE_CLASSES = [
     _MODELS + "qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
     _MODELS + "qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
 ]
-DEFAULT_LEAF_MODULE_NAMES = []
-DEFAULT_LEAF_MODULE_NAME_SUFFIXES = []
+DEFAULT_LEAF_MODULE_NAMES: list[str] = []
+DEFAULT_LEAF_MODULE_NAME_SUFFIXES: list[str] = []
 
 
 class DeepSpeedZeroLeafModuleConfig(DeepSpeedConfigModel):
     """Names the modules whose parameters are gathered all at once: by class, by name, by the end of the name."""
 
-    classes: List[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_CLASSES))
-    names: List[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAMES))
-    name_suffixes: List[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAME_SUFFIXES))
+    classes: list[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_CLASSES))
+    names: list[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAMES))
+    name_suffixes: list[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAME_SUFFIXES))
 
     @model_validator(mode="before")
-    def _as_lists(cls, values):
+    def _as_lists(cls, values: object) -> dict[str, Any]:
         """Takes one text for a list of one, and keeps the first of equal entries."""
         if values is None:
             return {}

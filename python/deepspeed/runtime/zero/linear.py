@@ -3,16 +3,22 @@
 Nothing here needs it to save memory: what stage 3 saves for backward are partitioned tensors, for any operator.
 """
 
+from __future__ import annotations
+
 import functools
 import math
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed.accelerator import get_accelerator
 
+if TYPE_CHECKING:
+    from typing import Any
+
 # Decorators of a function of autograd's own kind: its forward, or its backward, under the autocast of the rank's device.
-autocast_custom_fwd = functools.partial(torch.amp.custom_fwd, device_type=get_accelerator().device_name())
-autocast_custom_bwd = functools.partial(torch.amp.custom_bwd, device_type=get_accelerator().device_name())
+autocast_custom_fwd = functools.partial(torch.amp.autocast_mode.custom_fwd, device_type=get_accelerator().device_name())
+autocast_custom_bwd = functools.partial(torch.amp.autocast_mode.custom_bwd, device_type=get_accelerator().device_name())
 
 
 class LinearFunctionForZeroStage3(torch.autograd.Function):
@@ -21,14 +27,14 @@ class LinearFunctionForZeroStage3(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(input, weight, bias=None):
+    def forward(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         if bias is not None and input.dim() == 2:
             return torch.addmm(bias, input, weight.t())
         product = input.matmul(weight.t())
         return product if bias is None else product + bias.to(product.dtype)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: object) -> None:
         device = get_accelerator().device_name()
         ctx._fwd_used_autocast = torch.is_autocast_enabled(device)
         ctx._dtype = torch.get_autocast_dtype(device)
@@ -37,7 +43,7 @@ class LinearFunctionForZeroStage3(torch.autograd.Function):
         ctx.save_for_backward(input, weight)
 
     @staticmethod
-    def backward(ctx, grad_output):
+    def backward(ctx: Any, grad_output: torch.Tensor) -> Any:
         input, weight = ctx.saved_tensors
         with torch.autocast(get_accelerator().device_name(), enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
             of_input = grad_output.matmul(weight) if ctx.needs_input_grad[0] else None
@@ -46,20 +52,23 @@ class LinearFunctionForZeroStage3(torch.autograd.Function):
         return of_input, of_weight, of_bias
 
 
-def _rows(tensor):
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor as a matrix of its last dimension."""
     return tensor.reshape(-1, tensor.shape[-1])
 
 
-def zero3_linear_wrap(input, weight, bias=None):
+def zero3_linear_wrap(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """Does what torch.nn.functional.linear does."""
-    return LinearFunctionForZeroStage3.apply(input, weight, bias)
+    output: torch.Tensor = LinearFunctionForZeroStage3.apply(input, weight, bias)  # type: ignore[no-untyped-call, unused-ignore]  # of torch
+    return output
 
 
 class LinearModuleForZeroStage3(torch.nn.Module):
     """Is torch.nn.Linear over LinearFunctionForZeroStage3."""
 
-    def __init__(self, in_features, out_features, bias=True):
+    bias: torch.nn.Parameter | None
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
@@ -67,15 +76,15 @@ class LinearModuleForZeroStage3(torch.nn.Module):
         self.register_parameter("bias", torch.nn.Parameter(torch.empty(out_features)) if bias else None)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draws weight and bias as torch.nn.Linear does."""
         torch.nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features)
             torch.nn.init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         return zero3_linear_wrap(input, self.weight, self.bias)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -1,9 +1,19 @@
 """MiCS: shards of a model within blocks of consecutive ranks, `mics_shard_size` each, that hold it once."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed import _config
 from deepspeed._errors import ConfigError, not_supported_class
 from deepspeed.runtime.zero.partition_parameters import Init
 from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import torch
+    from torch.distributed import ProcessGroup
 
 MiCS_Offload = not_supported_class(
     "deepspeed.runtime.zero.mics.MiCS_Offload",
@@ -11,7 +21,7 @@ MiCS_Offload = not_supported_class(
 )
 
 
-def _shard_size(source):
+def _shard_size(source: Any) -> int:
     """Returns what the config says of mics_shard_size; -1 where it says nothing."""
     zero = _config.read_config(source).get("zero_optimization") or {}
     return zero.get("mics_shard_size", -1) if isinstance(zero, dict) else -1
@@ -22,18 +32,18 @@ class MiCS_Init(Init):
 
     def __init__(
         self,
-        module=None,
-        data_parallel_group=None,
-        sequence_data_parallel_group=None,
-        mem_efficient_linear=True,
-        remote_device=None,
-        pin_memory=False,
-        config_dict_or_path=None,
-        config=None,
-        enabled=True,
-        dtype=None,
-        mpu=None,
-    ):
+        module: torch.nn.Module | None = None,
+        data_parallel_group: ProcessGroup | None = None,
+        sequence_data_parallel_group: ProcessGroup | None = None,
+        mem_efficient_linear: bool = True,
+        remote_device: str | None = None,
+        pin_memory: bool = False,
+        config_dict_or_path: Any = None,
+        config: Any = None,
+        enabled: bool = True,
+        dtype: torch.dtype | None = None,
+        mpu: object = None,
+    ) -> None:
         source = config_dict_or_path if config_dict_or_path is not None else config
         if enabled and source is None:
             raise ConfigError("zero.MiCS_Init needs config_dict_or_path, whose zero_optimization.mics_shard_size it follows; pass it")

@@ -1,20 +1,25 @@
 """Sections offload_param and offload_optimizer of zero_optimization, as pydantic models."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
 from deepspeed.runtime.config_model import DeepSpeedConfigModel
 from deepspeed.runtime.config_utils import pp_int
-from deepspeed.runtime.zero.offload_enums import OffloadDeviceEnum, OffloadStateTypeEnum
+from deepspeed.runtime.zero.offload_enums import OffloadDeviceEnum as OffloadDeviceEnum, OffloadStateTypeEnum as OffloadStateTypeEnum
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class DeepSpeedZeroOffloadParamConfig(DeepSpeedConfigModel):
     """Says where the shards of parameters live at stage 3."""
 
-    device: OffloadDeviceEnum = "none"
-    nvme_path: Optional[Path] = None
+    device: OffloadDeviceEnum = "none"  # type: ignore[assignment]  # validated, as all defaults are
+    nvme_path: Path | None = None
     buffer_count: int = Field(5, ge=0)
     buffer_size: int = Field(pp_int(1e8), ge=0)
     max_in_cpu: int = Field(pp_int(1e9), ge=0)
@@ -24,8 +29,8 @@ class DeepSpeedZeroOffloadParamConfig(DeepSpeedConfigModel):
 class DeepSpeedZeroOffloadOptimizerConfig(DeepSpeedConfigModel):
     """Says where the optimizer's states live, and how they are moved."""
 
-    device: OffloadDeviceEnum = "none"
-    nvme_path: Optional[Path] = None
+    device: OffloadDeviceEnum = "none"  # type: ignore[assignment]  # validated, as all defaults are
+    nvme_path: Path | None = None
     buffer_count: int = Field(4, ge=0)
     pin_memory: bool = True
     pipeline_read: bool = False
@@ -36,7 +41,7 @@ class DeepSpeedZeroOffloadOptimizerConfig(DeepSpeedConfigModel):
     cpuadam_cores_perc: float = Field(0.8, ge=0.0, le=1.0)
 
     @model_validator(mode="after")
-    def set_pipeline(self):
+    def set_pipeline(self) -> Self:
         """Fills in `pipeline`, which is no key: whether reads or writes overlap the step."""
         self.__dict__["pipeline"] = self.pipeline_read or self.pipeline_write
         return self

@@ -1,13 +1,20 @@
 """What stage 3 shows on a parameter: its number, its state, its shard, and DeepSpeed's methods to gather it."""
 
+from __future__ import annotations
+
 import copy
 import enum
+from typing import TYPE_CHECKING
 
 import torch
 
 from deepspeed import _core
 from deepspeed.runtime.zero import parameter_methods as _methods
 from deepspeed.utils.z3_leaf_module import leaf_module_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, SupportsIndex
 
 
 class ZeroParamType(enum.Enum):
@@ -25,7 +32,7 @@ class ZeroParamStatus(enum.Enum):
 used_elsewhere = torch.utils.weak.WeakIdKeyDictionary()  # parameters that were seen in, or announced of, another module
 
 
-def is_zero_param(parameter):
+def is_zero_param(parameter: object) -> bool:
     """Returns whether stage 3 has partitioned the tensor. Asked of a parameter that zero.Init has whole still, it does so now."""
     if not isinstance(parameter, torch.Tensor):
         return False
@@ -41,34 +48,35 @@ class Shard(torch.Tensor):
     write into it in place are not seen: the optimizer's master weights, and what is whole, keep what they had.
     """
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    _of: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # as torch.nn.Parameter has it
 
     @property
-    def data(self):
+    def data(self) -> torch.Tensor:
         return torch.Tensor.detach(self)
 
     @data.setter
-    def data(self, values):
+    def data(self, values: torch.Tensor) -> None:
         _core.set_shard(self._of, values)
 
     @property
-    def ds_numel(self):
+    def ds_numel(self) -> int:
         """The number of elements, padding included."""
         return self.numel()
 
     @property
-    def status(self):
+    def status(self) -> ZeroParamStatus:
         return ZeroParamStatus.AVAILABLE
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
         return copy.deepcopy(self.as_subclass(torch.Tensor), memo)
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Files hold an ordinary tensor."""
         return self.as_subclass(torch.Tensor).__reduce_ex__(protocol)
 
 
-def _shard(param):
+def _shard(param: torch.Tensor) -> Shard | None:
     memory = _core.shard_of(param)
     if memory is None:
         return None
@@ -80,11 +88,11 @@ def _shard(param):
 class _OfPartitioned:
     """An attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
 
-    def __init__(self, name, read):
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self._name = name
         self._read = read
 
-    def __get__(self, param, owner=None):
+    def __get__(self, param: torch.Tensor | None, owner: type | None = None) -> Any:
         if param is None:
             return self
         if not is_zero_param(param):
@@ -93,7 +101,7 @@ class _OfPartitioned:
 
 
 for _name, _read in {
-    "ds_status": lambda param: ZeroParamStatus[_core.status_of(param)],
+    "ds_status": lambda param: ZeroParamStatus[str(_core.status_of(param))],
     "ds_id": _core.param_id,
     "ds_shape": lambda param: param.shape,
     "ds_numel": lambda param: param.numel(),
@@ -112,10 +120,10 @@ for _name, _read in {
     setattr(torch.nn.Parameter, _name, _OfPartitioned(_name, _read))
 
 
-_torch_repr = torch.nn.Parameter.__repr__
+_torch_repr: Callable[[torch.nn.Parameter], str] = torch.nn.Parameter.__repr__
 
 
-def _repr(param):
+def _repr(param: torch.nn.Parameter) -> str:
     """Names a partitioned parameter without its values, which are not here: tracebacks and debuggers print arguments."""
     if not _core.is_partitioned(param):
         return _torch_repr(param)
@@ -127,4 +135,4 @@ def _repr(param):
     return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
 
 
-torch.nn.Parameter.__repr__ = _repr
+torch.nn.Parameter.__repr__ = _repr  # type: ignore[method-assign,assignment]  # replaced for the process

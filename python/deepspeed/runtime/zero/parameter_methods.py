@@ -1,14 +1,22 @@
 """Methods of a partitioned parameter: each function here gives the method of one parameter."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
 from deepspeed import _core
 from deepspeed._errors import NotSupportedError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
 _gathered = torch.utils.weak.WeakIdKeyDictionary()  # the scopes that all_gather() has opened, until partition()
 
 
-def partition_numel(param):
+def partition_numel(param: torch.Tensor) -> Callable[[], int]:
     """Returns the method that tells how many elements a rank has of the parameter."""
     return lambda: _core.shard_numel(param)
 
@@ -16,14 +24,14 @@ def partition_numel(param):
 class _Whole:
     """Is what all_gather() returns: the parameters are whole already."""
 
-    def wait(self, handle_dependency=True):
+    def wait(self, handle_dependency: bool = True) -> None:
         """Returns at once."""
 
 
-def all_gather_of(param):
+def all_gather_of(param: torch.Tensor) -> Callable[..., _Whole | None]:
     """Returns the method that makes parameters whole until partition(). Collective."""
 
-    def all_gather(param_list=None, async_op=False, **_):
+    def all_gather(param_list: Iterable[torch.Tensor] | None = None, async_op: bool = False, **_: object) -> _Whole | None:
         wanted = [param] if param_list is None else list(param_list)
         for one in wanted:
             if one not in _gathered:
@@ -33,15 +41,15 @@ def all_gather_of(param):
     return all_gather
 
 
-def all_gather_coalesced_of(param):
+def all_gather_coalesced_of(param: torch.Tensor) -> Callable[..., _Whole | None]:
     """Returns the method that makes several parameters whole and gives a handle to wait for."""
     return lambda params, **_: all_gather_of(param)(params, async_op=True)
 
 
-def partition_of(param):
+def partition_of(param: torch.Tensor) -> Callable[..., None]:
     """Returns the method that ends what all_gather() has begun. Collective."""
 
-    def partition(param_list=None, has_been_updated=False, **_):
+    def partition(param_list: Iterable[torch.Tensor] | None = None, has_been_updated: bool = False, **_: object) -> None:
         if has_been_updated:
             raise NotSupportedError(
                 "partition(has_been_updated=True) is not supported: change parameters inside of GatheredParameters with a modifier_rank"
@@ -53,10 +61,10 @@ def partition_of(param):
     return partition
 
 
-def ds_summary_of(param):
+def ds_summary_of(param: Any) -> Callable[..., dict[str, Any]]:
     """Returns the method that describes the parameter in a dict."""
 
-    def ds_summary(slice_shape=None, use_debug_name=False, **_):
+    def ds_summary(slice_shape: object = None, use_debug_name: bool = False, **_: object) -> dict[str, Any]:
         return {
             "id": param.ds_id,
             "status": param.ds_status.name,
@@ -73,10 +81,10 @@ def ds_summary_of(param):
     return ds_summary
 
 
-def convert_to_zero_parameters_of(param):
+def convert_to_zero_parameters_of(param: torch.Tensor) -> Callable[[Iterable[torch.Tensor]], None]:
     """Returns the method that partitions more parameters, until an engine takes them over. Collective."""
 
-    def convert_to_zero_parameters(param_list):
+    def convert_to_zero_parameters(param_list: Iterable[torch.Tensor]) -> None:
         given = [(f"parameter {index} of convert_to_zero_parameters()", one) for index, one in enumerate(param_list)]
         _core.partition_module([entry for entry in given if not _core.is_partitioned(entry[1])], None, "none", False, None)
 

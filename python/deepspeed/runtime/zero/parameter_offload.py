@@ -1,34 +1,42 @@
 """The dict of a module's parameters at stage 3, which sees that another module reads one of them."""
 
+from __future__ import annotations
+
 from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
 
 from deepspeed._errors import not_supported_class
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class ZeROOrderedDict(OrderedDict):
+    import torch
+
+
+class ZeROOrderedDict(OrderedDict[str, Any]):
     """Is a module's dict of parameters that knows its module, and tells the engine whenever one is read.
 
     Operators gather what they use. A kernel that takes addresses does not, and it may get the weight of another module than the
     one that runs: the engine makes such a parameter whole, as it does the running module's own.
     """
 
-    def __init__(self, parent_module=None, *args, **kwargs):
+    def __init__(self, parent_module: torch.nn.Module | None = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._parent_module = parent_module
-        self._reader = None  # callable of (module, parameter): the engine's
+        self._reader: Callable[[Any, torch.Tensor], None] | None = None  # callable of (module, parameter): the engine's
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> Any:
         param = super().__getitem__(key)
         if param is not None and self._reader is not None:
             self._reader(self._parent_module, param)
         return param
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         """A copy has no engine."""
         return (type(self), (self._parent_module,), None, None, iter(self.items()))
 
 
-def ensure_zero_ordered_dict(module, reader=None):
+def ensure_zero_ordered_dict(module: Any, reader: Callable[[torch.nn.Module, torch.Tensor], None] | None = None) -> None:
     """Makes the module's dict of parameters a ZeROOrderedDict; the former one stays in module._original_parameters."""
     held = getattr(module, "_parameters", None)
     if not isinstance(held, dict):
@@ -41,7 +49,7 @@ def ensure_zero_ordered_dict(module, reader=None):
         module._parameters._reader = reader
 
 
-def give_plain_dict_back(module):
+def give_plain_dict_back(module: Any) -> None:
     """Ends what ensure_zero_ordered_dict() has begun, with the parameters that the module has now."""
     if isinstance(module._parameters, ZeROOrderedDict):
         module._parameters = dict(module._parameters)

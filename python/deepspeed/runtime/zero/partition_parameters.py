@@ -1,9 +1,12 @@
 """zero.Init and zero.GatheredParameters."""
 
+from __future__ import annotations
+
 import contextlib
 import enum
 import os
 import threading
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -11,7 +14,23 @@ import torch.distributed as dist
 from deepspeed import _config, _core, _world
 from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
 from deepspeed.runtime.zero.frozen_newborns import FrozenNewborns
-from deepspeed.runtime.zero.parameter_attributes import ZeroParamStatus, ZeroParamType, is_zero_param, used_elsewhere  # noqa: F401
+from deepspeed.runtime.zero.parameter_attributes import (
+    ZeroParamStatus as ZeroParamStatus,
+    ZeroParamType as ZeroParamType,
+    is_zero_param as is_zero_param,
+    used_elsewhere,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any, TypeVar
+
+    from torch.distributed import ProcessGroup
+    from typing_extensions import Self
+
+    from deepspeed.accelerator.abstract_accelerator import DeepSpeedAccelerator
+
+    T = TypeVar("T")
 
 
 _of_thread = threading.local()
@@ -34,18 +53,24 @@ class GatheredParameters:
     whose changes become those of all ranks at the end; None: changes are an error.
     """
 
-    def __init__(self, params, modifier_rank=None, fwd_module=None, enabled=True):
+    def __init__(
+        self,
+        params: torch.Tensor | Iterable[torch.Tensor | None],
+        modifier_rank: int | None = None,
+        fwd_module: torch.nn.Module | None = None,
+        enabled: bool = True,
+    ) -> None:
         given = [params] if isinstance(params, torch.Tensor) else list(params)
         self.params = [param for param in given if is_zero_param(param)]
         self.src_rank = modifier_rank
         self.enabled = enabled and bool(self.params)
-        self._scope = None
+        self._scope: _core.GatheredParameters | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.enabled:
             self._scope = _core.GatheredParameters(self.params, self.src_rank)
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         scope, self._scope = self._scope, None
         if scope is None:
             return
@@ -55,7 +80,7 @@ class GatheredParameters:
             scope.forget()
 
 
-def make_whole(params):
+def make_whole(params: Iterable[torch.Tensor]) -> None:
     """Makes ordinary tensors of partitioned parameters that no engine has: of a zero.Init, or of an engine that is gone. Collective."""
     _core.make_whole(list(params))
 
@@ -69,10 +94,10 @@ CUDAQuantizer = not_supported_class(
 class MultipleAllGatherHandles:
     """Waits for several handles of gathers."""
 
-    def __init__(self, handles):
+    def __init__(self, handles: Iterable[Any]) -> None:
         self.handles = handles
 
-    def wait(self, handle_dependency=True):
+    def wait(self, handle_dependency: bool = True) -> None:
         for handle in self.handles:
             handle.wait(handle_dependency=handle_dependency)
 
@@ -86,22 +111,22 @@ class Init(InsertPostInitMethodToModuleSubClasses):
 
     def __init__(
         self,
-        module=None,
-        data_parallel_group=None,
-        mem_efficient_linear=True,
-        remote_device=None,
-        pin_memory=False,
-        config_dict_or_path=None,
-        config=None,
-        enabled=True,
-        dtype=None,
-        mpu=None,
-        zero_param_parallel_group=None,
-        zero_quantized_weights=False,
-        zero_quantized_nontrainable_weights=False,
-        sequence_data_parallel_group=None,
-        param_swapper=None,
-    ):
+        module: torch.nn.Module | None = None,
+        data_parallel_group: ProcessGroup | None = None,
+        mem_efficient_linear: bool = True,
+        remote_device: str | None = None,
+        pin_memory: bool = False,
+        config_dict_or_path: Any = None,
+        config: Any = None,
+        enabled: bool = True,
+        dtype: torch.dtype | None = None,
+        mpu: object = None,
+        zero_param_parallel_group: object = None,
+        zero_quantized_weights: bool = False,
+        zero_quantized_nontrainable_weights: bool = False,
+        sequence_data_parallel_group: ProcessGroup | None = None,
+        param_swapper: object = None,
+    ) -> None:
         for name, value in (
             ("mpu", mpu),
             ("zero_param_parallel_group", zero_param_parallel_group),
@@ -122,30 +147,31 @@ class Init(InsertPostInitMethodToModuleSubClasses):
         self._remote_device = remote_device or "none"
         self._pin_memory = pin_memory
         self._dtype = dtype
-        self._scope = None
+        self._scope: _core.Init | None = None
         if enabled and module is not None:
             _ensure_world(self._group)
             _core.partition_module(_parameters(module), self._config, self._remote_device, self._pin_memory, self._dtype)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         if self.enabled:
             _ensure_world(self._group)
             self._open()
             _open_inits().append(self)
         return self
 
-    def _open(self):
+    def _open(self) -> None:
         self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
         self._frozen = FrozenNewborns()
 
-    def _close(self):
+    def _close(self) -> None:
         scope, self._scope = self._scope, None
         frozen = self._frozen.take()
+        assert scope is not None
         scope.close()
         if frozen:
             _core.partition_module(frozen, self._config, self._remote_device, self._pin_memory, self._dtype)
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self in _open_inits():
             _open_inits().remove(self)
         if self._scope is None:
@@ -158,15 +184,16 @@ class Init(InsertPostInitMethodToModuleSubClasses):
             self._scope = None
 
 
-def _open_inits():
+def _open_inits() -> list[Init]:
     """Returns the zero.Inits that are open on this thread, the outermost first."""
     if not hasattr(_of_thread, "inits"):
         _of_thread.inits = []
-    return _of_thread.inits
+    opened: list[Init] = _of_thread.inits
+    return opened
 
 
 @contextlib.contextmanager
-def init_paused():
+def init_paused() -> Iterator[None]:
     """Ends the zero.Inits of this thread, so that an engine can take over what they built, and begins them anew at the end."""
     paused = [init for init in _open_inits() if init._scope is not None]
     for init in reversed(paused):
@@ -176,7 +203,7 @@ def init_paused():
         init._open()
 
 
-def _ensure_world(group):
+def _ensure_world(group: ProcessGroup | None) -> None:
     """Joins the ranks over which parameters are partitioned, which are all of them."""
     _world.ensure_world()
     ranks = dist.get_world_size()
@@ -190,11 +217,11 @@ def _ensure_world(group):
         )
 
 
-def _parameters(module):
+def _parameters(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [(name, param) for name, param in module.named_parameters()]
 
 
-def _init_config(source):
+def _init_config(source: Any) -> dict[str, Any]:
     """Fills in what a config has not yet when a model is built: its client knows no batch size then."""
     config = _config.for_core(_config.read_config(source))
     if not {"train_batch_size", "train_micro_batch_size_per_gpu"} & set(config):
@@ -206,20 +233,20 @@ def _init_config(source):
     }
 
 
-def register_external_parameter(module, parameter):
+def register_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
     """Announces that a module uses another one's parameter. Nothing needs it: an operator gathers what it uses."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
     note_external_parameter(module, parameter)
 
 
-def note_external_parameter(module, parameter):
+def note_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
     """Notes that the module uses the parameter of another one."""
     external_parameters(module)[id(parameter)] = parameter
     used_elsewhere[parameter] = True
 
 
-def unregister_external_parameter(module, parameter):
+def unregister_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
     """Takes an announcement back."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
@@ -227,21 +254,22 @@ def unregister_external_parameter(module, parameter):
         raise RuntimeError("Parameter is not a registered external parameter of module.")
 
 
-def external_parameters(module):
+def external_parameters(module: Any) -> dict[int, torch.Tensor]:
     """Returns {id: parameter} of the parameters that the module uses and does not have."""
     if not hasattr(module, "_external_params"):
         module._external_params = {}
-    return module._external_params
+    params: dict[int, torch.Tensor] = module._external_params
+    return params
 
 
-def get_allgather_dtype(param, param_ds_tensor):
+def get_allgather_dtype(param: torch.Tensor, param_ds_tensor: torch.Tensor) -> torch.dtype:
     """Returns the dtype in which a parameter's shards travel when they are gathered: their own, or that of autocast."""
     from deepspeed.runtime.torch_autocast import get_comm_dtype, has_comm_dtype
 
     return get_comm_dtype(param) if has_comm_dtype(param) else param_ds_tensor.dtype
 
 
-def zero_wrapper_for_fp_tensor_constructor(fn, target_fp_dtype):
+def zero_wrapper_for_fp_tensor_constructor(fn: T, target_fp_dtype: object) -> T:
     """Returns the function itself: constructors make what they are asked for, and zero.Init casts at its end."""
     return fn
 
@@ -256,13 +284,15 @@ _orig_torch_eye = torch.eye
 _orig_torch_randn = torch.randn
 
 
-def get_accelerator():
+def get_accelerator() -> DeepSpeedAccelerator:
     from deepspeed.accelerator import get_accelerator as get
 
     return get()
 
 
-def _contradicting_single_rank_pg_error(dp_world_size, explicit_process_group, env=None):
+def _contradicting_single_rank_pg_error(
+    dp_world_size: int, explicit_process_group: object, env: Mapping[str, str] | None = None
+) -> str | None:
     """Returns the text of an error where a launcher has started several ranks and the default group has one; else None.
 
     Each rank would hold the whole model then. A group of one that the caller has passed itself is meant so.
@@ -281,7 +311,7 @@ def _contradicting_single_rank_pg_error(dp_world_size, explicit_process_group, e
     )
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name in ("zero3_linear_wrap", "LinearFunctionForZeroStage3", "LinearModuleForZeroStage3"):
         from deepspeed.runtime.zero import linear
 

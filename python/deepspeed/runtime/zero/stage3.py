@@ -1,7 +1,10 @@
 """The optimizer of ZeRO stage 3."""
 
+from __future__ import annotations
+
 import contextlib
 import itertools
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
@@ -9,56 +12,66 @@ from deepspeed.runtime.base_optimizer import ZeROOptimizer
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 from deepspeed.utils.z3_leaf_module import z3_leaf_parameter
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    import torch
+
+    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
+
 
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
     """Is the optimizer of ZeRO stage 3. Lists have an entry a sub-group."""
 
     @property
-    def fp16_groups(self):
+    def fp16_groups(self) -> list[list[torch.Tensor]]:
         """The parameters."""
         return self._owned.params()
 
     @property
-    def fp16_partitioned_groups_flat(self):
+    def fp16_partitioned_groups_flat(self) -> list[torch.Tensor | None]:
         """This rank's shards of the parameters, in the model's dtype; None where they are on a disk."""
         return self._owned.weights()
 
     @property
-    def fp32_partitioned_groups_flat(self):
+    def fp32_partitioned_groups_flat(self) -> list[torch.Tensor]:
         """This rank's shards of the master weights."""
         return self._owned.masters()
 
     @property
-    def leaf_parameters(self):
+    def leaf_parameters(self) -> dict[torch.nn.Module, list[torch.Tensor]]:
         """The parameters that are gathered together: {leaf module: its parameters in the groups}."""
-        found = {}
+        found: dict[torch.nn.Module, list[torch.Tensor]] = {}
+        param: Any  # its attribute is this package's
         for param in itertools.chain(*self.fp16_groups):
             if z3_leaf_parameter(param):
                 found.setdefault(param.ds_z3_leaf_module, []).append(param)
         return found
 
-    def get_fp32_grad_partitions(self):
+    def get_fp32_grad_partitions(self) -> dict[int, dict[int, torch.Tensor]]:
         """Returns {sub-group: {index of the parameter in it: this rank's share of its reduced gradient in fp32, padding included}}."""
         return {group: {index: grad.float() for index, grad in enumerate(grads)} for group, grads in self.averaged_gradients.items()}
 
-    def _get_norm_groups(self):
+    def _get_norm_groups(self) -> list[torch.Tensor]:
         """Returns the L2 norm of each sub-group's reduced gradients, over all ranks. Collective."""
         norms = []
         share = self._engine()._num_shards / self._engine().dp_world_size  # ranks with one shard count it once together
         for gradients in self.averaged_gradients.values():
-            square = sum(gradient.float().square().sum() for gradient in gradients)
+            square: Any = sum(gradient.float().square().sum() for gradient in gradients)
             dist.all_reduce(square)
             norms.append((square * share).sqrt())
         return norms
 
     @property
-    def parameter_offload(self):
+    def parameter_offload(self) -> ModuleCalls:
         """Is the object that has the hooks on the modules: its forward_hooks and backward_hooks."""
         return self._engine()._module_calls
 
 
 @contextlib.contextmanager
-def unwrap_model_for_generation(model):
+def unwrap_model_for_generation(model: DeepSpeedEngine) -> Iterator[DeepSpeedEngine]:
     """Holds all parameters of an engine whole for a scope, so that no call of generate() gathers them. Collective."""
     calls = model._module_calls
     is_watched = bool(calls.forward_hooks)

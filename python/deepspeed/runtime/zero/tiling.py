@@ -1,18 +1,28 @@
 """Linear layers in tiles, which stage 3 gathers one after the other."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
 from deepspeed.runtime.partitions import partition_uniform
 from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
-def split_tensor_along_last_dim(tensor, partitions, contiguous_split_chunks=False):
+
+def split_tensor_along_last_dim(
+    tensor: torch.Tensor, partitions: int | list[int], contiguous_split_chunks: bool = False
+) -> tuple[torch.Tensor, ...]:
     """Returns the parts of these sizes, as views or as tensors of their own memory."""
     parts = torch.split(tensor, partitions, dim=-1)
     return tuple(part.contiguous() for part in parts) if contiguous_split_chunks else parts
 
 
-def _sizes(bounds):
+def _sizes(bounds: Sequence[int]) -> list[int]:
     return [end - begin for begin, end in zip(bounds, bounds[1:])]
 
 
@@ -25,17 +35,17 @@ class TiledLinear(torch.nn.Module):
 
     def __init__(
         self,
-        in_features,
-        out_features,
-        bias=True,
-        in_splits=1,
-        out_splits=1,
-        input_is_already_split=False,
-        combine_out_splits=True,
-        linear_cls=torch.nn.Linear,
-        init_linear=None,
-        **kwargs,
-    ):
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        in_splits: int = 1,
+        out_splits: int = 1,
+        input_is_already_split: bool = False,
+        combine_out_splits: bool = True,
+        linear_cls: Callable[..., torch.nn.Module] = torch.nn.Linear,
+        init_linear: torch.nn.Module | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__()
         _check_splits("in_splits", in_splits, in_features)
         _check_splits("out_splits", out_splits, out_features)
@@ -46,7 +56,7 @@ class TiledLinear(torch.nn.Module):
         self.combine_out_splits = combine_out_splits
         self.in_parts = partition_uniform(in_features, in_splits)
         self.out_parts = partition_uniform(out_features, out_splits)
-        self.linears = torch.nn.ModuleList(
+        self.linears: Any = torch.nn.ModuleList(
             torch.nn.ModuleList(
                 linear_cls(columns, rows, bias=bias and index == in_splits - 1, **kwargs)
                 for index, columns in enumerate(_sizes(self.in_parts))
@@ -56,7 +66,7 @@ class TiledLinear(torch.nn.Module):
         if init_linear is not None:
             self.copy_params_from(init_linear)
 
-    def forward(self, input_):
+    def forward(self, input_: Any) -> Any:
         inputs = self._inputs(input_)
         outputs = []
         for out_id, row in enumerate(self.linears):
@@ -66,7 +76,7 @@ class TiledLinear(torch.nn.Module):
             outputs.append(output)
         return self._combine_output_splits(outputs) if self.combine_out_splits else outputs
 
-    def _inputs(self, given):
+    def _inputs(self, given: Any) -> Any:
         if self.in_splits == 1:
             return [given]
         if not self.input_is_already_split:
@@ -74,20 +84,20 @@ class TiledLinear(torch.nn.Module):
         assert len(given) == self.in_splits, f"forward() got {len(given)} parts of the input, expected in_splits={self.in_splits}"
         return given
 
-    def _split_global_input(self, input, split_sizes):
+    def _split_global_input(self, input: Any, split_sizes: list[int]) -> Any:
         """Cuts the input; classes whose inputs are no tensors override it."""
         return split_tensor_along_last_dim(input, split_sizes)
 
-    def _reduce_local_output(self, in_id, out_id, current_out, new_out):
+    def _reduce_local_output(self, in_id: int, out_id: int, current_out: Any, new_out: Any) -> Any:
         """Adds a tile's output to those before it; classes whose tiles return more override it."""
         return new_out if current_out is None else current_out + new_out
 
-    def _combine_output_splits(self, outputs):
+    def _combine_output_splits(self, outputs: Any) -> Any:
         """Joins the outputs; classes whose tiles return more override it."""
         return torch.cat(outputs, dim=-1)
 
     @torch.no_grad()
-    def copy_params_from(self, other):
+    def copy_params_from(self, other: Any) -> None:
         """Gives the tiles the values of a linear layer. Collective at stage 3, where rank 0's values are taken."""
         shape = (self.out_features, self.in_features)
         assert tuple(other.weight.shape) == shape, f"copy_params_from() got a weight {tuple(other.weight.shape)}, expected {shape}"
@@ -102,23 +112,23 @@ class TiledLinear(torch.nn.Module):
 class TiledLinearReturnBias(TiledLinear):
     """Is a TiledLinear whose tiles return (output, bias or None), as layers of Megatron-LM do."""
 
-    def _reduce_local_output(self, in_id, out_id, current_out, new_out):
+    def _reduce_local_output(self, in_id: int, out_id: int, current_out: Any, new_out: Any) -> Any:
         tensor, bias = new_out
         before, bias_before = current_out if current_out is not None else (None, None)
         summed = super()._reduce_local_output(in_id=in_id, out_id=out_id, current_out=before, new_out=tensor)
         return summed, bias if bias is not None else bias_before
 
-    def _combine_output_splits(self, outputs):
+    def _combine_output_splits(self, outputs: Any) -> Any:
         biases = [bias for _, bias in outputs if bias is not None]
         combine = super()._combine_output_splits
         return combine([tensor for tensor, _ in outputs]), combine(biases) if biases else None
 
 
-def _check_splits(name, splits, features):
+def _check_splits(name: str, splits: int, features: int) -> None:
     if not 1 <= splits <= features:
         raise RuntimeError(f"{name} is {splits}, expected 1 to {features}")
 
 
-def _copy(param, values):
+def _copy(param: torch.Tensor, values: torch.Tensor) -> None:
     with GatheredParameters(param, modifier_rank=0):
         param.copy_(values)

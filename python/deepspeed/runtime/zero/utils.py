@@ -1,59 +1,70 @@
 """Helpers of ZeRO."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 import torch.distributed as dist
 
-from deepspeed._errors import ZeRORuntimeException  # noqa: F401  -- scripts catch it from here
+from deepspeed._errors import ZeRORuntimeException as ZeRORuntimeException  # scripts catch it from here
 from deepspeed._lazy import lazy
-from deepspeed.runtime.zero.partition_parameters import is_zero_param
+from deepspeed.runtime.zero.partition_parameters import is_zero_param as is_zero_param
 
-__getattr__ = lazy(__name__, names={"ZERO_SUPPORTED_OPTIMIZERS": "deepspeed.runtime.zero.supported_optimizers"})
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence, Sized
+    from typing import Any
+
+if TYPE_CHECKING:
+    from deepspeed.runtime.zero.supported_optimizers import ZERO_SUPPORTED_OPTIMIZERS as ZERO_SUPPORTED_OPTIMIZERS
+else:
+    __getattr__ = lazy(__name__, names={"ZERO_SUPPORTED_OPTIMIZERS": "deepspeed.runtime.zero.supported_optimizers"})
 
 
-def is_zero_supported_optimizer(optimizer):
+def is_zero_supported_optimizer(optimizer: object) -> bool:
     """Returns whether the optimizer's class runs at all stages without zero_allow_untested_optimizer."""
     from deepspeed.runtime.zero.supported_optimizers import ZERO_SUPPORTED_OPTIMIZERS
 
     return type(optimizer) in ZERO_SUPPORTED_OPTIMIZERS
 
 
-def get_norm_dtype():
+def get_norm_dtype() -> torch.dtype:
     """Returns the dtype in which norms are summed."""
     return torch.double
 
 
-def get_lst_from_rank0(lst):
+def get_lst_from_rank0(lst: Iterable[int]) -> list[int]:
     """Returns rank 0's list of whole numbers, on all ranks; the lists have one length. Collective."""
     held = [list(lst)]
     dist.broadcast_object_list(held, src=0)
     return held[0]
 
 
-def assert_lst_len_same_as_other_ranks(lst):
+def assert_lst_len_same_as_other_ranks(lst: Sized) -> None:
     """Raises RuntimeError where the list's length is not rank 0's. Collective."""
     expected = get_lst_from_rank0([len(lst)])[0]
     if len(lst) != expected:
         raise RuntimeError(f"rank {dist.get_rank()} has a list of {len(lst)}, rank 0 one of {expected}")
 
 
-def assert_ints_same_as_other_ranks(ints):
+def assert_ints_same_as_other_ranks(ints: Sequence[int]) -> None:
     """Raises RuntimeError where the list is not rank 0's. Collective."""
     expected = get_lst_from_rank0(ints)
     if list(ints) != expected:
         raise RuntimeError(f"rank {dist.get_rank()} has {list(ints)}, rank 0 has {expected}")
 
 
-def is_builtin_type(obj):
+def is_builtin_type(obj: object) -> bool:
     """Returns whether the object's class is Python's own."""
     return type(obj).__module__ == "builtins"
 
 
-def isinstance_namedtuple(obj):
+def isinstance_namedtuple(obj: object) -> bool:
     """Returns whether the object is of a class that namedtuple made."""
     return isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(obj, "_asdict")
 
 
-def apply_to_tensors_only(function, value, warning_msg_fn=None):
+def apply_to_tensors_only(function: Callable[[torch.Tensor], Any], value: Any, warning_msg_fn: Callable[[Any], str] | None = None) -> Any:
     """Returns lists, tuples and dicts with function(tensor) in place of each tensor; dicts are changed in place.
 
     warning_msg_fn(object) makes the text of a warning for other objects, whose tensors are not seen.
@@ -74,7 +85,7 @@ def apply_to_tensors_only(function, value, warning_msg_fn=None):
     return value
 
 
-def get_mapping_to_flat_buffer(tensors):
+def get_mapping_to_flat_buffer(tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, int, int]]:
     """Returns (tensor, offset, elements) of each, in a buffer that holds all of them one after the other."""
     places, offset = [], 0
     for tensor in tensors:
@@ -83,7 +94,7 @@ def get_mapping_to_flat_buffer(tensors):
     return places
 
 
-def defragment(tensors):
+def defragment(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Moves tensors of one dtype and device into one new buffer, which they are views of then; returns it."""
     if len({(tensor.dtype, tensor.device) for tensor in tensors}) != 1:
         raise ValueError("defragment() needs tensors of one dtype on one device")

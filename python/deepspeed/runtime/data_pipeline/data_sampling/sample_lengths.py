@@ -4,23 +4,30 @@ X.bin holds the numbers one after the other. X.idx says how to read it: a magic 
 entries and documents there are, and of each entry its number of elements, of each its offset in bytes, and where documents begin.
 """
 
+from __future__ import annotations
+
 import os
 import struct
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deepspeed._errors import IoError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 _MAGIC = b"MMIDIDX\x00\x00"
 _TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.uint16, 7: np.uint32, 8: np.uint64}
 _HEAD = "<QBQQ"  # version, type, entries, documents
 
 
-def are_there(prefix):
+def are_there(prefix: str) -> bool:
     return os.path.exists(f"{prefix}.idx") and os.path.exists(f"{prefix}.bin")
 
 
-def write_lengths(prefix, lengths):
+def write_lengths(prefix: str, lengths: Sequence[int] | np.ndarray[Any, Any]) -> None:
     """Writes one entry a sample; the index comes last, so that files that were cut off are not taken for whole ones."""
     lengths = np.asarray(lengths, dtype=np.int64)
     os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
@@ -33,7 +40,7 @@ def write_lengths(prefix, lengths):
     os.replace(f"{prefix}.idx.part", f"{prefix}.idx")
 
 
-def read_lengths(prefix):
+def read_lengths(prefix: str) -> np.ndarray[Any, Any]:
     """Returns an array of one number a sample. Raises IoError, naming the file, for other files."""
     with open(f"{prefix}.idx", "rb") as index:
         held = index.read()

@@ -1,25 +1,34 @@
 """Packs samples of different lengths into micro batches of at most so many tokens."""
 
+from __future__ import annotations
+
 import random
+from typing import TYPE_CHECKING
 
 from deepspeed._errors import UsageError
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    import numpy as np
 
 ORDERS = ("dataloader", "random", "seqlen")
 
 
 def batch_by_seqlens(
-    seqlens,
-    max_tokens,
-    sequence_ids_per_mb=None,
-    min_batch_size=1,
-    max_batch_size=None,
-    sequence_picking_order="dataloader",
-    effective_batch_size=1,
-    required_microbatches_of_same_size=False,
-    verbose=False,
-    seed=None,
-):
+    seqlens: Sequence[int] | np.ndarray[Any, Any],
+    max_tokens: int,
+    sequence_ids_per_mb: Iterable[int] | None = None,
+    min_batch_size: int = 1,
+    max_batch_size: int | None = None,
+    sequence_picking_order: str = "dataloader",
+    effective_batch_size: int = 1,
+    required_microbatches_of_same_size: bool = False,
+    verbose: bool = False,
+    seed: int | None = None,
+) -> tuple[list[tuple[int, list[int]]], list[int], list[int]]:
     """Packs the samples, or those of sequence_ids_per_mb, into as many micro batches as make whole batches.
 
     A micro batch has at most max_tokens tokens and from min_batch_size to max_batch_size samples; effective_batch_size of them are a
@@ -36,7 +45,9 @@ def batch_by_seqlens(
             f"{len(samples)} samples make {len(packed)} micro batches of at most {max_tokens} tokens, expected {effective_batch_size} at "
             "least, those of one step: give more samples, or another max_tokens, min_batch_size or max_batch_size"
         )
-    micro_batches, sizes, longest = [], [], []
+    micro_batches: list[tuple[int, list[int]]] = []
+    sizes: list[int] = []
+    longest: list[int] = []
     for begin in range(0, len(packed) - len(packed) % effective_batch_size, effective_batch_size):
         batch = packed[begin : begin + effective_batch_size]
         micro_batches += [(len(sizes), [sample for _, sample in micro_batch]) for micro_batch in batch]
@@ -48,7 +59,9 @@ def batch_by_seqlens(
     return micro_batches, sizes, longest
 
 
-def _in_order(seqlens, wanted, max_tokens, order, seed):
+def _in_order(
+    seqlens: Sequence[int] | np.ndarray[Any, Any], wanted: Iterable[int] | None, max_tokens: int, order: str, seed: int | None
+) -> list[tuple[int, int]]:
     """Returns [(length, sample)] without those that are too long for any micro batch."""
     samples = [(int(seqlens[index]), int(index)) for index in (range(len(seqlens)) if wanted is None else wanted)]
     if order == "random":
@@ -61,9 +74,10 @@ def _in_order(seqlens, wanted, max_tokens, order, seed):
     return short
 
 
-def _pack(samples, width, max_tokens, least, most):
+def _pack(samples: list[tuple[int, int]], width: int, max_tokens: int, least: int, most: int | None) -> list[list[tuple[int, int]]]:
     """Takes samples in turn, one for each of `width` micro batches, for as long as all of these may grow."""
-    packed, begin = [], 0
+    packed: list[list[tuple[int, int]]] = []
+    begin = 0
     while True:
         fitting, tokens, size = 0, [0] * width, 0
         while begin + (size + 1) * width < len(samples) and (not most or size < most):

@@ -1,6 +1,9 @@
 """A learning rate that follows the number of samples in each batch."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
@@ -8,8 +11,14 @@ from torch.optim.optimizer import Optimizer
 from deepspeed._errors import UsageError
 from deepspeed.utils.logging import logger
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
-def scale_lr(base_batch_size, batch_size, base_lr=1, method="linear"):
+    import torch
+
+
+def scale_lr(base_batch_size: int, batch_size: int, base_lr: float = 1, method: str = "linear") -> float:
     """Returns the rate for batch_size samples, where base_lr is that for base_batch_size; method: linear, sqrt or none."""
     ratio = batch_size / base_batch_size
     scales = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1}
@@ -21,23 +30,23 @@ def scale_lr(base_batch_size, batch_size, base_lr=1, method="linear"):
 class ConstantRates:
     """Is the schedule of an optimizer that has none: the rates stay those of now."""
 
-    def __init__(self, optimizer):
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
         self._last_lr = [group["lr"] for group in optimizer.param_groups]
 
-    def get_lr(self):
+    def get_lr(self) -> list[float]:
         return list(self._last_lr)
 
     get_last_lr = get_lr
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         for group, rate in zip(self.optimizer.param_groups, self._last_lr):
             group["lr"] = rate
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return {"_last_lr": list(self._last_lr)}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._last_lr = list(state["_last_lr"])
 
 
@@ -47,7 +56,16 @@ class VariableBatchSizeLR(LRScheduler):
     batch_sizes: of the batches of one pass over the data, after which they come again.
     """
 
-    def __init__(self, lr_scheduler, base_batch_size, batch_sizes, dataloader, lr_scaling_method="linear", last_epoch=-1, verbose=False):
+    def __init__(
+        self,
+        lr_scheduler: Any,
+        base_batch_size: int,
+        batch_sizes: Sequence[int],
+        dataloader: object,
+        lr_scaling_method: str = "linear",
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
         self.base_lr_scheduler = lr_scheduler
         self.base_batch_size = base_batch_size
         self.batch_sizes = batch_sizes
@@ -59,10 +77,11 @@ class VariableBatchSizeLR(LRScheduler):
         self.step(0)
 
     @property
-    def optimizer(self):
-        return self.base_lr_scheduler.optimizer
+    def optimizer(self) -> Optimizer:  # type: ignore[override]  # it is that of the other schedule
+        optimizer: Optimizer = self.base_lr_scheduler.optimizer
+        return optimizer
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         """Goes on to the next batch, or to the batch `epoch`; 0 begins anew, as before each pass over the data."""
         groups = self.optimizer.param_groups
         for group, rate in zip(groups, self.base_lrs if epoch == 0 else self.get_last_lr()):
@@ -76,21 +95,21 @@ class VariableBatchSizeLR(LRScheduler):
         if self.verbose:
             logger.info(f"batch {self.last_epoch} has {size} samples: the rates are {self.get_lr()}")
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float | torch.Tensor]:
         """Returns the other schedule's rates, which are not scaled."""
         return list(self._unscaled)
 
-    def get_lr(self):
+    def get_lr(self) -> list[float | torch.Tensor]:
         return [group["lr"] for group in self.optimizer.param_groups]
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         own = {
             name: getattr(self, name)
             for name in ("base_batch_size", "lr_scaling_method", "batch_sizes", "base_lrs", "last_epoch", "verbose")
         }
         return {**own, "unscaled": self._unscaled, "base_lr_scheduler": self.base_lr_scheduler.state_dict()}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         state = dict(state)
         self.base_lr_scheduler.load_state_dict(state.pop("base_lr_scheduler"))
         self._unscaled = state.pop("unscaled", self._unscaled)
@@ -99,8 +118,13 @@ class VariableBatchSizeLR(LRScheduler):
 
 
 def lr_scheduler_for_variable_batch_size(
-    base_batch_size, batch_sizes, dataloader, lr_scheduler_or_optimizer, lr_scaling_method="linear", verbose=False
-):
+    base_batch_size: int,
+    batch_sizes: Sequence[int],
+    dataloader: object,
+    lr_scheduler_or_optimizer: Any,
+    lr_scaling_method: str = "linear",
+    verbose: bool = False,
+) -> VariableBatchSizeLR:
     """Returns a VariableBatchSizeLR over a schedule, or over the rates that an optimizer has now."""
     base = lr_scheduler_or_optimizer
     if isinstance(base, Optimizer):

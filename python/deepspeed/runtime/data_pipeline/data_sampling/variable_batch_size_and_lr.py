@@ -1,6 +1,9 @@
 """Batches of so many tokens in place of so many samples, and a learning rate that follows their size."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,73 +13,85 @@ from torch.utils.data import DataLoader, DistributedSampler
 from deepspeed._errors import UsageError
 from deepspeed.runtime.data_pipeline.data_sampling import sample_lengths
 from deepspeed.runtime.data_pipeline.data_sampling.token_batches import batch_by_seqlens
-from deepspeed.runtime.data_pipeline.data_sampling.variable_batch_lr import (  # noqa: F401
+from deepspeed.runtime.data_pipeline.data_sampling.variable_batch_lr import (
     VariableBatchSizeLR,
     lr_scheduler_for_variable_batch_size,
-    scale_lr,
+    scale_lr as scale_lr,
 )
 from deepspeed.runtime.pipe.engine import PipelineEngine
 from deepspeed.utils.logging import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from deepspeed.runtime.engine import DeepSpeedEngine
 
 _SECTION = "data_efficiency.data_sampling.dynamic_batching"
 _SAMPLES_AT_ONCE = 1024
 
 
 def dataloader_for_variable_batch_size(
-    dataset,
-    microbatch_ids,
-    batch_max_seqlens,
-    dataloader_rank=0,
-    dataloader_batch_size=1,
-    dataloader_num_replicas=1,
-    dataloader_collate_fn=None,
-    dataloader_num_workers=2,
-    dataloader_pin_memory=False,
-    required_microbatches_of_same_seqlen=False,
-    sample_padding_fn=None,
-):
+    dataset: Any,
+    microbatch_ids: Any,
+    batch_max_seqlens: Sequence[int],
+    dataloader_rank: int = 0,
+    dataloader_batch_size: int = 1,
+    dataloader_num_replicas: int = 1,
+    dataloader_collate_fn: Callable[[list[Any]], Any] | None = None,
+    dataloader_num_workers: int = 2,
+    dataloader_pin_memory: bool = False,
+    required_microbatches_of_same_seqlen: bool = False,
+    sample_padding_fn: Callable[[Any, int], Any] | None = None,
+) -> tuple[DataLoader[Any], dict[str, Any]]:
     """Returns this rank's loader of the micro batches, and the arguments with which engine.deepspeed_io() makes it too."""
     if required_microbatches_of_same_seqlen and sample_padding_fn is None:
         raise UsageError("sample_padding_fn is None: the micro batches of a pipeline's batch have one length, so that a function must pad")
-    sampler = DistributedSampler(microbatch_ids, num_replicas=dataloader_num_replicas, rank=dataloader_rank, shuffle=False)
+    sampler: DistributedSampler[Any] = DistributedSampler(
+        microbatch_ids, num_replicas=dataloader_num_replicas, rank=dataloader_rank, shuffle=False
+    )
 
-    def collate(micro_batches):
+    pad: Any = sample_padding_fn  # where it is called there is one
+
+    def collate(micro_batches: Iterable[tuple[int, Sequence[int]]]) -> Any:
         samples = []
         for batch, indices in micro_batches:
             taken = [dataset[index] for index in indices]
             if required_microbatches_of_same_seqlen:
-                taken = [sample_padding_fn(sample, batch_max_seqlens[batch]) for sample in taken]
+                taken = [pad(sample, batch_max_seqlens[batch]) for sample in taken]
             samples += taken
         return dataloader_collate_fn(samples) if dataloader_collate_fn else samples
 
-    shared = dict(dataset=microbatch_ids, batch_size=dataloader_batch_size, pin_memory=dataloader_pin_memory, collate_fn=collate)
-    loader = DataLoader(sampler=sampler, num_workers=dataloader_num_workers, **shared)
+    shared: dict[str, Any] = dict(
+        dataset=microbatch_ids, batch_size=dataloader_batch_size, pin_memory=dataloader_pin_memory, collate_fn=collate
+    )
+    loader: DataLoader[Any] = DataLoader(sampler=sampler, num_workers=dataloader_num_workers, **shared)
     return loader, dict(data_sampler=sampler, num_local_io_workers=dataloader_num_workers, **shared)
 
 
 def get_dataloader_and_lr_scheduler_for_variable_batch_size(
-    dataset,
-    dataset_seqlens,
-    max_tokens,
-    effective_batch_size,
-    dataset_filter_ids=None,
-    lr_scaling_method="linear",
-    min_batch_size=1,
-    max_batch_size=None,
-    sequence_picking_order="dataloader",
-    dataloader_batch_size=1,
-    dataloader_rank=0,
-    dataloader_num_replicas=1,
-    dataloader_num_workers=0,
-    dataloader_collate_fn=None,
-    dataloader_pin_memory=False,
-    lr_scheduler_or_optimizer=None,
-    required_microbatches_of_same_size=False,
-    required_microbatches_of_same_seqlen=False,
-    sample_padding_fn=None,
-    verbose=False,
-    seed=None,
-):
+    dataset: Any,
+    dataset_seqlens: Sequence[int] | np.ndarray[Any, Any],
+    max_tokens: int,
+    effective_batch_size: int,
+    dataset_filter_ids: Iterable[int] | None = None,
+    lr_scaling_method: str = "linear",
+    min_batch_size: int = 1,
+    max_batch_size: int | None = None,
+    sequence_picking_order: str = "dataloader",
+    dataloader_batch_size: int = 1,
+    dataloader_rank: int = 0,
+    dataloader_num_replicas: int = 1,
+    dataloader_num_workers: int = 0,
+    dataloader_collate_fn: Callable[[list[Any]], Any] | None = None,
+    dataloader_pin_memory: bool = False,
+    lr_scheduler_or_optimizer: Any = None,
+    required_microbatches_of_same_size: bool = False,
+    required_microbatches_of_same_seqlen: bool = False,
+    sample_padding_fn: Callable[[Any, int], Any] | None = None,
+    verbose: bool = False,
+    seed: int | None = None,
+) -> tuple[DataLoader[Any], VariableBatchSizeLR, dict[str, Any]]:
     """Returns the loader, the schedule and the arguments of deepspeed_io(); batch_by_seqlens() says how samples are packed."""
     micro_batches, sizes, longest = batch_by_seqlens(
         seqlens=dataset_seqlens,
@@ -110,14 +125,14 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size(
 
 
 def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
-    dataset,
-    engine,
-    dataset_seqlens=None,
-    dataset_filter_ids=None,
-    dataloader_collate_fn=None,
-    sample_padding_fn=None,
-    batch_seqlens_fn=None,
-):
+    dataset: Any,
+    engine: DeepSpeedEngine,
+    dataset_seqlens: Sequence[int] | np.ndarray[Any, Any] | None = None,
+    dataset_filter_ids: Iterable[int] | None = None,
+    dataloader_collate_fn: Callable[[list[Any]], Any] | None = None,
+    sample_padding_fn: Callable[[Any, int], Any] | None = None,
+    batch_seqlens_fn: Callable[[Any], Any] | None = None,
+) -> tuple[DataLoader[Any], VariableBatchSizeLR, dict[str, Any]]:
     """Returns loader, schedule and arguments of deepspeed_io() for an engine whose config enables dynamic_batching.
 
     Without dataset_seqlens the lengths are read from the section's metrics_path; where they are not there,
@@ -157,16 +172,18 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
     )
 
 
-def is_enabled(config):
+def is_enabled(config: Mapping[str, Any]) -> bool:
     """Returns whether a config as a script gives it asks for batches of so many tokens."""
     for key in _SECTION.split("."):
         config = config.get(key) or {}
     return bool(config.get("enabled"))
 
 
-def _lengths_of(dataset, folder, batch_seqlens_fn, collate_fn):
+def _lengths_of(
+    dataset: Any, folder: str | None, batch_seqlens_fn: Callable[[Any], Any] | None, collate_fn: Callable[[list[Any]], Any] | None
+) -> Any:
     """Returns the lengths on all ranks; the first one reads or measures them. What it meets is raised on all."""
-    found = [None, None]
+    found: list[Any] = [None, None]
     if dist.get_rank() == 0:
         try:
             found[0] = _read_or_measure(dataset, folder, batch_seqlens_fn, collate_fn)
@@ -178,7 +195,9 @@ def _lengths_of(dataset, folder, batch_seqlens_fn, collate_fn):
     return found[0]
 
 
-def _read_or_measure(dataset, folder, batch_seqlens_fn, collate_fn):
+def _read_or_measure(
+    dataset: Any, folder: str | None, batch_seqlens_fn: Callable[[Any], Any] | None, collate_fn: Callable[[list[Any]], Any] | None
+) -> Any:
     prefix = None if folder is None else os.path.join(folder, "seqlen", "seqlen_sample_to_metric")
     if prefix is None or not sample_lengths.are_there(prefix):
         if batch_seqlens_fn is None:
@@ -196,7 +215,7 @@ def _read_or_measure(dataset, folder, batch_seqlens_fn, collate_fn):
     return lengths
 
 
-def _measure(dataset, batch_seqlens_fn, collate_fn):
+def _measure(dataset: Any, batch_seqlens_fn: Callable[[Any], Any], collate_fn: Callable[[list[Any]], Any] | None) -> np.ndarray[Any, Any]:
     lengths = []
     for batch in DataLoader(dataset, batch_size=_SAMPLES_AT_ONCE, collate_fn=collate_fn):
         lengths += torch.as_tensor(batch_seqlens_fn(batch)).flatten().tolist()

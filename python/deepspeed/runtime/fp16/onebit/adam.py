@@ -1,4 +1,13 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.runtime.fp16.onebit.one_bit_optimizer import OneBitOptimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.optim.optimizer import ParamsT
 
 
 class OnebitAdam(OneBitOptimizer):
@@ -9,20 +18,20 @@ class OnebitAdam(OneBitOptimizer):
 
     def __init__(
         self,
-        params,
-        deepspeed=None,
-        lr=1e-3,
-        freeze_step=100000,
-        bias_correction=True,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        eps_inside_sqrt=False,
-        weight_decay=0.0,
-        max_grad_norm=0.0,
-        amsgrad=False,
-        cuda_aware=False,
-        comm_backend_name="nccl",
-    ):
+        params: ParamsT,
+        deepspeed: object = None,
+        lr: float = 1e-3,
+        freeze_step: int = 100000,
+        bias_correction: bool = True,
+        betas: Sequence[float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        eps_inside_sqrt: bool = False,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
+        amsgrad: bool = False,
+        cuda_aware: bool = False,
+        comm_backend_name: str = "nccl",
+    ) -> None:
         defaults = dict(
             lr=lr,
             bias_correction=bias_correction,

@@ -1,5 +1,14 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed.ops.lamb.trust_ratios import TrustRatios
 from deepspeed.runtime.fp16.onebit.one_bit_optimizer import OneBitOptimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.optim.optimizer import ParamsT
 
 
 class OnebitLamb(TrustRatios, OneBitOptimizer):
@@ -11,26 +20,26 @@ class OnebitLamb(TrustRatios, OneBitOptimizer):
 
     def __init__(
         self,
-        params,
-        deepspeed=None,
-        lr=1e-3,
-        freeze_step=100000,
-        bias_correction=True,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        eps_inside_sqrt=False,
-        weight_decay=0.0,
-        max_grad_norm=0.0,
-        max_coeff=10.0,
-        min_coeff=0.01,
-        amsgrad=False,
-        cuda_aware=False,
-        comm_backend_name="nccl",
-        coeff_beta=0.9,
-        factor_max=4.0,
-        factor_min=0.5,
-        factor_threshold=0.1,
-    ):
+        params: ParamsT,
+        deepspeed: object = None,
+        lr: float = 1e-3,
+        freeze_step: int = 100000,
+        bias_correction: bool = True,
+        betas: Sequence[float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        eps_inside_sqrt: bool = False,
+        weight_decay: float = 0.0,
+        max_grad_norm: float = 0.0,
+        max_coeff: float = 10.0,
+        min_coeff: float = 0.01,
+        amsgrad: bool = False,
+        cuda_aware: bool = False,
+        comm_backend_name: str = "nccl",
+        coeff_beta: float = 0.9,
+        factor_max: float = 4.0,
+        factor_min: float = 0.5,
+        factor_threshold: float = 0.1,
+    ) -> None:
         defaults = dict(
             lr=lr,
             bias_correction=bias_correction,

@@ -1,15 +1,33 @@
 """Optimizers whose ranks exchange 1 bit an element: what their classes have in common."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from deepspeed._errors import NotSupportedError
 from deepspeed.ops.core_optimizer import CoreOptimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+    from torch.optim.optimizer import ParamsT
 
 
 class OneBitOptimizer(CoreOptimizer):
     """Shows groups and options; an engine steps it in the core, which alone knows the ranks."""
 
-    _own_keys = ()  # arguments that hold for all groups
+    _own_keys: tuple[str, ...] = ()  # arguments that hold for all groups
 
-    def __init__(self, params, defaults, amsgrad, eps_inside_sqrt, comm_backend_name, own):
+    def __init__(
+        self,
+        params: ParamsT,
+        defaults: dict[str, Any],
+        amsgrad: bool,
+        eps_inside_sqrt: bool,
+        comm_backend_name: str,
+        own: Mapping[str, Any],
+    ) -> None:
         name = type(self).__name__
         if amsgrad:
             raise RuntimeError(f"{name} does not support the AMSGrad variant.")
@@ -23,10 +41,10 @@ class OneBitOptimizer(CoreOptimizer):
         for key in self._own_keys:
             setattr(self, key, own[key])
 
-    def _params(self):
+    def _params(self) -> dict[str, Any]:
         return {key: getattr(self, key) for key in self._own_keys}
 
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> NoReturn:
         raise NotSupportedError(
             f"{type(self).__name__}.step() without an engine: name {self._type} as optimizer.type of the config, "
             "and call step() of the engine"

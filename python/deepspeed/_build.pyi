@@ -1,0 +1,5 @@
+"""Types of the module that CMake writes: what the engine was built for."""
+
+TORCH: str
+CUDA: str
+CUDA_ARCHITECTURES: str

@@ -1,0 +1,32 @@
+"""What the parts of a PipelineModule have in common: nothing at run time, names and types for those who read and check them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from deepspeed.runtime.pipe.topology import PipelineParallelGrid, ProcessTopology
+
+
+class PipelinePart:
+    """Declares what PipelineModule has, for its parts."""
+
+    global_rank: int
+    forward_funcs: list[Any]
+    activation_checkpoint_interval: int
+    activation_checkpoint_func: Callable[..., Any]
+    checkpointable_layers: list[str] | None
+    is_checkpointable_results: list[bool]
+    is_checkpointable_results_interval: int | None
+    tied_comms: dict[str, dict[str, Any]]
+    _topo: ProcessTopology
+    _grid: PipelineParallelGrid
+    _layer_indices: list[int]
+    _chunks: list[tuple[int, int]]
+
+    if TYPE_CHECKING:
+
+        def _device(self) -> str: ...

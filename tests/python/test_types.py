@@ -1,0 +1,25 @@
+"""The package keeps what its py.typed promises: mypy, in strict mode, finds nothing in it and real types in a script."""
+
+import pathlib
+import subprocess
+import sys
+
+import deepspeed
+
+BUILD = pathlib.Path(deepspeed.__file__).parents[2]
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def check(*what):
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", "--cache-dir", str(BUILD / "mypy_cache"), *what]
+    return subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True)
+
+
+def test_mypy_finds_nothing_in_the_package():
+    found = check()
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_a_script_sees_types():
+    found = check(str(HERE / "programs" / "typed_script.py"))
+    assert found.returncode == 0, found.stdout + found.stderr
