@@ -32,8 +32,9 @@ def peer(options):
     """In a process of its own: DeepSpeed's engine, and torch.save of the same tensors."""
     os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533")
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    import deepspeed
     import torch
+
+    import deepspeed
 
     deepspeed.comm.init_distributed("gloo", verbose=False)
 

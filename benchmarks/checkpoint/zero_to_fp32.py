@@ -93,7 +93,7 @@ def main():
             commands["DeepSpeed"] = [sys.executable, "-c", THEIRS, checkpoint, theirs]
         seconds = {name: [] for name in [*commands, "dd, the same bytes in and then out"]}
         peaks = dict.fromkeys(commands, 0)
-        for turn in range(options.rounds):
+        for _ in range(options.rounds):
             seconds["dd, the same bytes in and then out"].append(disk_seconds(folder, sources))
             for name, command in commands.items():
                 taken, peak = measure(command)

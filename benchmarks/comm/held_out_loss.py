@@ -3,8 +3,8 @@
     python held_out_loss.py --program build/release/examples/gpt2 [--data FILE] [--steps 1200] [--seeds 1] [--only zeropp onebit]
 
 Four ranks stand for two nodes of two. Each pair is one recipe with and without compression: ZeRO-3 beside ZeRO++ (8-bit weights, 4-bit
-gradients, secondary partitions; every parameter travels), and Adam beside 1-bit Adam (a quarter of the steps is its warm-up). 32 windows a step,
-the demo's schedule. Ends with status 1 where a held-out loss is more than 1 % above that of its uncompressed run.
+gradients, secondary partitions; every parameter travels), and Adam beside 1-bit Adam (a quarter of the steps is its warm-up). 32
+windows a step, the demo's schedule. Ends with status 1 where a held-out loss is more than 1 % above that of its uncompressed run.
 """
 
 import argparse

@@ -57,12 +57,12 @@ def peak_rss_mb():
 
 
 def run_rank(options):
-    import deepspeed
+    import formula
     import torch
     import torch.distributed
-
-    import formula
     from gpt import GPT
+
+    import deepspeed
 
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo")

@@ -12,7 +12,6 @@ import statistics
 import time
 
 import torch
-
 import torch_peer
 
 

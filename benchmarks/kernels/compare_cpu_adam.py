@@ -65,6 +65,7 @@ def serve(numel, threads):
     # ninja, which builds the op, lies beside the interpreter
     os.environ["PATH"] = str(pathlib.Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
     import torch
+
     from deepspeed.ops.adam import DeepSpeedCPUAdam
 
     torch.set_num_threads(threads)

@@ -5,7 +5,8 @@
     kill_saves.py <crash_saver> --faults <libcrash_faults.so>     before every call that changes files, in turn
 
 Each round resumes from what the round before left. Lost is a saving that had returned and that is not whole, by the
-checksums of its manifest, or that a resume does not come back to; so is a file of the user in the folder of a tag. Ends with 1 where one is lost.
+checksums of its manifest, or that a resume does not come back to; so is a file of the user in the folder of a tag. Ends with 1
+where one is lost.
 """
 
 import argparse

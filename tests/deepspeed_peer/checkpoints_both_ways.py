@@ -24,10 +24,9 @@ import pathlib
 import sys
 import tempfile
 
-from peers import GLOBAL_BATCH, DeepSpeed, Ours, relative_error
-
 import checkpoint_content as content
 import small_training as small
+from peers import GLOBAL_BATCH, DeepSpeed, Ours, relative_error
 
 STEPS_BEFORE, STEPS_AFTER = 5, 3
 # Of losses, relative. Sums of other orders; in 16 bits also weights that round to a neighbour.
@@ -102,6 +101,7 @@ def groups_of(case):
 def fp32_differences(ours, folder, case):
     """Names that differ between what both sides' converters make of a save."""
     import torch
+
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -117,6 +117,7 @@ def fp32_differences(ours, folder, case):
 def unsafe_files(folder):
     """Files that torch does not load without running code; DeepSpeed's own classes are named as safe."""
     import torch
+
     from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
     from deepspeed.runtime.zero.config import ZeroStageEnum
     from deepspeed.utils.tensor_fragment import fragment_address

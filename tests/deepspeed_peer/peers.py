@@ -96,9 +96,8 @@ class DeepSpeed:
 
 
 def train_as_rank(config, variant="golden", all_parameters=False, load=None, resave=None, save=None, steps=3, steps_after=0):
-    import torch
-
     import small_training as small
+    import torch
 
     micro_batch = GLOBAL_BATCH // torch.distributed.get_world_size()
     engine = small.make_engine(config, variant, all_parameters)
@@ -116,8 +115,9 @@ def train_as_rank(config, variant="golden", all_parameters=False, load=None, res
 
 
 def run_tasks(tasks):
-    import deepspeed
     import torch
+
+    import deepspeed
 
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo")

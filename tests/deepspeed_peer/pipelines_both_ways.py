@@ -17,7 +17,7 @@ import tempfile
 from peers import relative_error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-from launching import run  # noqa: E402
+from launching import run
 
 SAVED_AT, STEPS, TOLERANCE = 4, 14, 1e-6  # the 10 losses after the checkpoint
 TOLERANCE_BF16 = 4e-3  # sums of other orders, and weights that round to a neighbour
@@ -48,14 +48,15 @@ def run_case(first, second, saved, resumed, zero, **more):
     is_good = error <= (TOLERANCE_BF16 if more.get("dtype") == "bf16" else TOLERANCE)
     print(
         f"{'ok  ' if is_good else 'FAIL'} {first[0]} {saved[1]} stages x {saved[0] // saved[1]} -> {second[0]} {resumed[1]} stages x "
-        f"{resumed[0] // resumed[1]}, ZeRO {zero}{''.join(f', {value}' for value in more.values())}: next {len(goes_on)} losses within {error:.1e}",
+        f"{resumed[0] // resumed[1]}, ZeRO {zero}{''.join(f', {value}' for value in more.values())}: next "
+        f"{len(goes_on)} losses within {error:.1e}",
         flush=True,
     )
     return is_good
 
 
 def train(package, ranks, stages, zero, **more):
-    name, environment = package
+    _, environment = package
     options = {"stages": stages, "zero": zero, "steps": STEPS, **more}
     return run("train_pipeline.py", options, ranks=ranks, timeout=300, env=environment)["losses"]
 

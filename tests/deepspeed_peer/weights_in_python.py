@@ -18,10 +18,11 @@ import tempfile
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
-import huggingface_hub  # noqa: E402
-import safetensors  # noqa: E402
-import torch  # noqa: E402
-from deepspeed.utils import zero_to_fp32 as deepspeeds  # noqa: E402
+import huggingface_hub
+import safetensors
+import torch
+
+from deepspeed.utils import zero_to_fp32 as deepspeeds
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden" / "deepspeed_checkpoints"
 # Buffers become fp32, as DeepSpeed's converter has them; frozen parameters are fp32 in ours, in their own dtype in its.

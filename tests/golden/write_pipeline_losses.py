@@ -1,5 +1,5 @@
-"""Writes tests/python/golden/pipeline_losses.json and pipeline_checkpoint_zero*/: what DeepSpeed's own pipeline gives for the program of the
-tests (DeepSpeed 0.19.6).
+"""Writes tests/python/golden/pipeline_losses.json and pipeline_checkpoint_zero*/: what DeepSpeed's own pipeline gives for the program of
+the tests (DeepSpeed 0.19.6).
 
 DS_ACCELERATOR=cpu python tests/golden/write_pipeline_losses.py
 """

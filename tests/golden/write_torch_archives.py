@@ -7,7 +7,6 @@ import argparse
 import collections
 import enum
 import pathlib
-import pickle
 import sys
 import types
 

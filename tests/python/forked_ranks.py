@@ -139,7 +139,7 @@ def become(request):
 
 
 if __name__ == "__main__":
-    import torch  # noqa: F401: what the ranks have in common
+    import torch  # noqa: F401  -- what the ranks have in common
 
     # To take it down takes a second, and is not what a rank's end is about.
     gc.freeze()

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import deepspeed
-
 from one_engine import CONFIG, make, step
 
 

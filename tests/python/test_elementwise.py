@@ -7,7 +7,6 @@ import torch
 
 import deepspeed
 from deepspeed.utils.logging import logger
-
 from one_engine import CONFIG, make, step
 
 TRIED = {key: value for key, value in CONFIG.items() if key != "optimizer"} | {"zero_allow_untested_optimizer": True}

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 
 import deepspeed
-
 from one_engine import CONFIG, make, step
 
 
@@ -181,7 +180,7 @@ def test_the_group_may_be_destroyed_and_made_again():
 
 def test_data_of_initialize_is_loaded():
     data = [(torch.ones(4) * index, torch.zeros(3)) for index in range(8)]
-    engine, _, loader, _ = make(training_data=data)
+    _, _, loader, _ = make(training_data=data)
     seen = [inputs for inputs, _ in loader]
     assert len(loader) == len(seen) == 4 and seen[0].shape == (2, 4)
     assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(8))

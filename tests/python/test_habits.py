@@ -11,7 +11,7 @@ import deepspeed
 from launching import PROGRAMS, run
 
 sys.path.insert(0, str(PROGRAMS))
-from habits import Numbers, fail_once, make_engine, micro_step  # noqa: E402
+from habits import Numbers, fail_once, make_engine, micro_step
 
 BATCH = torch.ones(2, 4), torch.full((2, 3), 5.0)
 
@@ -113,7 +113,7 @@ def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_d
             config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": gas, "gradient_clipping": 0}
             made = [deepspeed.initialize(model=part, optimizer=each, config=config)[0] for part, each in zip((maker, judge), players)]
             backwards, steps = [each.backward for each in made], [each.step for each in made]
-        for step in range(3):
+        for _ in range(3):
             judge.zero_grad(set_to_none=not in_place)
             for micro in range(gas):
                 real, noise = torch.randn(4, 4), torch.randn(4, 2)

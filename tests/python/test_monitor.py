@@ -135,7 +135,7 @@ def test_times_are_written_where_they_are_taken(tmp_path):
     for _ in range(2):
         step(engine)
     for part in ("forward", "backward", "backward_inner", "backward_allreduce", "step"):
-        header, *found = rows(tmp_path, f"Train_Samples_elapsed_time_ms_{part}")
+        _, *found = rows(tmp_path, f"Train_Samples_elapsed_time_ms_{part}")
         assert len(found) == 2 and all(float(value) >= 0 for _, value in found)
 
 

@@ -12,7 +12,6 @@ import deepspeed
 from deepspeed.ops.adam import DeepSpeedCPUAdam
 from deepspeed.ops.lamb import FusedLamb
 from deepspeed.runtime.zero.utils import ZeRORuntimeException
-
 from one_engine import CONFIG, make, step
 
 

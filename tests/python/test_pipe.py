@@ -7,13 +7,12 @@ import pickle
 import pytest
 import torch
 
-from launching import finish, names_of, result_of, run, start
-
 import deepspeed
 from deepspeed.pipe import LayerSpec, TiedLayerSpec
 from deepspeed.runtime.pipe import schedule
 from deepspeed.runtime.pipe.tensor_lists import from_list, to_list
 from deepspeed.runtime.pipe.topology import PipeDataParallelTopology, PipeModelDataParallelTopology, ProcessTopology
+from launching import finish, names_of, result_of, run, start
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent / "golden" / "pipeline_losses.json").read_text())
 INTERLEAVED = {"chunks": 2, "pipeline": {"schedule": "interleaved", "model_chunks": 2}}
@@ -67,8 +66,8 @@ def test_fifty_steps_stay_with_deepspeeds_pipeline(name, ranks, options):
 def test_dropout_is_the_same_under_every_schedule(interval):
     seeds = {"stages": 2, "seed_layers": True, "dropout": 0.2, "partition": "uniform", "interval": interval}
     expected = losses_of(seeds, 2)
-    for schedule in ({"pipeline": {"schedule": "zero_bubble"}}, INTERLEAVED):
-        assert losses_of({**seeds, **schedule}, 2) == pytest.approx(expected, rel=1e-6)
+    for section in ({"pipeline": {"schedule": "zero_bubble"}}, INTERLEAVED):
+        assert losses_of({**seeds, **section}, 2) == pytest.approx(expected, rel=1e-6)
 
 
 SMALL = {"blocks": 1, "partition": "uniform"}

@@ -6,9 +6,8 @@ import pytest
 import torch
 import torch.nn as nn
 
-from launching import run
-
 from deepspeed import checkpointing
+from launching import run
 
 WIDTH = 16
 

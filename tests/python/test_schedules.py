@@ -5,7 +5,6 @@ import torch
 
 import deepspeed
 from deepspeed.runtime.lr_schedules import OneCycle, WarmupLR
-
 from one_engine import CONFIG, make, step
 
 

@@ -194,7 +194,7 @@ def compare(file, objects, weights_only):
     found = read(file, weights_only)
     unequal = [key for key in objects if key not in found or not same(objects[key], found[key])]
     if unequal or len(found) != len(objects):
-        sys.exit("not equal: {}; of {} there are {}".format(unequal, len(objects), len(found)))
+        sys.exit(f"not equal: {unequal}; of {len(objects)} there are {len(found)}")
 
 
 def main():

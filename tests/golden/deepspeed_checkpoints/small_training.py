@@ -6,11 +6,10 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "deepspeed_training"))
 
+import formula  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
-
-import formula  # noqa: E402
 
 MICRO_BATCH, CONTEXT, VOCABULARY, WIDTH = 4, 6, 7, 5
 WEIGHT_SCALE = 0.5

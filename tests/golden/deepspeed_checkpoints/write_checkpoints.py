@@ -13,10 +13,9 @@ import shutil
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
-import torch  # noqa: E402
-
-import small_training as small  # noqa: E402
-from launch_ranks import launch_ranks  # noqa: E402
+import small_training as small
+import torch
+from launch_ranks import launch_ranks
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS_BEFORE, STEPS_AFTER = 3, 3

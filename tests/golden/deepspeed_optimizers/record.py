@@ -3,8 +3,8 @@
     python tests/golden/deepspeed_optimizers/record.py
 
 Element i starts at cos(0.11 i); its gradient in step t = 1, 2, ... is sin(0.37 i + 1.1 t), for Muon sin(0.37 i^2 + 1.1 t),
-since a matrix of the former has rank 2 and the iteration would enlarge the rounding errors in its null space. Each file holds the weights after
-20 steps, little-endian fp32, of several parameters one after the other. Lion has 7 elements: the vector code of
+since a matrix of the former has rank 2 and the iteration would enlarge the rounding errors in its null space. Each file holds the
+weights after 20 steps, little-endian fp32, of several parameters one after the other. Lion has 7 elements: the vector code of
 DeepSpeed's CPU Lion, which takes 8 and more, does not follow its rule. Lamb has no file: DeepSpeed's FusedLamb is a CUDA
 kernel alone.
 """
@@ -18,7 +18,7 @@ os.environ["TORCHDYNAMO_DISABLE"] = "1"  # Muon's update as it is written
 # ninja, which builds the ops, lies beside the interpreter
 os.environ["PATH"] = str(pathlib.Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
 
-import torch  # noqa: E402
+import torch
 
 FOLDER = pathlib.Path(__file__).parent
 STEPS = 20
@@ -65,11 +65,12 @@ def record_muon(name, shape, method):
 
 
 def main():
+    from deepspeed.ops.op_builder.cpu_adagrad import CPUAdagradBuilder
+    from deepspeed.ops.op_builder.cpu_lion import CPULionBuilder
+
     from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad, cpu_adagrad
     from deepspeed.ops.adam import DeepSpeedCPUAdam
     from deepspeed.ops.lion import DeepSpeedCPULion, cpu_lion
-    from deepspeed.ops.op_builder.cpu_adagrad import CPUAdagradBuilder
-    from deepspeed.ops.op_builder.cpu_lion import CPULionBuilder
 
     # Without a GPU DeepSpeed says that it has no such op, though the builders work.
     cpu_adagrad.CPUAdagradBuilder, cpu_lion.CPULionBuilder = CPUAdagradBuilder, CPULionBuilder

@@ -15,7 +15,7 @@ import types
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
-import torch  # noqa: E402
+import torch
 
 FOLDER = pathlib.Path(__file__).parent
 STEPS = 20

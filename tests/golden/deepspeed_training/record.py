@@ -12,9 +12,8 @@ import pathlib
 import sys
 import tempfile
 
-import numpy as np
-
 import formula
+import numpy as np
 from launch_ranks import launch_ranks
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -68,8 +67,9 @@ def flat_parameters(model):
 
 def train_as_rank(variant, stage, folder):
     """One rank of one run; writes losses, norms and rates, and on rank 0 the final parameters."""
-    import deepspeed
     import torch
+
+    import deepspeed
 
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo")
@@ -181,8 +181,9 @@ def dump(values):
 
 
 def record(folder):
-    import deepspeed
     import torch
+
+    import deepspeed
 
     folder.mkdir(parents=True, exist_ok=True)
     made_with = {"deepspeed": deepspeed.__version__, "torch": torch.__version__.split("+")[0]}

@@ -11,9 +11,8 @@ import pathlib
 import sys
 import tempfile
 
-import numpy as np
-
 import formula
+import numpy as np
 from launch_ranks import launch_ranks
 from record import ADAMW, HERE, MODEL, NUM_STEPS, SGD, WEIGHT_SCALE, WORLD_SIZE, build_model, zero_config
 
@@ -76,8 +75,9 @@ def own_masters(engine):
 
 
 def train_as_rank(variant, stage, folder):
-    import deepspeed
     import torch
+
+    import deepspeed
     from deepspeed.accelerator import get_accelerator
 
     torch.set_num_threads(1)
@@ -160,8 +160,9 @@ def golden_values(variant, stage):
 
 
 def record():
-    import deepspeed
     import torch
+
+    import deepspeed
 
     lines = []
     for variant, spec in VARIANTS.items():

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from launching import finish, start  # noqa: E402
+from launching import finish, start
 
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
 
@@ -56,7 +56,7 @@ def main():
     for status, output in outcomes:
         assert status == 0, output[-4000:]
     listeners = [line.split()[1:] for _, output in outcomes for line in output.splitlines() if line.startswith("LISTENS")]
-    result = {"is_asked": is_asked, "questions": questions(server), "listeners": sorted(set(sum(listeners, [])))}
+    result = {"is_asked": is_asked, "questions": questions(server), "listeners": sorted({word for words in listeners for word in words})}
     print("RESULT " + json.dumps(result), flush=True)
     assert os.path.exists(resolver.name)
 

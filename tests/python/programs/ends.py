@@ -11,7 +11,6 @@ import torch.nn.functional as F
 
 import deepspeed
 
-
 kept = []  # lives until the interpreter takes its modules down
 
 
@@ -30,7 +29,7 @@ def make_held_engine(stage):
         config=config,
     )
     kept.append(engine)
-    setattr(builtins, "kept_engine", engine)  # modules go before it
+    builtins.kept_engine = engine  # modules go before it
     return engine
 
 

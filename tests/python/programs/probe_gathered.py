@@ -49,7 +49,7 @@ def state_dicts_are_loaded_module_by_module():
     state, missing, unexpected, errors = other.state_dict(), [], [], []
 
     def load(module, prefix=""):
-        params = [param for param in module.parameters(recurse=False)]
+        params = list(module.parameters(recurse=False))
         with deepspeed.zero.GatheredParameters(params, modifier_rank=0):
             if deepspeed.comm.get_rank() == 0:
                 module._load_from_state_dict(state, prefix, {}, True, missing, unexpected, errors)

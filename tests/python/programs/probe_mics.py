@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 import deepspeed
 from deepspeed.runtime.zero.mics import MiCS_Init, MiCS_Offload, MiCS_Optimizer
-
 from probes import main, probe
 
 

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 import deepspeed
 from deepspeed.pipe import PipelineModule
 from deepspeed.utils.logging import logger
-
 from probes import main, probe
 from small_pipeline import ROWS, WIDTH, batches, expect_close, expect_error, linears, make_engine
 

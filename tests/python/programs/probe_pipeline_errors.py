@@ -9,7 +9,6 @@ import deepspeed
 from deepspeed.pipe import LayerSpec, PipelineModule
 from deepspeed.runtime.pipe.engine import PipelineEngine
 from deepspeed.runtime.pipe.module import PipelineError
-
 from probes import main, probe
 from small_pipeline import ROWS, WIDTH, batches, expect_error, linears, make_engine
 

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 
 import deepspeed
 from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
-
 from probes import main, probe
 from small_pipeline import WIDTH, batches, expect_close, linears, make_engine, mean_loss
 

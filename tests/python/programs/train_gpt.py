@@ -138,7 +138,7 @@ def main():
     options = json.loads(sys.argv[1])
     deepspeed.init_distributed(dist_backend="gloo")
     deepspeed.get_accelerator().is_fp16_supported = lambda: True  # DeepSpeed refuses a CPU without instructions for it
-    engine, optimizer, _, schedule = make_engine(options)
+    engine, optimizer, _, _ = make_engine(options)
     first = 0
     if options.get("load"):
         _, state = engine.load_checkpoint(options["load"])

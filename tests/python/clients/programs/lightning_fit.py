@@ -8,7 +8,7 @@ import sys
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.strategies import DeepSpeedStrategy, DDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 
 
 class OnCpu(DeepSpeedStrategy):
