@@ -40,7 +40,7 @@ _OF_MUP = {"muadam": "MuAdam", "muadamw": "MuAdamW", "musgd": "MuSGD"}
 
 @dataclasses.dataclass
 class OptimizerPlan:
-    """Is what the engine builds its optimizer of."""
+    """Describes what the engine builds its optimizer of."""
 
     config: dict[str, Any]  # with the section `optimizer` as the core is to have it
     groups: list[Any]  # for the core: [(parameters, options)]
@@ -151,7 +151,7 @@ def _check_place(config: Mapping[str, Any], client: torch.optim.Optimizer) -> No
 
 
 def _check_muon(config: Mapping[str, Any]) -> None:
-    """As DeepSpeed: a script that asks for reduce_scatter itself is told that the momenta of Muon do not go with offload."""
+    """Tells a script that asks for reduce_scatter itself, as DeepSpeed does, that the momenta of Muon do not go with offload."""
     zero = config.get("zero_optimization") or {}
     if offload_device(config) != "none" and zero.get("reduce_scatter") is True and zero.get("stage") in (1, 2):
         raise ConfigError(
@@ -188,7 +188,7 @@ def _slice_optimizer(config: Mapping[str, Any], client: torch.optim.Optimizer) -
 
 
 def _with_list(group: Any) -> Any:
-    """Is the client's dict, whose parameters may be an iterator that one reading uses up."""
+    """Returns the client's dict, with a list of its parameters, which may be an iterator that one reading uses up."""
     if not isinstance(group["params"], list):
         params = [group["params"]] if isinstance(group["params"], torch.Tensor) else list(group["params"])
         if isinstance(group, dict):
@@ -214,7 +214,7 @@ def _held_options(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_option(value: object) -> bool:
-    """Whether the core can hold it: a number, a flag, text, or two numbers."""
+    """Returns whether the core can hold it: a number, a flag, text, or two numbers."""
     if isinstance(value, (list, tuple)):
         return len(value) == 2 and all(isinstance(item, (int, float)) for item in value)
     return isinstance(value, (bool, int, float, str))

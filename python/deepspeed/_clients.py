@@ -6,7 +6,10 @@ import sys
 
 
 def enters_no_sync_everywhere() -> bool:
-    """Is true under Accelerate before 1.9: it enters no_sync() at all stages, and before 1.8 it steps inside of the scope."""
+    """Returns whether Accelerate before 1.9 runs the training.
+
+    It enters no_sync() at all stages, and before 1.8 it steps inside of the scope.
+    """
     accelerate = sys.modules.get("accelerate")
     version = getattr(accelerate, "__version__", None)
     return version is not None and _leading_numbers(version) < (1, 9)

@@ -25,7 +25,7 @@ _PLAIN = ("optimizer", "scheduler", "eigenvalue", "progressive_layer_drop")  # s
 
 
 def dict_raise_error_on_duplicate_keys(ordered_pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Is an object_pairs_hook of json.load that refuses keys that stand twice in one object."""
+    """Refuses keys that stand twice in one object, as an object_pairs_hook of json.load. Raises ValueError, naming them."""
     counts = collections.Counter(key for key, _ in ordered_pairs)
     twice = [key for key, count in counts.items() if count > 1]
     if twice:

@@ -43,7 +43,7 @@ _OF_TORCH = ("step", "state", "param_groups")  # attributes that a copy gets ane
 
 
 class _NotTried(Exception):
-    """The optimizer cannot be tried out; says why."""
+    """Says why the optimizer cannot be tried out."""
 
 
 def require_elementwise(
@@ -95,7 +95,7 @@ def _difference(client: torch.optim.Optimizer, first_states: Sequence[Mapping[st
 
 
 class _Trial:
-    """A parameter of a shape, whose values and gradients are larger in its later rows, and steps of copies of an optimizer."""
+    """Steps copies of an optimizer on a parameter of a shape, whose values and gradients are larger in its later rows."""
 
     def __init__(
         self, client: torch.optim.Optimizer, index: int, first_state: Mapping[str, Callable[[torch.Tensor], Any]], shape: tuple[int, ...]
@@ -189,7 +189,7 @@ def _kind_of(value: object) -> object:
 
 @contextlib.contextmanager
 def _untouched_surroundings() -> Iterator[None]:
-    """Until the end of the scope random numbers are others', and nothing is compiled."""
+    """Gives random numbers back as they were at the end of the scope, within which nothing is compiled."""
     states = random.getstate()
     numpy = sys.modules.get("numpy")
     of_numpy = numpy.random.get_state() if numpy is not None else None

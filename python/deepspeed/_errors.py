@@ -37,7 +37,7 @@ def python_words(text: str) -> str:
 
 
 class DeepSpeedError(RuntimeError, AssertionError, ValueError):
-    """Is the base of all errors of the engine."""
+    """The base of all errors of the engine."""
 
     def __str__(self) -> str:
         return python_words(super().__str__())
@@ -64,7 +64,7 @@ class CheckpointError(DeepSpeedError, FileNotFoundError):
 
 
 class ZeRORuntimeException(CheckpointError, ConfigError):
-    """Is DeepSpeed's name for an optimizer that does not fit the config, and for states that do not load."""
+    """An optimizer does not fit the config, or states do not load: DeepSpeed's name."""
 
 
 class CommError(DeepSpeedError):
@@ -78,7 +78,7 @@ def not_supported(name: str, way_out: str) -> Callable[..., NoReturn]:
         raise NotSupportedError(f"{name} is not supported: {way_out}")
 
     refuse.__name__ = refuse.__qualname__ = name.rsplit(".", 1)[-1]
-    refuse.__doc__ = f"Is not supported: {way_out}."
+    refuse.__doc__ = f"Raises NotSupportedError: {way_out}."
     return refuse
 
 
@@ -88,4 +88,4 @@ def not_supported_class(name: str, way_out: str, bases: tuple[type, ...] = ()) -
     def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
         raise NotSupportedError(f"{name} is not supported: {way_out}")
 
-    return type(name.rsplit(".", 1)[-1], bases, {"__init__": refuse, "__doc__": f"Is not supported: {way_out}."})
+    return type(name.rsplit(".", 1)[-1], bases, {"__init__": refuse, "__doc__": f"Raises NotSupportedError: {way_out}."})

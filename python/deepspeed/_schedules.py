@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ClientSchedule:
-    """Is what the core steps: the client's schedule, whose rates stand in the optimizer's dicts."""
+    """Steps the client's schedule for the core; its rates stand in the optimizer's dicts."""
 
     def __init__(self, schedule: Schedule, dicts: list[dict[str, Any]]) -> None:
         self._schedule = schedule

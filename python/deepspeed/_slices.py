@@ -43,7 +43,7 @@ class SliceStepper:
         self._params_by_rows: dict[int, torch.Tensor] = {}  # {address: parameter}
 
     def give_rows(self, params: Iterable[torch.Tensor]) -> None:
-        """From here on the optimizer gets the gradients of these parameters sparse: of the rows that a batch has used."""
+        """Gives the optimizer the gradients of these parameters sparse from here on: of the rows that a batch has used."""
         self._params_by_rows = {param.data_ptr(): param for param in params}
 
     def step(
@@ -100,7 +100,7 @@ class SliceStepper:
 
     @contextlib.contextmanager
     def _rows_in_params(self) -> Iterator[None]:
-        """Until the end of the scope the parameters themselves have sparse gradients, for optimizers inside of the client's."""
+        """Makes the gradients of the parameters themselves sparse until the end of the scope, for optimizers inside of the client's."""
         dense = [(param, param.grad) for param in self._params_by_rows.values() if param.grad is not None]
         for param, gradient in dense:
             param.grad = gradient.to_sparse(1)
@@ -267,7 +267,7 @@ def _views(flat: torch.Tensor, places: Sequence[tuple[int, int, Sequence[int]]])
 
 
 def _is_as_parameter(part: object, stand_in: torch.Tensor, is_cut: bool) -> bool:
-    """Whether a state is one number, or one an element of the parameter."""
+    """Returns whether a state is one number, or one an element of the parameter."""
     if not isinstance(part, torch.Tensor):
         return part is not None
     return part.dim() == 0 or part.shape == stand_in.shape or (is_cut and part.numel() in (1, stand_in.numel()))

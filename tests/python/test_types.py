@@ -1,6 +1,8 @@
 """The package keeps what its py.typed promises: mypy, in strict mode, finds nothing in it and real types in a script."""
 
+import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import deepspeed
 
 BUILD = pathlib.Path(deepspeed.__file__).parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = HERE.parents[1] / "python" / "deepspeed"
 
 
 def check(*what):
@@ -23,3 +26,12 @@ def test_mypy_finds_nothing_in_the_package():
 def test_a_script_sees_types():
     found = check(str(HERE / "programs" / "typed_script.py"))
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_docstrings_say_what_is_done():
+    idle = re.compile(r"(Is|Has|Does|Whether)\b")
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                text = ast.get_docstring(node) or ""
+                assert not idle.match(text), f"{path}:{node.lineno}: begin with a verb that says what it does: {text.splitlines()[0]}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedAccelerator:
-    """Has what CPU and GPUs answer alike. `_name` is the device's type."""
+    """Answers what CPU and GPUs answer alike. `_name` is the device's type."""
 
     _name = "cpu"
     _communication_backend_name = "gloo"
@@ -123,7 +123,7 @@ class DeepSpeedAccelerator:
         return tensor
 
     def unpin_memory(self, tensor: torch.Tensor) -> None:
-        """Does nothing: torch gives pinned memory back with its tensor."""
+        """Changes nothing: torch gives pinned memory back with its tensor."""
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Returns whether it lies in pinned memory; a meta or fake tensor lies in none."""
@@ -136,7 +136,7 @@ class DeepSpeedAccelerator:
         return False
 
     def unregister_host_memory(self, pointer: int) -> None:
-        """Does nothing: none was registered."""
+        """Changes nothing: none was registered."""
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type == self._name

@@ -145,7 +145,7 @@ class CPU_Accelerator(DeepSpeedAccelerator):
         return nullcontext()
 
     def replay_graph(self, graph: object) -> None:
-        """Does nothing: what was captured ran at once."""
+        """Changes nothing: what was captured ran at once."""
 
     def build_extension(self) -> type:
         from torch.utils.cpp_extension import BuildExtension

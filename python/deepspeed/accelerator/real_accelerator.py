@@ -16,7 +16,10 @@ def is_current_accelerator_supported() -> bool:
 
 
 def get_accelerator() -> DeepSpeedAccelerator:
-    """Returns the accelerator of this process: what DS_ACCELERATOR says, else a GPU where the engine sees one, else the CPU."""
+    """Returns the accelerator of this process: what DS_ACCELERATOR says, else a GPU where the engine sees one, else the CPU.
+
+    Raises ValueError where DS_ACCELERATOR is neither cpu nor cuda.
+    """
     global _accelerator
     if _accelerator is None:
         _accelerator = _make(os.environ.get("DS_ACCELERATOR") or ("cuda" if _core.num_cuda_devices() > 0 else "cpu"))

@@ -28,7 +28,7 @@ def parse_arguments(args: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Converts. args: an object with the members that parse_arguments() gives. Raises CheckpointError."""
+    """Turns a checkpoint into a universal one. args: has the members that parse_arguments() gives. Raises CheckpointError."""
     _core.convert_to_universal(
         str(args.input_folder), str(args.output_folder), int(getattr(args, "num_extract_workers", 4)), bool(getattr(args, "strict", True))
     )

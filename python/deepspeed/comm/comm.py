@@ -99,7 +99,13 @@ def init_distributed(
     rank: int = -1,
     world_size: int = -1,
 ) -> None:
-    """Joins the job that the environment describes, once; a process without RANK is a world of one."""
+    """Joins the job that the environment describes, once; a process without RANK is a world of one.
+
+    dist_backend: "gloo" or "nccl"; None: that of the accelerator. auto_mpi_discovery: takes ranks from the variables of Open MPI,
+    MPICH or Slurm. distributed_port: where ranks meet if MASTER_PORT says nothing. timeout: of collectives. init_method, rank,
+    world_size: as torch.distributed.init_process_group() has them; -1: from the environment. dist_init_required: False asserts
+    that the group is there. verbose and config change nothing. Raises CommError where the ranks do not meet in time.
+    """
     if dist_init_required is False and not dist.is_initialized():
         raise AssertionError(
             "Distributed backend is not initialized. Please set dist_init_required to True or initialize before calling "

@@ -142,7 +142,7 @@ def launch_flags(args: argparse.Namespace) -> list[str]:
 
 
 class _PoolRunner(MultiNodeRunner):
-    """Is the base of launchers that place the ranks themselves. resource_pool: {host: number of slots, or slots}."""
+    """Makes the commands of launchers that place the ranks themselves. resource_pool: {host: number of slots, or slots}."""
 
     _probe = ""  # a program that is there where the launcher is
 
@@ -190,7 +190,7 @@ class _PoolRunner(MultiNodeRunner):
 
 
 class _MpiRunner(_PoolRunner):
-    """Is the base of the launchers of MPI, which take whole machines alone."""
+    """Makes the commands of the launchers of MPI, which take whole machines alone."""
 
     def validate_args(self) -> None:
         if self.args.include or self.args.exclude:

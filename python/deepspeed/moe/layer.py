@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MoE(nn.Module):
-    """Is not supported: expert parallelism does not exist."""
+    """Raises NotSupportedError: expert parallelism does not exist."""
 
     def __init__(self, hidden_size: int, expert: torch.nn.Module, num_experts: int = 1, ep_size: int = 1, **_: object) -> None:
         raise NotSupportedError(

@@ -16,7 +16,7 @@ _SECTIONS = ("tensorboard", "comet", "wandb", "csv_monitor")
 
 
 class TensorBoardConfig(DeepSpeedConfigModel):
-    """Has the keys of tensorboard; files lie in `<output_path>/<job_name>`."""
+    """Holds the keys of tensorboard; files lie in `<output_path>/<job_name>`."""
 
     enabled: bool = False
     output_path: str = ""
@@ -24,7 +24,7 @@ class TensorBoardConfig(DeepSpeedConfigModel):
 
 
 class CSVConfig(DeepSpeedConfigModel):
-    """Has the keys of csv_monitor; files lie in `<output_path>/<job_name>`."""
+    """Holds the keys of csv_monitor; files lie in `<output_path>/<job_name>`."""
 
     enabled: bool = False
     output_path: str = ""
@@ -32,7 +32,7 @@ class CSVConfig(DeepSpeedConfigModel):
 
 
 class WandbConfig(DeepSpeedConfigModel):
-    """Has the keys of wandb; `team` is the entity of Weights & Biases."""
+    """Holds the keys of wandb; `team` is the entity of Weights & Biases."""
 
     enabled: bool = False
     group: str | None = None
@@ -41,7 +41,7 @@ class WandbConfig(DeepSpeedConfigModel):
 
 
 class CometConfig(DeepSpeedConfigModel):
-    """Has the keys of comet; samples_log_interval: samples between two values of a name."""
+    """Holds the keys of comet; samples_log_interval: samples between two values of a name."""
 
     enabled: bool = False
     samples_log_interval: int = 100
@@ -55,7 +55,7 @@ class CometConfig(DeepSpeedConfigModel):
 
 
 class DeepSpeedMonitorConfig(DeepSpeedConfigModel):
-    """Has the four sections."""
+    """Holds the four sections."""
 
     tensorboard: TensorBoardConfig = Field(default_factory=TensorBoardConfig)
     comet: CometConfig = Field(default_factory=CometConfig)

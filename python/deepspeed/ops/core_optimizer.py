@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CoreOptimizer(torch.optim.Optimizer):
-    """Has the groups and the state of a torch optimizer. `_type` is the config's name, `_keys` are the options of a group."""
+    """Keeps the groups and the state of a torch optimizer. `_type` is the config's name, `_keys` are the options of a group."""
 
     _type: str
     _keys: tuple[str, ...] = ("lr", "betas", "eps", "weight_decay")

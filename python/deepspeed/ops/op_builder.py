@@ -52,15 +52,15 @@ class OpBuilder:
 
 
 class CUDAOpBuilder(OpBuilder):
-    """Is the base of builders of CUDA kernels."""
+    """Stands for an op on a GPU."""
 
 
 class TorchCPUOpBuilder(CUDAOpBuilder):
-    """Is the base of builders of kernels for the CPU."""
+    """Stands for an op on the CPU."""
 
 
 class UtilsBuilder(OpBuilder):
-    """Has flatten, unflatten and cast_to_byte_tensor."""
+    """Gives flatten, unflatten and cast_to_byte_tensor."""
 
     NAME = "utils"
     _available = True

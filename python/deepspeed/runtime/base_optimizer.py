@@ -61,7 +61,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self._seen: list[dict[str, Any]] = []  # of each of the core's groups: its options when they were last compared
 
     def _note_written(self, dicts: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> None:
-        """dicts, before: of each of the core's groups, now and before a schedule was made."""
+        """Keeps what a schedule's constructor has written. dicts, before: of each of the core's groups, now and before it."""
         self._written = [
             {key: value for key, value in own.items() if key != "params" and (key not in was or _plain(was[key]) != _plain(value))}
             for own, was in zip(dicts, before)
@@ -221,7 +221,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
 
 class ZeROOptimizer(DeepSpeedOptimizer):
-    """Is the base of the optimizers of the ZeRO stages 1 to 3."""
+    """Shows the core's optimizer at the ZeRO stages 1 to 3."""
 
     _keeps_flat = True
 

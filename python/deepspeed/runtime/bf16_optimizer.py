@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BF16_Optimizer(ZeROOptimizer):
-    """Is the optimizer of a model in bf16 at stage 1 with `grad_accum_dtype` fp32. Lists have an entry a group."""
+    """Shows the optimizer of a model in bf16 at stage 1 with `grad_accum_dtype` fp32. Lists have an entry a group."""
 
     @property
     def bf16_groups(self) -> list[list[torch.Tensor]]:

@@ -23,7 +23,7 @@ else:
 
 
 class pp_int(int):
-    """Is a whole number that is shown with commas, or by a text of its own."""
+    """Prints a whole number with commas, or by a text of its own."""
 
     custom_print_str: str | None
 
@@ -37,7 +37,7 @@ class pp_int(int):
 
 
 class DeepSpeedConfigObject:
-    """Is shown as JSON of its attributes."""
+    """Prints an object as JSON of its attributes."""
 
     def repr(self) -> dict[str, Any]:
         return self.__dict__

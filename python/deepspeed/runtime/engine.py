@@ -130,6 +130,10 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
     # --- training ---
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Calls the module, whose parameters may be partitioned. With fp16.auto_cast floating-point tensors come as halves.
+
+        Returns what the module returns; its tensors are the engine's to follow through backward. Raises what the module raises.
+        """
         core = self._core
         scope = _core.Forward(core)
         mark = self._module_calls.begin()
@@ -166,7 +170,11 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         return self.module(*inputs, **kwargs)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
-        """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale."""
+        """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale. Collective.
+
+        loss: a scalar that needs a gradient. retain_graph: keeps the graph for another backward. scale_wrt_gas: False leaves the
+        division out. Returns the divided loss, detached. Raises UsageError without an optimizer, and for another loss.
+        """
         self._require_optimizer("backward")
         try:
             with by_engine():
@@ -175,7 +183,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
             self._module_calls.end_backward()
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """Returns the loss times the loss scale, for a backward() of the script's own on it."""
+        """Returns the loss (one element) times the loss scale, for a backward() of the script's own on it. Raises UsageError."""
         self._require_optimizer("scale")
         if loss.numel() != 1:
             raise UsageError(
@@ -184,7 +192,11 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         return self._core.scale(loss)
 
     def step(self, lr_kwargs: dict[str, int] | None = None) -> None:
-        """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule."""
+        """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule. Collective.
+
+        lr_kwargs: arguments for the schedule's step(). In fp16 an update whose gradients overflow is skipped. Raises UsageError
+        without an optimizer.
+        """
         core, optimizer = self._core, self._require_optimizer("step")
         self._module_calls.end_backward()
         optimizer._push()
@@ -212,7 +224,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Until the end of the scope backwards only add to this rank's gradients; stages 0 and 1."""
+        """Lets backwards add to this rank's gradients alone until the end of the scope; stages 0 and 1."""
         if enters_no_sync_everywhere():  # it means the accumulation, which the engine counts by itself
             yield
             return
@@ -227,7 +239,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
 
     @contextlib.contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
-        """Until the end of the scope backwards leave their gradients with the parameters; its end reduces their sum once."""
+        """Leaves the gradients of backwards with the parameters until the end of the scope, which reduces their sum once."""
         self._require_micro_steps("coalesce_grad_reduction")
         if isinstance(self.optimizer, BF16_Optimizer):
             raise NotSupportedError(
@@ -246,7 +258,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         return self._core.is_gradient_accumulation_boundary()
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
-        """Overrides the boundary until it is set again; None gives it back to the count."""
+        """Overrides the accumulation boundary until it is set again; None gives it back to the count of micro steps."""
         self._core.set_gradient_accumulation_boundary(is_boundary)
         self._is_gradient_accumulation_boundary = is_boundary
 
@@ -254,7 +266,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         self._core.allreduce_gradients(bucket_size)
 
     def _backward_prologue(self, *_: object) -> None:
-        """Is called by scripts before a backward of their own: nothing is needed."""
+        """Changes nothing: scripts call it before a backward of their own."""
 
     def _backward_epilogue(self) -> None:
         self._core.finish_backward()
@@ -266,7 +278,10 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         schedule: object = None,
         compiled_autograd_enabled: bool = False,
     ) -> None:
-        """Compiles the module by torch.compile; at stage 3, which gathers parameters operator by operator, it stays eager."""
+        """Compiles the module by torch.compile; at stage 3, which gathers parameters operator by operator, it stays eager.
+
+        compile_kwargs: further arguments of torch.compile. Raises NotSupportedError for a schedule of passes.
+        """
         if schedule is not None:
             raise NotSupportedError("compile(schedule=...): passes over compiled graphs are not supported; leave it out")
         if self._runs_eagerly:
@@ -298,7 +313,12 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         collate_fn: Callable[[list[Any]], Any] | None = None,
         num_local_io_workers: int | None = None,
     ) -> DeepSpeedDataLoader:
-        """Returns a loader of this rank's micro batches: shuffled for the route "train", in order for "eval" and "predict"."""
+        """Returns a loader of this rank's micro batches: shuffled for the route "train", in order for "eval" and "predict".
+
+        batch_size: samples of a micro batch; None: the config's. pin_memory: for a GPU alone. data_sampler: instead of one that
+        shares the samples out over the data-parallel ranks. collate_fn(samples): None: that of initialize(), else torch's.
+        num_local_io_workers: processes that read; None: the rank itself. Raises UsageError for another route.
+        """
         if route not in ("train", "eval", "predict"):
             raise UsageError(f"deepspeed_io(): route is {route!r}, expected train, eval or predict")
         return DeepSpeedDataLoader(

@@ -95,7 +95,7 @@ class EngineSchedule:
 
     @property
     def optimizer(self) -> Any:
-        """Is the optimizer of torch whose rates are written: of an engine, the one below the wrapper of its stage."""
+        """Returns the optimizer of torch whose rates are written: of an engine, the one below the wrapper of its stage."""
         if isinstance(self._written, torch.optim.Optimizer):
             return self._written
         return getattr(self._written, "optimizer", self._written)
@@ -207,7 +207,7 @@ class WarmupLR(EngineSchedule):
 
 
 class WarmupDecayLR(EngineSchedule):
-    """Is WarmupLR, and a linear decay to 0 at `total_num_steps`."""
+    """Raises the rate as WarmupLR does, and lowers it to 0 at `total_num_steps` along a line."""
 
     _type = WARMUP_DECAY_LR
 
@@ -264,7 +264,7 @@ class WarmupCosineLR(EngineSchedule):
 
 
 class OneCycle(EngineSchedule):
-    """Is the 1-cycle policy of rates and momenta (Smith, arXiv:1803.09820)."""
+    """Follows the 1-cycle policy of rates and momenta (Smith, arXiv:1803.09820)."""
 
     _type = ONE_CYCLE
 

@@ -61,7 +61,10 @@ def _mean_over_experts(norm: torch.Tensor) -> torch.Tensor:
 def clip_grad_norm_(
     parameters: torch.Tensor | Iterable[torch.Tensor], max_norm: float, norm_type: float = 2, mpu: Mpu | None = None
 ) -> torch.Tensor:
-    """Scales gradients down to a norm of max_norm over the model's ranks; returns the norm before."""
+    """Scales gradients in place down to a norm of max_norm over the model's ranks; returns the norm before, a tensor.
+
+    norm_type: the p of the norm, math.inf for the largest absolute value. mpu: None where each rank has the whole model.
+    """
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     params = [param for param in params if param.grad is not None]
     grads = [param.grad for param in _counted(params, mpu) if param.grad is not None]

@@ -29,7 +29,7 @@ FP16 = "fp16"
 
 
 class DeepSpeedBF16Config(DeepSpeedConfigModel):
-    """Has the keys of bf16."""
+    """Holds the keys of bf16."""
 
     enabled: bool = False
     immediate_grad_update: bool = False
@@ -39,7 +39,7 @@ class DeepSpeedBF16Config(DeepSpeedConfigModel):
 
 
 class DeepSpeedFP16Config(DeepSpeedConfigModel):
-    """Has the keys of fp16; a loss scale of 0 is a dynamic one."""
+    """Holds the keys of fp16; a loss scale of 0 is a dynamic one."""
 
     enabled: bool = False
     auto_cast: bool = False

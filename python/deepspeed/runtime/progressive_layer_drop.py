@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ProgressiveLayerDrop:
-    """Is the schedule by itself; an engine follows its own where the config has the section.
+    """Follows the schedule by itself; an engine follows its own where the config has the section.
 
     theta: what is left in the end. gamma: how fast the part falls there.
     """

@@ -20,7 +20,7 @@ PARAM_COMM_DTYPE_ATTR_NAME = "comm_dtype"
 
 
 class _OfMarked:
-    """Is an attribute of the class Parameter that marked ones alone have, so that hasattr(p, "comm_dtype") tells them apart."""
+    """Makes an attribute of the class Parameter that marked ones alone have, so that hasattr(p, "comm_dtype") tells them apart."""
 
     def __get__(self, param: torch.Tensor | None, owner: type | None = None) -> Any:
         if param is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _OfRank:
-    """Is the group of one kind that this rank belongs to."""
+    """Holds the group of one kind that this rank belongs to."""
 
     group: ProcessGroup
     ranks: list[int]

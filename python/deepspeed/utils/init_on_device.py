@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OnDevice:
-    """In its scope tensors are made on `device` ("meta": without memory) in `dtype`."""
+    """Makes the tensors of its scope on `device` ("meta": without memory) in `dtype`."""
 
     def __init__(self, dtype: torch.dtype | None, device: str = "meta", enabled: bool = True) -> None:
         self.dtype = dtype

@@ -52,33 +52,33 @@ def _core_after_backward(param: torch.Tensor) -> _core.TrainingEngine | None:
 
 
 def safe_get_full_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
-    """Returns the whole master weights in fp32; None for a parameter that no optimizer trains."""
+    """Returns the whole master weights in fp32, in the parameter's shape; None where no optimizer trains it. Collective."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_full_fp32_param(core, param)
 
 
 def safe_set_full_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes the whole master weights, and with them the parameter."""
+    """Writes the whole master weights, and with them the parameter. value: of its shape, any dtype. Collective."""
     core = _core_of(param)
     if core is not None:
         _core.safe_set_full_fp32_param(core, param, value)
 
 
 def safe_get_full_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
-    """Returns a whole state of the optimizer in fp32, as "exp_avg"; None before the first step."""
+    """Returns a whole state of the optimizer in fp32, as "exp_avg", in the parameter's shape; None before a step. Collective."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_full_optimizer_state(core, param, optim_state_key)
 
 
 def safe_set_full_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
-    """Writes a whole state of the optimizer."""
+    """Writes a whole state of the optimizer. value: of the parameter's shape. Collective. Raises UsageError for an unknown state."""
     core = _core_of(param)
     if core is not None:
         _core.safe_set_full_optimizer_state(core, param, value, optim_state_key)
 
 
 def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
-    """Returns the whole reduced gradient, after backward and before step; None where there is none."""
+    """Returns the whole reduced gradient in the parameter's shape, between backward and step; None if there is none. Collective."""
     core = _core_after_backward(param)
     if core is None:
         return param.grad
@@ -86,7 +86,7 @@ def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
 
 
 def safe_set_full_grad(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes the whole gradient, after backward and before step."""
+    """Writes the whole gradient, after backward and before step. value: of the parameter's shape. Collective."""
     core = _core_after_backward(param)
     if core is None:
         param.grad = value
@@ -101,7 +101,7 @@ def safe_get_local_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
 
 
 def safe_set_local_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes this rank's share of the master weights at stage 3."""
+    """Writes this rank's share of the master weights at stage 3. value: flat, of its size. Raises UsageError without an engine."""
     _core.safe_set_local_fp32_param(_required(param), param, value)
 
 

@@ -128,13 +128,13 @@ class NoopTimer:
 
     class Timer:
         def start(self) -> None:
-            """Does nothing."""
+            """Measures nothing."""
 
         def reset(self) -> None:
-            """Does nothing."""
+            """Measures nothing."""
 
         def stop(self, **kwargs: object) -> None:
-            """Does nothing."""
+            """Measures nothing."""
 
         def elapsed(self, **kwargs: object) -> float:
             return 0
@@ -159,10 +159,10 @@ class NoopTimer:
         memory_breakdown: bool = False,
         ranks: Sequence[int] | None = None,
     ) -> None:
-        """Does nothing."""
+        """Prints nothing."""
 
     def get_mean(self, names: Sequence[str], normalizer: float = 1.0, reset: bool = True) -> None:
-        """Does nothing."""
+        """Returns None: nothing is measured."""
 
 
 class ThroughputTimer:

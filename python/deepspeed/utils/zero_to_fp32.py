@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 def get_fp32_state_dict_from_zero_checkpoint(
     checkpoint_dir: str | os.PathLike[str], tag: str | None = None, exclude_frozen_parameters: bool = False, lazy_mode: bool = False
 ) -> dict[str, torch.Tensor]:
-    """Returns {name: fp32 tensor}, of a checkpoint of any stage. tag: by default the one that `latest` names."""
+    """Returns {name: fp32 tensor on the CPU}, of a checkpoint of any stage.
+
+    tag: by default the one that `latest` names. lazy_mode changes nothing. Raises ValueError without `latest`, FileNotFoundError
+    without the folder, CheckpointError for files that do not fit.
+    """
     _chosen_folder(checkpoint_dir, tag)
     return OrderedDict(_core.fp32_state_dict(os.fspath(checkpoint_dir), tag, exclude_frozen_parameters))
 
@@ -32,7 +36,11 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     tag: str | None = None,
     exclude_frozen_parameters: bool = False,
 ) -> None:
-    """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large."""
+    """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large.
+
+    max_shard_size: as "5GB"; None: one file. safe_serialization: writes safetensors. Raises ValueError, FileNotFoundError and
+    CheckpointError as get_fp32_state_dict_from_zero_checkpoint() does.
+    """
     _chosen_folder(checkpoint_dir, tag)
     size = "1000PB" if max_shard_size is None else max_shard_size
     _core.convert_to_fp32(os.fspath(checkpoint_dir), os.fspath(output_dir), str(size), safe_serialization, tag, exclude_frozen_parameters)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedCPUAdagrad(CoreOptimizer):
-    """Is Adagrad on the CPU's vectors."""
+    """Steps by Adagrad on the CPU's vectors."""
 
     optimizer_id = 0
     _is_for_cpu = True

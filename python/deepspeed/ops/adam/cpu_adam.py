@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedCPUAdam(CoreOptimizer):
-    """Is Adam, or AdamW, on the CPU's vectors."""
+    """Steps by Adam, or AdamW, on the CPU's vectors."""
 
     optimizer_id = 0
     _is_for_cpu = True

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FusedAdam(CoreOptimizer):
-    """Is Adam, or AdamW, in one pass over all parameters."""
+    """Steps by Adam, or AdamW, in one pass over all parameters."""
 
     _type = "Adam"
     _keys = ("lr", "betas", "eps", "weight_decay", "bias_correction")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TrustRatios:
-    """Is a part of the optimizers of LAMB's kind."""
+    """Adds the trust ratios to optimizers of LAMB's kind."""
 
     _engine: Callable[[], DeepSpeedEngine | None] | None = None  # a weak reference, where one steps the parameters
 

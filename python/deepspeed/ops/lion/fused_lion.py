@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FusedLion(CoreOptimizer):
-    """Is Lion in one pass over all parameters (arXiv:2302.06675)."""
+    """Steps by Lion in one pass over all parameters (arXiv:2302.06675)."""
 
     _type = "Lion"
     _keys = ("lr", "betas", "weight_decay")

@@ -34,12 +34,16 @@ PROFILE_TIME = False
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Returns function(*args, **kwargs), which backward computes again; a list that it returns becomes a tuple."""
+    """Returns function(*args, **kwargs), which backward computes again; a list that it returns becomes a tuple.
+
+    Tensors among the arguments, in containers too, are kept as configure() says. What the function raises when it is computed
+    again says so in a note.
+    """
     return _checkpoint(function, args, kwargs, use_reentrant=False)
 
 
 def non_reentrant_checkpoint(function: Callable[..., Any], *args: Any) -> Any:
-    """Is checkpoint(), which is not reentrant either."""
+    """Calls checkpoint(), which is not reentrant either."""
     return checkpoint(function, *args)
 
 

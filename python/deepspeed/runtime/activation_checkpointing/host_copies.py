@@ -30,7 +30,7 @@ class HostBuffers:
 
     @staticmethod
     def key(tensor: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
-        """Is equal for tensors whose copies fit one another's buffers; strides do not matter, since buffers are dense."""
+        """Returns what is equal for tensors whose copies fit one another's buffers; strides do not matter, since buffers are dense."""
         return tuple(tensor.shape), tensor.dtype
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -62,7 +62,7 @@ class HostBuffers:
 
 
 class HostCopy:
-    """Is one activation: on its device at first, then on the host, and back when it is read."""
+    """Holds one activation: on its device at first, then on the host, and back when it is read."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor: torch.Tensor | None = tensor  # on the device; None while the host alone has it

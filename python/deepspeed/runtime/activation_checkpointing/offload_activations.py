@@ -39,7 +39,7 @@ class CheckpointActivationOffloadStats:
 
 
 class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
-    """Around forward and backward, copies the marked tensors that autograd saves to the host, and back when backward reads them.
+    """Copies the marked tensors that autograd saves to the host, around forward and backward, and back when backward reads them.
 
     keep_last_count: so many of the latest stay on the device, since backward begins with them. max_fwd_stash_count: so many
     stay there while they are copied. min_offload_bytes: smaller ones stay. use_streams: copies run beside the computation.
@@ -190,7 +190,7 @@ def _open() -> list[CheckpointHiddenStatesOffload]:
 
 
 class _Marker:
-    """While scopes are open, the checkpointed layers of Transformers mark their first argument, the hidden states."""
+    """Lets the checkpointed layers of Transformers mark their first argument, the hidden states, while scopes are open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -28,7 +28,7 @@ class CheckpointEngine(abc.ABC):
 
     @abc.abstractmethod
     def create(self, info: CheckpointCommitInfo) -> None:
-        """Is called before the first file of a checkpoint."""
+        """Begins a checkpoint, before its first file."""
 
     @abc.abstractmethod
     def save(self, state_dict: Any, path: str) -> None:
@@ -40,7 +40,7 @@ class CheckpointEngine(abc.ABC):
 
     @abc.abstractmethod
     def commit(self, info: CheckpointCommitInfo) -> bool:
-        """Is called after the last file; returns whether the checkpoint is whole."""
+        """Ends a checkpoint, after its last file; returns whether it is whole."""
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         os.makedirs(path, exist_ok=exist_ok)
@@ -52,13 +52,13 @@ class CheckpointEngine(abc.ABC):
         return False
 
     def set_commit_info(self, info: CheckpointCommitInfo) -> None:
-        """Does nothing: files are written at once."""
+        """Ignores it: files are written at once."""
 
     def get_commit_info(self) -> CheckpointCommitInfo | None:
         return None
 
     def cleanup(self) -> None:
-        """Does nothing: nothing is held."""
+        """Frees nothing: nothing is held."""
 
     def preserves_storage_sharing(self) -> bool:
         return True

@@ -34,7 +34,7 @@ class CheckpointNames(EngineSettings):
 
     @property
     def save_non_zero_checkpoint(self) -> bool:
-        """Whether this rank writes a file of the model."""
+        """Tells whether this rank writes a file of the model."""
         return self._data_parallel_rank == 0 or self.is_first_weights_partition_group()
 
     @property

@@ -44,7 +44,7 @@ class ModuleCalls:
         self.backward_hooks: list[RemovableHandle] = []  # none: the core sees backward where operators use parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The hooks of a copied model belong to no engine."""
+        """Copies none of it: the hooks of a copied model belong to no engine."""
         return ModuleCalls, (None,)
 
     def watch(self, module: torch.nn.Module) -> None:
@@ -168,7 +168,7 @@ class ModuleCalls:
 
 
 def _external_items(module: torch.nn.Module) -> ItemsView[int, torch.Tensor]:
-    """Is the method ds_external_parameters() of a module at stage 3."""
+    """Returns what ds_external_parameters() of a module at stage 3 gives: (id, parameter) of each."""
     return external_parameters(module).items()
 
 
@@ -210,7 +210,7 @@ def _parameters_in(output: Any) -> list[torch.Tensor]:
 
 
 class _Calls(threading.local):
-    """Is what runs on a thread: modules and uses of their parameters, the outermost first."""
+    """Lists what runs on a thread: modules and uses of their parameters, the outermost first."""
 
     def __init__(self) -> None:
         self.depth = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EngineParamGroups(EnginePart):
-    """Is a part of the engine."""
+    """Finds the groups of the engine's parameters, and shows the optimizer over them."""
 
     def _facade_of(self, core_groups: Sequence[CoreGroup]) -> DeepSpeedOptimizer:
         """Returns the optimizer that clients see, over dicts that hold the core's options."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EngineRanks(EnginePart):
-    """Is a part of the engine."""
+    """Tells the engine's place among the ranks."""
 
     @property
     def local_rank(self) -> int:

@@ -38,8 +38,10 @@ class EngineSaving(CheckpointNames):
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
-        """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. tag: by default global_step<N>.
+        """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. Returns True.
 
+        tag: by default global_step<N>. client_state: what load_checkpoint() returns again: values, tensors and what pickle can
+        hold. save_latest: False leaves `latest` as it is. Raises UsageError, IoError and TypeError, naming the value.
         Gradients of an accumulation window that is open are not in it, with a warning: a run that resumes begins the window anew.
         """
         if not save_dir:
@@ -62,7 +64,13 @@ class EngineSaving(CheckpointNames):
         load_module_only: bool = False,
         custom_load_fn: Callable[..., Any] | None = None,
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none."""
+        """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none.
+
+        tag: by default the one that `<load_dir>/latest` names. load_module_strict: False lets names differ.
+        load_optimizer_states, load_lr_scheduler_states: False begins them anew. load_module_only: weights alone.
+        custom_load_fn(src=state dict, dst=module): puts the weights in by itself. Raises CheckpointError where a file is missing,
+        torn or does not fit, and where it holds a class that is no safe global.
+        """
 
         def load(tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
             assert custom_load_fn is not None
@@ -95,7 +103,10 @@ class EngineSaving(CheckpointNames):
     def save_16bit_model(
         self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False
     ) -> bool:
-        """Writes the weights in their own dtype into one file; returns False where stage 3 may not gather them."""
+        """Writes the weights in their own dtype into one file, on rank 0. Collective. Raises IoError.
+
+        Returns False where stage 3 may not gather them (stage3_gather_16bit_weights_on_model_save), else True.
+        """
         if self.zero_optimization_stage() == 3 and not self.zero_gather_16bit_weights_on_model_save():
             logger.warning(
                 "Did not save the model, since `stage3_gather_16bit_weights_on_model_save` is False: set it to True to save "

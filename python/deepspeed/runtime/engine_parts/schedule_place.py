@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SchedulePlace(EngineParamGroups):
-    """Is a part of the engine."""
+    """Holds the engine's schedule."""
 
     @property
     def lr_scheduler(self) -> RateSchedule | None:

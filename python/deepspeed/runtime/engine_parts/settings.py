@@ -199,7 +199,7 @@ class EngineSettings(EngineRanks):
 
     @property
     def _num_shards(self) -> int:
-        """How many ranks hold everything once."""
+        """Counts the ranks that hold everything once."""
         return self.mics_shard_size() if self.mics_shard_size() > 0 else self.dp_world_size
 
     def is_first_weights_partition_group(self) -> bool:
@@ -264,7 +264,7 @@ class EngineSettings(EngineRanks):
         return self._is_enabled("data_efficiency")
 
     def random_ltd_enabled(self) -> bool:
-        """Is false: the engine refuses configs that drop tokens."""
+        """Returns False: the engine refuses configs that drop tokens."""
         return False
 
     # --- the rest ---
@@ -333,7 +333,7 @@ class EngineSettings(EngineRanks):
 
     @property
     def gradient_average(self) -> bool:
-        """Whether the gradients of the ranks are averaged, else summed. What is assigned holds for the reductions from there on."""
+        """Tells whether the gradients of the ranks are averaged, else summed. What is assigned holds for the reductions from there on."""
         return self._core.gradient_average()
 
     @gradient_average.setter
@@ -354,7 +354,7 @@ class EngineSettings(EngineRanks):
 
     @property
     def sparse_tensor_module_names(self) -> set[str]:
-        """The names of the embeddings' weights whose gradients may be sparse; load_checkpoint() takes over the file's."""
+        """Names the embeddings' weights whose gradients may be sparse; load_checkpoint() takes over the file's."""
         return set(self._core.sparse_tensor_module_names())
 
     def wall_clock_breakdown(self) -> bool:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FP16_Optimizer(OptimizerWithoutZero):
-    """Is the optimizer of a model in 16 bits at stage 0, above a fused Adam. Lists have an entry a group."""
+    """Shows the optimizer of a model in 16 bits at stage 0, above a fused Adam. Lists have an entry a group."""
 
     _keeps_flat = True
 

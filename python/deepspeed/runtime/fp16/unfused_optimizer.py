@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FP16_UnfusedOptimizer(OptimizerWithoutZero):
-    """Is the optimizer of a model in 16 bits at stage 0 whose states are of whole parameters. Lists have an entry a group."""
+    """Shows the optimizer of a model in 16 bits at stage 0 whose states are of whole parameters. Lists have an entry a group."""
 
     @property
     def fp32_groups(self) -> list[list[torch.Tensor]]:

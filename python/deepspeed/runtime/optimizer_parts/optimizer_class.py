@@ -44,7 +44,7 @@ def _sums_in_fp32(config: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _of_kind(kind: type) -> type[DeepSpeedOptimizer]:
-    """Is a class of the kind's name: without ZeRO and 16 bits DeepSpeed returns the optimizer below itself."""
+    """Makes a class of the kind's name: without ZeRO and 16 bits DeepSpeed returns the optimizer below itself."""
     members = {"__module__": kind.__module__, "__doc__": DeepSpeedOptimizer.__doc__, "__getattr__": _of_basic}
     return type(kind.__name__, (DeepSpeedOptimizer, kind), members)
 

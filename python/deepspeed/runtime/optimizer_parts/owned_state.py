@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Part:
-    """Is what DeepSpeed keeps as one flat tensor: a sub-group at stage 3, else this rank's partition of a group."""
+    """Describes what DeepSpeed keeps as one flat tensor: a sub-group at stage 3, else this rank's partition of a group."""
 
     group: int
     begin: int  # of what this rank owns of the group
@@ -160,7 +160,7 @@ class OwnedState:
 
 
 class StateView(Mapping[torch.Tensor, dict[str, Any]]):
-    """Is an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for.
+    """Shows an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for.
 
     A parameter of the model gives its own states also where the flat master is the key.
     """

@@ -149,7 +149,7 @@ def _options(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_scalars(states: Mapping[str, Any]) -> dict[str, Any]:
-    """A state of one number is kept as one number an element."""
+    """Returns states of one number as such, which are kept as one number an element."""
     numbers = {name[len(SCALAR) :]: value.reshape(-1)[0].clone() for name, value in states.items() if name.startswith(SCALAR)}
     return {**{name: value for name, value in states.items() if not name.startswith(SCALAR)}, **numbers}
 

@@ -152,10 +152,11 @@ class PipelineEngine(DeepSpeedEngine):
     # --- batches ---
 
     def train_batch(self, data_iter: Iterator[Any] | None = None) -> torch.Tensor:
-        """Trains on as many micro batches as the accumulation steps are; returns the mean loss over them and all ranks, on all ranks.
+        """Trains on as many micro batches as the accumulation steps are. All ranks call it.
 
-        data_iter: gives (inputs, labels); of the first and the last stage. Raises StopIteration on all ranks where the data has ended
-        before the batch, UsageError where it ends within.
+        data_iter: gives (inputs, labels), tensors or tuples of tensors; of the first and the last stage. Returns the mean loss over
+        the micro batches and all ranks, a tensor of one element, on all ranks. Raises StopIteration on all ranks where the data has
+        ended before the batch, UsageError where it ends within.
         """
         if not torch.is_grad_enabled():
             raise RuntimeError("train_batch() requires gradients enabled. Use eval_batch() instead.")
@@ -249,12 +250,12 @@ class PipelineEngine(DeepSpeedEngine):
         self.batch_fn = fn
 
     def set_has_attention_mask(self, value: object) -> None:
-        """Is there for programs that call it: masks are sent like any tensors."""
+        """Takes what programs say, which changes nothing: masks are sent like any tensors."""
         assert isinstance(value, bool)
         self.has_attention_mask = value
 
     def reset_activation_shape(self) -> None:
-        """Has the stages tell each other the shapes of activations anew. All ranks call it."""
+        """Lets the stages tell each other the shapes of activations anew. All ranks call it."""
         self._core.reset_activation_shape()
 
     def get_additional_losses(self) -> dict[str, torch.Tensor] | None:
@@ -264,7 +265,7 @@ class PipelineEngine(DeepSpeedEngine):
     # --- calls of the other engine ---
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Is no part of a pipeline's engine; train_batch() does it all."""
+        """Raises PipelineError: train_batch() of a pipeline's engine does it all."""
         raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
     forward = backward = step = scale = allreduce_gradients = set_gradient_accumulation_boundary = _backward_epilogue = _refuse

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LayerFiles(TiedWeights):
-    """What a PipelineModule writes and reads by a checkpoint engine, layer by layer."""
+    """Writes and reads a PipelineModule by a checkpoint engine, layer by layer."""
 
     checkpoint_parallel_write_pipeline = False  # whether all data-parallel ranks write, each some of the layers
 

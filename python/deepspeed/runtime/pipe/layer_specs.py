@@ -38,7 +38,7 @@ class LayerSpec:
 
 
 class TiedLayerSpec(LayerSpec):
-    """Is a layer that shares its module with all layers of the key, on other stages too.
+    """Describes a layer that shares its module with all layers of the key, on other stages too.
 
     forward_fn(module, inputs): its forward; by default the module's own. tied_weight_attr: names of the module's parameters that
     the stages keep alike, dotted for those of modules inside of it.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RecomputedBlocks(PipelinePart):
-    """What a PipelineModule does by activation_checkpoint_interval: layers are recomputed in blocks of so many."""
+    """Recomputes a PipelineModule's layers in blocks of activation_checkpoint_interval."""
 
     def set_checkpoint_interval(self, interval: int) -> None:
         assert interval >= 0

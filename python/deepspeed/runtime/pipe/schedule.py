@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PipeInstruction:
-    """Is one thing to do; its arguments are attributes."""
+    """Names one thing to do; its arguments are attributes."""
 
     def __init__(self, **kwargs: Any) -> None:
         self.name = type(self).__name__
@@ -133,7 +133,7 @@ class PipeSchedule(abc.ABC):
 
 
 class _CoreSchedule(PipeSchedule):
-    """Is the core's schedule of its class's name."""
+    """Gives the core's schedule of its class's name."""
 
     _core_name: str
 

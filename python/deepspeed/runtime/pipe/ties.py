@@ -63,7 +63,7 @@ def _mark_copies(module: torch.nn.Module, is_copy: bool) -> None:
 
 
 class TiedWeights(PipelinePart):
-    """What a PipelineModule offers for its tied weights."""
+    """Keeps a PipelineModule's tied weights alike."""
 
     def get_tied_weights_and_groups(self) -> list[tuple[torch.Tensor, ProcessGroup]]:
         """Returns [(weight, process group of the ranks that share it)]."""

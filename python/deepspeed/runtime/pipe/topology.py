@@ -81,14 +81,14 @@ class ProcessTopology:
 
 
 class PipeDataParallelTopology(ProcessTopology):
-    """Has stages, and replicas of each; replicas are neighbours."""
+    """Arranges stages, and replicas of each; replicas are neighbours."""
 
     def __init__(self, num_pp: int, num_dp: int) -> None:
         super().__init__(axes=["pipe", "data"], dims=[num_pp, num_dp])
 
 
 class PipeModelDataParallelTopology(ProcessTopology):
-    """Has stages, replicas of each, and slices of each replica; slices are neighbours."""
+    """Arranges stages, replicas of each, and slices of each replica; slices are neighbours."""
 
     def __init__(self, num_pp: int, num_mp: int, num_dp: int) -> None:
         super().__init__(axes=["pipe", "data", "model"], dims=[num_pp, num_dp, num_mp])

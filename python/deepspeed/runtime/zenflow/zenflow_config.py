@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ZenFlowConfig(DeepSpeedConfigModel):
-    """Has the keys that say which gradients are used at once, and which later."""
+    """Holds the keys that say which gradients are used at once, and which later."""
 
     topk_ratio: float = Field(0.1, gt=0.0, lt=1.0)
     select_strategy: str = "auto"

@@ -28,7 +28,7 @@ ZERO_OPTIMIZATION = "zero_optimization"
 
 
 class ZeroStageEnum(int, enum.Enum):
-    """Is what is partitioned."""
+    """Says what is partitioned."""
 
     disabled = 0
     optimizer_states = 1
@@ -47,7 +47,7 @@ def _moved(new_name: str, config_class: Callable[..., Any]) -> dict[str, Any]:
 
 
 class DeepSpeedZeroConfig(DeepSpeedConfigModel):
-    """Has the keys of ZeRO; those that begin with stage3_ in a config go by the rest of their name too."""
+    """Holds the keys of ZeRO; those that begin with stage3_ in a config go by the rest of their name too."""
 
     stage: ZeroStageEnum = 0  # type: ignore[assignment]  # validated, as all defaults are
     contiguous_gradients: bool = True

@@ -58,13 +58,13 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def zero3_linear_wrap(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Does what torch.nn.functional.linear does."""
+    """Returns what torch.nn.functional.linear returns: input [..., in] @ weight [out, in].T + bias [out]."""
     output: torch.Tensor = LinearFunctionForZeroStage3.apply(input, weight, bias)  # type: ignore[no-untyped-call, unused-ignore]  # of torch
     return output
 
 
 class LinearModuleForZeroStage3(torch.nn.Module):
-    """Is torch.nn.Linear over LinearFunctionForZeroStage3."""
+    """Computes as torch.nn.Linear does, by LinearFunctionForZeroStage3."""
 
     bias: torch.nn.Parameter | None
 

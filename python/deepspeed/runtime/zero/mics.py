@@ -28,7 +28,7 @@ def _shard_size(source: Any) -> int:
 
 
 class MiCS_Init(Init):
-    """Is a zero.Init whose config must say how many ranks hold the model once. zero.Init does the same with such a config."""
+    """Partitions as zero.Init does; the config must say how many ranks hold the model once. zero.Init does the same with such a config."""
 
     def __init__(
         self,
@@ -67,4 +67,4 @@ class MiCS_Init(Init):
 
 
 class MiCS_Optimizer(DeepSpeedZeroOptimizer_Stage3):
-    """Is the optimizer of ZeRO stage 3 over blocks of ranks."""
+    """Shows the optimizer of ZeRO stage 3 over blocks of ranks."""

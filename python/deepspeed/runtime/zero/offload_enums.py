@@ -4,7 +4,7 @@ import enum
 
 
 class OffloadDeviceEnum(str, enum.Enum):
-    """Is a place: the rank's device, memory of the CPU, or a disk."""
+    """Names a place: the rank's device, memory of the CPU, or a disk."""
 
     none = "none"
     cpu = "cpu"
@@ -12,7 +12,7 @@ class OffloadDeviceEnum(str, enum.Enum):
 
 
 class OffloadStateTypeEnum(str, enum.Enum):
-    """Is a kind of memory that engine.offload_states() moves."""
+    """Names a kind of memory that engine.offload_states() moves."""
 
     optim_states = "optim_states"
     hp_params = "hp_params"

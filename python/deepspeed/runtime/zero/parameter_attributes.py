@@ -42,7 +42,7 @@ def is_zero_param(parameter: object) -> bool:
 
 
 class Shard(torch.Tensor):
-    """Is this rank's shard of a partitioned parameter, with its padding: a view of the core's memory.
+    """Shows this rank's shard of a partitioned parameter, with its padding: a view of the core's memory.
 
     What is assigned to its `data` becomes the shard's values, from which the parameter is gathered from then on. Operators that
     write into it in place are not seen: the optimizer's master weights, and what is whole, keep what they had.
@@ -86,7 +86,7 @@ def _shard(param: torch.Tensor) -> Shard | None:
 
 
 class _OfPartitioned:
-    """An attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
+    """Makes an attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self._name = name

@@ -22,7 +22,7 @@ def partition_numel(param: torch.Tensor) -> Callable[[], int]:
 
 
 class _Whole:
-    """Is what all_gather() returns: the parameters are whole already."""
+    """Stands for the work of all_gather(), which has made the parameters whole already."""
 
     def wait(self, handle_dependency: bool = True) -> None:
         """Returns at once."""

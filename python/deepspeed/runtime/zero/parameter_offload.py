@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ZeROOrderedDict(OrderedDict[str, Any]):
-    """Is a module's dict of parameters that knows its module, and tells the engine whenever one is read.
+    """Holds a module's parameters, knows the module, and tells the engine whenever one is read.
 
     Operators gather what they use. A kernel that takes addresses does not, and it may get the weight of another module than the
     one that runs: the engine makes such a parameter whole, as it does the running module's own.
@@ -32,7 +32,7 @@ class ZeROOrderedDict(OrderedDict[str, Any]):
         return param
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has no engine."""
+        """Copies the dict without the engine."""
         return (type(self), (self._parent_module,), None, None, iter(self.items()))
 
 

@@ -37,7 +37,7 @@ _of_thread = threading.local()
 
 
 class DeepSpeedTensorOverride(enum.Enum):
-    """Is what zero.Init of DeepSpeed changes of the tensors that constructors make."""
+    """Names what zero.Init of DeepSpeed changes of the tensors that constructors make."""
 
     dtype = 1
     device = 2
@@ -47,10 +47,11 @@ partitioned_param_data_shape = [0]  # as DeepSpeed shows partitioned parameters,
 
 
 class GatheredParameters:
-    """Makes partitioned parameters whole for a scope, on every rank.
+    """Makes partitioned parameters whole for a scope, on every rank, in their own shapes and dtypes. Collective.
 
     params: a tensor, or an iterable of tensors; None among them and ordinary tensors are left alone. modifier_rank: the rank
-    whose changes become those of all ranks at the end; None: changes are an error.
+    whose changes become those of all ranks at the end; None: changes are an error. fwd_module changes nothing. enabled: False
+    gathers nothing.
     """
 
     def __init__(
@@ -103,11 +104,18 @@ class MultipleAllGatherHandles:
 
 
 class InsertPostInitMethodToModuleSubClasses:
-    """Is the base of zero.Init. Its subclasses' __init__ is not wrapped: the core sees parameters where they are born."""
+    """Stands for DeepSpeed's base of zero.Init. Subclasses' __init__ is not wrapped: the core sees parameters where they are born."""
 
 
 class Init(InsertPostInitMethodToModuleSubClasses):
-    """Partitions the parameters of what is built in its scope, while it is built: no rank holds the model as a whole."""
+    """Partitions the parameters of what is built in its scope, while it is built: no rank holds the model as a whole. Collective.
+
+    module: is partitioned at once instead. config_dict_or_path, config: the config that initialize() will get, of which the
+    section zero_optimization holds here. remote_device: "cpu" or "nvme" for the shards. dtype: of floating-point parameters;
+    None: what the config's fp16 and bf16 say. data_parallel_group: must be of all ranks. enabled: False partitions nothing.
+    zero_quantized_weights, zero_quantized_nontrainable_weights: as the keys of these names. Raises ConfigError, naming the key,
+    UsageError and NotSupportedError.
+    """
 
     def __init__(
         self,

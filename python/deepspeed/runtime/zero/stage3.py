@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
-    """Is the optimizer of ZeRO stage 3. Lists have an entry a sub-group."""
+    """Shows the optimizer of ZeRO stage 3. Lists have an entry a sub-group."""
 
     @property
     def fp16_groups(self) -> list[list[torch.Tensor]]:
@@ -66,7 +66,7 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
 
     @property
     def parameter_offload(self) -> ModuleCalls:
-        """Is the object that has the hooks on the modules: its forward_hooks and backward_hooks."""
+        """Returns the object that has the hooks on the modules: its forward_hooks and backward_hooks."""
         return self._engine()._module_calls
 
 

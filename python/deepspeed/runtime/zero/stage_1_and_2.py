@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedZeroOptimizer(ZeROOptimizer):
-    """Is the optimizer of ZeRO stages 1 and 2. Lists have an entry a group."""
+    """Shows the optimizer of ZeRO stages 1 and 2. Lists have an entry a group."""
 
     nccl_start_alignment_factor = 2
 

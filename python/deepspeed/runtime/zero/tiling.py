@@ -27,7 +27,7 @@ def _sizes(bounds: Sequence[int]) -> list[int]:
 
 
 class TiledLinear(torch.nn.Module):
-    """Is a linear layer of in_splits times out_splits smaller ones; the last ones of the input have the bias.
+    """Computes a linear layer as in_splits times out_splits smaller ones; the last ones of the input have the bias.
 
     linear_cls(in, out, bias=, **kwargs) makes a tile. input_is_already_split: forward() gets a list of in_splits tensors.
     combine_out_splits: it returns one tensor, not a list. init_linear: a layer whose values the tiles get.
@@ -110,7 +110,7 @@ class TiledLinear(torch.nn.Module):
 
 
 class TiledLinearReturnBias(TiledLinear):
-    """Is a TiledLinear whose tiles return (output, bias or None), as layers of Megatron-LM do."""
+    """Computes as TiledLinear does, with tiles that return (output, bias or None), as layers of Megatron-LM do."""
 
     def _reduce_local_output(self, in_id: int, out_id: int, current_out: Any, new_out: Any) -> Any:
         tensor, bias = new_out

@@ -28,7 +28,7 @@ def scale_lr(base_batch_size: int, batch_size: int, base_lr: float = 1, method: 
 
 
 class ConstantRates:
-    """Is the schedule of an optimizer that has none: the rates stay those of now."""
+    """Keeps the rates of an optimizer that has no schedule as they are now."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OnebitAdam(OneBitOptimizer):
-    """Is 1-bit Adam (arXiv:2102.02888), at stages 0 and 1."""
+    """Steps by 1-bit Adam (arXiv:2102.02888), at stages 0 and 1."""
 
     _type = "OneBitAdam"
     _own_keys = ("freeze_step",)

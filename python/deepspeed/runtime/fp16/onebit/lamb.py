@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class OnebitLamb(TrustRatios, OneBitOptimizer):
-    """Is 1-bit Lamb (arXiv:2104.06069), at stages 0 and 1."""
+    """Steps by 1-bit Lamb (arXiv:2104.06069), at stages 0 and 1."""
 
     _type = "OneBitLamb"
     _keys = ("lr", "betas", "eps", "weight_decay", "max_coeff", "min_coeff")

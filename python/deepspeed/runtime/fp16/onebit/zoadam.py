@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ZeroOneAdam(OneBitOptimizer):
-    """Is 0/1 Adam (arXiv:2202.06009), at stage 0."""
+    """Steps by 0/1 Adam (arXiv:2202.06009), at stage 0."""
 
     _type = "ZeroOneAdam"
     _own_keys = ("var_freeze_step", "var_update_scaler", "local_step_scaler", "local_step_clipper")

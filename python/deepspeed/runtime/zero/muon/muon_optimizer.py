@@ -15,7 +15,7 @@ _ADAM = {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-10, "weight_decay": 0}
 
 
 class MuonWithAuxAdam(CoreOptimizer):
-    """Has groups of matrices, marked `use_muon: True`, and groups for Adam, marked `use_muon: False`. An engine steps it."""
+    """Takes groups of matrices, marked `use_muon: True`, and groups for Adam, marked `use_muon: False`. An engine steps it."""
 
     _type = "Muon"
     _keys = ("use_muon", "lr", "momentum", "weight_decay", "ns_method", "betas", "eps")
