@@ -66,21 +66,27 @@ std::vector<Source> layered_sources() {
 
 using Edges = std::map<std::string, std::set<std::string>>;
 
-// Rows "a -> b c" of ARCHITECTURE.md: between folders the names of folders, inside of a folder "a/x -> y z",
-// where the right names sub-folders of a.
+// Rows "a -> b c" of ARCHITECTURE.md: between folders the names of folders, inside of a folder "a/x y -> z",
+// where the right names sub-folders of a, as each name on the left does.
 Edges listed_edges() {
   const std::string text = read(kRoot / "ARCHITECTURE.md");
   Edges edges;
-  const std::regex line(R"(^([a-z0-9_]+)(/[a-z0-9_]*)? +->([a-z0-9_ ]*)$)");
+  const std::regex line(R"(^([a-z0-9_]+)(/[a-z0-9_ ]*)? +->([a-z0-9_ ]*)$)");
   std::istringstream lines(text.substr(text.find("## Layers")));
   for (std::string row; std::getline(lines, row);) {
     std::smatch match;
     if (!std::regex_match(row, match, line)) continue;
-    const std::string folder = match[1], sub = match[2];
-    const bool is_inside = !sub.empty();
-    std::istringstream targets(match[3].str());
-    auto& found = edges[is_inside && sub == "/" ? folder + "/" : folder + sub];
-    for (std::string target; targets >> target;) found.insert(is_inside ? folder + "/" + target : target);
+    const std::string folder = match[1];
+    const bool is_inside = match[2].matched;
+    const auto words = [&](int part, size_t begin) {
+      std::istringstream stream(match[part].str().substr(begin));
+      std::set<std::string> found;
+      for (std::string word; stream >> word;) found.insert(is_inside ? folder + "/" + word : word);
+      return found;
+    };
+    std::set<std::string> sources = is_inside ? words(2, 1) : std::set<std::string>{folder};
+    if (sources.empty()) sources = {folder + "/"};
+    for (const std::string& source : sources) edges[source].merge(words(3, 0));
   }
   return edges;
 }
