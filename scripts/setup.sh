@@ -139,8 +139,9 @@ has_clients() { has_venv "$clients" "$client_requirements" && has_venv "$older_c
 
 make_python() {
   say "fetching Python's torch $torch_version with what it needs (3 GB once, into $python)"
-  python3 -m venv "$python"
-  "$python/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir "torch==$torch_version" -r "$requirements" >&2
+  # One of older requirements is brought up to date: another python3 cannot make it anew in its place.
+  "$python/bin/python" -m pip --version >/dev/null 2>&1 || { rm -rf "$python"; python3 -m venv "$python"; }
+  "$python/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "torch==$torch_version" -r "$requirements" >&2
   cp "$requirements" "$python/requirements.txt"
 }
 
