@@ -7,6 +7,7 @@ cannot do more than hold data, are made again; of others the file is not trusted
 from __future__ import annotations
 
 import copyreg
+import enum
 import importlib
 import os
 import types
@@ -66,6 +67,8 @@ def describe(value: Any, path: str) -> tuple[Any, ...]:
     if len(reduced) > 5 and reduced[5] is not None:
         raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: it sets its state by a function")
     making, keywords = "call", {}
+    if made is getattr and isinstance(value, enum.Enum):  # so Python 3.11.2 does it: a load would have to trust getattr
+        made, arguments = type(value), (value.value,)
     if made is copyreg.__newobj__:  # type: ignore[attr-defined]
         made, arguments, making = arguments[0], arguments[1:], "new"
     elif made is copyreg.__newobj_ex__:  # type: ignore[attr-defined]

@@ -24,6 +24,15 @@ class Color(enum.Enum):
     RED = 1
 
 
+class ByName(enum.Enum):
+    """As every enumeration is in Python 3.11.2."""
+
+    RED = 1
+
+    def __reduce_ex__(self, protocol):
+        return getattr, (type(self), self.name)
+
+
 def own_function():
     pass
 
@@ -52,7 +61,14 @@ def save(folder, caplog, model=None, client_state={}, **more):
 
 @pytest.mark.parametrize(
     "value, name",
-    [(Own(), "Own"), (Own, "Own"), (own_function, "own_function"), (Color.RED, "Color"), (collections.defaultdict(Own), "Own")],
+    [
+        (Own(), "Own"),
+        (Own, "Own"),
+        (own_function, "own_function"),
+        (Color.RED, "Color"),
+        (ByName.RED, "ByName"),
+        (collections.defaultdict(Own), "Own"),
+    ],
 )
 def test_a_save_warns_of_what_the_load_refuses(tmp_path, caplog, value, name):
     lines, engine = save(tmp_path, caplog, client_state={"fine": 1, "mine": [value]})
