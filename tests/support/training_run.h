@@ -27,7 +27,8 @@ struct TrainingResult {
   std::vector<double> norms;   // one a step, -1 where there is none
 };
 
-/// Forks the ranks and trains. All ranks must end with the same weights, else the test fails.
+/// Trains on ranks that are kept for the next training of their number. All ranks must end with the same
+/// weights, else the test fails.
 TrainingResult run_training(const TrainingSpec& spec);
 
 /// The largest |a - b| / (|b| + floor) over all elements; infinite where the sizes differ.

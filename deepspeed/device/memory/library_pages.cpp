@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <link.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -87,9 +88,15 @@ int release_library(dl_phdr_info* library, size_t, void* data) noexcept {
   return 0;
 }
 
+// A forked process begins without any of these pages: it holds what it has used itself.
+bool is_forked = false;
+[[maybe_unused]] const int atfork_result = ::pthread_atfork(
+    nullptr, nullptr, +[] { is_forked = true; });
+
 }  // namespace
 
 int64_t release_library_pages() {
+  if (is_forked) return 0;
   Release release;
   ::dl_iterate_phdr(&release_library, &release);
   return release.bytes;

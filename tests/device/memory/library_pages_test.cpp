@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace deepspeed::device {
 namespace {
@@ -34,6 +36,14 @@ TEST(LibraryPages, AreMappedAgainAsTheyAreUsed) {
   EXPECT_EQ(constants[0], 'c');
   EXPECT_EQ(constants[kPage], '\0');
   EXPECT_GT(release_library_pages(), 0);  // what was used meanwhile
+}
+
+TEST(LibraryPages, OfAForkedProcessAreThoseThatItUses) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(release_library_pages() == 0 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // As a debugger's breakpoint, or code that a tool has patched.

@@ -227,6 +227,7 @@ TEST(Mics, AgreesOnAnOverflowOfOneRankOfOneReplica) {
   run_ranks(4, [](comm::World& world) {
     for (const int shard_size : {1, 2}) {
       const Json config = mics(shard_size, {{"train_micro_batch_size_per_gpu", 1},
+                                            {"log_level", "warning"},  // an earlier test may have set another
                                             {"fp16", {{"enabled", true}, {"initial_scale_power", 4}}},
                                             {"optimizer", {{"type", "Adam"}, {"params", {{"lr", 0.01}}}}}});
       const auto engine = initialize(std::make_shared<ExactNet>(), {.config = config, .world = world}).engine;
