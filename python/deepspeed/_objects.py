@@ -9,7 +9,10 @@ from __future__ import annotations
 import copyreg
 import enum
 import importlib
+import operator
 import os
+import pickle
+import sys
 import types
 from typing import TYPE_CHECKING
 
@@ -40,6 +43,7 @@ _PLAIN = {
     "types": {"SimpleNamespace"},
     "uuid": {"UUID"},
     "_codecs": {"encode"},
+    "_operator": {"or_"},  # of flags, and of sets and dicts, which do nothing else
 }
 _OF_DEEPSPEED = {
     "deepspeed.runtime.fp16.loss_scaler": {"DynamicLossScaler", "LossScaler"},
@@ -67,7 +71,7 @@ def describe(value: Any, path: str) -> tuple[Any, ...]:
     if len(reduced) > 5 and reduced[5] is not None:
         raise TypeError(f"{path}: {type(value).__qualname__} cannot stand in a checkpoint: it sets its state by a function")
     making, keywords = "call", {}
-    if made is getattr and isinstance(value, enum.Enum):  # so Python 3.11.2 does it: a load would have to trust getattr
+    if made in (getattr, operator.or_) and isinstance(value, enum.Enum):  # Python 3.11.2's way, by names of members
         made, arguments = type(value), (value.value,)
     if made is copyreg.__newobj__:  # type: ignore[attr-defined]
         made, arguments, making = arguments[0], arguments[1:], "new"
@@ -83,14 +87,39 @@ def describe(value: Any, path: str) -> tuple[Any, ...]:
 def find(module: str, name: str) -> Any:
     """Returns what the name stands for. Raises CheckpointError where the file would have to be trusted."""
     if not _is_safe(module, name) and os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD") != "1":
+        owner, _, member = name.rpartition(".")
+        if owner and _is_safe(module, owner):
+            enumeration = _resolve(importlib.import_module(module), owner)
+            if _is_member(enumeration, member):
+                return enumeration[member]
+        known = _resolve(sys.modules.get(module), owner) if owner else None  # a file that is not trusted imports nothing
         raise CheckpointError(
             f"the checkpoint holds {module}.{name}, which is no safe global: where you trust the file, call "
-            f"torch.serialization.add_safe_globals([{name}]) before, or set TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+            f"torch.serialization.add_safe_globals([{owner if _is_member(known, member) else name}]) before, or set "
+            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
         )
     found = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def member_of_enumeration(owner: Any, name: str) -> Any:
+    """Is getattr() for files: Python 3.11.2 pickles a member of an enumeration as getattr(class, name)."""
+    if not _is_member(owner, name):
+        raise pickle.UnpicklingError(f"getattr({owner!r}, {name!r}) is called, which is no member of an enumeration.")
+    return owner[name]
+
+
+def _resolve(module: Any, name: str) -> Any:
+    """Returns what a module has under a name with points, or None."""
+    for part in name.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def _is_member(owner: Any, name: str) -> bool:
+    return isinstance(owner, enum.EnumMeta) and name in owner.__members__
 
 
 def build(
@@ -161,6 +190,7 @@ def safe_globals() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
         except ImportError:  # of another version of Python or NumPy
             continue
         found += [(getattr(home, name), f"{module}.{name}") for name in names or () if hasattr(home, name)]
+    found.append((member_of_enumeration, "builtins.getattr"))
     dtypes = importlib.import_module("numpy.dtypes")
     return found + [(getattr(dtypes, name), f"numpy.dtypes.{name}") for name in dtypes.__all__]
 

@@ -3,6 +3,7 @@
 import collections
 import enum
 import logging
+import operator
 import pathlib
 
 import pytest
@@ -31,6 +32,24 @@ class ByName(enum.Enum):
 
     def __reduce_ex__(self, protocol):
         return getattr, (type(self), self.name)
+
+
+class FlagsByName(enum.Flag):
+    A = 1
+    B = 2
+
+    def __reduce_ex__(self, protocol):
+        if self == FlagsByName.A | FlagsByName.B:
+            return operator.or_, (FlagsByName.B, FlagsByName.A)
+        return getattr, (type(self), self.name)
+
+
+class CallsGetattr:
+    def __init__(self, *arguments):
+        self.arguments = arguments
+
+    def __reduce_ex__(self, protocol):
+        return getattr, self.arguments
 
 
 def own_function():
@@ -67,6 +86,7 @@ def save(folder, caplog, model=None, client_state={}, **more):
         (own_function, "own_function"),
         (Color.RED, "Color"),
         (ByName.RED, "ByName"),
+        (FlagsByName.A | FlagsByName.B, "FlagsByName"),
         (collections.defaultdict(Own), "Own"),
     ],
 )
@@ -86,6 +106,31 @@ def test_a_save_of_what_loads_says_nothing(tmp_path, caplog, value):
     lines, engine = save(tmp_path, caplog, client_state={"mine": value})
     assert not lines
     assert "mine" in engine.load_checkpoint(str(tmp_path), tag="saved")[1]
+
+
+def load_pickled(folder, caplog, value):
+    """Returns what load_checkpoint() makes of a value that Python's own pickle wrote, as DeepSpeed has it write."""
+    _, engine = save(folder, caplog)
+    (folder / "saved" / "manifest.json").unlink()
+    file = folder / "saved" / "mp_rank_00_model_states.pt"
+    torch.save({**torch.load(file, weights_only=False), "mine": value}, file)
+    return engine.load_checkpoint(str(folder), tag="saved")[1]["mine"]
+
+
+def test_a_member_that_python_3_11_2_pickled_by_its_name_comes_with_its_class(tmp_path, caplog):
+    for value, name in ((ByName.RED, "ByName.RED"), (FlagsByName.A | FlagsByName.B, "FlagsByName.[AB]")):
+        advice = rf"{name}, which is no safe global.*add_safe_globals\(\[{type(value).__name__}\]\)"
+        with pytest.raises(deepspeed.CheckpointError, match=advice):
+            load_pickled(tmp_path, caplog, value)
+        with torch.serialization.safe_globals([type(value)]):
+            assert load_pickled(tmp_path, caplog, value) == value
+
+
+def test_an_attribute_of_a_safe_class_that_is_no_member_stays_refused(tmp_path, caplog):
+    with torch.serialization.safe_globals([ByName]):
+        for name in ("mro", "__reduce_ex__", "BLUE"):
+            with pytest.raises(deepspeed.CheckpointError, match=rf"ByName.{name}, which is no safe.*globals\(\[ByName.{name}\]\)"):
+                load_pickled(tmp_path, caplog, CallsGetattr(ByName, name))
 
 
 class WithExtraState(torch.nn.Linear):

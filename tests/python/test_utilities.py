@@ -18,6 +18,7 @@ from deepspeed.checkpoint import DeepSpeedCheckpoint, ZeROCheckpoint, get_model_
 from deepspeed.checkpoint.utils import read_state
 from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
 from deepspeed.runtime.fp16.loss_scaler import LossScaler
+from deepspeed.runtime.zero.config import ZeroStageEnum
 from deepspeed.utils import groups
 from deepspeed.utils.timer import SynchronizedWallClockTimer, trim_mean
 from launching import run
@@ -234,6 +235,26 @@ def test_files_of_plain_values_are_read(tmp_path):
     found = engine.load(str(tmp_path / "file"))
     assert torch.equal(found["tensor"], values["tensor"]) and (found["array"] == values["array"]).all()
     assert found["scaler"].cur_scale == 2.0 and all(found[key] == values[key] for key in ("args", "scalar", "path"))
+
+
+class CallsGetattr:
+    """As Python 3.11.2 pickles a member of an enumeration."""
+
+    def __init__(self, *arguments):
+        self.arguments = arguments
+
+    def __reduce_ex__(self, protocol):
+        return getattr, self.arguments
+
+
+def test_a_file_of_python_3_11_2_names_members_of_enumerations(tmp_path):
+    file = tmp_path / "file"
+    torch.save({"zero_stage": CallsGetattr(ZeroStageEnum, "gradients")}, file)
+    assert read_state(file)["zero_stage"] is ZeroStageEnum.gradients
+    for owner, name in ((ZeroStageEnum, "mro"), (LossScaler, "__init__")):
+        torch.save(CallsGetattr(owner, name), file)
+        with pytest.raises(deepspeed.CheckpointError, match="no member of an enumeration.*add_safe_globals"):
+            read_state(file)
 
 
 def test_the_files_that_deepspeed_wrote_are_read():

@@ -48,7 +48,7 @@ def read_state(path: str | os.PathLike[str], map_location: str = "cpu") -> Any:
         with torch.serialization.safe_globals(safe_globals()):
             return torch.load(path, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
-        lines = str(error).rpartition("WeightsUnpickler error: ")[2].splitlines()
+        lines = str(error).rpartition("WeightsUnpickler error: ")[2].strip().splitlines()
         cause = lines[0].partition(" Please ")[0] if lines else "cannot be read."
         raise CheckpointError(
             f"{os.fspath(path)}: {cause} Where you trust the file, call torch.serialization.add_safe_globals([...]) before, or set "
