@@ -25,8 +25,27 @@ constexpr const char* kShardedBaseState = "optimizer_state_dict";
 constexpr const char* kPartitions = "single_partition_of_fp32_groups";
 constexpr const char* kStage = "zero_stage";
 
-Object build_stage(int stage) {
-  return Object{"deepspeed.runtime.zero.config", "ZeroStageEnum", {stage}, nullptr};
+constexpr const char* kStageModule = "deepspeed.runtime.zero.config";
+constexpr const char* kStageClass = "ZeroStageEnum";
+
+Object build_stage(int stage) { return Object{kStageModule, kStageClass, {stage}, nullptr}; }
+
+/// Reads ZeRO's stage: a number, `ZeroStageEnum(2)`, or the member's name, as Python 3.11.2 pickles
+/// enumerations.
+int64_t number_of_stage(const Value& stage) {
+  if (const auto* object = stage.get_if<Object>()) {
+    if (object->arguments.size() != 1) raise<CheckpointError>("'zero_stage' has no value");
+    return object->arguments[0].as_int();
+  }
+  const auto* member = stage.get_if<Global>();
+  if (member == nullptr) return stage.as_int();
+  constexpr const char* kMembers[] = {"disabled", "optimizer_states", "gradients", "weights"};
+  for (int number = 0; number < 4; ++number) {
+    if (member->module == kStageModule && member->name == message(kStageClass, ".", kMembers[number]))
+      return number;
+  }
+  raise<CheckpointError>("'zero_stage' is ", member->module, ".", member->name, ", expected a member of ",
+                         kStageClass);
 }
 
 /// Hyperparameters as Python's optimizers hold them: pairs (betas) are tuples there.
@@ -134,9 +153,7 @@ int parse_stage(const Dict& states) {
   if (stage == nullptr) {
     raise<CheckpointError>("the key 'zero_stage' is missing: not a file of ZeRO stage 1, 2 or 3");
   }
-  const auto* object = stage->get_if<Object>();
-  if (object != nullptr && object->arguments.size() != 1) raise<CheckpointError>("'zero_stage' has no value");
-  const int64_t number = object != nullptr ? object->arguments[0].as_int() : stage->as_int();
+  const int64_t number = number_of_stage(*stage);
   if (number < 1 || number > 3) raise<CheckpointError>("'zero_stage' is ", number, ", expected 1 to 3");
   return int(number);
 }

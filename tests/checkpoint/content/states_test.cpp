@@ -274,6 +274,21 @@ TEST(OptimizerStates, ReadsTheObjectsOfAFileThatPythonWrote) {
   EXPECT_EQ(states.groups[0].fragments[0].second, (FragmentAddress{5, 2}));
 }
 
+TEST(OptimizerStates, TakeAStageThatPython3112PickledByItsName) {
+  constexpr const char* kModule = "deepspeed.runtime.zero.config";
+  for (const auto& [number, member] : {std::pair(1, "optimizer_states"), std::pair(2, "gradients")}) {
+    Dict zero =
+        build_optimizer_states(some_optimizer_states()).as_dict().at("optimizer_state_dict").as_dict();
+    zero.set("zero_stage", Global{kModule, std::string("ZeroStageEnum.") + member});
+    EXPECT_EQ(parse_optimizer_states(through_a_file(Dict{{"optimizer_state_dict", zero}})).zero_stage,
+              number);
+  }
+  EXPECT_TRUE(refused_with<CheckpointError>("zero_stage", Global{kModule, "ZeroStageEnum.weights"},
+                                            "fp32_flat_groups"));
+  EXPECT_TRUE(refused_with<CheckpointError>("zero_stage", Global{kModule, "ZeroStageEnum.none"},
+                                            "ZeroStageEnum.none, expected a member of ZeroStageEnum"));
+}
+
 TEST(JsonValue, ComesBackUnchanged) {
   const Json json = Json::parse(R"({"b": [1, 2.5, "x", null, true, {"z": {}}], "a": -9007199254740993})");
   EXPECT_EQ(json_of_value(value_of_json(json)), json);
