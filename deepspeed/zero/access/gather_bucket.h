@@ -24,7 +24,22 @@ constexpr bool is_rounded(Fetch fetch) {
   return fetch == Fetch::kQuantizedAllGather || fetch == Fetch::kFloat8AllGather;
 }
 
-class GatherBucket {
+/// A gather that was started.
+class ShardGather {
+ public:
+  virtual ~ShardGather() = default;
+  ShardGather(const ShardGather&) = delete;
+  ShardGather& operator=(const ShardGather&) = delete;
+
+  /// Waits, and returns the index-th shard of all ranks: (ranks * n), for the caller to keep. With one rank
+  /// it is the shard itself, where that lies with its parameter. Throws CommError and IoError.
+  virtual at::Tensor take(size_t index) = 0;
+
+ protected:
+  ShardGather() = default;
+};
+
+class GatherBucket final : public ShardGather {
  public:
   /// Starts the gather of `shards`, whose parameters lie on `device` and travel in `dtype`. Collective; waits
   /// for nothing but a disk. Shards that lie elsewhere are copied to the device by the stream `copies`;
@@ -33,13 +48,9 @@ class GatherBucket {
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});
-  ~GatherBucket();
-  GatherBucket(const GatherBucket&) = delete;
-  GatherBucket& operator=(const GatherBucket&) = delete;
+  ~GatherBucket() override;
 
-  /// Waits, and returns the index-th shard of all ranks: (ranks * n), for the caller to keep. With one rank
-  /// it is the shard itself, where that lies with its parameter. Throws CommError and IoError.
-  at::Tensor take(size_t index);
+  at::Tensor take(size_t index) override;
 
  private:
   bool is_on_device(const Shard& shard) const;

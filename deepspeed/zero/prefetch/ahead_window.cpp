@@ -14,9 +14,9 @@ void AheadWindow::follow(const UseTrace* trace) {
 void AheadWindow::open(const UseTrace& trace) {
   slot_begin_.assign(1, 0);
   for (size_t place = 0; place < trace.size(); ++place)
-    slot_begin_.push_back(slot_begin_.back() + source_.num_storages(trace.entry(place).key));
+    slot_begin_.push_back(slot_begin_.back() + source_.num_params(trace.entry(place).key));
   slots_.reset(slot_begin_.back());
-  storages_.assign(slot_begin_.back(), nullptr);
+  params_.assign(slot_begin_.back(), nullptr);
   slot_of_.clear();
 }
 
@@ -24,45 +24,45 @@ void AheadWindow::close() {
   if (!window_.is_open()) return;
   window_.close();
   slots_.reset(0);
-  storages_.clear();
+  params_.clear();
   slot_of_.clear();
 }
 
 void AheadWindow::enter(size_t place, uint64_t key) {
   size_t slot = slot_begin_[place];
-  for (PartitionedStorage* const storage : source_.storages(key)) put(slot++, *storage);
+  for (Gatherable* const param : source_.params(key)) put(slot++, *param);
 }
 
 void AheadWindow::leave(size_t place) {
   for (size_t slot = slot_begin_[place]; slot < slot_begin_[place + 1]; ++slot) clear(slot);
 }
 
-void AheadWindow::put(size_t slot, PartitionedStorage& storage) {
+void AheadWindow::put(size_t slot, Gatherable& param) {
   clear(slot);
-  storages_[slot] = &storage;
-  slot_of_[&storage] = slot;
-  slots_.set(slot, source_.item(storage));
+  params_[slot] = &param;
+  slot_of_[&param] = slot;
+  slots_.set(slot, source_.item(param));
 }
 
 void AheadWindow::clear(size_t slot) {
-  if (storages_[slot] == nullptr) return;
+  if (params_[slot] == nullptr) return;
   slots_.set(slot, {});
-  slot_of_.erase(storages_[slot]);
-  storages_[slot] = nullptr;
+  slot_of_.erase(params_[slot]);
+  params_[slot] = nullptr;
 }
 
-void AheadWindow::recount(const PartitionedStorage& storage) {
-  const auto slot = slot_of_.find(&storage);
-  if (slot != slot_of_.end()) slots_.set(slot->second, source_.item(storage));
+void AheadWindow::recount(const Gatherable& param) {
+  const auto slot = slot_of_.find(&param);
+  if (slot != slot_of_.end()) slots_.set(slot->second, source_.item(param));
 }
 
-void AheadWindow::replace(const UseTrace* trace, uint64_t key, PartitionedStorage& storage) {
+void AheadWindow::replace(const UseTrace* trace, uint64_t key, Gatherable& param) {
   const auto place = trace != nullptr ? trace->next_of(key) : std::nullopt;
-  if (place && window_.reaches(*place)) put(slot_begin_[*place], storage);
+  if (place && window_.reaches(*place)) put(slot_begin_[*place], param);
 }
 
-void AheadWindow::forget(const PartitionedStorage& storage) {
-  const auto slot = slot_of_.find(&storage);
+void AheadWindow::forget(const Gatherable& param) {
+  const auto slot = slot_of_.find(&param);
   if (slot != slot_of_.end()) clear(slot->second);
 }
 

@@ -1,5 +1,5 @@
-// Knows the storages that a pass uses next by its trace, with what a pool wants to know of each: a
-// window over the trace, and a slot for each storage in it.
+// Knows the parameters that a pass uses next by its trace, with what a pool wants to know of each: a
+// window over the trace, and a slot for each param in it.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 
 namespace deepspeed::zero {
 
-class PartitionedStorage;
+struct Gatherable;
 
 /// Not thread-safe by itself.
 class AheadWindow {
  public:
   /// The questions that the window asks the pool.
   struct Source {
-    std::function<size_t(uint64_t key)> num_storages;                        // that the key can have, at most
-    std::function<std::vector<PartitionedStorage*>(uint64_t key)> storages;  // that it has, in order
-    std::function<AheadSlots::Item(const PartitionedStorage&)> item;
+    std::function<size_t(uint64_t key)> num_params;                // that the key can have, at most
+    std::function<std::vector<Gatherable*>(uint64_t key)> params;  // that it has, in order
+    std::function<AheadSlots::Item(const Gatherable&)> item;
   };
 
   /// max_numel and holds_next are those of TraceWindow.
@@ -34,30 +34,30 @@ class AheadWindow {
   void follow(const UseTrace* trace);
   void close();
 
-  /// Asks for the storage's item again, after its state has changed.
-  void recount(const PartitionedStorage& storage);
-  /// Puts `storage` in the place of the one that `key` had.
-  void replace(const UseTrace* trace, uint64_t key, PartitionedStorage& storage);
-  /// Removes a storage that is gone.
-  void forget(const PartitionedStorage& storage);
+  /// Asks for the param's item again, after its state has changed.
+  void recount(const Gatherable& param);
+  /// Puts `param` in the place of the one that `key` had.
+  void replace(const UseTrace* trace, uint64_t key, Gatherable& param);
+  /// Removes a param that is gone.
+  void forget(const Gatherable& param);
 
   const AheadSlots& slots() const { return slots_; }
-  PartitionedStorage& storage(size_t slot) const { return *storages_[slot]; }
+  Gatherable& param(size_t slot) const { return *params_[slot]; }
 
  private:
   void open(const UseTrace& trace);
   void enter(size_t place, uint64_t key);
   void leave(size_t place);
-  void put(size_t slot, PartitionedStorage& storage);
+  void put(size_t slot, Gatherable& param);
   void clear(size_t slot);
 
   bool is_used_;
   TraceWindow window_;
   Source source_;
   AheadSlots slots_;
-  std::vector<size_t> slot_begin_;             // by place, and the end of all
-  std::vector<PartitionedStorage*> storages_;  // by slot; null: not in the window
-  std::unordered_map<const PartitionedStorage*, size_t> slot_of_;
+  std::vector<size_t> slot_begin_;   // by place, and the end of all
+  std::vector<Gatherable*> params_;  // by slot; null: not in the window
+  std::unordered_map<const Gatherable*, size_t> slot_of_;
 };
 
 }  // namespace deepspeed::zero

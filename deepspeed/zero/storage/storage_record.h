@@ -33,15 +33,15 @@ class StorageRecord {
   /// The text of the error that reading the empty storage throws.
   virtual std::string text_where_empty() const = 0;
 
- protected:
-  StorageRecord() = default;
-
   /// Whether there is a storage yet, or still.
   bool has_storage() const { return !storage_.expired(); }
   /// Gives the storage `data`, which must live until empty(). Does nothing where the storage is gone.
   void fill(void* data) const;
   /// Empties the storage: reading its data throws text_where_empty() from here on.
   void empty() const;
+
+ protected:
+  StorageRecord() = default;
 
  private:
   friend void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,

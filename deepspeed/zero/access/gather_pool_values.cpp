@@ -1,0 +1,237 @@
+// The part of GatherPool for who holds parameters whole, sets their values or takes them back: it is for code
+// between passes.
+//
+// hold() makes a parameter whole with the exact values of the shards. A hold that writes gets memory of its
+// own where somebody else reads what is whole. write_back() sends one rank's values to all and fills the
+// shard. drop_hold() restores what passes expect. give_back() makes ordinary tensors, a bounded number of
+// elements at a time.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/interval.h"
+#include "deepspeed/comm/watch/call_subject.h"
+#include "deepspeed/zero/access/gather_pool.h"
+
+namespace deepspeed::zero {
+namespace {
+
+using State = Gatherable::State;
+
+// Elements that are gathered at one time, beside what is whole already.
+constexpr int64_t kGivenBackAtOnce = 16 << 20;
+
+}  // namespace
+
+void GatherPool::hold(Gatherable& param, bool writable) {
+  const std::lock_guard lock(mutex_);
+  if (!param.record.lock()->has_storage()) {
+    raise<UsageError>("parameter '", param.name, "' got other data since it was partitioned");
+  }
+  if (writable && param.is_copy()) {
+    raise<UsageError>("'", param.name, "' is a copy of a partitioned parameter; write the parameter itself");
+  }
+  if (param.is_writable) {
+    raise<UsageError>("parameter '", param.name,
+                      "' is inside a zero::GatheredParameters that writes already; none can be nested in it");
+  }
+  gatherer_.make_exactly_whole(param);
+  if (writable && param.is_rounded) {
+    raise<UsageError>("parameter '", param.name, "' is in use, rounded as zero_quantized_weights sends it; ",
+                      "write it between passes, where it is gathered as it is");
+  }
+  if (writable && param.num_holds > 0) param.before_write = param.whole.clone();
+  if (writable && is_its_shard(param)) live_.replace(param, param.whole.clone());
+  ++param.num_holds;
+  param.is_writable = writable;
+  param.was_written = false;
+}
+
+void GatherPool::write_back(Gatherable& param, int modifier_rank) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  const comm::CallSubject subject("parameter '" + param.name + "'");
+  if (all_ranks().size() > 1) all_ranks().broadcast(param.whole, modifier_rank);
+  const int64_t numel = param.shard->numel();
+  param.shard->write(param.whole.narrow(0, shard_group().rank() * numel, numel));
+  note_new_version(param);
+  param.was_set = true;
+  if (is_its_shard(param)) live_.replace(param, param.shard->memory());
+}
+
+bool GatherPool::is_its_shard(const Gatherable& param) const {
+  if (shard_group().size() > 1 || param.is_copy()) return false;
+  const at::Tensor memory = param.shard->memory();
+  return memory.defined() && memory.device() == param.device;
+}
+
+void GatherPool::leave_to_aliases(Gatherable& param, const at::Tensor& tensor) {
+  const std::lock_guard lock(mutex_);
+  if (num_windows_ > 0 || param.num_uses > 0) return;
+  const c10::InferenceMode normal(false);
+  const c10::NoGradGuard no_grad;
+  // Others may have pointers into what is whole, so that it is left to them, unless it is the shard, which
+  // changes.
+  const at::Tensor seen = param.whole, copy = seen.clone();
+  const bool is_shard = is_its_shard(param);
+  rearm_apart(tensor, is_shard ? copy : seen, seen);
+  live_.replace(param, is_shard ? seen : copy);
+}
+
+void GatherPool::drop_hold(Gatherable& param, bool forget_writes) noexcept {
+  const std::lock_guard lock(mutex_);
+  --param.num_holds;
+  param.is_writable = false;
+  const at::Tensor before = std::exchange(param.before_write, at::Tensor());
+  if (param.num_holds > 0) {  // whoever reads it outside goes on with what it had
+    if (forget_writes && before.defined())
+      live_.replace(param, is_its_shard(param) ? param.shard->memory() : before);
+    return;
+  }
+  const bool is_spoilt = forget_writes && param.num_uses == 0;
+  // Passes see rounded values, whoever looked at the exact ones before.
+  const bool is_too_exact = num_windows_ == 0 && param.num_uses == 0 && param.traits.is_persistent &&
+                            param.state == State::kWhole && gatherer_.is_quantized_for_passes(param);
+  if (is_spoilt || is_too_exact || (num_windows_ == 0 && live_.may_go(param))) live_.release(param);
+}
+
+// Copies of the parameter are stale from here on, wherever they are.
+void GatherPool::note_new_version(Gatherable& param) {
+  ++param.version;
+  look_ahead_.look_anew();
+}
+
+void GatherPool::shard_changed(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  Gatherable& param = storage.param();
+  note_new_version(param);
+  if (is_its_shard(param) || param.state == State::kPartitioned) return;
+  if (param.is_in_use()) {
+    raise<UsageError>("parameter '", param.name,
+                      "' was updated while it is gathered; leave zero::GatheredParameters before step()");
+  }
+  if (param.state == State::kGathering) gatherer_.finish(param);
+  live_.release(param);
+}
+
+void GatherPool::check_settable(const PartitionedStorage& storage) const {
+  const std::lock_guard lock(mutex_);
+  const Gatherable& param = storage.param();
+  if (param.is_copy()) {
+    raise<UsageError>("'", param.name, "' is a copy of a partitioned parameter; set the parameter itself");
+  }
+  gatherer_.check_not_suspended(param);
+  if (param.num_holds > 0) {
+    raise<UsageError>("parameter '", param.name,
+                      "' got other values while it is gathered; leave zero::GatheredParameters first");
+  }
+}
+
+void GatherPool::set_values(PartitionedStorage& storage, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  check_settable(storage);
+  const int64_t numel = storage.numel();
+  if (values.numel() != numel) {
+    raise<UsageError>("parameter '", storage.name(), "' has ", numel, " elements, got values of ",
+                      values.numel());
+  }
+  const Interval own = shard_elements(numel, shard_group().size(), shard_group().rank());
+  set_shard(storage, values.detach().reshape({-1}).narrow(0, own.begin, own.numel()));
+}
+
+void GatherPool::set_shard(PartitionedStorage& storage, const at::Tensor& values) {
+  const std::lock_guard lock(mutex_);
+  const c10::NoGradGuard no_grad;
+  check_settable(storage);
+  if (values.numel() > storage.shard()->numel()) {
+    raise<UsageError>("parameter '", storage.name(), "' has shards of ", storage.shard()->numel(),
+                      " elements, got values of ", values.numel());
+  }
+  storage.shard()->write(values.detach().reshape({-1}));
+  storage.param().was_set = true;
+  shard_changed(storage);
+}
+
+bool GatherPool::take_was_set(PartitionedStorage& storage) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(storage.param().was_set, false);
+}
+
+void GatherPool::let_read_persistent() {
+  const std::lock_guard lock(mutex_);
+  lets_read_persistent_ = true;
+}
+
+void GatherPool::gather_persistent() {
+  const std::lock_guard lock(mutex_);
+  if (!lets_read_persistent_ || gatherer_.is_suspended()) return;
+  std::vector<Gatherable*> missing = params_.missing_persistent();
+  while (!missing.empty()) {
+    const at::ScalarType dtype = missing.front()->dtype;
+    const auto others = std::ranges::stable_partition(
+        missing, [dtype](const Gatherable* param) { return param->dtype == dtype; });
+    const std::vector<Gatherable*> of_dtype(missing.begin(), others.begin());
+    gatherer_.start(of_dtype);
+    for (Gatherable* const param : of_dtype) gatherer_.make_whole(*param);
+    missing.erase(missing.begin(), others.begin());
+  }
+}
+
+void GatherPool::abandon() noexcept {
+  const std::lock_guard lock(mutex_);
+  is_abandoned_ = true;
+  on_unit_done_ = nullptr;
+}
+
+bool GatherPool::is_abandoned() const {
+  const std::lock_guard lock(mutex_);
+  return is_abandoned_;
+}
+
+void GatherPool::check_unused(const PartitionedStorage& storage) const {
+  const std::lock_guard lock(mutex_);
+  const Gatherable& param = storage.param();
+  gatherer_.check_not_suspended(param);
+  if (!param.is_in_use()) return;
+  raise<UsageError>("parameter '", param.name, "' is in use; leave ",
+                    param.num_holds > 0 ? "zero::GatheredParameters" : "forward and backward", " first");
+}
+
+void GatherPool::give_back(
+    const std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>& params) {
+  const std::lock_guard lock(mutex_);
+  const c10::InferenceMode normal(false);
+  const c10::NoGradGuard no_grad;
+  for (const auto& [tensor, storage] : params) check_unused(*storage);
+  for (size_t first = 0; first < params.size();) {
+    std::vector<Gatherable*> wanted;
+    size_t end = first;
+    const at::ScalarType dtype = params[first].second->param().dtype;
+    for (int64_t numel = 0; end < params.size(); ++end) {
+      Gatherable& param = params[end].second->param();
+      numel += param.numel;
+      if (end > first && (numel > kGivenBackAtOnce || param.dtype != dtype)) break;
+      if (param.is_rounded) live_.release(param);
+      if (param.state == State::kPartitioned) wanted.push_back(&param);
+    }
+    if (!wanted.empty()) gatherer_.start(wanted, /*exact=*/true);
+    for (; first < end; ++first) give_back_one(params[first].first, params[first].second->param());
+  }
+  ranks_.drop_unused_buffers();
+}
+
+void GatherPool::give_back_one(const at::Tensor& tensor, Gatherable& param) {
+  gatherer_.make_whole(param);
+  const at::Tensor values =
+      param.whole.narrow(0, 0, param.numel).clone().as_strided(tensor.sizes(), tensor.strides());
+  live_.release(param);
+  param.is_given_back = true;
+  tensor.set_data(values);
+}
+
+}  // namespace deepspeed::zero

@@ -1,0 +1,48 @@
+// The ranks that gather parameters from each other, and the memory into which they do.
+#pragma once
+
+#include <compare>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "deepspeed/comm/group/process_group.h"
+#include "deepspeed/device/streams/side_stream.h"
+#include "deepspeed/zero/access/gather_bucket.h"
+#include "deepspeed/zero/access/gather_buffers.h"
+
+namespace deepspeed::zero {
+
+/// How a parameter comes: over which ranks, and in which form.
+struct GatherRoute {
+  bool is_near = false;  // from its secondary part, over the near ranks
+  Fetch fetch = Fetch::kAllGather;
+  auto operator<=>(const GatherRoute&) const = default;
+};
+
+/// Not thread-safe.
+class GatherRanks {
+ public:
+  /// nodes: of the shard group, for gathers in two steps; without groups a gather takes one. near: ranks that
+  /// keep secondary parts; may be without a group.
+  GatherRanks(comm::ProcessGroup shard_group, comm::NodeGroups nodes, comm::ProcessGroup near);
+
+  /// The ranks over which the parameters are partitioned.
+  const comm::ProcessGroup& shard_group() const { return shard_group_; }
+  /// Makes the stream that copies shards which do not lie with their parameters. The first call counts.
+  void set_device(at::Device device);
+  /// Starts a gather of these shards, as GatherBucket does. set_device() comes first.
+  std::shared_ptr<ShardGather> start(std::vector<std::shared_ptr<Shard>> shards, at::ScalarType dtype,
+                                     at::Device device, const GatherRoute& route);
+  /// Frees the memory that no gather uses.
+  void drop_unused_buffers() { buffers_.drop_unused(); }
+
+ private:
+  const comm::ProcessGroup shard_group_;
+  const comm::NodeGroups nodes_;
+  const comm::ProcessGroup near_;
+  GatherBuffers buffers_;
+  std::optional<device::SideStream> copies_;
+};
+
+}  // namespace deepspeed::zero
