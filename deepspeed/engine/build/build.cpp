@@ -158,6 +158,122 @@ void tell_of_checkpointing_keys(const Json& config) {
             "config; initialize() does not call it");
 }
 
+/// What the steps hand on to each other beside the parts of the engine.
+struct Ingredients {
+  at::ScalarType dtype;  // of the model's parameters
+  ClientOptimizer client;
+  OptimizerGroups groups;
+  std::unique_ptr<optim::Optimizer> base = nullptr;  // null: evaluation only
+  zero::ParamDtypes autocast_marks = {};
+};
+
+// The first step: what the config says, and the ranks that work together.
+EngineParts begin_parts(EngineModel model, const InitializeOptions& options, const comm::World& world,
+                        const RankLayout& layout) {
+  const config::ConfigSource source = find_config(options);
+  log::set_rank(world.rank());
+  config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
+  if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
+  start_comms_logger(config.comms_logger, world);
+  tell_of_checkpointing_keys(config.raw);
+  if (config.dump_state) log::info("config: ", config.raw.dump(2));
+  device::set_threads_per_rank(world.local_size());
+  ParallelGroups groups = make_engine_groups(world, options.engine_name, config, model, layout);
+  return {.config = std::move(config),
+          .world = world,
+          .groups = std::move(groups),
+          .model = std::move(model),
+          .optimizer = nullptr,
+          .lr_scheduler = nullptr};
+}
+
+// The second step: the model in its dtype on its device, and the optimizer that it is trained with.
+Ingredients prepare_model(EngineParts& parts, const InitializeOptions& options) {
+  config::DeepSpeedConfig& config = parts.config;
+  EngineModel& model = parts.model;
+  const at::DeviceType device = parts.world.group().device_type();
+  follow_model_precision(config, model, device);
+  const at::ScalarType dtype = model_dtype(config);
+  move_to_device(model, parts.world);
+  if (device == at::kCPU) device::pool_large_tensors();
+  ClientOptimizer client{find_optimizer(model, options), options.slice_optimizer};
+  OptimizerGroups groups = make_param_groups(model, config, options, client.torch.get());
+  const int64_t stage = config.zero_optimization.stage;
+  parts.claims = claim_parameters(model, groups.tensors, stage, dtype);
+  cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
+  // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
+  if (groups.tensors.empty() && (stage == 1 || stage == 2)) {
+    raise<ConfigError>("zero_optimization.stage ", stage,
+                       " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
+  }
+  std::unique_ptr<optim::Optimizer> base;
+  if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
+  if (base && client) parts.client_optimizer = base->name();
+  parts.given_groups = std::move(groups.given);
+  return {.dtype = dtype,
+          .client = std::move(client),
+          .groups = std::move(groups),
+          .base = std::move(base),
+          .autocast_marks = {}};
+}
+
+// The third step: all ranks have got the same, have room for it, and have equal buffers.
+void agree_with_ranks(EngineParts& parts, const InitializeOptions& options, Ingredients& with) {
+  const config::DeepSpeedConfig& config = parts.config;
+  const RankInput input{.config = config,
+                        .model = parts.model,
+                        .optimizer = with.base.get(),
+                        .own_optimizer = static_cast<bool>(with.client),
+                        .own_schedule = static_cast<bool>(options.lr_scheduler)};
+  const comm::ProcessGroup& data = parts.data_group();
+  if (parts.groups.shares_model()) require_agreement_of_options(parts.groups.all, input);
+  require_agreement(data, input);
+  check_host_memory(parts.model, with.groups.tensors, config, parts.world,
+                    config.zero_optimization.num_shards(data.size()));
+  prepare_buffers(parts.model, data);
+  parts.autocast = autocast_dtype(config.torch_autocast, parts.model.device().type());
+  if (!parts.autocast) return;
+  with.autocast_marks =
+      mark_autocast_params(parts.model, *parts.autocast, config.torch_autocast.lower_precision_safe_modules);
+}
+
+zero::ZeroOptions zero_options_of(const EngineParts& parts, const optim::Optimizer& base,
+                                  zero::ParamDtypes autocast_marks, zero::ParamUnits units) {
+  const config::DeepSpeedConfig& config = parts.config;
+  zero::ZeroOptions zero = zero_options(config, parts.data_group().size());
+  zero.gradients.param_communication_dtypes = std::move(autocast_marks);
+  zero.gradients.by_rows = row_parameters(config, parts.model);
+  zero.gradients.units = std::move(units);
+  for (const at::Tensor& param : parts.model.counted_elsewhere)
+    zero.update.counted_elsewhere.insert(param.unsafeGetTensorImpl());
+  zero.update.check_overflow = zero.update.check_overflow || parts.autocast == at::kHalf ||
+                               (base.compresses_exchange() && !config.bf16.enabled);
+  zero.update.offload = optimizer_offload(config, parts.world.rank(), parts.autocast);
+  // Gradients of weights that ranks share change once more between backward and step.
+  if (parts.groups.shares_model()) zero.update.offload.super_offload = false;
+  return zero;
+}
+
+// The fourth step: parameters, gradients and states are partitioned as the stage says.
+void partition(EngineParts& parts, Ingredients with) {
+  const config::DeepSpeedConfig& config = parts.config;
+  const zero::ZeroGroups& ranks = parts.groups.zero;
+  ModelStore store = make_store(config, std::move(with.groups.tensors), parts.model, ranks, with.dtype);
+  parts.pool = std::move(store.pool);
+  zero::ParamUnits units;
+  if (parts.pool) units = join_leaf_modules(parts.model, config.zero_optimization, *parts.pool);
+  if (!with.base) {
+    parts.params = std::move(store.params);
+    return;
+  }
+  zero::ZeroOptions zero =
+      zero_options_of(parts, *with.base, std::move(with.autocast_marks), std::move(units));
+  use_cores_for_step(config, parts.world, parts.autocast, zero.update.offload);
+  parts.optimizer = std::make_shared<zero::ZeroOptimizer>(
+      std::move(store.params), std::move(with.base), make_loss_scaler(config, parts.autocast), ranks, zero);
+  follow_units(parts.optimizer, parts.pool);
+}
+
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
@@ -174,91 +290,16 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options, const comm::World& world,
                          const RankLayout& layout) {
-  const config::ConfigSource source = find_config(options);
-  log::set_rank(world.rank());
-  config::DeepSpeedConfig config = config::load_config(source, int64_t(layout.data.size()));
-  if (config.log_level) log::set_level(log::level_from_name(*config.log_level));
-  start_comms_logger(config.comms_logger, world);
-  tell_of_checkpointing_keys(config.raw);
-  if (config.dump_state) log::info("config: ", config.raw.dump(2));
-  device::set_threads_per_rank(world.local_size());
-  const ParallelGroups groups_of_ranks =
-      make_engine_groups(world, options.engine_name, config, model, layout);
-  const comm::ProcessGroup& data = groups_of_ranks.data;
-
-  follow_model_precision(config, model, world.group().device_type());
-  const at::ScalarType dtype = model_dtype(config);
-  move_to_device(model, world);
-  if (world.group().device_type() == at::kCPU) device::pool_large_tensors();
-  const ClientOptimizer client{find_optimizer(model, options), options.slice_optimizer};
-  OptimizerGroups groups = make_param_groups(model, config, options, client.torch.get());
-  ParamClaims claims = claim_parameters(model, groups.tensors, config.zero_optimization.stage, dtype);
-  cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
-  const int64_t stage = config.zero_optimization.stage;
-  // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
-  if (groups.tensors.empty() && (stage == 1 || stage == 2)) {
-    raise<ConfigError>("zero_optimization.stage ", stage,
-                       " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
-  }
-  std::unique_ptr<optim::Optimizer> base;
-  if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
-  const RankInput input{.config = config,
-                        .model = model,
-                        .optimizer = base.get(),
-                        .own_optimizer = static_cast<bool>(client),
-                        .own_schedule = static_cast<bool>(options.lr_scheduler)};
-  if (groups_of_ranks.shares_model()) require_agreement_of_options(groups_of_ranks.all, input);
-  require_agreement(data, input);
-  check_host_memory(model, groups.tensors, config, world, config.zero_optimization.num_shards(data.size()));
-  prepare_buffers(model, data);
-  const auto autocast = autocast_dtype(config.torch_autocast, model.device().type());
-  zero::ParamDtypes autocast_marks;
-  if (autocast) {
-    autocast_marks =
-        mark_autocast_params(model, *autocast, config.torch_autocast.lower_precision_safe_modules);
-  }
-  std::shared_ptr<zero::ZeroOptimizer> optimizer;
-  std::optional<std::string> client_name;
-  if (base && client) client_name = base->name();
-  const zero::ZeroGroups& ranks = groups_of_ranks.zero;
-  ModelStore store = make_store(config, std::move(groups.tensors), model, ranks, dtype);
-  zero::ParamUnits units;
-  if (store.pool) units = join_leaf_modules(model, config.zero_optimization, *store.pool);
-  if (base) {
-    zero::ZeroOptions zero = zero_options(config, data.size());
-    zero.gradients.param_communication_dtypes = std::move(autocast_marks);
-    zero.gradients.by_rows = row_parameters(config, model);
-    zero.gradients.units = std::move(units);
-    for (const at::Tensor& param : model.counted_elsewhere)
-      zero.update.counted_elsewhere.insert(param.unsafeGetTensorImpl());
-    zero.update.check_overflow = zero.update.check_overflow || autocast == at::kHalf ||
-                                 (base->compresses_exchange() && !config.bf16.enabled);
-    zero.update.offload = optimizer_offload(config, world.rank(), autocast);
-    // Gradients of weights that ranks share change once more between backward and step.
-    if (groups_of_ranks.shares_model()) zero.update.offload.super_offload = false;
-    use_cores_for_step(config, world, autocast, zero.update.offload);
-    optimizer = std::make_shared<zero::ZeroOptimizer>(std::move(store.params), std::move(base),
-                                                      make_loss_scaler(config, autocast), ranks, zero);
-    follow_units(optimizer, store.pool);
-  }
-  auto scheduler = make_scheduler(config, options, client.torch, optimizer.get());
+  EngineParts parts = begin_parts(std::move(model), options, world, layout);
+  Ingredients ingredients = prepare_model(parts, options);
+  const TorchOptimizerPtr client = ingredients.client.torch;
+  agree_with_ranks(parts, options, ingredients);
+  partition(parts, std::move(ingredients));
+  parts.lr_scheduler = make_scheduler(parts.config, options, client, parts.optimizer.get());
   static std::once_flag has_released;
   std::call_once(has_released, &device::release_library_pages);
-  const uint64_t seed =
-      start_rank_streams(config.seed, world, groups_of_ranks.all, options.starts_rank_streams);
-  return {std::move(config),
-          world,
-          groups_of_ranks,
-          std::move(model),
-          std::move(optimizer),
-          std::move(scheduler),
-          seed,
-          autocast,
-          std::move(store.pool),
-          std::move(store.params),
-          std::move(claims),
-          std::move(client_name),
-          std::move(groups.given)};
+  parts.seed = start_rank_streams(parts.config.seed, world, parts.groups.all, options.starts_rank_streams);
+  return parts;
 }
 
 }  // namespace deepspeed
