@@ -8,6 +8,7 @@
 // averages back to one rank's share first (reopen_window), so that the next reduction counts them once.
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,31 +19,27 @@
 #include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/tensor/scaling.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
-#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/gradients/grad_keeper.h"
 
 namespace deepspeed::zero {
 namespace {
 
-class FullGradients : public GradReducer {
+class FullGradients final : public GradKeeper {
  public:
-  FullGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
-      : GradReducer(store, std::move(ranks), std::move(options), std::move(use)) {
-    for (size_t index = 0; index < store.groups().size(); ++index) {
-      const StoredGroup& stored = store.groups()[index];
-      flat_.push_back(comm::zero_buffer(stored.layout.padded_numel(), kept_options(index)));
+  explicit FullGradients(ReducerParts& parts)
+      : parts_(parts), store_(parts.store), plan_(parts.plan), window_(parts.window), sum_(parts.sum) {
+    for (size_t index = 0; index < store_.groups().size(); ++index) {
+      const StoredGroup& stored = store_.groups()[index];
+      flat_.push_back(comm::zero_buffer(stored.layout.padded_numel(), parts.kept_options(index)));
       written_.emplace_back(stored.params.size(), false);
     }
     replaced_.resize(flat_.size());
   }
 
-  void complete_window() override {
-    if (!unreduced_) return take_replaced_grads();
-    set_boundary(true);
-    reduce_backward();
-  }
+  void complete_reduced_window() override { take_replaced_grads(); }
 
   bool put_given_grads() override {
-    if (!shows_grads() || unreduced_) return false;
+    if (!shows_grads() || window_.is_unreduced()) return false;
     const c10::NoGradGuard no_grad;
     bool has_any = false;
     for (size_t group = 0; group < written_.size(); ++group) {
@@ -56,16 +53,16 @@ class FullGradients : public GradReducer {
 
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
-    if (order_.was_launched(group, param)) {
-      late_[*order_.bucket_of(group, param)].insert(param);
+    if (plan_.order().was_launched(group, param)) {
+      late_[*plan_.order().bucket_of(group, param)].insert(param);
       return;
     }
-    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    at::Tensor& gradient = parts_.gradient_of(group, param);
     // Autograd may run the node without a gradient: then finish_backward() fills in zeros before the bucket
     // goes.
     if (!gradient.defined()) return;
-    if (reduced_) reopen_window();
-    order_.mark_arrived(group, param);
+    if (reduced_by_) reopen_window();
+    plan_.order().mark_arrived(group, param);
     const at::Tensor destination = place(group, param);
     if (gradient.layout() == at::kStrided && gradient.is_alias_of(destination)) {
       // expose_grads() made it a view of the buffer, to which autograd has added in place already.
@@ -80,54 +77,54 @@ class FullGradients : public GradReducer {
   }
 
   at::Tensor local_gradient(size_t group, size_t param) const override {
-    if (is_paused()) return GradReducer::local_gradient(group, param);
-    if (reduced_ || !written_[group][param]) return {};
+    if (reduced_by_ || !written_[group][param]) return {};
     return place(group, param).view(store_.groups()[group].params[param].tensor.sizes());
   }
 
   void launch_complete() override {
-    if (!options_.overlap || !boundary()) return;
-    while (const auto bucket = order_.take_complete()) launch(*bucket);
+    if (!parts_.options.overlap || !window_.is_boundary()) return;
+    while (const auto bucket = plan_.order().take_complete()) launch(*bucket);
   }
 
   void complete_backward() override {
     const c10::NoGradGuard no_grad;
-    unreduced_ = !boundary();
-    if (boundary()) {
+    if (window_.end_arrivals()) {
       fill_missing();
-      while (const auto bucket = order_.take_any()) launch(*bucket);
-      for (auto& [bucket, works] : in_flight_) finish_sum(view(buckets_[bucket]), works);
+      while (const auto bucket = plan_.order().take_any()) launch(*bucket);
+      for (auto& [bucket, works] : in_flight_) sum_.finish(view(plan_.bucket(bucket)), works);
       in_flight_.clear();
       for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
-      for (size_t group = 0; group < flat_.size() && !keeps_local(); ++group) scale_after(gradient(group));
-      reduced_ = true;
-      reduced_by_ = options_.averaging;
+      for (size_t group = 0; group < flat_.size() && !parts_.keeps_local_now(); ++group)
+        scale(gradient(group), parts_.options.averaging.after);
+      reduced_by_ = parts_.options.averaging;
       if (shows_grads()) expose_grads();
     }
-    order_.reset();
+    plan_.order().reset();
   }
 
   // With overlap another rank may have launched buckets that this one has not: all ranks launch all of them.
   void abandon_backward() override {
-    if (options_.overlap && boundary()) return complete_backward();
-    order_.reset();
+    if (parts_.options.overlap && window_.is_boundary()) return complete_backward();
+    plan_.order().reset();
   }
 
   const std::vector<std::vector<bool>>& used() const override { return written_; }
 
-  using GradReducer::gradient;
+  using GradKeeper::gradient;
   at::Tensor gradient(size_t group) const override {
-    const Interval owned = use_.owned[group];
+    const Interval owned = parts_.use.owned[group];
     const at::Tensor& flat = replaced_[group].defined() ? replaced_[group] : flat_[group];
     return flat.narrow(0, owned.begin, owned.numel());
   }
 
   at::Tensor local_gradients(size_t group) const override { return flat_[group]; }
-  void set_gradients(size_t group, at::Tensor flat) override { replaced_[group] = std::move(flat); }
+  bool set_gradients(size_t group, at::Tensor flat) override {
+    replaced_[group] = std::move(flat);
+    return true;
+  }
 
   void clear_window() override {
-    unreduced_ = false;
-    reduced_ = false;
+    reduced_by_.reset();
     replaced_.assign(flat_.size(), {});
     for (size_t group = 0; group < written_.size(); ++group) {
       written_[group].assign(written_[group].size(), false);
@@ -156,14 +153,14 @@ class FullGradients : public GradReducer {
   // Another backward follows a reduction in the same window. What is reduced goes back to one rank's share of
   // a sum, so that the next reduction leaves it as it is.
   void reopen_window() {
-    reduced_ = false;
+    const Averaging reduced_by = *std::exchange(reduced_by_, std::nullopt);
     const bool is_empty = drop_replaced_grads();
-    if (is_empty || ranks_.data.size() == 1 || keeps_local()) return;
+    if (is_empty || parts_.ranks.data.size() == 1 || parts_.keeps_local_now()) return;
     // The reduction made before * after * (the sum over ranks) of each rank's gradients; this is its inverse.
     // Where all ranks hold the result, each takes one share of it; where owners do, the others start from
     // zeros.
-    double share = 1.0 / (reduced_by_.before * reduced_by_.after);
-    if (!sums_for_owners()) share /= ranks_.data.size();
+    double share = 1.0 / (reduced_by.before * reduced_by.after);
+    if (!sum_.sums_for_owners()) share /= parts_.ranks.data.size();
     if (shows_grads() && std::abs(share - 1.0) > 1e-12) {
       raise<UsageError>(
           "a backward after the one that reduced the gradients, which are a sum at stage 0 by "
@@ -172,8 +169,8 @@ class FullGradients : public GradReducer {
     }
     for (size_t group = 0; group < flat_.size(); ++group) {
       if (!shows_grads()) scale(gradient(group), share);
-      if (!sums_for_owners()) continue;
-      const Interval owned = use_.owned[group];
+      if (!sum_.sums_for_owners()) continue;
+      const Interval owned = parts_.use.owned[group];
       flat_[group].narrow(0, 0, owned.begin).zero_();
       flat_[group].narrow(0, owned.end, flat_[group].numel() - owned.end).zero_();
     }
@@ -190,34 +187,35 @@ class FullGradients : public GradReducer {
   }
 
   void launch(size_t bucket) {
-    if (ranks_.data.size() == 1 || keeps_local()) return;
-    if (travels_by_rows(buckets_[bucket])) return sum_by_rows(buckets_[bucket], view(buckets_[bucket]));
-    in_flight_.emplace_back(bucket, start_sum(buckets_[bucket], view(buckets_[bucket])));
-    if (!options_.overlap) {
-      finish_sum(view(buckets_[bucket]), in_flight_.back().second);
+    if (parts_.ranks.data.size() == 1 || parts_.keeps_local_now()) return;
+    const at::Tensor sums = view(plan_.bucket(bucket));
+    if (sum_.travels_by_rows(bucket)) return sum_.sum_by_rows(bucket, sums);
+    in_flight_.emplace_back(bucket, sum_.start(bucket, sums));
+    if (!parts_.options.overlap) {
+      sum_.finish(sums, in_flight_.back().second);
       in_flight_.pop_back();
     }
   }
 
   /// Sums the gradients that came after their bucket was launched over the ranks, and adds them to it.
   void add_late(size_t index, const std::set<size_t>& params) {
-    const Bucket& bucket = buckets_[index];
+    const Bucket& bucket = plan_.bucket(index);
     const at::Tensor sums = view(bucket), values = at::zeros_like(sums);
     const FlatLayout& layout = store_.groups()[bucket.group].layout;
     for (const size_t param : params) {
-      at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
+      at::Tensor& gradient = parts_.gradient_of(bucket.group, param);
       const Interval in_flat = layout.place(param);
       values.narrow(0, in_flat.begin - bucket.in_flat.begin, in_flat.numel())
           .copy_(dense_gradient(gradient).reshape({-1}));
       gradient.reset();
     }
-    if (ranks_.data.size() == 1 || keeps_local()) {
+    if (parts_.ranks.data.size() == 1 || parts_.keeps_local_now()) {
       // The sums are this rank's own.
-    } else if (travels_by_rows(bucket)) {
-      sum_by_rows(bucket, values);
+    } else if (sum_.travels_by_rows(index)) {
+      sum_.sum_by_rows(index, values);
     } else {
-      Works works = start_sum(bucket, values);
-      finish_sum(values, works);
+      BucketSum::Works works = sum_.start(index, values);
+      sum_.finish(values, works);
     }
     sums.add_(values);
   }
@@ -226,7 +224,7 @@ class FullGradients : public GradReducer {
   /// sums. A gradient of another dtype than its parameter's cannot be its grad.
   bool shows_grads() const {
     return !store_.partitions_states() &&
-           options_.accumulation_dtype.value_or(store_.dtype()) == store_.dtype();
+           parts_.options.accumulation_dtype.value_or(store_.dtype()) == store_.dtype();
   }
 
   void expose_grads() {
@@ -256,7 +254,7 @@ class FullGradients : public GradReducer {
 
   // The program may give a parameter another gradient after the reduction, or none, on all ranks.
   void take_replaced_grads() {
-    if (!shows_grads() || !reduced_) return;
+    if (!shows_grads() || !reduced_by_) return;
     const c10::NoGradGuard no_grad;
     for (size_t group = 0; group < flat_.size(); ++group) {
       for (size_t param = 0; param < written_[group].size(); ++param) {
@@ -291,23 +289,25 @@ class FullGradients : public GradReducer {
     }
   }
 
+  ReducerParts& parts_;
+  ParamStore& store_;
+  BucketPlan& plan_;
+  GradWindow& window_;
+  BucketSum& sum_;
   std::vector<at::Tensor> flat_;            // [group], padded
   std::vector<at::Tensor> replaced_;        // [group], by set_gradients(); undefined: not
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
-  std::vector<std::pair<size_t, Works>> in_flight_;
+  std::vector<std::pair<size_t, BucketSum::Works>> in_flight_;
   // By bucket, parameters that got another gradient after it was launched: parts of the graph that several
   // parts with a backward of their own share. The gradients wait in the parameters.
   std::map<size_t, std::set<size_t>> late_;
-  bool reduced_ = false;    // flat_ holds averages
-  Averaging reduced_by_;    // how they were made
-  bool unreduced_ = false;  // backwards of this window have only added to flat_
+  std::optional<Averaging> reduced_by_;  // how the averages that flat_ holds were made; absent: sums
 };
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,
-                                                 SumUse use) {
-  return std::make_unique<FullGradients>(store, std::move(ranks), std::move(options), std::move(use));
+std::unique_ptr<GradKeeper> make_full_keeper(ReducerParts& parts) {
+  return std::make_unique<FullGradients>(parts);
 }
 
 }  // namespace deepspeed::zero

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/zero/gradients/bucket.h"
+#include "deepspeed/zero/gradients/buckets/bucket.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed::zero {

@@ -22,9 +22,10 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
+#include "deepspeed/base/error.h"
 #include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
-#include "deepspeed/zero/gradients/grad_reducer.h"
+#include "deepspeed/zero/gradients/grad_keeper.h"
 #include "deepspeed/zero/gradients/sums/kept_sums.h"
 #include "deepspeed/zero/gradients/sums/waiting_sums.h"
 #include "deepspeed/zero/layout/replica_sum.h"
@@ -33,43 +34,41 @@
 namespace deepspeed::zero {
 namespace {
 
-class PartitionedGradients : public GradReducer {
+class PartitionedGradients final : public GradKeeper {
  public:
-  PartitionedGradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use)
-      : GradReducer(store, std::move(ranks), std::move(options), std::move(use)),
-        kept_(use_.owned, all_kept_options(), make_host_sums(),
-              ReplicaSum(ranks_.replica, options_.replica_dtype, store.options().device())),
-        waiting_(store) {
-    for (const StoredGroup& group : store.groups()) used_.emplace_back(group.params.size(), false);
+  explicit PartitionedGradients(ReducerParts& parts)
+      : parts_(parts),
+        store_(parts.store),
+        plan_(parts.plan),
+        window_(parts.window),
+        kept_(parts.use.owned, all_kept_options(), make_host_sums(),
+              ReplicaSum(parts.ranks.replica, parts.options.replica_dtype, store_.options().device())),
+        waiting_(store_) {
+    for (const StoredGroup& group : store_.groups()) used_.emplace_back(group.params.size(), false);
     gathered_ = used_;
-    if (!store_.partitions_gradients() && options_.expects_accumulation) make_room_to_wait();
+    if (!store_.partitions_gradients() && parts.options.expects_accumulation) make_room_to_wait();
   }
 
   // At stages 2 and 3 every backward has summed over the ranks that hold everything once.
-  void complete_window() override {
+  void complete_reduced_window() override {
     const c10::NoGradGuard no_grad;
-    if (is_unreduced_) {
-      set_boundary(true);
-      return reduce_backward();
-    }
     kept_.sum_replicas();
   }
 
   void take_gradient(size_t group, size_t param) override {
     const c10::NoGradGuard no_grad;
-    reduces_ = reduces();
-    if (!*reduces_) return let_wait(group, param);
-    if (order_.was_launched(group, param)) {
-      if (gives_out()) refuse_late_gradient(group, param);
-      late_.insert(*order_.bucket_of(group, param));
+    if (!window_.fix_reduces()) return add_to_waiting(group, param);
+    if (plan_.order().was_launched(group, param)) {
+      if (parts_.tells_final_parts()) refuse_late_gradient(group, param);
+      late_.insert(*plan_.order().bucket_of(group, param));
       return;
     }
-    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+    at::Tensor& gradient = parts_.gradient_of(group, param);
     // Autograd may run the node without a gradient: then launch() fills in zeros.
     if (!gradient.defined()) return;
     used_[group][param] = true;
-    order_.mark_arrived(group, param);
-    const auto bucket = order_.bucket_of(group, param);
+    plan_.order().mark_arrived(group, param);
+    const auto bucket = plan_.order().bucket_of(group, param);
     if (!bucket) return gradient.reset();
     if (is_gathering(*bucket) || start_gathering(*bucket)) gather(*bucket, param);
     launch_complete();
@@ -77,32 +76,28 @@ class PartitionedGradients : public GradReducer {
 
   void launch_complete() override {
     const c10::NoGradGuard no_grad;
-    if (!reduces()) return;
-    while (const auto complete = order_.take_complete()) launch(*complete);
+    if (!window_.reduces()) return;
+    while (const auto complete = plan_.order().take_complete()) launch(*complete);
   }
 
   void complete_backward() override {
     const c10::NoGradGuard no_grad;
-    is_unreduced_ = !reduces() && !boundary();
-    reduces_.reset();
-    if (is_unreduced_) return order_.reset();
-    while (const auto bucket = order_.take_any()) launch(*bucket);
+    if (!window_.end_arrivals()) return plan_.order().reset();
+    while (const auto bucket = plan_.order().take_any()) launch(*bucket);
     finish_round();
     for (const size_t bucket : std::exchange(late_, {})) launch(bucket);
     finish_round();
-    order_.reset();
-    if (boundary()) kept_.sum_replicas();
+    plan_.order().reset();
+    if (window_.is_boundary()) kept_.sum_replicas();
   }
 
   // Another rank may have launched buckets that this one has not: all ranks launch all of them.
   void abandon_backward() override {
-    if (reduces()) return complete_backward();
-    reduces_.reset();
-    order_.reset();
+    if (window_.reduces()) return complete_backward();
+    plan_.order().reset();
   }
 
   at::Tensor local_gradient(size_t group, size_t param) const override {
-    if (is_paused()) return GradReducer::local_gradient(group, param);
     return waiting_.has(group, param) ? waiting_.sum(group, param) : at::Tensor();
   }
 
@@ -110,23 +105,24 @@ class PartitionedGradients : public GradReducer {
 
   const std::vector<std::vector<bool>>& used() const override { return used_; }
 
-  at::Tensor gradient(size_t group) const override { return gradient(group, {0, use_.owned[group].numel()}); }
+  at::Tensor gradient(size_t group) const override {
+    return gradient(group, {0, parts_.use.owned[group].numel()});
+  }
 
   at::Tensor gradient(size_t group, const Interval& part) const override { return kept_.part(group, part); }
 
   std::function<void()> hand_over(size_t group, const Interval& part) override {
-    return kept_.is_on_host() ? kept_.hand_over(group, part) : GradReducer::hand_over(group, part);
+    return kept_.is_on_host() ? kept_.hand_over(group, part) : nullptr;
   }
 
   void clear_window() override {
-    is_unreduced_ = false;
     for (auto& group : used_) group.assign(group.size(), false);
     kept_.clear();
     waiting_.clear();
   }
 
   int64_t bytes() const override {
-    return waiting_.is_made() ? waiting_.bytes() : kept_.bytes() + error_bytes();
+    return waiting_.is_made() ? waiting_.bytes() : kept_.bytes() + parts_.sum.error_bytes();
   }
 
  private:
@@ -137,30 +133,29 @@ class PartitionedGradients : public GradReducer {
     at::Tensor storage;
     at::Tensor values;  // (numel of the bucket), a view of storage
     at::Tensor sum;     // what is kept of them, where the reduction puts it there itself
-    Works works;
+    BucketSum::Works works;
   };
 
   /// Awaits all sums under way and keeps this rank's parts. Later rounds of the backward add to them.
   void finish_round() {
     while (!in_flight_.empty()) absorb_oldest();
     for (auto& group : gathered_) group.assign(group.size(), false);
-    kept_.end_reduction(options_.averaging);
+    kept_.end_reduction(parts_.options.averaging);
   }
-
-  /// Whether the backward that runs, or comes next, reduces: as it was when its first gradient came.
-  bool reduces() const { return reduces_.value_or(store_.partitions_gradients() || boundary()); }
 
   std::vector<at::TensorOptions> all_kept_options() const {
     std::vector<at::TensorOptions> options;
-    for (size_t group = 0; group < store_.groups().size(); ++group) options.push_back(kept_options(group));
+    for (size_t group = 0; group < store_.groups().size(); ++group)
+      options.push_back(parts_.kept_options(group));
     return options;
   }
 
   /// Null where the sums are kept on the device.
   std::unique_ptr<HostSums> make_host_sums() const {
     const at::Device device = store_.options().device();
-    const bool is_needed = keeps_on_host() && (use_.offload.always_copies || !device.is_cpu());
-    return is_needed ? std::make_unique<HostSums>(device, use_.offload.pin_memory) : nullptr;
+    const OptimizerOffload& offload = parts_.use.offload;
+    const bool is_needed = parts_.keeps_on_host() && (offload.always_copies || !device.is_cpu());
+    return is_needed ? std::make_unique<HostSums>(device, offload.pin_memory) : nullptr;
   }
 
   /// Makes room for the gradients of all parameters, in which this rank's part of the sums lies from here on.
@@ -170,28 +165,28 @@ class PartitionedGradients : public GradReducer {
   }
 
   /// Adds the gradient to those of this rank that the boundary's backward will reduce.
-  void let_wait(size_t group, size_t param) {
-    at::Tensor& gradient = store_.groups()[group].params[param].tensor.mutable_grad();
+  void add_to_waiting(size_t group, size_t param) {
+    at::Tensor& gradient = parts_.gradient_of(group, param);
     if (!gradient.defined()) return;
     if (!waiting_.is_made()) make_room_to_wait();
-    kept_.wait_again(waiting_, ranks_.data.size());
+    kept_.wait_again(waiting_, parts_.ranks.data.size());
     used_[group][param] = true;
     waiting_.add(group, param, gradient);
     gradient.reset();
   }
 
   bool uses_buffer(const Bucket& bucket) const {
-    return travel_together() || !space_->is_as_in_parameter() ||
+    return parts_.options.keys.contiguous_gradients || !plan_.space().is_as_in_parameter() ||
            value_dtype(bucket) != store_.groups()[bucket.group].dtype ||
            waiting_.has(bucket.group, bucket.params.front());
   }
   // One rank has nothing to wait for.
-  size_t most_in_flight() const { return options_.overlap && ranks_.shard.size() > 1 ? 2 : 1; }
+  size_t most_in_flight() const { return parts_.options.overlap && parts_.ranks.shard.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
   /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
   bool start_gathering(size_t bucket) {
-    if (!uses_buffer(buckets_[bucket]) || gathering_ || bucket != order_.next() ||
+    if (!uses_buffer(plan_.bucket(bucket)) || gathering_ || bucket != plan_.order().next() ||
         in_flight_.size() >= most_in_flight())
       return false;
     gathering_ = take_buffer(bucket);
@@ -201,21 +196,21 @@ class PartitionedGradients : public GradReducer {
   /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer, where it
   /// joins what has waited.
   void gather(size_t index, size_t param) {
-    const Bucket& bucket = buckets_[index];
+    const Bucket& bucket = plan_.bucket(index);
     if (waiting_.has(bucket.group, param)) put(bucket, param, waiting_.take(bucket.group, param));
-    at::Tensor& gradient = store_.groups()[bucket.group].params[param].tensor.mutable_grad();
+    at::Tensor& gradient = parts_.gradient_of(bucket.group, param);
     if (gradient.defined()) {
       put(bucket, param, dense_gradient(gradient));
       gradient.reset();
     } else if (!gathered_[bucket.group][param]) {
-      space_->put_zeros(bucket, param, gathering_->values);
+      plan_.space().put_zeros(bucket, param, gathering_->values);
     }
   }
 
   /// Adds to what the buffer has of a parameter in this round.
   void put(const Bucket& bucket, size_t param, const at::Tensor& gradient) {
-    if (gathered_[bucket.group][param]) return space_->add(bucket, param, gradient, gathering_->values);
-    space_->put(bucket, param, gradient, gathering_->values);
+    if (gathered_[bucket.group][param]) return plan_.space().add(bucket, param, gradient, gathering_->values);
+    plan_.space().put(bucket, param, gradient, gathering_->values);
     gathered_[bucket.group][param] = true;
   }
 
@@ -223,66 +218,69 @@ class PartitionedGradients : public GradReducer {
   void launch(size_t index) {
     if (!is_gathering(index)) {
       while (in_flight_.size() >= most_in_flight()) absorb_oldest();
-      gathering_ = uses_buffer(buckets_[index]) ? take_buffer(index) : take_where_it_lies(index);
+      gathering_ = uses_buffer(plan_.bucket(index)) ? take_buffer(index) : take_where_it_lies(index);
     }
     if (gathering_->storage.defined()) {
-      for (const size_t param : buckets_[index].params) gather(index, param);
+      for (const size_t param : plan_.bucket(index).params) gather(index, param);
     }
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
-    if (ranks_.data.size() > 1 && travels_by_rows(buckets_[index])) {
-      sum_by_rows(buckets_[index], gathered.values);
-    } else if (ranks_.data.size() > 1) {
-      gathered.sum = place_for_sum(buckets_[index], gathered.values);
-      gathered.works = start_sum(buckets_[index], gathered.values, {gathered.sum, options_.averaging.after});
+    if (parts_.ranks.data.size() > 1 && parts_.sum.travels_by_rows(index)) {
+      parts_.sum.sum_by_rows(index, gathered.values);
+    } else if (parts_.ranks.data.size() > 1) {
+      gathered.sum = place_for_sum(index, gathered.values);
+      gathered.works =
+          parts_.sum.start(index, gathered.values, {gathered.sum, parts_.options.averaging.after});
     }
     // Where one rank holds everything nothing travels, so the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
-    if (!options_.overlap || is_there) absorb_oldest();
+    if (!parts_.options.overlap || is_there) absorb_oldest();
   }
 
-  at::Tensor place_for_sum(const Bucket& bucket, const at::Tensor& values) const {
-    const OwnPart part = space_->own_part(bucket);
-    if (part.in_kept.empty() || !puts_sums_elsewhere(bucket, values)) return {};
+  at::Tensor place_for_sum(size_t index, const at::Tensor& values) const {
+    const Bucket& bucket = plan_.bucket(index);
+    const PartOfBucket part = plan_.space().own_part(bucket);
+    if (part.in_kept.empty() || !parts_.sum.puts_sums_elsewhere(index, values)) return {};
     return kept_.place_for(bucket.group, part.in_kept, values.scalar_type());
   }
 
   void absorb_oldest() {
     Gathered& oldest = in_flight_.front();
-    if (!oldest.works.empty()) finish_sum(oldest.values, oldest.works);
-    const Bucket& bucket = buckets_[oldest.bucket];
-    const OwnPart part = space_->own_part(bucket);
+    if (!oldest.works.empty()) parts_.sum.finish(oldest.values, oldest.works);
+    const Bucket& bucket = plan_.bucket(oldest.bucket);
+    const PartOfBucket part = plan_.space().own_part(bucket);
     device::StreamEvent is_free;
     if (!part.in_kept.empty() && !oldest.sum.defined()) {
       const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
-      is_free = kept_.take(bucket.group, part.in_kept, piece, options_.averaging);
+      is_free = kept_.take(bucket.group, part.in_kept, piece, parts_.options.averaging);
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
     // The listener is told of an empty part too, so that either all ranks know that the step has begun, or
     // none.
-    if (gives_out()) give_out({bucket.group, part.in_kept});
+    if (parts_.tells_final_parts()) parts_.tell_final_part({bucket.group, part.in_kept});
   }
 
   /// The dtype in which a bucket's gradients are gathered: at stage 1 that in which they wait.
   at::ScalarType value_dtype(const Bucket& bucket) const {
-    return store_.partitions_gradients() ? store_.groups()[bucket.group].dtype
-                                         : c10::typeMetaToScalarType(kept_options(bucket.group).dtype());
+    return store_.partitions_gradients()
+               ? store_.groups()[bucket.group].dtype
+               : c10::typeMetaToScalarType(parts_.kept_options(bucket.group).dtype());
   }
   int64_t bytes_of(const Bucket& bucket) const {
-    return space_->numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
+    return plan_.space().numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
   }
 
   // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
   Gathered take_buffer(size_t index) {
-    const Bucket& bucket = buckets_[index];
+    const Bucket& bucket = plan_.bucket(index);
     // A reduced buffer is still being copied to the host: one buffer more lets the device go on without
     // waiting for that copy.
     const bool has_all = !kept_.is_on_host() || pool_.size() + in_flight_.size() > most_in_flight();
     if (pool_.empty() || !has_all) {
       int64_t largest = 0;
-      for (const Bucket& any : buckets_) largest = std::max(largest, bytes_of(any));
+      for (const Bucket& any : plan_.buckets()) largest = std::max(largest, bytes_of(any));
       pool_.push_front({comm::buffer(largest, store_.options().dtype(at::kByte)), {}});
     }
     FreeBuffer buffer = std::move(pool_.front());
@@ -294,7 +292,7 @@ class PartitionedGradients : public GradReducer {
 
   // The gradient of the bucket's one parameter travels where it lies.
   Gathered take_where_it_lies(size_t index) {
-    const Bucket& bucket = buckets_[index];
+    const Bucket& bucket = plan_.bucket(index);
     StoredGroup& stored = store_.groups()[bucket.group];
     at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
     at::Tensor values = gradient.defined()
@@ -310,6 +308,17 @@ class PartitionedGradients : public GradReducer {
     device::StreamEvent is_free;
   };
 
+  [[noreturn]] void refuse_late_gradient(size_t group, size_t param) const {
+    raise<UsageError>(
+        "parameter '", parts_.param(group, param).name,
+        "' received another gradient after super_offload began its step: several parts of the graph that run "
+        "a backward of their own use it. Set zero_optimization.offload_optimizer.super_offload to false");
+  }
+
+  ReducerParts& parts_;
+  ParamStore& store_;
+  BucketPlan& plan_;
+  GradWindow& window_;
   KeptSums kept_;
   WaitingSums waiting_;                      // stage 1
   std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
@@ -320,15 +329,12 @@ class PartitionedGradients : public GradReducer {
   std::deque<FreeBuffer> pool_;  // that which is free longest first
   std::optional<Gathered> gathering_;
   std::deque<Gathered> in_flight_;
-  std::optional<bool> reduces_;  // by the backward that runs; absent: none does
-  bool is_unreduced_ = false;    // backwards of this window have only added to what waits
 };
 
 }  // namespace
 
-std::unique_ptr<GradReducer> make_partitioned_gradients(ParamStore& store, ZeroGroups ranks,
-                                                        ReducerOptions options, SumUse use) {
-  return std::make_unique<PartitionedGradients>(store, std::move(ranks), std::move(options), std::move(use));
+std::unique_ptr<GradKeeper> make_partitioned_keeper(ReducerParts& parts) {
+  return std::make_unique<PartitionedGradients>(parts);
 }
 
 }  // namespace deepspeed::zero

@@ -1,4 +1,4 @@
-#include "deepspeed/zero/gradients/bucket_space.h"
+#include "deepspeed/zero/gradients/buckets/bucket_space.h"
 
 #include <memory>
 #include <vector>
@@ -78,7 +78,7 @@ TEST(FlatBucketSpace, CutsABucketWherePartitionsMeet) {
     const SpaceOfRank flat = flat_space(rank);
     // The last three elements of the second partition are padding, which no bucket has.
     EXPECT_THAT(flat.space->owned(flat.bucket()), ElementsAre(Interval{0, 6}, Interval{6, 9}));
-    const OwnPart own = flat.space->own_part(flat.bucket());
+    const PartOfBucket own = flat.space->own_part(flat.bucket());
     EXPECT_EQ(own.in_buffer, (rank == 0 ? Interval{0, 6} : Interval{6, 9}));
     EXPECT_EQ(own.in_kept, (rank == 0 ? Interval{0, 6} : Interval{0, 3}));
   }
@@ -136,7 +136,7 @@ TEST(ShardBucketSpace, GivesEachRankItsRow) {
     const SpaceOfRank sharded = shard_space(rank);
     EXPECT_THAT(sharded.space->owned(sharded.bucket()),
                 ElementsAre(Interval{0, 4}, Interval{4, 8}, Interval{8, 12}));
-    const OwnPart own = sharded.space->own_part(sharded.bucket());
+    const PartOfBucket own = sharded.space->own_part(sharded.bucket());
     EXPECT_EQ(own.in_buffer, (Interval{4 * rank, 4 * rank + 4}));
     EXPECT_EQ(own.in_kept, (Interval{0, 4}));
   }

@@ -1,9 +1,9 @@
-#include "deepspeed/zero/gradients/bucket.h"
+#include "deepspeed/zero/gradients/buckets/bucket.h"
 
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/zero/gradients/launch_order.h"
+#include "deepspeed/zero/gradients/buckets/launch_order.h"
 
 #include "tests/support/error_of.h"
 

@@ -1,4 +1,4 @@
-#include "deepspeed/zero/gradients/bucket.h"
+#include "deepspeed/zero/gradients/buckets/bucket.h"
 
 #include <algorithm>
 

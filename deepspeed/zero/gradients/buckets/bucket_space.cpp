@@ -1,4 +1,4 @@
-#include "deepspeed/zero/gradients/bucket_space.h"
+#include "deepspeed/zero/gradients/buckets/bucket_space.h"
 
 #include <utility>
 
@@ -32,7 +32,7 @@ class FlatBucketSpace : public BucketSpace {
     return owned;
   }
 
-  OwnPart own_part(const Bucket& bucket) const override {
+  PartOfBucket own_part(const Bucket& bucket) const override {
     const Interval common = intersect(bucket.in_flat, owned_[bucket.group]);
     return {relative(common, bucket.in_flat), relative(common, owned_[bucket.group])};
   }
@@ -87,7 +87,7 @@ class ShardBucketSpace : public BucketSpace {
     return owned;
   }
 
-  OwnPart own_part(const Bucket& bucket) const override {
+  PartOfBucket own_part(const Bucket& bucket) const override {
     const Interval kept = in_kept(bucket);
     return {{rank_ * kept.numel(), (rank_ + 1) * kept.numel()}, kept};
   }

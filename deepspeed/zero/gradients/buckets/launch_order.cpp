@@ -1,4 +1,4 @@
-#include "deepspeed/zero/gradients/launch_order.h"
+#include "deepspeed/zero/gradients/buckets/launch_order.h"
 
 #include <utility>
 

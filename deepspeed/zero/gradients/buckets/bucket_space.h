@@ -9,13 +9,13 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/zero/gradients/bucket.h"
+#include "deepspeed/zero/gradients/buckets/bucket.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed::zero {
 
 /// This rank's part of a bucket.
-struct OwnPart {
+struct PartOfBucket {
   Interval in_buffer;
   Interval in_kept;  // of the gradients that this rank keeps of the group
 };
@@ -38,7 +38,7 @@ class BucketSpace {
   std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const;
   /// Returns which interval of the buffer each rank gets, by rank, ascending.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;
-  virtual OwnPart own_part(const Bucket& bucket) const = 0;
+  virtual PartOfBucket own_part(const Bucket& bucket) const = 0;
 
  private:
   /// Returns the part of the buffer that a parameter's gradient has, with padding, as gradients() gives it.

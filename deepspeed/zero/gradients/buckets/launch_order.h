@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "deepspeed/zero/gradients/bucket.h"
+#include "deepspeed/zero/gradients/buckets/bucket.h"
 
 namespace deepspeed::zero {
 
