@@ -1,5 +1,9 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <unordered_set>
@@ -11,10 +15,40 @@
 #include "deepspeed/base/message.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
-#include "deepspeed/zero/params/fingerprint.h"
 #include "deepspeed/zero/storage/holdable_storage.h"
 
 namespace deepspeed::zero {
+namespace {
+
+constexpr int64_t kElementsAtOnce = 4 << 20;
+
+// Odd constants with bits all over: 2^64 over the golden ratio, and the prime of the 64-bit FNV hash in it.
+uint64_t mix(uint64_t hash, uint64_t word) {
+  return std::rotl((hash ^ word) * 0x9E3779B97F4A7C15U, 29) + 0x100000001B3U;
+}
+
+uint64_t hash_bytes(uint64_t hash, const char* bytes, size_t count) {
+  for (; count > 0; bytes += std::min(count, sizeof(uint64_t)), count -= std::min(count, sizeof(uint64_t))) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes, std::min(count, sizeof(word)));
+    hash = mix(hash, word);
+  }
+  return hash;
+}
+
+/// Hashes the bits of `values`, a dense tensor with memory. Two tensors that differ have the same hash by
+/// chance alone, once in 2^64. Tensors of a device are copied to the host in pieces.
+uint64_t fingerprint(const at::Tensor& values) {
+  const at::Tensor flat = values.as_strided({values.numel()}, {1});
+  uint64_t hash = 0;
+  for (int64_t begin = 0; begin < flat.numel(); begin += kElementsAtOnce) {
+    const at::Tensor piece = flat.narrow(0, begin, std::min(kElementsAtOnce, flat.numel() - begin)).cpu();
+    hash = hash_bytes(hash, static_cast<const char*>(piece.const_data_ptr()), piece.nbytes());
+  }
+  return hash;
+}
+
+}  // namespace
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)

@@ -1,6 +1,8 @@
 #include "deepspeed/zero/zero_state.h"
 
+#include <algorithm>
 #include <exception>
+#include <vector>
 
 #include <c10/core/GradMode.h>
 
@@ -10,11 +12,38 @@
 #include "deepspeed/zero/offload/optimizer_offload.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/update/early_step.h"
-#include "deepspeed/zero/update/partition_gather.h"
 #include "deepspeed/zero/update/slice_set.h"
 #include "deepspeed/zero/zero_options.h"
 
 namespace deepspeed::zero {
+namespace {
+
+/// Gives every rank all partitions of a flat space again, after each has changed its own. flat:
+/// (layout.padded_numel()), whose own partition is up to date. With keys.allgather_partitions false every
+/// owner broadcasts; keys.allgather_bucket_size elements of all ranks together are under way at once.
+void gather_partitions(const comm::ProcessGroup& group, const at::Tensor& flat, const FlatLayout& layout,
+                       const config::PartitionGatherConfig& keys) {
+  const int64_t numel = layout.partition_numel();
+  if (group.size() == 1 || numel == 0) return;
+  if (keys.allgather_partitions && flat.numel() <= keys.allgather_bucket_size) {
+    const Interval own = layout.partition(group.rank());
+    group.all_gather(flat, flat.narrow(0, own.begin, own.numel()));
+    return;
+  }
+  // A piece of every partition at a time. Pieces of different partitions do not lie side by side, so each is
+  // a broadcast of its own.
+  const int64_t most = std::max<int64_t>(keys.allgather_bucket_size / group.size(), 1);
+  for (int64_t begin = 0; begin < numel; begin += most) {
+    std::vector<comm::Work> works;
+    for (int owner = 0; owner < group.size(); ++owner) {
+      const int64_t first = layout.partition(owner).begin + begin;
+      works.push_back(group.start_broadcast(flat.narrow(0, first, std::min(most, numel - begin)), owner));
+    }
+    for (comm::Work& work : works) work.wait();
+  }
+}
+
+}  // namespace
 
 ZeroState::ZeroState(ParamStore& store, optim::Optimizer& optimizer, const ZeroGroups& ranks,
                      const ZeroOptions& options)

@@ -86,7 +86,7 @@ WAITS = [
     ("read of a file for a buffer's copy", "zero/shards/shard_file.cpp", "", "buffer->copied.wait();", BUFFER),
     ("file of a checkpoint for its copy", "checkpoint/archive/host_snapshot.h", "", "copied_.wait();", "CudaTraining.GoesOnFrom*"),
     ("stage for what it receives", "pipe/exchange/channel.cpp", "", "for (comm::Work& work : oldest.works) work.wait();", PIPELINE),
-    ("weights for the other ranks' parts", "zero/update/partition_gather.cpp", "", "for (comm::Work& work : works) work.wait();", RANKS),
+    ("weights for the other ranks' parts", "zero/zero_state.cpp", "", "for (comm::Work& work : works) work.wait();", RANKS),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-// Shards of one or several parameters that are gathered by one collective.
+// One collective that gathers the shards of one or several parameters.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace deepspeed::zero {
 
-/// The way on which the shards of all ranks come together. The first two give the same bits; the others send
-/// 8 bits an element, whole numbers or floats (kernels/block_quantization.h), and give all ranks the same
-/// rounded values.
+/// How the shards of all ranks come together. The first two ways give the same bits. The others send 8 bits
+/// an element, as integers or as floats (kernels/block_quantization.h): all ranks get the same rounded
+/// values.
 enum class Fetch { kAllGather, kAllReduce, kQuantizedAllGather, kFloat8AllGather };
 
 constexpr bool is_rounded(Fetch fetch) {
@@ -31,8 +31,8 @@ class ShardGather {
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
 
-  /// Waits, and returns the index-th shard of all ranks: (ranks * n), for the caller to keep. With one rank
-  /// it is the shard itself, where that lies with its parameter. Throws CommError and IoError.
+  /// Waits for the index-th shard of all ranks and returns it, (ranks * n), for the caller to keep. One rank
+  /// gets the shard itself, where that lies with its parameter. Throws CommError and IoError.
   virtual at::Tensor take(size_t index) = 0;
 
  protected:
@@ -41,10 +41,10 @@ class ShardGather {
 
 class GatherBucket final : public ShardGather {
  public:
-  /// Starts the gather of `shards`, whose parameters lie on `device` and travel in `dtype`. Collective; waits
-  /// for nothing but a disk. Shards that lie elsewhere are copied to the device by the stream `copies`;
-  /// results go into `buffers`, which must outlive this. With one rank nothing is sent. nodes: of `group`;
-  /// where they have levels, an all-gather goes between nodes first. Throws IoError.
+  /// Starts the gather of `shards`, whose parameters lie on `device` and travel in `dtype`. Collective. Waits
+  /// for nothing but a disk. The stream `copies` brings shards that lie elsewhere to the device. Results go
+  /// into `buffers`, which must outlive this. One rank sends nothing. nodes: of `group`; where they have
+  /// levels, an all-gather goes between nodes first. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});
@@ -60,21 +60,21 @@ class GatherBucket final : public ShardGather {
   void start_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
   void start_all_reduce(const comm::ProcessGroup& group);
   void start_quantized_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
-  /// Starts what both do when they have `sent_`.
+  /// Starts the all-gather of `sent_`.
   void send(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
   at::Tensor dequantized(size_t index) const;
   void fill_sent();
 
   int num_ranks_;
   std::vector<std::shared_ptr<Shard>> shards_;
-  std::vector<int64_t> begins_;  // of each shard among the elements of all, quantized among the bytes
+  std::vector<int64_t> begins_;  // where each shard begins, in elements or quantized in bytes
   int64_t numel_ = 0;            // of all shards, in elements or quantized in bytes
   at::TensorOptions options_;
   device::SideStream copies_;
   GatherBuffers& buffers_;
   Fetch fetch_;
-  bool is_copying_ = false;      // shards come from the host's memory or a disk
-  std::vector<at::Tensor> own_;  // of one rank: each shard; undefined where it is read when it is taken
+  bool is_copying_ = false;      // some shards come from the host's memory or a disk
+  std::vector<at::Tensor> own_;  // one rank's shards; undefined where take() reads it
   at::Tensor sent_;              // of an all-gather: (all shards)
   at::Tensor received_;          // by all-gather (ranks, all shards), by all-reduce (all shards, ranks); flat
   comm::Work work_;

@@ -127,8 +127,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void set_shard(PartitionedStorage& storage, const at::Tensor& values);
   /// Throws UsageError where set_values() would not take any values now.
   void check_settable(const PartitionedStorage& storage) const;
-  /// Returns whether write_back() or set_values() changed the shard since the last call.
-  bool take_was_set(PartitionedStorage& storage);
+  /// Returns whether somebody but the optimizer has changed the shard since the last call.
+  bool take_externally_written(PartitionedStorage& storage);
 
   /// Throws UsageError, naming the parameter, where an operator or a GatheredParameters has it.
   void check_unused(const PartitionedStorage& storage) const;

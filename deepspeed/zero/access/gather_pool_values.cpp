@@ -157,7 +157,7 @@ void GatherPool::set_shard(PartitionedStorage& storage, const at::Tensor& values
   shard_changed(storage);
 }
 
-bool GatherPool::take_was_set(PartitionedStorage& storage) {
+bool GatherPool::take_externally_written(PartitionedStorage& storage) {
   const std::lock_guard lock(mutex_);
   return std::exchange(storage.param().was_set, false);
 }

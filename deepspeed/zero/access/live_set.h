@@ -1,4 +1,5 @@
-// What is whole or on its way, in the order of its latest use, and a limit on its elements: pure bookkeeping.
+// Orders what is whole or on its way by its latest use, and counts its elements against a limit: pure
+// bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,16 @@ class LiveSet {
   explicit LiveSet(int64_t max_numel) : max_numel_(max_numel) {}
 
   bool empty() const { return items_.empty(); }
-  /// Counted elements of all of them.
+  /// How many elements the items count, all together.
   int64_t numel() const { return numel_; }
-  /// Elements that may be added; below 0 where the limit is exceeded.
+  /// How many elements may be added; below 0 where the limit is exceeded.
   int64_t room() const { return max_numel_ - numel_; }
-  /// The one whose use lies back furthest, persistent ones included.
+  /// The least recently used item, persistent ones included.
   Item* oldest() const { return items_.front(); }
-  /// The one that was used last; null where there is none.
+  /// The most recently used item; null where there is none.
   Item* latest() const { return items_.empty() ? nullptr : items_.back(); }
 
-  /// Adds it as the one that was used last. persistent: make_room() leaves it alone.
+  /// Adds an item as most recently used. persistent: make_room() leaves it alone.
   Place add(Item& item, int64_t counted_numel, bool persistent) {
     Place place;
     place.counted_numel = counted_numel;
@@ -46,7 +47,7 @@ class LiveSet {
     if (!place.is_persistent) evictable_.erase(place.among_evictable);
     numel_ -= place.counted_numel;
   }
-  /// It is the one that was used last.
+  /// Makes an item the most recently used one.
   void note_used(const Place& place) {
     items_.splice(items_.end(), items_, place.in_order);
     if (!place.is_persistent) evictable_.splice(evictable_.end(), evictable_, place.among_evictable);
@@ -57,8 +58,8 @@ class LiveSet {
   void for_each(Visit visit) {
     for (auto next = items_.begin(); next != items_.end();) visit(**next++);
   }
-  /// Calls `evict` with items that are not persistent, the oldest first, until `numel` more elements fit or
-  /// none is left; it removes the item, or leaves it where it is in use.
+  /// Calls `evict` with items that are not persistent, the oldest first, until `numel` more elements fit.
+  /// It removes the item, or leaves one that is in use.
   template <class Evict>
   void make_room(int64_t numel, Evict evict) {
     for (auto next = evictable_.begin(); next != evictable_.end() && room() < numel;) evict(**next++);

@@ -101,7 +101,7 @@ std::optional<std::string> ParamStore::name_of_replaced() const {
   return std::nullopt;
 }
 
-std::vector<size_t> ParamStore::take_set(size_t group) {
+std::vector<size_t> ParamStore::take_externally_written(size_t group) {
   std::vector<size_t> written;
   std::vector<int64_t>& versions = versions_[group];
   for (size_t index = 0; index < versions.size(); ++index) {

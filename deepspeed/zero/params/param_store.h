@@ -91,9 +91,10 @@ class ParamStore {
   virtual void finish_writes() {}
   /// Stage 3: drops what is whole of the parameters after their shards were updated. Talks to no rank.
   virtual void shards_changed() {}
-  /// The group's parameters that were written from outside since the last call: in place, as autograd counts
-  /// it (writes through `.data` are out of its sight); at stage 3 in a GatheredParameters or by a load.
-  virtual std::vector<size_t> take_set(size_t group);
+  /// Returns the group's parameters that somebody but the optimizer has written since the last call. In-place
+  /// writes count as autograd counts them, so writes through `.data` do not. At stage 3 writes in a
+  /// GatheredParameters and loads count.
+  virtual std::vector<size_t> take_externally_written(size_t group);
 
  protected:
   /// Of stage 3.
@@ -103,7 +104,8 @@ class ParamStore {
   at::ScalarType dtype_;
   int stage_;
   std::vector<StoredGroup> groups_;
-  std::vector<std::vector<int64_t>> versions_;  // [group][parameter] when take_set() looked; not at stage 3
+  std::vector<std::vector<int64_t>>
+      versions_;  // [group][parameter] when take_externally_written() looked; not at stage 3
 };
 
 }  // namespace deepspeed::zero

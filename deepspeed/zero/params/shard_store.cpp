@@ -275,11 +275,11 @@ void ShardStore::finish_writes() {
   if (file_) file_->finish_writes();
 }
 
-std::vector<size_t> ShardStore::take_set(size_t group) {
+std::vector<size_t> ShardStore::take_externally_written(size_t group) {
   std::vector<size_t> found;
   for (size_t index = 0; index < storages_[group].size(); ++index) {
     const auto& storage = storages_[group][index];
-    if (storage && pool_->take_was_set(*storage)) found.push_back(index);
+    if (storage && pool_->take_externally_written(*storage)) found.push_back(index);
   }
   return found;
 }

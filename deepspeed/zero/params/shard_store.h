@@ -57,7 +57,7 @@ class ShardStore : public ParamStore {
   void wait_for_reads(size_t group, const Interval& interval) const override;
   void finish_writes() override;
   void shards_changed() override;
-  std::vector<size_t> take_set(size_t group) override;
+  std::vector<size_t> take_externally_written(size_t group) override;
   /// Nothing is left to do: the parameters are rank 0's from the start.
   void broadcast(const comm::ProcessGroup&, int) override {}
 

@@ -1,5 +1,5 @@
 // Knows the parameters that a pass uses next by its trace, with what a pool wants to know of each: a
-// window over the trace, and a slot for each param in it.
+// window over the trace, with a slot for each parameter in it.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +34,11 @@ class AheadWindow {
   void follow(const UseTrace* trace);
   void close();
 
-  /// Asks for the param's item again, after its state has changed.
+  /// Asks for a parameter's item again, after its state has changed.
   void recount(const Gatherable& param);
-  /// Puts `param` in the place of the one that `key` had.
+  /// Puts `param` in the place of the former one of `key`.
   void replace(const UseTrace* trace, uint64_t key, Gatherable& param);
-  /// Removes a param that is gone.
+  /// Removes a parameter that is gone.
   void forget(const Gatherable& param);
 
   const AheadSlots& slots() const { return slots_; }

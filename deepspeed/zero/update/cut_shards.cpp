@@ -6,7 +6,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "deepspeed/zero/update/cut_parameters.h"
+#include "deepspeed/zero/update/cut_of_store.h"
 
 namespace deepspeed::zero {
 namespace {

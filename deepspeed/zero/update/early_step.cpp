@@ -130,7 +130,7 @@ void EarlyStep::check_unchanged() {
     raise<UsageError>("a hyperparameter of parameter group ", *group, kWayOut);
   }
   for (size_t group = 0; group < store_.groups().size(); ++group) {
-    const auto changed = store_.take_set(group);
+    const auto changed = store_.take_externally_written(group);
     if (changed.empty()) continue;
     raise<UsageError>("parameter '", store_.groups()[group].params[changed.front()].name, "'", kWayOut);
   }

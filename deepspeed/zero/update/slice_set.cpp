@@ -8,7 +8,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/where.h>
 
-#include "deepspeed/zero/update/cut_parameters.h"
+#include "deepspeed/zero/update/cut_of_store.h"
 #include "deepspeed/zero/update/cut_shards.h"
 #include "deepspeed/zero/update/step_cut.h"
 
@@ -153,7 +153,7 @@ void SliceSet::for_each(const std::vector<size_t>& indices, Access access,
 void SliceSet::note_written_weights() {
   const bool is_whole = !store_.partitions_parameters();
   for (size_t group = 0; group < owned_.size(); ++group) {
-    for (const size_t param : store_.take_set(group)) {
+    for (const size_t param : store_.take_externally_written(group)) {
       if (is_whole && options_.split_masters) continue;
       const Interval place =
           is_whole ? store_.groups()[group].layout.place(param) : store_.shards(group)->place(param);

@@ -51,11 +51,11 @@ TEST(ParamStore, TakesDenseFloats) {
 TEST(ParamStore, TellsWhatWasWrittenInPlace) {
   std::vector<NamedTensor> params{param("a"), param("b"), param("c")};
   ParamStore store({params}, 2, {at::kBFloat16, false, 1});
-  EXPECT_TRUE(store.take_set(0).empty());
+  EXPECT_TRUE(store.take_externally_written(0).empty());
   params[1].tensor.detach().fill_(2);
   store.groups()[0].flat.narrow(0, 0, 3).fill_(5);  // as an optimizer does
-  EXPECT_EQ(store.take_set(0), std::vector<size_t>{1});
-  EXPECT_TRUE(store.take_set(0).empty());
+  EXPECT_EQ(store.take_externally_written(0), std::vector<size_t>{1});
+  EXPECT_TRUE(store.take_externally_written(0).empty());
   EXPECT_EQ(params[0].tensor[0].item<float>(), 5.0f);
 }
 

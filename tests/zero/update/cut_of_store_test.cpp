@@ -1,4 +1,4 @@
-#include "deepspeed/zero/update/cut_parameters.h"
+#include "deepspeed/zero/update/cut_of_store.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/flip.h>
