@@ -105,7 +105,7 @@ def find(module: str, name: str) -> Any:
 
 
 def member_of_enumeration(owner: Any, name: str) -> Any:
-    """Is getattr() for files: Python 3.11.2 pickles a member of an enumeration as getattr(class, name)."""
+    """Stands for getattr() in files: Python 3.11.2 pickles a member of an enumeration as getattr(class, name)."""
     if not _is_member(owner, name):
         raise pickle.UnpicklingError(f"getattr({owner!r}, {name!r}) is called, which is no member of an enumeration.")
     return owner[name]
