@@ -122,11 +122,11 @@ class Build:
     def program(self, objects):
         asked = subprocess.run(["ninja", "-t", "commands", "-s", PROGRAM], cwd=self.folder, capture_output=True, text=True, check=True)
         link = asked.stdout.strip().splitlines()[-1]
-        used = next(word for word in link.split() if word.endswith(LIBRARY))
+        used = re.search(rf"[^\s,]*{re.escape(LIBRARY)}", link)[0]
         library, program = self.work / LIBRARY, self.work / "simulated_cuda_tests"
         shutil.copy(self.folder / used, library)
         subprocess.run(["ar", "r", library, *objects], check=True, capture_output=True)
-        link = link.replace(used, str(library)).replace(f"-o {PROGRAM}", f"-o {program}")
+        link = re.sub(rf"[^\s,]*{re.escape(LIBRARY)}", str(library), link).replace(f"-o {PROGRAM}", f"-o {program}")
         subprocess.run(link, shell=True, cwd=self.folder, check=True, capture_output=True)
         return program
 
