@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import enum
 import importlib
+import inspect
 import operator
 import os
 import pickle
@@ -112,9 +113,9 @@ def member_of_enumeration(owner: Any, name: str) -> Any:
 
 
 def _resolve(module: Any, name: str) -> Any:
-    """Returns what a module has under a name with points, or None."""
+    """Returns what a module has under a name with points, or None. No code of the module runs, such as that of lazy imports."""
     for part in name.split("."):
-        module = getattr(module, part, None)
+        module = inspect.getattr_static(module, part, None)
     return module
 
 
