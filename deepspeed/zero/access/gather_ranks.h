@@ -20,7 +20,7 @@ struct GatherRoute {
   auto operator<=>(const GatherRoute&) const = default;
 };
 
-/// Not thread-safe.
+/// It is not thread-safe.
 class GatherRanks {
  public:
   /// nodes: of the shard group, for gathers in two steps; without groups a gather takes one. near: ranks that

@@ -52,7 +52,7 @@ struct Gatherable {
   const Gatherable& owner() const { return source ? *source : *this; }
   /// The unit in which the parameter is gathered; null where it is gathered by itself.
   GatherUnit* unit_of_owner() const { return owner().unit; }
-  /// Whether its source has changed since this copy was made.
+  /// Returns whether the source of this copy has changed since it was made.
   bool is_stale() const { return source && source->version != source_version; }
   /// Whether an operator or a GatheredParameters needs it now.
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }

@@ -22,7 +22,7 @@ struct GathererOptions {
   int near_rank = 0;
 };
 
-/// Its calls are collective where they start a gather. The caller holds a lock.
+/// Calls that start a gather are collective. The caller holds a lock.
 class Gatherer {
  public:
   /// Starts one collective, as GatherRanks does.

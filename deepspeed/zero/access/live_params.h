@@ -59,9 +59,9 @@ class LiveParams {
 
   /// Whether the parameter is whole and nobody needs it whole now.
   bool may_go(const Gatherable& param) const;
-  /// Whether it may go, and nothing will use it soon.
+  /// Returns whether the parameter may go, and nothing will use it soon.
   bool is_done(const Gatherable& param) const;
-  /// Whether it may go at the end of a pass.
+  /// Returns whether the parameter may go at the end of a pass.
   bool may_go_after_pass(const Gatherable& param) const {
     return may_go(param) && !look_ahead_.stays_for_backward(param);
   }

@@ -16,7 +16,7 @@ AheadSlots::Item item_to_gather(const Gatherable& param) {
   return {kind, param.numel, static_cast<int>(param.dtype)};
 }
 
-/// Whether its next gather takes the shard.
+/// Returns whether the next gather of the parameter takes its shard.
 bool needs_its_shard(const Gatherable& param) {
   return param.state == Gatherable::State::kPartitioned && !param.is_stale() && !param.has_secondary();
 }

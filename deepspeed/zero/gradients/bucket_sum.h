@@ -21,7 +21,7 @@
 
 namespace deepspeed::zero {
 
-/// Not thread-safe by itself.
+/// It is not thread-safe.
 class BucketSum {
  public:
   using Works = std::vector<comm::Work>;
