@@ -47,7 +47,7 @@ struct DeepSpeedConfig {
   std::optional<int64_t> data_parallel_size;
   std::optional<int64_t> allgather_size;  // for the older form of zero_optimization
   std::optional<int64_t> seed;            // for dropout and the order of the data
-  Fp16Config fp16;
+  Fp16Section fp16;
   Bf16Config bf16;
   std::optional<OptimizerConfig> optimizer;
   std::optional<SchedulerConfig> scheduler;

@@ -137,7 +137,7 @@ word in its key, its path or its meaning.
   only it knows the batch sizes and the learning rate that it trains with.
 - A deprecated key still works, with a warning, unless its replacement stands beside it.
 - In C++ a loaded config is a struct with a member for each key (`config/config.h`). `config/training_config.h` has the
-  classes of the manual of version 0.3, `config/table/key_value_config.h` the base for a program's own.
+  classes of the manual of version 0.3, and the base for a program's own.
 - *No effect* marks a key that is read and does nothing in this version. "Only stage 3 uses it" and the like say where a
   key acts. A line of the log says so where a key is set that does nothing.
 - *so far* lists the values that this version supports of those that are documented; the others are refused with an

@@ -20,7 +20,7 @@ void require(bool condition, const Parts&... parts) {
   if (!condition) raise<ConfigError>(parts...);
 }
 
-void check_fp16(const Fp16Config& fp16) {
+void check_fp16(const Fp16Section& fp16) {
   if (!fp16.enabled || fp16.loss_scale != 0) return;
   require(fp16.loss_scale_window > 0, "fp16.loss_scale_window: got ", fp16.loss_scale_window,
           ", expected more than 0 for a dynamic loss scale");

@@ -31,8 +31,8 @@ Option a_dtype() {
 
 }  // namespace
 
-const Table<Fp16Config>& fp16_table() {
-  using C = Fp16Config;
+const Table<Fp16Section>& fp16_table() {
+  using C = Fp16Section;
   static const Table<C> table({
       entry("enabled", &C::enabled, "Train in float16 with loss scaling."),
       entry("auto_cast", &C::auto_cast, "Cast the floating-point inputs of forward to float16."),

@@ -23,7 +23,7 @@ struct DEEPSPEED_API SchedulerConfig {
   Json params = Json::object();
 };
 
-struct Fp16Config {
+struct Fp16Section {
   bool enabled = false;
   bool auto_cast = false;
   double loss_scale = 0.0;  // 0: dynamic

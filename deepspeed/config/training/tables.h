@@ -8,7 +8,7 @@ namespace deepspeed::config {
 
 const Table<OptimizerConfig>& optimizer_table();
 const Table<SchedulerConfig>& scheduler_table();
-const Table<Fp16Config>& fp16_table();
+const Table<Fp16Section>& fp16_table();
 const Table<Bf16Config>& bf16_table();
 const Table<AmpConfig>& amp_table();
 const Table<TorchAutocastConfig>& torch_autocast_table();

@@ -1,10 +1,9 @@
-#include "deepspeed/config/table/key_value_config.h"
+#include "deepspeed/config/training_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/training_config.h"
 
 #include "tests/config/load.h"
 #include "tests/support/error_of.h"
@@ -24,19 +23,20 @@ struct ModelConfig : ConfigOf<ModelConfig> {
   FP16Config fp16;
 
   ModelConfig(Pairs pairs = {}) { update(pairs); }
-  static const Members<ModelConfig>& members() {
+  static const Table<ModelConfig>& table() {
     using C = ModelConfig;
-    static const Members<C> members({
-        member("num_layers", &C::num_layers, "Layers.", {at_least(1)}),
-        member("dropout", &C::dropout, "Of activations.", {between(0, 1)}),
-        member("activation", &C::activation, "Its name.", {one_of({"gelu", "relu"})}),
-        member("hidden_size", &C::hidden_size, "The width.", {alias("width")}),
-        sub_config("fp16", &C::fp16, "Training in float16."),
+    static const Table<C> table({
+        entry("num_layers", &C::num_layers, "Layers.", {at_least(1)}),
+        entry("dropout", &C::dropout, "Of activations.", {between(0, 1)}),
+        entry("activation", &C::activation, "Its name.", {one_of({"gelu", "relu"})}),
+        entry("hidden_size", &C::hidden_size, "The width.", {alias("width")}),
+        section_entry("fp16", &C::fp16, FP16Config::table(), "Training in float16."),
     });
-    return members;
+    return table;
   }
 
  protected:
+  Parts parts() override { return {{"fp16", &fp16}}; }
   void resolve_own(int64_t) override {
     if (!hidden_size) hidden_size = 64 * num_layers;
   }
