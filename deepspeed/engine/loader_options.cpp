@@ -11,11 +11,11 @@ DataLoaderOptions loader_options(const TrainingEngine& engine, const DeepSpeedIo
                       "', expected \"train\", \"eval\" or \"predict\"");
   }
   DataLoaderOptions result;
-  result.batch_size = options.batch_size.value_or(engine.train_micro_batch_size_per_gpu());
+  result.batch_size = options.batch_size.value_or(engine.config().train_micro_batch_size_per_gpu);
   result.rank = engine.get_data_parallel_rank();
   result.world_size = engine.dp_world_size();
   result.shuffle = options.route == "train";
-  result.drop_last = engine.dataloader_drop_last();
+  result.drop_last = engine.config().dataloader_drop_last;
   result.seed = engine.seed();
   result.pin_memory = options.pin_memory && engine.device().is_cuda();
   result.device = engine.device();

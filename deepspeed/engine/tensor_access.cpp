@@ -76,7 +76,7 @@ at::Tensor gather(const TrainingEngine& engine, const at::Tensor& param, const a
   at::Tensor full = at::zeros({param.numel()}, own.options().dtype(dtype).device(engine.device()));
   if (!place.elements.empty()) full.narrow(0, place.elements.begin, place.elements.numel()).copy_(own);
   const comm::ProcessGroup& shard = engine.driver().state().parts.groups.zero.shard;
-  if (engine.zero_optimization() && shard.size() > 1) shard.all_reduce(full);
+  if (engine.config().zero_optimization.stage > 0 && shard.size() > 1) shard.all_reduce(full);
   return full.view(param.sizes());
 }
 
@@ -218,10 +218,10 @@ void safe_update_full_grad_vectorized(
 namespace {
 
 Place local_place_of(const TrainingEngine& engine, const at::Tensor& param, const char* what) {
-  if (engine.zero_optimization_stage() != 3) {
+  if (engine.config().zero_optimization.stage != 3) {
     raise<UsageError>("safe_get_local_", what, "() and safe_set_local_", what,
                       "() are of stage 3, which partitions parameters; at stage ",
-                      engine.zero_optimization_stage(), " call those of full_", what);
+                      engine.config().zero_optimization.stage, " call those of full_", what);
   }
   return place_of(engine, param);
 }

@@ -35,8 +35,7 @@ TrainingEngine::TrainingEngine(EngineParts parts)
     : TrainingEngine(std::make_unique<TrainingState>(std::move(parts))) {}
 
 TrainingEngine::TrainingEngine(std::unique_ptr<TrainingState> state)
-    : ConfigGetters(state->parts.config, state->parts.client_optimizer),
-      state_(std::move(state)),
+    : state_(std::move(state)),
       driver_(std::make_unique<StepDriver>(*state_)),
       parked_states_(std::make_unique<zero::ParkedStorages>()) {
   const auto& throughput = config().timers.throughput;
@@ -281,6 +280,8 @@ void TrainingEngine::set_train_micro_batch_size(int64_t size) {
   config.train_batch_size = size * config.gradient_accumulation_steps * dp_world_size();
   driver_->refresh();
 }
+
+const config::DeepSpeedConfig& TrainingEngine::config() const { return state_->parts.config; }
 
 bool TrainingEngine::gradient_average() const { return config().gradient_allreduce_op != "sum"; }
 

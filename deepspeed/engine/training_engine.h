@@ -16,7 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/export.h"
-#include "deepspeed/engine/config_getters.h"
+#include "deepspeed/config/config.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/tensor/named_tensor.h"
@@ -50,7 +50,7 @@ struct EngineParts;
 struct LoaderPosition;
 struct TrainingState;
 
-class DEEPSPEED_API TrainingEngine : public ConfigGetters {
+class DEEPSPEED_API TrainingEngine {
  public:
   /// Talks to no rank. At stage 3 the model stays partitioned: zero::make_whole(), or initialize(), goes on
   /// with it.
@@ -133,6 +133,8 @@ class DEEPSPEED_API TrainingEngine : public ConfigGetters {
 
   // --- settings ---
 
+  /// What the config says, defaults and resolved batch sizes included; the setters below change it.
+  const config::DeepSpeedConfig& config() const;
   /// (train batch, micro batch, accumulation steps)
   std::tuple<int64_t, int64_t, int64_t> get_batch_info() const;
   /// Changes the accumulation steps; throws UsageError where `size` is no multiple of micro batch * ranks.

@@ -56,7 +56,7 @@ void train_pipeline(const Options& options) {
 
   const bool first_rank = world.rank() == 0;
   Progress progress(stdout, !first_rank, options.steps, options.log_every,
-                    engine->train_batch_size() * config.context);
+                    engine->config().train_batch_size * config.context);
   LossLog loss_log(first_rank ? options.loss_log : "");
   if (!options.resume.empty()) progress.note(resume(*engine, options, model_file));
   progress.note(deepspeed::message("pipeline of ", engine->num_stages(), " stages, ", engine->dp_world_size(),

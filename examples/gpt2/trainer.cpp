@@ -86,7 +86,7 @@ void train(const Options& options) {
 
   const bool first_rank = world.rank() == 0;
   Progress progress(stdout, !first_rank, options.steps, options.log_every,
-                    engine->train_batch_size() * config.context);
+                    engine->config().train_batch_size * config.context);
   LossLog loss_log(first_rank ? options.loss_log : "");
   progress.note(describe(*model, data));
   if (!options.resume.empty()) progress.note(resume(*engine, options, model_file));

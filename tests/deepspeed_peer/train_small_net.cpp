@@ -46,7 +46,7 @@ deepspeed::Json train(const Options& options) {
       const auto batch = data.batch(engine->global_steps(), world.rank());
       const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
       const bool spiked =
-          engine->fp16_enabled() && engine->zero_optimization() && engine->global_steps() < kSpikedSteps;
+          engine->config().fp16.enabled && engine->config().zero_optimization.stage > 0 && engine->global_steps() < kSpikedSteps;
       engine->backward(spiked ? loss * kSpike : loss);
       engine->step();
       losses.push_back(world.group().all_reduce_scalar(loss.item<double>()) / world.size());

@@ -122,7 +122,7 @@ TEST(Averaging, ChangesWithTheReductionsAfterACall) {
       EXPECT_EQ(reduce(), 4.0);
       engine->set_gradient_average(false);
       EXPECT_FALSE(engine->gradient_average());
-      EXPECT_EQ(engine->gradient_allreduce_op(), "sum");
+      EXPECT_EQ(engine->config().gradient_allreduce_op, "sum");
       EXPECT_EQ(reduce(), 8.0);
       engine->set_gradient_average(true);
       EXPECT_EQ(reduce(), 4.0);

@@ -117,7 +117,7 @@ TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {
 TEST(Engine, SetTrainBatchSizeChangesTheAccumulation) {
   const auto engine = make_engine(basic());
   engine->set_train_batch_size(12);
-  EXPECT_EQ(engine->gradient_accumulation_steps(), 3);
+  EXPECT_EQ(engine->config().gradient_accumulation_steps, 3);
   EXPECT_ERROR(UsageError, engine->set_train_batch_size(13),
                "set_train_batch_size(13): expected a positive multiple of micro batch 4");
   EXPECT_ERROR(UsageError, engine->set_train_batch_size(0),

@@ -1,4 +1,4 @@
-// Every method of DeepSpeed's engine, but for the config's getters (getters_test.cpp): what it gives or does
+// Every method of DeepSpeed's engine: what it gives or does
 // here, or the error that says why not.
 
 #include <ATen/ops/full_like.h>

@@ -1,5 +1,4 @@
-// The section zero_optimization with those inside of it and its getters, and aio, which offloading to disks
-// uses.
+// The section zero_optimization with those inside of it, and aio, which offloading to disks uses.
 #pragma once
 
 #include <cstdint>
@@ -138,85 +137,6 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
   int num_shards(int data_ranks) const {
     return mics_shard_size > 0 ? static_cast<int>(mics_shard_size) : data_ranks;
   }
-};
-
-/// The getters of how gradients are summed. `Holder` derives from this and has config(), the whole config.
-template <class Holder>
-class ZeroGradientGetters {
- public:
-  bool zero_contiguous_gradients() const { return keys().contiguous_gradients; }
-  bool zero_reduce_scatter() const { return keys().reduce_scatter; }
-  int64_t zero_reduce_bucket_size() const { return keys().reduce_bucket_size; }
-  bool zero_multi_rank_bucket_allreduce() const { return keys().use_multi_rank_bucket_allreduce; }
-  bool zero_ignore_unused_parameters() const { return keys().ignore_unused_parameters; }
-
- private:
-  const ZeroGradientConfig& keys() const {
-    return static_cast<const Holder&>(*this).config().zero_optimization;
-  }
-};
-
-/// The getters of how parameters come together. `Holder` derives from this and has config(), the whole
-/// config.
-template <class Holder>
-class ZeroGatherGetters {
- public:
-  bool zero_allgather_partitions() const { return partition_keys().allgather_partitions; }
-  int64_t zero_allgather_bucket_size() const { return partition_keys().allgather_bucket_size; }
-
-  int64_t zero_prefetch_bucket_size() const { return param_keys().stage3_prefetch_bucket_size; }
-  int64_t zero_param_persistence_threshold() const { return param_keys().stage3_param_persistence_threshold; }
-  int64_t zero_model_persistence_threshold() const { return param_keys().stage3_model_persistence_threshold; }
-  int64_t zero_max_live_parameters() const { return param_keys().stage3_max_live_parameters; }
-  int64_t zero_max_reuse_distance() const { return param_keys().stage3_max_reuse_distance; }
-  bool zero_allgather_sequential() const { return param_keys().stage3_allgather_sequential; }
-  bool zero_log_trace_cache_warnings() const { return param_keys().log_trace_cache_warnings; }
-
- private:
-  const PartitionGatherConfig& partition_keys() const {
-    return static_cast<const Holder&>(*this).config().zero_optimization;
-  }
-  const ParamGatherConfig& param_keys() const {
-    return static_cast<const Holder&>(*this).config().zero_optimization;
-  }
-};
-
-/// All getters of the section. `Holder` derives from this and has config(), the whole config.
-template <class Holder>
-class ZeroGetters : public ZeroGradientGetters<Holder>, public ZeroGatherGetters<Holder> {
- public:
-  int zero_optimization_stage() const { return static_cast<int>(keys().stage); }
-  bool zero_optimization() const { return keys().stage > 0; }
-  bool zero_optimization_partition_gradients() const { return keys().stage >= 2; }
-  bool zero_optimization_partition_weights() const { return keys().stage >= 3; }
-  bool zero_overlap_comm() const { return keys().overlaps_comm(); }
-  bool zero_round_robin_gradients() const { return keys().round_robin_gradients; }
-  bool zero_legacy_stage1() const { return keys().legacy_stage1; }
-  bool zero_load_from_fp32_weights() const { return keys().load_from_fp32_weights; }
-  bool zero_save_muon_momentum_buffer_in_memory() const { return keys().save_muon_momentum_buffer_in_memory; }
-  bool is_sanity_checks_enabled() const { return keys().enable_sanity_checks; }
-  bool zero_elastic_checkpoint() const { return keys().elastic_checkpoint; }
-  const OffloadOptimizerConfig& zero_offload_optimizer() const { return keys().offload_optimizer; }
-  const OffloadParamConfig& zero_offload_param() const { return keys().offload_param; }
-  bool zero_cpu_offload() const { return zero_offload_optimizer().device == "cpu"; }
-  bool zero_use_cpu_optimizer() const { return zero_offload_optimizer().device != "none"; }
-  bool zero_nvme_offload_optimizer() const { return zero_offload_optimizer().device == "nvme"; }
-  bool super_offload() const { return zero_offload_optimizer().super_offload; }
-  double cpuadam_cores_perc() const { return zero_offload_optimizer().cpuadam_cores_perc; }
-  double zero_partial_offload() const { return zero_offload_optimizer().ratio; }
-  int64_t zero_sub_group_size() const { return keys().sub_group_size; }
-  int64_t zero_module_granularity_threshold() const { return keys().stage3_module_granularity_threshold; }
-  bool zero_gather_16bit_weights_on_model_save() const {
-    return keys().stage3_gather_16bit_weights_on_model_save;
-  }
-  int64_t zero_hpz_partition_size() const { return keys().zero_hpz_partition_size; }
-  bool zero_quantized_weights() const { return keys().zero_quantized_weights; }
-  bool zero_quantized_gradients() const { return keys().zero_quantized_gradients; }
-  bool zero_quantized_nontrainable_weights() const { return keys().zero_quantized_nontrainable_weights; }
-  int64_t mics_shard_size() const { return keys().mics_shard_size; }
-
- private:
-  const ZeroConfig& keys() const { return static_cast<const Holder&>(*this).config().zero_optimization; }
 };
 
 }  // namespace deepspeed::config

@@ -208,7 +208,6 @@ Ingredients prepare_model(EngineParts& parts, const InitializeOptions& options) 
   }
   std::unique_ptr<optim::Optimizer> base;
   if (!groups.tensors.empty()) base = make_base_optimizer(config, client, model, std::move(groups.options));
-  if (base && client) parts.client_optimizer = base->name();
   parts.given_groups = std::move(groups.given);
   return {.dtype = dtype,
           .client = std::move(client),

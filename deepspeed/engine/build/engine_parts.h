@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "deepspeed/comm/init.h"
@@ -35,7 +34,6 @@ struct EngineParts {
   std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
   std::shared_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
   ParamClaims claims = {};
-  std::optional<std::string> client_optimizer = {};  // class of the program's own optimizer; nothing: none
   std::vector<size_t> given_groups =
       {};  // of each of the optimizer's groups: which of the program's it is of
 

@@ -207,7 +207,7 @@ void bind_readings(TrainingClass& engine) {
       .def("gradient_average", &TrainingEngine::gradient_average)
       .def("set_gradient_average", &TrainingEngine::set_gradient_average, NoGil(), "averages"_a)
       .def("zero_optimization_stage",
-           [](const TrainingEngine& self) { return self.zero_optimization_stage(); })
+           [](const TrainingEngine& self) { return self.config().zero_optimization.stage; })
       .def("sparse_tensor_module_names",
            [](const TrainingEngine& self) {
              const auto& names = self.sparse_tensor_module_names();

@@ -121,7 +121,7 @@ TEST(Initialize, TakesTheConfigFromItsArguments) {
   const std::string path = (folder.path() / "ds_config.json").string();
   std::ofstream(path) << R"({"train_batch_size": 6})";
   const auto batch_of = [](const InitializeOptions& options) {
-    return initialize(std::make_shared<OddNet>(), options).engine->train_batch_size();
+    return initialize(std::make_shared<OddNet>(), options).engine->config().train_batch_size;
   };
   EXPECT_EQ(batch_of({.config = path}), 6);
   EXPECT_EQ(batch_of({.config = path.c_str()}), 6);

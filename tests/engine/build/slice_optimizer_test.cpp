@@ -118,7 +118,6 @@ TEST(SliceOptimizer, GetsTheGroupsThatHaveParametersWithTheirOptions) {
   EXPECT_EQ(groups[1].lr(), 0.002);
   EXPECT_EQ(groups[1].options.number("beta"), 0.9);
   EXPECT_EQ(engine->driver().state().parts.given_groups, (std::vector<size_t>{1, 2}));
-  EXPECT_EQ(engine->optimizer_name(), "RunningMean");
 }
 
 TEST(SliceOptimizer, IsRefusedBesideAnotherAndWhereZeroDoesNotKnowIt) {

@@ -57,7 +57,7 @@ TEST(Autocast, LeavesTheModelInTheTypeThatItsProgramHasChosen) {
     in_autocast.update(autocast_to("bf16"));
     const auto plain = engine_of_converted(at::kBFloat16, config);
     const auto engine = engine_of_converted(at::kBFloat16, in_autocast);
-    EXPECT_TRUE(engine->bfloat16_enabled());
+    EXPECT_TRUE(engine->config().bf16.enabled);
     for (int step = 0; step < 3; ++step)
       EXPECT_NEAR(train_step(*engine, 4 * step), train_step(*plain, 4 * step), 0.02) << "step " << step;
   }

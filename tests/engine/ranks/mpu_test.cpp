@@ -74,7 +74,7 @@ TEST_P(MpuAtStage, AveragesOverItsDataRanksAndClipsByTheNormOfTheWholeModel) {
     const auto mpu = std::make_shared<PairsOfRanks>(world.rank());
     const auto engine = initialize(model, {.config = mpu_config(stage), .mpu = mpu}).engine;
     EXPECT_EQ(engine->dp_world_size(), 2);
-    EXPECT_EQ(engine->train_batch_size(), 2);
+    EXPECT_EQ(engine->config().train_batch_size, 2);
     EXPECT_EQ(engine->get_data_parallel_rank(), world.rank() / 2);
     EXPECT_EQ(engine->get_model_parallel_rank(), world.rank() % 2);
     // Ranks 0 to 3 have factors 1 to 4: the data ranks 0 and 2 average 2, 1 and 3 average 3.

@@ -309,7 +309,7 @@ TEST(Mics, OfAllRanksNeedsNoReplicas) {
   run_ranks(2, [](comm::World& world) {
     const Json config = mics(2, {{"train_micro_batch_size_per_gpu", 1}, {"optimizer", {{"type", "Adam"}}}});
     const auto engine = initialize(std::make_shared<ExactNet>(), {.config = config, .world = world}).engine;
-    EXPECT_EQ(engine->mics_shard_size(), 2);
+    EXPECT_EQ(engine->config().zero_optimization.mics_shard_size, 2);
     EXPECT_FALSE(engine->optimizer()->ranks().has_replicas());
   });
 }

@@ -403,7 +403,7 @@ TEST(PipelineEngine, ChangesTheNumberOfMicroBatches) {
     Whole whole;
     const auto batches = numbered(5);
     engine->set_train_batch_size(2 * 5);
-    EXPECT_EQ(engine->gradient_accumulation_steps(), 5);
+    EXPECT_EQ(engine->config().gradient_accumulation_steps, 5);
     double sum = 0;
     for (const auto& batch : batches) sum += whole.loss(batch);
     EXPECT_NEAR(engine->train_batch(pipe::DataIterator::over(batches)).item<double>(), sum / 5, 1e-6);
