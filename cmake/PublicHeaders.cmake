@@ -12,8 +12,7 @@ set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/config/training_config.h
   deepspeed/kernels/adam.h
   deepspeed/kernels/update.h
-  deepspeed/optim/slices/optimizer_with_states.h
-  deepspeed/optim/torch/cpu_adam_op.h)
+  deepspeed/optim/slices/optimizer_with_states.h)
 
 # Sets `result` to the headers and all headers of this project that they include.
 function(deepspeed_reached_headers result)

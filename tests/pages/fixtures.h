@@ -27,7 +27,6 @@
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/update.h"
-#include "deepspeed/optim/torch/cpu_adam_op.h"
 #include "deepspeed/pipe.h"
 
 #include "tests/support/temporary_folder.h"
