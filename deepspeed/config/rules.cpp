@@ -256,10 +256,10 @@ void check_sum_of_gradients(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   require(zero.stage != 3, kSum, "at stage 3, expected \"mean\", or stage 0, 1 or 2: a sum is not ",
           "supported with ZeRO stage 3");
-  require(!zero.zenflow, kSum, "beside zero_optimization.zenflow, expected \"mean\": a sum is not ",
+  require(zero.zenflow.is_null(), kSum, "beside zero_optimization.zenflow, expected \"mean\": a sum is not ",
           "supported with ZenFlow");
-  require(!config.compile.deepcompile, kSum, "beside compile.deepcompile, expected \"mean\": a sum is not ",
-          "supported with DeepCompile");
+  require(!config.compile.value("deepcompile", false), kSum,
+          "beside compile.deepcompile, expected \"mean\": a sum is not ", "supported with DeepCompile");
 }
 
 /// Refuses keys that reduce gradients early where the caller says when a step ends.

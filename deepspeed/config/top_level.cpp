@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "deepspeed/config/data/tables.h"
+#include "deepspeed/config/data/keys.h"
 #include "deepspeed/config/parallel/tables.h"
 #include "deepspeed/config/tools/tables.h"
 #include "deepspeed/config/training/tables.h"
@@ -115,16 +115,15 @@ std::vector<Entry<DeepSpeedConfig>> precision_and_monitor_entries() {
                     {auto_means_default(), per_rank()}),
       section_entry("csv_monitor", &C::csv_monitor, csv_monitor_table(), "Scalars to CSV files.",
                     {auto_means_default(), per_rank()}),
-      section_entry("wandb", &C::wandb, wandb_table(), "Scalars to Weights & Biases.",
-                    {auto_means_default(), per_rank()}),
-      section_entry("comet", &C::comet, comet_table(), "Scalars to Comet.",
-                    {auto_means_default(), per_rank()}),
+      kept_section("wandb", &C::wandb, wandb_keys(), "Scalars to Weights & Biases.",
+                   {auto_means_default(), per_rank()}),
+      kept_section("comet", &C::comet, comet_keys(), "Scalars to Comet.", {auto_means_default(), per_rank()}),
       section_entry("flops_profiler", &C::flops_profiler, flops_profiler_table(),
                     "The cost of a step, layer by layer.", {per_rank()}),
       section_entry("comms_logger", &C::comms_logger, comms_logger_table(), "Sizes and times of collectives.",
                     {auto_means_default(), per_rank()}),
       section_entry("timers", &C::timers, timers_table(), "Timers.", {per_rank()}),
-      section_entry("nebula", &C::nebula, nebula_table(), "Checkpoints through the Nebula service."),
+      kept_section("nebula", &C::nebula, nebula_keys(), "Checkpoints through the Nebula service."),
       any_entry("datastates_ckpt", &C::datastates_ckpt,
                 "Checkpoints through DataStates; any value but false turns it on.", {not_yet()}),
   };
@@ -141,36 +140,36 @@ std::vector<Entry<DeepSpeedConfig>> parallel_entries() {
                     {per_rank()}),
       section_entry("pipeline", &C::pipeline, pipeline_table(), "Pipeline parallelism.",
                     {auto_means_default()}),
-      section_entry("sparse_attention", &C::sparse_attention, sparse_attention_table(),
-                    "Block-sparse attention.", {not_yet()}),
-      section_entry("hybrid_engine", &C::hybrid_engine, hybrid_engine_table(),
-                    "Training and generation in turn.", {auto_means_default()}),
-      section_entry("compile", &C::compile, compile_table(), "Compiled training.", {auto_means_default()}),
-      section_entry("tensor_parallel", &C::tensor_parallel, tensor_parallel_table(), "Tensor parallelism.",
-                    {auto_means_default()}),
-      section_entry("expert_parallel", &C::expert_parallel, expert_parallel_table(), "Expert parallelism."),
+      kept_section("sparse_attention", &C::sparse_attention, sparse_attention_keys(),
+                   "Block-sparse attention.", {not_yet()}),
+      kept_section("hybrid_engine", &C::hybrid_engine, hybrid_engine_keys(),
+                   "Training and generation in turn.", {auto_means_default()}),
+      kept_section("compile", &C::compile, compile_keys(), "Compiled training.", {auto_means_default()}),
+      kept_section("tensor_parallel", &C::tensor_parallel, tensor_parallel_keys(), "Tensor parallelism.",
+                   {auto_means_default()}),
+      kept_section("expert_parallel", &C::expert_parallel, expert_parallel_keys(), "Expert parallelism."),
   };
 }
 
 std::vector<Entry<DeepSpeedConfig>> training_entries() {
   using C = DeepSpeedConfig;
   return {
-      section_entry("elasticity", &C::elasticity, elasticity_table(),
-                    "Batch sizes that fit many numbers of devices."),
-      section_entry("autotuning", &C::autotuning, autotuning_table(), "A search for the fastest config."),
-      section_entry("eigenvalue", &C::eigenvalue, eigenvalue_table(),
-                    "The greatest eigenvalue of each layer's Hessian."),
+      kept_section("elasticity", &C::elasticity, elasticity_keys(),
+                   "Batch sizes that fit many numbers of devices."),
+      kept_section("autotuning", &C::autotuning, autotuning_keys(), "A search for the fastest config."),
+      kept_section("eigenvalue", &C::eigenvalue, eigenvalue_keys(),
+                   "The greatest eigenvalue of each layer's Hessian."),
       section_entry("progressive_layer_drop", &C::progressive_layer_drop, progressive_layer_drop_table(),
                     "Layers left out at random, more as training goes."),
-      section_entry("curriculum_learning", &C::curriculum_learning, curriculum_learning_table(),
-                    "Easy samples first, the older form."),
-      section_entry("data_efficiency", &C::data_efficiency, data_efficiency_table(),
-                    "Less data for the same quality."),
-      section_entry("compression_training", &C::compression_training, compression_training_table(),
-                    "Training for a smaller model."),
-      section_entry("weight_quantization", &C::weight_quantization, weight_quantization_table(),
-                    "Weights of 4 or 8 bits in inference.",
-                    {auto_means_default(), normalized_by(with_switch)}),
+      kept_section("curriculum_learning", &C::curriculum_learning, curriculum_learning_keys(),
+                   "Easy samples first, the older form."),
+      kept_section("data_efficiency", &C::data_efficiency, data_efficiency_keys(),
+                   "Less data for the same quality."),
+      kept_section("compression_training", &C::compression_training, compression_training_keys(),
+                   "Training for a smaller model."),
+      kept_section("weight_quantization", &C::weight_quantization, weight_quantization_keys(),
+                   "Weights of 4 or 8 bits in inference.",
+                   {auto_means_default(), normalized_by(with_switch)}),
   };
 }
 

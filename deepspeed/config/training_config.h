@@ -1,5 +1,6 @@
-// The config classes of DeepSpeed's manual of version 0.3: TrainingConfig with batch and fp16, which becomes a
-// JSON config with to_ds_config(), and their base. A program's own settings derive from ConfigOf as they do:
+// The config classes of DeepSpeed's manual of version 0.3: TrainingConfig with batch and fp16, which becomes
+// a JSON config with to_ds_config(), and their base. A program's own settings derive from ConfigOf as they
+// do:
 //
 //   struct RunConfig : deepspeed::config::ConfigOf<RunConfig> {
 //     int64_t num_layers = 12;
@@ -102,9 +103,7 @@ class ConfigOf : public Config {
 
  protected:
   const std::vector<Field>* fields() const override { return &Derived::table().fields(); }
-  void assign(const Json& values) override {
-    Derived::table().assign(static_cast<Derived&>(*this), values);
-  }
+  void assign(const Json& values) override { Derived::table().assign(static_cast<Derived&>(*this), values); }
 };
 
 /// The batch sizes: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel ranks.

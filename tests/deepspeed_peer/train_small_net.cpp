@@ -45,8 +45,8 @@ deepspeed::Json train(const Options& options) {
     for (const int64_t last = engine->global_steps() + number; engine->global_steps() < last;) {
       const auto batch = data.batch(engine->global_steps(), world.rank());
       const at::Tensor loss = engine->forward(batch.tokens, batch.targets);
-      const bool spiked =
-          engine->config().fp16.enabled && engine->config().zero_optimization.stage > 0 && engine->global_steps() < kSpikedSteps;
+      const bool spiked = engine->config().fp16.enabled && engine->config().zero_optimization.stage > 0 &&
+                          engine->global_steps() < kSpikedSteps;
       engine->backward(spiked ? loss * kSpike : loss);
       engine->step();
       losses.push_back(world.group().all_reduce_scalar(loss.item<double>()) / world.size());

@@ -41,7 +41,11 @@ const std::vector<MethodRow> kGetters = {
     ROW(preemption_requested, false),
     ROW(device, at::Device(at::kCPU)),
 #undef ROW
-    {"torch_autocast_dtype", [](TestEngine& e) { EXPECT_ERROR(UsageError, e.torch_autocast_dtype(), "torch_autocast_dtype(): torch_autocast.enabled is false"); }},
+    {"torch_autocast_dtype",
+     [](TestEngine& e) {
+       EXPECT_ERROR(UsageError, e.torch_autocast_dtype(),
+                    "torch_autocast_dtype(): torch_autocast.enabled is false");
+     }},
     {"config", [](TestEngine& e) { EXPECT_EQ(e.config().raw, kMethodsConfig); }},
 };
 

@@ -8,8 +8,8 @@ namespace deepspeed::config {
 
 const Table<ActivationCheckpointingConfig>& activation_checkpointing_table();
 const Table<PipelineConfig>& pipeline_table();
-const Table<TensorParallelConfig>& tensor_parallel_table();
-const Table<ExpertParallelConfig>& expert_parallel_table();
-const Table<SparseAttentionConfig>& sparse_attention_table();
+std::vector<Field> tensor_parallel_keys();
+std::vector<Field> expert_parallel_keys();
+std::vector<Field> sparse_attention_keys();
 
 }  // namespace deepspeed::config

@@ -77,6 +77,13 @@ Field integers(std::string key, Json default_value, std::string meaning,
                std::initializer_list<Option> options) {
   return make_field(Kind::kIntList, std::move(key), std::move(default_value), std::move(meaning), options);
 }
+Field texts(std::string key, Json default_value, std::string meaning, std::initializer_list<Option> options) {
+  return make_field(Kind::kStringList, std::move(key), std::move(default_value), std::move(meaning), options);
+}
+Field object(std::string key, Json default_value, std::string meaning,
+             std::initializer_list<Option> options) {
+  return make_field(Kind::kObject, std::move(key), std::move(default_value), std::move(meaning), options);
+}
 Field any(std::string key, Json default_value, std::string meaning, std::initializer_list<Option> options) {
   return make_field(Kind::kAny, std::move(key), std::move(default_value), std::move(meaning), options);
 }
@@ -85,6 +92,20 @@ Field section(std::string key, std::string meaning, std::vector<Field> children,
   Field field = make_field(Kind::kSection, std::move(key), nullptr, std::move(meaning), options);
   field.children = std::move(children);
   return field;
+}
+
+Json with_defaults(const std::vector<Field>& fields, const Json& values) {
+  Json whole = Json::object();
+  for (const Field& field : fields) {
+    const auto found = values.find(field.key);
+    const bool is_given = found != values.end() && !found->is_null();
+    if (field.kind != Kind::kSection) {
+      whole[field.key] = found != values.end() ? *found : field.default_value;
+    } else if (is_given || !field.nullable) {
+      whole[field.key] = with_defaults(field.children, is_given ? *found : Json::object());
+    }
+  }
+  return whole;
 }
 
 Option at_least(double minimum) {

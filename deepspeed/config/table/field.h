@@ -79,6 +79,10 @@ DEEPSPEED_API Field text(std::string key, Json default_value, std::string meanin
                          std::initializer_list<Option> options = {});
 DEEPSPEED_API Field integers(std::string key, Json default_value, std::string meaning,
                              std::initializer_list<Option> options = {});
+DEEPSPEED_API Field texts(std::string key, Json default_value, std::string meaning,
+                          std::initializer_list<Option> options = {});
+DEEPSPEED_API Field object(std::string key, Json default_value, std::string meaning,
+                           std::initializer_list<Option> options = {});
 DEEPSPEED_API Field any(std::string key, Json default_value, std::string meaning,
                         std::initializer_list<Option> options = {});
 DEEPSPEED_API Field section(std::string key, std::string meaning, std::vector<Field> children,
@@ -124,6 +128,10 @@ DEEPSPEED_API Option no_truth_value();
 
 /// What a value of the field must be, in words: "a whole number of at least 1 or null".
 DEEPSPEED_API std::string expected_value(const Field& field);
+
+/// Adds to the values of a section, as read_section gives them, the defaults of its other keys. Sections in
+/// it that may be null stay absent.
+Json with_defaults(const std::vector<Field>& fields, const Json& values);
 
 /// All documented keys: a section without a name whose children are the keys of the top level
 /// (config/top_level.cpp).

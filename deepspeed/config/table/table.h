@@ -159,4 +159,19 @@ Entry<Section> section_entry(const char* key, std::optional<Inner> Section::*mem
   return {config::section(key, meaning, table.fields(), options), assign, value};
 }
 
+/// Makes the entry of a section that nothing reads yet: the member keeps the keys that are given. It is null
+/// where the section may be absent and is.
+template <class Section>
+Entry<Section> kept_section(const char* key, Json Section::*member, std::vector<Field> children,
+                            const char* meaning, std::initializer_list<Option> options = {}) {
+  const auto assign = [member](Section& section, const Json& value) {
+    if (!value.is_null()) section.*member = value;
+  };
+  const auto value = [member, children](const Section& section) {
+    const Json& kept = section.*member;
+    return kept.is_null() ? Json() : with_defaults(children, kept);
+  };
+  return {config::section(key, meaning, std::move(children), options), assign, value};
+}
+
 }  // namespace deepspeed::config

@@ -3,50 +3,42 @@
 namespace deepspeed::config {
 namespace {
 
-const Table<ModelInfoConfig>& model_info_table() {
-  using C = ModelInfoConfig;
-  static const Table<C> table({
-      entry("profile", &C::profile, "Measure it."),
-      entry("num_params", &C::num_params, "Parameters."),
-      entry("hidden_size", &C::hidden_size, "The width."),
-      entry("num_layers", &C::num_layers, "The depth."),
-  });
-  return table;
+std::vector<Field> model_info_keys() {
+  return {
+      boolean("profile", false, "Measure it."),
+      integer("num_params", nullptr, "Parameters."),
+      integer("hidden_size", nullptr, "The width."),
+      integer("num_layers", nullptr, "The depth."),
+  };
 }
 
 }  // namespace
 
-const Table<AutotuningConfig>& autotuning_table() {
-  using C = AutotuningConfig;
-  static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
-      entry("fast", &C::fast, "Search micro batch sizes and stages alone."),
-      entry("results_dir", &C::results_dir, "Where results go.", {not_empty()}),
-      entry("exps_dir", &C::exps_dir, "Where experiments go.", {not_empty()}),
-      entry("overwrite", &C::overwrite, "Run experiments again."),
-      entry("start_profile_step", &C::start_profile_step, "The first step that is measured."),
-      entry("end_profile_step", &C::end_profile_step, "The last step that is measured."),
-      entry("metric", &C::metric, "What is compared.",
-            {one_of({"throughput", "latency", "flops", "forward", "step"})}),
-      entry("metric_path", &C::metric_path, "Where the metric is written."),
-      section_entry("model_info", &C::model_info, model_info_table(), "What is known of the model.",
-                    {or_null()}),
-      entry("model_info_path", &C::model_info_path, "Where it is written."),
-      entry("tuner_type", &C::tuner_type, "The search.", {one_of({"gridsearch", "random", "model_based"})}),
-      entry("tuner_early_stopping", &C::tuner_early_stopping, "Trials without gain that end the search."),
-      entry("tuner_num_trials", &C::tuner_num_trials, "The most trials."),
-      entry("arg_mappings", &C::arg_mappings, "Command-line arguments by key."),
-      entry("mp_size", &C::mp_size, "Ranks that share a model.", {at_least(1)}),
-      entry("max_train_batch_size", &C::max_train_batch_size, "The greatest train_batch_size."),
-      entry("min_train_batch_size", &C::min_train_batch_size, "The least train_batch_size."),
-      entry("max_train_micro_batch_size_per_gpu", &C::max_train_micro_batch_size_per_gpu,
-            "The greatest micro batch size."),
-      entry("min_train_micro_batch_size_per_gpu", &C::min_train_micro_batch_size_per_gpu,
-            "The least micro batch size."),
-      entry("num_tuning_micro_batch_sizes", &C::num_tuning_micro_batch_sizes,
-            "Micro batch sizes that are tried."),
-  });
-  return table;
+std::vector<Field> autotuning_keys() {
+  return {
+      boolean("enabled", false, "Turns the section on.", {not_yet()}),
+      boolean("fast", true, "Search micro batch sizes and stages alone."),
+      text("results_dir", "autotuning_results", "Where results go.", {not_empty()}),
+      text("exps_dir", "autotuning_exps", "Where experiments go.", {not_empty()}),
+      boolean("overwrite", true, "Run experiments again."),
+      integer("start_profile_step", 3, "The first step that is measured."),
+      integer("end_profile_step", 5, "The last step that is measured."),
+      text("metric", "throughput", "What is compared.",
+           {one_of({"throughput", "latency", "flops", "forward", "step"})}),
+      text("metric_path", nullptr, "Where the metric is written."),
+      section("model_info", "What is known of the model.", model_info_keys(), {or_null()}),
+      text("model_info_path", nullptr, "Where it is written."),
+      text("tuner_type", "gridsearch", "The search.", {one_of({"gridsearch", "random", "model_based"})}),
+      integer("tuner_early_stopping", 5, "Trials without gain that end the search."),
+      integer("tuner_num_trials", 50, "The most trials."),
+      object("arg_mappings", nullptr, "Command-line arguments by key."),
+      integer("mp_size", 1, "Ranks that share a model.", {at_least(1)}),
+      integer("max_train_batch_size", nullptr, "The greatest train_batch_size."),
+      integer("min_train_batch_size", 1, "The least train_batch_size."),
+      integer("max_train_micro_batch_size_per_gpu", 1024, "The greatest micro batch size."),
+      integer("min_train_micro_batch_size_per_gpu", 1, "The least micro batch size."),
+      integer("num_tuning_micro_batch_sizes", 3, "Micro batch sizes that are tried."),
+  };
 }
 
 }  // namespace deepspeed::config

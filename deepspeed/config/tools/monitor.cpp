@@ -33,45 +33,39 @@ const Table<FileMonitorConfig>& csv_monitor_table() {
   return table;
 }
 
-const Table<WandbConfig>& wandb_table() {
-  using C = WandbConfig;
-  static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {from_python_alone()}),
-      entry("group", &C::group, "The group of the run."),
-      entry("team", &C::team, "The team of the run."),
-      entry("project", &C::project, "The project of the run."),
-  });
-  return table;
+std::vector<Field> wandb_keys() {
+  return {
+      boolean("enabled", false, "Turns the section on.", {from_python_alone()}),
+      text("group", nullptr, "The group of the run."),
+      text("team", nullptr, "The team of the run."),
+      text("project", "deepspeed", "The project of the run."),
+  };
 }
 
-const Table<CometConfig>& comet_table() {
-  using C = CometConfig;
-  static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {from_python_alone()}),
-      entry("samples_log_interval", &C::samples_log_interval, "Samples between two entries.", {at_least(1)}),
-      entry("project", &C::project, "The project."),
-      entry("workspace", &C::workspace, "The workspace."),
-      entry("api_key", &C::api_key, "The key of the account."),
-      entry("experiment_name", &C::experiment_name, "The experiment's name."),
-      entry("experiment_key", &C::experiment_key, "The experiment's key."),
-      entry("online", &C::online, "Log over the network, not to disk."),
-      entry("mode", &C::mode, "Continue an experiment or begin one.",
-            {one_of({"get", "create", "get_or_create"})}),
-  });
-  return table;
+std::vector<Field> comet_keys() {
+  return {
+      boolean("enabled", false, "Turns the section on.", {from_python_alone()}),
+      integer("samples_log_interval", 100, "Samples between two entries.", {at_least(1)}),
+      text("project", nullptr, "The project."),
+      text("workspace", nullptr, "The workspace."),
+      text("api_key", nullptr, "The key of the account."),
+      text("experiment_name", nullptr, "The experiment's name."),
+      text("experiment_key", nullptr, "The experiment's key."),
+      boolean("online", nullptr, "Log over the network, not to disk."),
+      text("mode", nullptr, "Continue an experiment or begin one.",
+           {one_of({"get", "create", "get_or_create"})}),
+  };
 }
 
-const Table<NebulaConfig>& nebula_table() {
-  using C = NebulaConfig;
-  static const Table<C> table({
-      entry("enabled", &C::enabled, "Turns the section on.", {not_yet()}),
-      entry("nebula_load_path", &C::nebula_load_path, "Where checkpoints are loaded from."),
-      entry("enable_nebula_load", &C::enable_nebula_load, "Load through the service."),
-      entry("persistent_storage_path", &C::persistent_storage_path, "Where they are kept."),
-      entry("persistent_time_interval", &C::persistent_time_interval, "Seconds between two that are kept."),
-      entry("num_of_version_in_retention", &C::num_of_version_in_retention, "How many are kept."),
-  });
-  return table;
+std::vector<Field> nebula_keys() {
+  return {
+      boolean("enabled", false, "Turns the section on.", {not_yet()}),
+      text("nebula_load_path", nullptr, "Where checkpoints are loaded from."),
+      boolean("enable_nebula_load", true, "Load through the service."),
+      text("persistent_storage_path", nullptr, "Where they are kept."),
+      integer("persistent_time_interval", 100, "Seconds between two that are kept."),
+      integer("num_of_version_in_retention", 2, "How many are kept."),
+  };
 }
 
 }  // namespace deepspeed::config

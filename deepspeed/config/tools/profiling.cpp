@@ -35,7 +35,7 @@ const Table<CommsLoggerConfig>& comms_logger_table() {
       entry("enabled", &C::enabled, "Turns the section on."),
       entry("verbose", &C::verbose, "Log each call."),
       entry("prof_all", &C::prof_all, "Watch all operations."),
-      entry("debug", &C::debug, "Tell apart what calls are about."),
+      entry("debug", &C::debug, "Also log each call's subject, such as the parameter."),
       entry("prof_ops", &C::prof_ops, "The operations that are watched where prof_all is false."),
   });
   return table;

@@ -11,10 +11,10 @@ const Table<CommsLoggerConfig>& comms_logger_table();
 const Table<TimersConfig>& timers_table();
 const Table<FileMonitorConfig>& tensorboard_table();
 const Table<FileMonitorConfig>& csv_monitor_table();
-const Table<WandbConfig>& wandb_table();
-const Table<CometConfig>& comet_table();
-const Table<NebulaConfig>& nebula_table();
-const Table<ElasticityConfig>& elasticity_table();
-const Table<AutotuningConfig>& autotuning_table();
+std::vector<Field> wandb_keys();
+std::vector<Field> comet_keys();
+std::vector<Field> nebula_keys();
+std::vector<Field> elasticity_keys();
+std::vector<Field> autotuning_keys();
 
 }  // namespace deepspeed::config

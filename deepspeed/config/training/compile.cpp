@@ -2,28 +2,26 @@
 
 namespace deepspeed::config {
 
-const Table<CompileConfig>& compile_table() {
-  using C = CompileConfig;
-  static const Table<C> table({
-      entry("deepcompile", &C::deepcompile, "Turns the section on.", {not_yet()}),
-      entry("free_activation", &C::free_activation, "Free activations early."),
-      entry("free_activation_threshold", &C::free_activation_threshold, "Only those of so many bytes."),
-      entry("offload_activation", &C::offload_activation, "Keep activations on the host."),
-      entry("offload_activation_pin_memory", &C::offload_activation_pin_memory, "In page-locked memory."),
-      entry("offload_opt_states", &C::offload_opt_states, "Keep the optimizer's state on the host."),
-      entry("double_buffer", &C::double_buffer, "Gather into two buffers in turn."),
-      entry("symmetric_memory", &C::symmetric_memory, "Collectives in symmetric memory."),
-      entry("debug_log", &C::debug_log, "Log what is done."),
-      entry("offload_parameters", &C::offload_parameters, "Keep parameters on the host."),
-      entry("sync_before_reduce", &C::sync_before_reduce, "Wait for the device before a reduction."),
-      entry("sync_after_reduce", &C::sync_after_reduce, "Wait for the device after a reduction."),
-      entry("sync_before_allgather", &C::sync_before_allgather, "Wait for the device before a gather."),
-      entry("sync_after_allgather", &C::sync_after_allgather, "Wait for the device after a gather."),
-      entry("keep_int_input_tensors", &C::keep_int_input_tensors, "Keep inputs of whole numbers."),
-      entry("keep_all_input_tensors", &C::keep_all_input_tensors, "Keep all inputs."),
-      entry("passes", &C::passes, "The passes.", {one_of({"z1", "z3", "autosp", "autotp"})}),
-  });
-  return table;
+std::vector<Field> compile_keys() {
+  return {
+      boolean("deepcompile", false, "Turns the section on.", {not_yet()}),
+      boolean("free_activation", false, "Free activations early."),
+      integer("free_activation_threshold", 10485760, "Only those of so many bytes."),
+      boolean("offload_activation", false, "Keep activations on the host."),
+      boolean("offload_activation_pin_memory", true, "In page-locked memory."),
+      boolean("offload_opt_states", false, "Keep the optimizer's state on the host."),
+      boolean("double_buffer", true, "Gather into two buffers in turn."),
+      boolean("symmetric_memory", false, "Collectives in symmetric memory."),
+      boolean("debug_log", false, "Log what is done."),
+      boolean("offload_parameters", false, "Keep parameters on the host."),
+      boolean("sync_before_reduce", false, "Wait for the device before a reduction."),
+      boolean("sync_after_reduce", false, "Wait for the device after a reduction."),
+      boolean("sync_before_allgather", false, "Wait for the device before a gather."),
+      boolean("sync_after_allgather", false, "Wait for the device after a gather."),
+      boolean("keep_int_input_tensors", true, "Keep inputs of whole numbers."),
+      boolean("keep_all_input_tensors", false, "Keep all inputs."),
+      texts("passes", nullptr, "The passes.", {one_of({"z1", "z3", "autosp", "autotp"})}),
+  };
 }
 
 }  // namespace deepspeed::config

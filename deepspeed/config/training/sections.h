@@ -85,36 +85,11 @@ struct CheckpointConfig {
   std::optional<int64_t> keep_last;  // complete tags; none: all of them
 };
 
-/// Options of compiled training.
-struct CompileConfig {
-  bool deepcompile = false;
-  bool free_activation = false;
-  int64_t free_activation_threshold = 10485760;
-  bool offload_activation = false;
-  bool offload_activation_pin_memory = true;
-  bool offload_opt_states = false;
-  bool double_buffer = true;
-  bool symmetric_memory = false;
-  bool debug_log = false;
-  bool offload_parameters = false;
-  bool sync_before_reduce = false;
-  bool sync_after_reduce = false;
-  bool sync_before_allgather = false;
-  bool sync_after_allgather = false;
-  bool keep_int_input_tensors = true;
-  bool keep_all_input_tensors = false;
-  std::optional<std::vector<std::string>> passes;
-};
-
-/// Options of training and generation in turn.
-struct HybridEngineConfig {
+/// Layers left out at random, more as training goes.
+struct ProgressiveLayerDropConfig {
   bool enabled = false;
-  int64_t max_out_tokens = 512;
-  int64_t inference_tp_size = 1;
-  bool release_inference_cache = false;
-  bool pin_parameters = true;
-  int64_t tp_gather_partition_size = 8;
-  bool enable_cuda_graph = false;
+  double theta = 1.0;
+  double gamma = 0.001;
 };
 
 }  // namespace deepspeed::config

@@ -14,7 +14,8 @@ const Table<AmpConfig>& amp_table();
 const Table<TorchAutocastConfig>& torch_autocast_table();
 const Table<DataTypesConfig>& data_types_table();
 const Table<CheckpointConfig>& checkpoint_table();
-const Table<CompileConfig>& compile_table();
-const Table<HybridEngineConfig>& hybrid_engine_table();
+const Table<ProgressiveLayerDropConfig>& progressive_layer_drop_table();
+std::vector<Field> compile_keys();
+std::vector<Field> hybrid_engine_keys();
 
 }  // namespace deepspeed::config

@@ -51,20 +51,6 @@ struct OffloadOptimizerConfig {
   double cpuadam_cores_perc = 0.8;
 };
 
-/// Options that update important gradients at once and the others on the host, later.
-struct ZenflowConfig {
-  double topk_ratio = 0.1;
-  std::string select_strategy = "auto";
-  Json select_interval = "auto";
-  Json update_interval = "auto";
-  bool overlap_step = false;
-  bool offload = false;
-  double auto_ratio = 0.99;
-  int64_t full_warm_up_rounds = 0;
-  double pt_reserved_cores_perc = 0.5;
-  std::optional<int64_t> steps_per_epoch;
-};
-
 /// Options of the error feedback of gradients in 4 bits.
 struct LocoConfig {
   double err_beta = 0.8;
@@ -114,7 +100,7 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
   bool elastic_checkpoint = false;
   OffloadParamConfig offload_param;
   OffloadOptimizerConfig offload_optimizer;
-  std::optional<ZenflowConfig> zenflow;
+  Json zenflow;  // as given, since ZenFlow does not exist yet; null: absent
   int64_t sub_group_size = 1'000'000'000;
   bool stage3_gather_16bit_weights_on_model_save = false;
   int64_t stage3_module_granularity_threshold = 0;

@@ -13,7 +13,7 @@ const Table<LeafModuleConfig>& leaf_module_table();
 const Table<OffloadParamConfig>& offload_param_table();
 const Table<OffloadOptimizerConfig>& offload_optimizer_table();
 const Table<LocoConfig>& loco_table();
-const Table<ZenflowConfig>& zenflow_table();
+std::vector<Field> zenflow_keys();
 
 /// Makes an object of the section where it is the deprecated truth value: true is stage 1.
 Json zero_from_truth_value(const Json& given);

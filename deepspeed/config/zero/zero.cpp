@@ -38,9 +38,9 @@ std::vector<Entry<ZeroConfig>> entries() {
                     "Parameters outside the device.", {or_null(), auto_means_default()}),
       section_entry("offload_optimizer", &C::offload_optimizer, offload_optimizer_table(),
                     "Optimizer state outside the device.", {or_null(), auto_means_default()}),
-      section_entry("zenflow", &C::zenflow, zenflow_table(),
-                    "Update important gradients at once and the others on the host, later.",
-                    {or_null(), auto_means_default(), not_yet()}),
+      kept_section("zenflow", &C::zenflow, zenflow_keys(),
+                   "Update important gradients at once and the others on the host, later.",
+                   {or_null(), auto_means_default(), not_yet()}),
       entry("sub_group_size", &C::sub_group_size,
             "Elements that are stepped at one time: at stage 3, and at stages 1 and 2 where the optimizer is "
             "offloaded.",

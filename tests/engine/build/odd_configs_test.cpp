@@ -92,7 +92,8 @@ bool trains(const Json& config) {
     const auto engine = testing::make_engine(config);
     if (!engine->optimizer()) return false;
     const auto micro = engine->config().train_micro_batch_size_per_gpu;
-    for (int64_t step = 0; step < 2 * std::min<int64_t>(engine->config().gradient_accumulation_steps, 3); ++step) {
+    for (int64_t step = 0; step < 2 * std::min<int64_t>(engine->config().gradient_accumulation_steps, 3);
+         ++step) {
       const auto [inputs, targets] = testing::odd_batch(4 * step, 4);
       const auto type = engine->module().parameters().front().scalar_type();
       engine->backward(engine->forward(inputs.to(type), targets));

@@ -97,7 +97,8 @@ std::shared_ptr<PipelineEngine> engine_on(const ProcessTopology& topology,
 }
 
 Trained train(PipelineEngine& engine, int first, int last) {
-  const int per_rank = int(engine.config().gradient_accumulation_steps), rank = engine.get_data_parallel_rank();
+  const int per_rank = int(engine.config().gradient_accumulation_steps),
+            rank = engine.get_data_parallel_rank();
   Trained trained;
   for (int step = first; step < last; ++step) {
     std::vector<pipe::MicroBatch> batches;

@@ -1,4 +1,4 @@
-#include "deepspeed/config/data/tables.h"
+#include "deepspeed/config/training/tables.h"
 
 namespace deepspeed::config {
 
