@@ -14,7 +14,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/adam_arguments.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
-#include "deepspeed/kernels/cpu/adam_cpu.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
 #include "deepspeed/kernels/cuda/cuda_kernels.h"
 #include "deepspeed/kernels/split_master.h"
 #include "deepspeed/kernels/update.h"

@@ -4,7 +4,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/copy.h"
-#include "deepspeed/kernels/cpu/messages/combine_simd.h"
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 namespace deepspeed::kernels {
 namespace {

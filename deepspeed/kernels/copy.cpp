@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "deepspeed/kernels/cpu/messages/copy_simd.h"
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 namespace deepspeed::kernels {
 

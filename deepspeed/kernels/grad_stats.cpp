@@ -8,7 +8,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
-#include "deepspeed/kernels/cpu/grad_stats_cpu.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
 #include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 namespace deepspeed::kernels {

@@ -6,7 +6,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
-#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 #include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 namespace deepspeed::kernels {

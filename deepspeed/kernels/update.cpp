@@ -5,7 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
-#include "deepspeed/kernels/cpu/update_cpu.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
 #include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 namespace deepspeed::kernels {

@@ -1,8 +1,7 @@
-#include "deepspeed/kernels/cuda/adam_kernel.h"
-
 #include <functional>
 
-#include "deepspeed/kernels/cpu/adam_simd.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 #include "cuda_emulation/emulated_kernels.h"
 

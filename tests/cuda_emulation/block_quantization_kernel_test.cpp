@@ -1,8 +1,7 @@
-#include "deepspeed/kernels/cuda/block_quantization_kernel.h"
-
 #include <algorithm>
 
-#include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 #include "cuda_emulation/emulated_kernels.h"
 

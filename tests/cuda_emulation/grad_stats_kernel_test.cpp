@@ -1,6 +1,5 @@
-#include "deepspeed/kernels/cuda/grad_stats_kernel.h"
-
-#include "deepspeed/kernels/cpu/grad_stats_simd.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 #include "cuda_emulation/emulated_kernels.h"
 

@@ -1,6 +1,5 @@
-#include "deepspeed/kernels/cuda/sign_compression_kernel.h"
-
-#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 #include "cuda_emulation/emulated_kernels.h"
 

@@ -1,9 +1,8 @@
-#include "deepspeed/kernels/cuda/update_kernel.h"
-
 #include <type_traits>
 #include <variant>
 
-#include "deepspeed/kernels/cpu/update_simd.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 #include "cuda_emulation/emulated_kernels.h"
 

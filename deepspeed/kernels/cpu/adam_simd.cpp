@@ -5,13 +5,12 @@
 // vectors, and at last in one padded vector, so that the last elements go through the same code. fp32 moments
 // use no contracted multiply-add, so that every instruction set gives the same bits; bf16 moments are rounded
 // stochastically by rounding_hash.h and fuse where they can.
-#include "deepspeed/kernels/cpu/adam_simd.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "deepspeed/kernels/arguments/rounding_hash.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/adam_simd.cpp"
@@ -249,6 +248,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(adam_of_target);
 
 void adam_simd(const AdamArrays& arrays, const AdamConstants& constants, int64_t begin, int64_t end,

@@ -1,7 +1,7 @@
-#include "deepspeed/kernels/cpu/grad_stats_simd.h"
-
 #include <cstring>
 #include <type_traits>
+
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/grad_stats_simd.cpp"
@@ -74,6 +74,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(sum_of_squares_of_target);
 
 double sum_of_squares_simd(const void* values, ElementType type, int64_t begin, int64_t end) {

@@ -1,7 +1,7 @@
-#include "deepspeed/kernels/cpu/update_simd.h"
-
 #include <cstring>
 #include <type_traits>
+
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/update_simd.cpp"
@@ -133,6 +133,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(update_of_target);
 
 void update_simd(const UpdateArrays& arrays, const UpdateRule& rule, int64_t begin, int64_t end) {

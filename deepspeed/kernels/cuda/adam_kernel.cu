@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "deepspeed/kernels/arguments/rounding_hash.h"
-#include "deepspeed/kernels/cuda/adam_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
+#include "deepspeed/kernels/cuda/launches.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -4,9 +4,9 @@
 // bits.
 #include <math_constants.h>
 
-#include "deepspeed/kernels/cuda/block_quantization_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
+#include "deepspeed/kernels/cuda/launches.h"
 
 namespace deepspeed::kernels {
 namespace {

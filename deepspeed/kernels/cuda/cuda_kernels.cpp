@@ -4,11 +4,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "deepspeed/base/export.h"
-#include "deepspeed/kernels/cuda/adam_kernel.h"
-#include "deepspeed/kernels/cuda/block_quantization_kernel.h"
-#include "deepspeed/kernels/cuda/grad_stats_kernel.h"
-#include "deepspeed/kernels/cuda/sign_compression_kernel.h"
-#include "deepspeed/kernels/cuda/update_kernel.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -1,8 +1,8 @@
 // Sums of squares in double, one a block: the threads of a block read side by side, four elements each, then
 // add up along a tree. The grid is fixed, so the result is the same on every call.
-#include "deepspeed/kernels/cuda/grad_stats_kernel.h"
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
+#include "deepspeed/kernels/cuda/launches.h"
 
 namespace deepspeed::kernels {
 namespace {

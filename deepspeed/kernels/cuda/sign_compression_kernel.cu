@@ -2,7 +2,7 @@
 // up along a tree, in the same order on every call.
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
-#include "deepspeed/kernels/cuda/sign_compression_kernel.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
-#include "deepspeed/kernels/cuda/update_kernel.h"
+#include "deepspeed/kernels/cuda/launches.h"
 
 namespace deepspeed::kernels {
 namespace {

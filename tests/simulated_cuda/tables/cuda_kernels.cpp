@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "deepspeed/kernels/cpu/adam_cpu.h"
-#include "deepspeed/kernels/cpu/grad_stats_cpu.h"
-#include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
-#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
-#include "deepspeed/kernels/cpu/update_cpu.h"
+#include "deepspeed/kernels/cpu/cpu_kernels.h"
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 #include "deepspeed/kernels/sign_compression.h"
 
 #include "tests/simulated_cuda/device/memory.h"

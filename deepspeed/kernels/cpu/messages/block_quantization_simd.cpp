@@ -1,10 +1,10 @@
-#include "deepspeed/kernels/cpu/messages/block_quantization_simd.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/block_quantization_simd.cpp"
@@ -196,6 +196,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(quantize_block_of_target);
 HWY_EXPORT(dequantize_block_of_target);
 

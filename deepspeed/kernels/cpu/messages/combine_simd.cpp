@@ -5,11 +5,11 @@
 // fp32 from the first term to the rounding. Integers go tile by tile through loops that the compiler
 // vectorises. What is not read again soon is stored past the caches, where it lies at whole vectors: a store
 // into them would read the line that it fills from memory first.
-#include "deepspeed/kernels/cpu/messages/combine_simd.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/combine_simd.cpp"
@@ -304,6 +304,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(combine_of_target);
 
 void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,

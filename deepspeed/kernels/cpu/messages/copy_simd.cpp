@@ -1,8 +1,8 @@
-#include "deepspeed/kernels/cpu/messages/copy_simd.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/copy_simd.cpp"
@@ -40,6 +40,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(copy_of_target);
 
 void copy_past_caches_simd(void* to, const void* from, size_t bytes) {

@@ -1,7 +1,7 @@
-#include "deepspeed/kernels/cpu/messages/sign_compression_simd.h"
-
 #include <cmath>
 #include <cstring>
+
+#include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "deepspeed/kernels/cpu/messages/sign_compression_simd.cpp"
@@ -72,6 +72,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace deepspeed::kernels {
+
 HWY_EXPORT(compress_sign_block_of_target);
 HWY_EXPORT(add_sign_block_of_target);
 

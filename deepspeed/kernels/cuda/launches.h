@@ -1,0 +1,38 @@
+// The launches of the CUDA kernels, which take raw pointers and sizes: a .cu file includes no torch.
+// Each launches its kernel over arrays on the current device, and returns the launch's error.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "deepspeed/kernels/arguments/adam_arguments.h"
+#include "deepspeed/kernels/arguments/device_arrays.h"
+#include "deepspeed/kernels/arguments/update_rules.h"
+
+namespace deepspeed::kernels {
+
+cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants, cudaStream_t stream);
+
+cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream);
+
+/// `block_sums`: kSumOfSquaresBlocks doubles on the device.
+cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
+                                  cudaStream_t stream);
+
+// Blocks of signs have 2048 elements.
+/// Compresses by the formula of kernels/sign_compression.h.
+cudaError_t launch_compress_signs(float* values, float* errors, uint8_t* bits, float* scales,
+                                  int64_t num_blocks, cudaStream_t stream);
+/// Adds what the bits and their scales stand for.
+cudaError_t launch_add_signs(const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks,
+                             cudaStream_t stream);
+
+/// Writes codes and scales by the formula of kernels/block_quantization.h.
+cudaError_t launch_quantize(const QuantizedArray& array, cudaStream_t stream);
+/// Writes the values.
+cudaError_t launch_dequantize(const QuantizedArray& array, cudaStream_t stream);
+/// Adds what the codes stand for to the values, which are fp32.
+cudaError_t launch_add_quantized(const QuantizedArray& array, cudaStream_t stream);
+
+}  // namespace deepspeed::kernels
