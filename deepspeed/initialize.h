@@ -14,7 +14,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/export.h"
-#include "deepspeed/engine/build/initialize_options.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/engine/data/dataloader.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/cast_inputs.h"
@@ -83,7 +83,7 @@ class DeepSpeedEngine : public Engine {
   template <class Dataset, class Collate = StackExamples>
   auto deepspeed_io(Dataset dataset, const DeepSpeedIoOptions& options = {}, Collate collate_fn = {}) {
     return std::make_shared<DeepSpeedDataLoader<Dataset, Collate>>(
-        std::move(dataset), loader_options(*this, options), std::move(collate_fn));
+        std::move(dataset), this->loader_options(options), std::move(collate_fn));
   }
 
  private:

@@ -1,6 +1,6 @@
 // 1. GraphWalk finds the nodes from which an input can be reached: the path.
 // 2. GraphEdits prepares them. A node with an edge that leaves the path and whose gradients are separate work
-//    (split_nodes.h) keeps the gradients that it gets. From any other one, the leaving edge is led into a
+//    (splitting_nodes()) keeps the gradients that it gets. From any other one, the leaving edge is led into a
 //    sink, whose gradient is captured: such a node runs once, since it may recompute or accumulate on its
 //    own. Nodes that the second half does not need free what they saved as soon as they have run.
 // 3. The engine runs towards the inputs and the sinks; it asks no node for a gradient that nobody wants.
@@ -25,12 +25,10 @@
 
 #include "deepspeed/autograd/graph_walk.h"
 #include "deepspeed/autograd/node_handle.h"
-#include "deepspeed/autograd/split_nodes.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/streams/side_stream.h"
 
 namespace deepspeed::autograd {
-
 using torch::autograd::Edge;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
@@ -327,6 +325,13 @@ std::vector<at::Tensor> backward_inputs(const std::vector<at::Tensor>& outputs,
 WeightBackward* current_weight_backward() {
   auto* info = dynamic_cast<SplitInfo*>(c10::ThreadLocalDebugInfo::get(split_info_kind()));
   return info == nullptr ? nullptr : info->later;
+}
+
+const std::unordered_set<std::string>& splitting_nodes() {
+  static const auto& names = *new std::unordered_set<std::string>{
+      "MmBackward0", "AddmmBackward0", "BmmBackward0", "BaddbmmBackward0", "ConvolutionBackward0",
+  };
+  return names;
 }
 
 }  // namespace deepspeed::autograd

@@ -4,7 +4,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/engine/build/build.h"
+#include "deepspeed/engine/assembly/build.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/zero_optimizer.h"
 

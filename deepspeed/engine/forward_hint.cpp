@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/build/zero_options.h"
+#include "deepspeed/engine/assembly/zero_choices.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/engine/training_engine.h"
 

@@ -10,14 +10,14 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/config/rules.h"
-#include "deepspeed/engine/build/build.h"
-#include "deepspeed/engine/build/zero_options.h"
+#include "deepspeed/engine/assembly/build.h"
+#include "deepspeed/engine/assembly/zero_choices.h"
+#include "deepspeed/engine/data/loader_options.h"
 #include "deepspeed/engine/saving/background_saver.h"
 #include "deepspeed/engine/saving/checkpoints.h"
 #include "deepspeed/engine/step/preemption.h"
-#include "deepspeed/engine/step/progress_report.h"
 #include "deepspeed/engine/step/step_driver.h"
-#include "deepspeed/engine/step/update_events.h"
+#include "deepspeed/engine/step/update_report.h"
 #include "deepspeed/monitor/monitor_master.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 #include "deepspeed/profile/throughput.h"
@@ -31,6 +31,7 @@
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
+
 TrainingEngine::TrainingEngine(EngineParts parts)
     : TrainingEngine(std::make_unique<TrainingState>(std::move(parts))) {}
 
@@ -300,6 +301,25 @@ void TrainingEngine::set_gradient_average(bool averages) {
 }
 
 // --- checkpoints ---
+
+DataLoaderOptions TrainingEngine::loader_options(const DeepSpeedIoOptions& options) const {
+  if (options.route != "train" && options.route != "eval" && options.route != "predict") {
+    raise<UsageError>("deepspeed_io(): route '", options.route,
+                      "', expected \"train\", \"eval\" or \"predict\"");
+  }
+  DataLoaderOptions result;
+  result.batch_size = options.batch_size.value_or(config().train_micro_batch_size_per_gpu);
+  result.rank = get_data_parallel_rank();
+  result.world_size = dp_world_size();
+  result.shuffle = options.route == "train";
+  result.drop_last = config().dataloader_drop_last;
+  result.seed = seed();
+  result.pin_memory = options.pin_memory && device().is_cuda();
+  result.device = device();
+  result.data_sampler = options.data_sampler;
+  result.num_local_io_workers = options.num_local_io_workers;
+  return result;
+}
 
 void TrainingEngine::track_loader(std::shared_ptr<LoaderPosition> position) {
   state_->loader_position = std::move(position);

@@ -45,6 +45,8 @@ class ZeroOptimizer;
 
 class PreemptionWatch;
 class StepDriver;
+struct DataLoaderOptions;
+struct DeepSpeedIoOptions;
 struct EngineModel;
 struct EngineParts;
 struct LoaderPosition;
@@ -214,6 +216,9 @@ class DEEPSPEED_API TrainingEngine {
   /// nothing has changed.
   void load_module_state_dict(const std::vector<NamedTensor>& state, bool strict = true);
 
+  /// Returns the options of a data loader, with the engine's ranks, seed and dataloader_drop_last. Throws
+  /// UsageError for an unknown route.
+  DataLoaderOptions loader_options(const DeepSpeedIoOptions& options) const;
   /// The data loader whose position checkpoints carry.
   void track_loader(std::shared_ptr<LoaderPosition> position);
   uint64_t seed() const;

@@ -1,12 +1,21 @@
 #include "deepspeed/kernels/combine.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/copy.h"
 #include "deepspeed/kernels/cpu/messages/message_kernels.h"
 
 namespace deepspeed::kernels {
+
+void copy(void* to, const void* from, size_t bytes, Stores stores) {
+  if (stores == Stores::kCached) {
+    std::memcpy(to, from, bytes);
+  } else {
+    copy_past_caches_simd(to, from, bytes);
+  }
+}
+
 namespace {
 
 bool is_floating(CombineType type) {

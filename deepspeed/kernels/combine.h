@@ -1,13 +1,16 @@
 // Arrays of several ranks are reduced here to one, in one pass. Links no torch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "deepspeed/kernels/arguments/combine_arguments.h"
-#include "deepspeed/kernels/arguments/stores.h"
 
 namespace deepspeed::kernels {
+
+/// Copies between ranges that do not overlap. All stores are visible to others before a later release.
+void copy(void* to, const void* from, size_t bytes, Stores stores);
 
 int64_t size_of(CombineType type);  // bytes of an element
 

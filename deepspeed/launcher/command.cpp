@@ -19,10 +19,9 @@
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/exit_codes.h"
 #include "deepspeed/launcher/node/port.h"
-#include "deepspeed/launcher/plan/core_list.h"
 #include "deepspeed/launcher/plan/environment_file.h"
+#include "deepspeed/launcher/plan/machine.h"
 #include "deepspeed/launcher/plan/program.h"
-#include "deepspeed/launcher/plan/program_command.h"
 #include "deepspeed/launcher/plan/resources.h"
 
 namespace deepspeed::launcher {

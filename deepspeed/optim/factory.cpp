@@ -26,7 +26,7 @@
 #include "deepspeed/optim/algorithms/sgd.h"
 #include "deepspeed/optim/algorithms/zero_one_adam.h"
 #include "deepspeed/optim/slices/slice_states.h"
-#include "deepspeed/optim/torch/torch_rmsprop.h"
+#include "deepspeed/optim/torch/torch_optimizer.h"
 
 namespace deepspeed::optim {
 namespace {

@@ -33,7 +33,7 @@ auto initialize(std::shared_ptr<PipelineModule> model, Dataset training_data,
   using Loader = DeepSpeedDataLoader<Dataset, Collate>;
   auto engine = std::make_shared<PipelineEngine>(std::move(model), options);
   auto loader =
-      std::make_shared<Loader>(std::move(training_data), loader_options(*engine, {}), std::move(collate_fn));
+      std::make_shared<Loader>(std::move(training_data), engine->loader_options({}), std::move(collate_fn));
   engine->track_loader(loader->position());
   engine->set_dataloader(loader);
   return InitializedPipeline<Loader>{engine, engine->optimizer(), std::move(loader), engine->lr_scheduler()};

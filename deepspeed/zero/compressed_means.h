@@ -12,7 +12,7 @@
 
 #include "deepspeed/comm/compressed/compressed_all_reduce.h"
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/optim/slices/rank_mean.h"
+#include "deepspeed/optim/slices/other_ranks.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed::zero {

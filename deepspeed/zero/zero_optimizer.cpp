@@ -13,7 +13,6 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/optim/slices/optimizer.h"
-#include "deepspeed/precision/grad_clip.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/compressed_exchange.h"
 #include "deepspeed/zero/gradients/grad_hooks.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "deepspeed/config/arguments.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 
 #include "gpt_config.h"
 #include "sampler.h"

@@ -44,8 +44,8 @@ void train_pipeline(const Options& options) {
   // Layers have seeds of their own; the order of the data follows from this one.
   deepspeed::manual_seed(options.seed);
   const auto engine = deepspeed::initialize(model, {.config = options.config.config_path()}).engine;
-  const auto loader = std::make_shared<deepspeed::DeepSpeedDataLoader<TextWindows>>(
-      data.train, deepspeed::loader_options(*engine, {}));
+  const auto loader =
+      std::make_shared<deepspeed::DeepSpeedDataLoader<TextWindows>>(data.train, engine->loader_options({}));
   engine->track_loader(loader->position());
   auto batches =
       std::make_shared<deepspeed::RepeatingLoader<deepspeed::DeepSpeedDataLoader<TextWindows>>>(loader);

@@ -11,9 +11,9 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
-#include "deepspeed/config/arguments.h"
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/device/accelerator/rng.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/launcher/program_main.h"
 
 #include "lora.h"

@@ -1,5 +1,3 @@
-#include "deepspeed/autograd/split_nodes.h"
-
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +12,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <gtest/gtest.h>
+
+#include "deepspeed/autograd/split_backward.h"
 
 namespace deepspeed::autograd {
 namespace {

@@ -1,5 +1,3 @@
-#include "deepspeed/comm/mesh.h"
-
 #include <ATen/ATen.h>
 
 #include <gmock/gmock.h>
@@ -7,6 +5,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/fake.h"
+#include "deepspeed/comm/functions.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"

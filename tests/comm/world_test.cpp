@@ -11,7 +11,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/coalesced.h"
 #include "deepspeed/comm/fake.h"
-#include "deepspeed/config/arguments.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "deepspeed/engine/build/build.h"
+#include "deepspeed/engine/assembly/build.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/engine/saving/checkpoints.h"
 #include "deepspeed/engine/saving/training_state.h"

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/copy.h"
 
 #include "tests/kernels/simd_target_guard.h"
 #include "tests/support/error_of.h"

@@ -1,10 +1,9 @@
-#include "deepspeed/precision/grad_clip.h"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/precision/loss_scaler.h"
 
 #include "tests/support/error_of.h"
 

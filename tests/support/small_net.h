@@ -13,7 +13,7 @@
 #include <torch/types.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/build/build.h"
+#include "deepspeed/engine/assembly/build.h"
 
 namespace deepspeed::testing {
 

@@ -7,8 +7,8 @@
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/archive/byte_order.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/archive/zip_reader.h"
 #include "deepspeed/checkpoint/pickle/unpickler.h"
 #include "deepspeed/checkpoint/pickle/value_children.h"
 

@@ -7,7 +7,6 @@
 #include <c10/core/CPUAllocator.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/archive/byte_order.h"
 #include "deepspeed/checkpoint/archive/zip_reader.h"
 #include "deepspeed/checkpoint/archive/zip_writer.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"

@@ -78,4 +78,7 @@ class ZipReader {
   bool is_trusted_ = false;
 };
 
+/// Throws CheckpointError where the archive's byte order is not this machine's.
+void check_byte_order(const ZipReader& zip);
+
 }  // namespace deepspeed::checkpoint

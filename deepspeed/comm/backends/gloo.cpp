@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "deepspeed/base/env.h"
-#include "deepspeed/comm/job/own_address.h"
+#include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
 namespace {

@@ -1,7 +1,8 @@
-// What the system's resolver finds for a host's name.
+// What the system knows of addresses: those of a host's name, and by which one others reach this machine.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <netdb.h>
@@ -29,5 +30,9 @@ class AddressList {
   int status_ = 0;
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> first_{nullptr, ::freeaddrinfo};
 };
+
+/// Returns the numeric address of this machine on the network that leads to `host`, or nothing where that is
+/// unknown. A hostname says less: Debian maps a machine's own to 127.0.1.1, which no other machine reaches.
+std::optional<std::string> own_address_towards(const std::string& host);
 
 }  // namespace deepspeed::comm

@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/copy.h"
+#include "deepspeed/kernels/combine.h"
 
 namespace deepspeed::comm::shm {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "deepspeed/base/message.h"
-#include "deepspeed/comm/watch/caller_thread.h"
+#include "deepspeed/comm/watch/own_thread.h"
 
 namespace deepspeed::comm {
 namespace {

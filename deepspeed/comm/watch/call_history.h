@@ -59,7 +59,7 @@ class CallHistory {
   bool has_waited(std::chrono::milliseconds patience);
   bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
   Progress progress();
-  /// Returns the thread of the latest call (caller_thread.h); 0: none yet.
+  /// Returns the thread of the latest call (own_thread.h); 0: none yet.
   int64_t last_caller();
   /// Returns the chain up to the call `number`; nothing where it did not begin yet or is forgotten.
   std::optional<uint64_t> chain_at(uint64_t number);

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "deepspeed/comm/group/absent_ranks.h"
-#include "deepspeed/comm/watch/caller_thread.h"
 #include "deepspeed/comm/watch/guard_state.h"
+#include "deepspeed/comm/watch/own_thread.h"
 
 namespace deepspeed::comm {
 

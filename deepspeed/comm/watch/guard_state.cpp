@@ -8,7 +8,7 @@
 #include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/group/still_ranks.h"
 #include "deepspeed/comm/group/store_polling.h"
-#include "deepspeed/comm/watch/caller_thread.h"
+#include "deepspeed/comm/watch/own_thread.h"
 
 namespace deepspeed::comm {
 namespace {

@@ -13,7 +13,7 @@
 
 namespace deepspeed::comm {
 
-/// Stands in place of a thread's number (caller_thread.h).
+/// Stands in place of a thread's number (own_thread.h).
 constexpr int64_t kSeveralThreads = -1;
 
 /// Lists the latest collectives of one group.

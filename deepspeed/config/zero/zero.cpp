@@ -4,6 +4,64 @@
 #include "deepspeed/config/zero/tables.h"
 
 namespace deepspeed::config {
+
+std::vector<Field> zenflow_keys() {
+  return {
+      number("topk_ratio", 0.1, "The part of the gradients that counts as important.",
+             {strictly_between(0, 1)}),
+      text("select_strategy", "auto", "When the important ones are selected anew.",
+           {one_of({"auto", "step", "epoch"})}),
+      any("select_interval", "auto", "Steps or epochs between two selections."),
+      any("update_interval", "auto", "Steps between two updates of the others."),
+      boolean("overlap_step", false, "Overlap the host's step with the device's work."),
+      boolean("offload", false, "Keep the selected optimizer state on the host."),
+      number("auto_ratio", 0.99, "The threshold of the automatic update interval.", {between(0, 1)}),
+      integer("full_warm_up_rounds", 0, "Steps at the start that update everything.", {at_least(0)}),
+      number("pt_reserved_cores_perc", 0.5, "The part of the cores left to PyTorch.", {between(0, 1)}),
+      integer("steps_per_epoch", nullptr, "Steps of one epoch."),
+  };
+}
+
+namespace {
+
+Option with_quantized_gradients() {
+  return effective_where({"zero_optimization.zero_quantized_gradients"}, {true},
+                         "only zero_quantized_gradients uses it");
+}
+
+}  // namespace
+
+const Table<LocoConfig>& loco_table() {
+  using C = LocoConfig;
+  static const Table<C> table({
+      entry("err_beta", &C::err_beta, "How much the earlier error counts in the one that is kept.",
+            {between(0, 1), with_quantized_gradients()}),
+      entry("reset_T", &C::reset_T, "Reductions after which errors are forgotten.",
+            {above(0), with_quantized_gradients()}),
+  });
+  return table;
+}
+
+namespace {
+
+/// Makes a list of a name that stands alone.
+Json list_of_one(const Json& given) { return given.is_string() ? Json::array({given}) : given; }
+
+}  // namespace
+
+const Table<LeafModuleConfig>& leaf_module_table() {
+  using C = LeafModuleConfig;
+  static const Table<C> table({
+      entry("classes", &C::classes, "Their classes, by full name.",
+            {normalized_by(list_of_one), effective_at_stage(3)}),
+      entry("names", &C::names, "Their names in the model.",
+            {normalized_by(list_of_one), effective_at_stage(3)}),
+      entry("name_suffixes", &C::name_suffixes, "Ends of their names.",
+            {normalized_by(list_of_one), effective_at_stage(3)}),
+  });
+  return table;
+}
+
 namespace {
 
 Json device_cpu(const Json& wanted) {

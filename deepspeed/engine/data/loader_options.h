@@ -10,11 +10,7 @@
 
 #include <c10/core/Device.h>
 
-#include "deepspeed/base/export.h"
-
 namespace deepspeed {
-
-class TrainingEngine;
 
 struct DataLoaderOptions {
   int64_t batch_size = 1;  // of this rank: the micro batch
@@ -44,9 +40,5 @@ struct DeepSpeedIoOptions {
   std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
   int num_local_io_workers = 0;  // threads that make batches ahead of their use
 };
-
-/// Adds the engine's ranks, seed and dataloader_drop_last. Throws UsageError for an unknown route.
-DEEPSPEED_API DataLoaderOptions loader_options(const TrainingEngine& engine,
-                                               const DeepSpeedIoOptions& options);
 
 }  // namespace deepspeed

@@ -1,14 +1,29 @@
-// The groups of ranks that an engine talks in.
+// The groups of ranks that an engine talks in: which ranks this one trains what with, as pure data, and the
+// engine's own communicators of these ranks, since engines of one process meet their peers on other ranks
+// each by itself.
 #pragma once
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "deepspeed/comm/init.h"
-#include "deepspeed/engine/ranks/rank_layout.h"
+#include "deepspeed/config/config.h"
+#include "deepspeed/engine/model/model.h"
 #include "deepspeed/zero/layout/zero_groups.h"
 
 namespace deepspeed {
+
+/// Global ranks, ascending, with this one among them.
+struct RankLayout {
+  std::vector<int> data;              // ranks that hold the same parameters and train them on other data
+  std::vector<int> model;             // ranks that hold one copy of the model together
+  int num_stages = 1;                 // of how many parts, one behind another, that copy is made
+  bool slices_are_neighbours = true;  // in `model`: the ranks of a stage, else the stages of a slice
+};
+
+/// Returns the layout of a rank where all `num_ranks` hold the whole model.
+RankLayout data_parallel_layout(int num_ranks, int rank);
 
 struct ParallelGroups {
   comm::ProcessGroup all;    // the engine's own, of all its ranks: what all must agree on, checkpoints
@@ -36,5 +51,11 @@ struct ParallelGroups {
 ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& layout,
                                     const std::string& name, const std::string& purpose,
                                     const zero::RankSharing& sharing = {});
+
+/// Collective. name: InitializeOptions::engine_name. Throws UsageError where another thread's engine could be
+/// taken for this one (comm::World::own_group()).
+ParallelGroups make_engine_groups(const comm::World& world, const std::string& name,
+                                  const config::DeepSpeedConfig& config, const EngineModel& model,
+                                  const RankLayout& layout);
 
 }  // namespace deepspeed

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "deepspeed/engine/build/engine_parts.h"
+#include "deepspeed/engine/assembly/engine_parts.h"
 #include "deepspeed/engine/data/sampler.h"
 #include "deepspeed/engine/saving/run_counters.h"
 

@@ -1,20 +1,41 @@
 #include "deepspeed/engine/step/preemption.h"
 
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <utility>
 
 #include <ATen/ops/full.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/device/preemption_signal.h"
 
 namespace deepspeed {
+namespace {
+
+volatile std::sig_atomic_t g_received = 0;  // all that a signal handler may touch
+
+extern "C" void note_preemption_signal(int) { g_received = 1; }
+
+/// Makes the signal set the flag in place of ending the process. Several signals may be caught; they share
+/// it.
+void catch_preemption_signal(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = note_preemption_signal;
+  action.sa_flags = SA_RESTART;  // waits for other ranks and for files go on
+  sigemptyset(&action.sa_mask);
+  if (::sigaction(signal, &action, nullptr) != 0) {
+    raise<UsageError>("signal ", signal, " cannot be caught: ", std::strerror(errno));
+  }
+}
+
+}  // namespace
 
 PreemptionWatch::PreemptionWatch(const PreemptionOptions& options) : check_every_(options.check_every) {
   if (check_every_ < 1) {
     raise<UsageError>("check_every is ", check_every_, ", expected at least 1");
   }
-  device::catch_preemption_signal(options.signal);
+  catch_preemption_signal(options.signal);
 }
 
 void PreemptionWatch::end_step(const comm::ProcessGroup& group) {
@@ -25,7 +46,7 @@ void PreemptionWatch::end_step(const comm::ProcessGroup& group) {
     if (requested_) return log::warning("[engine] preemption was requested: the program is to save and end");
   }
   if (++steps_ % check_every_ != 0) return;
-  votes_ = at::full({1}, device::preemption_signal_received() ? 1.0 : 0.0, at::kDouble);
+  votes_ = at::full({1}, g_received != 0 ? 1.0 : 0.0, at::kDouble);
   comparison_ = group.start_all_reduce(votes_);
 }
 

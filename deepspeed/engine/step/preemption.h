@@ -1,4 +1,5 @@
-// At a preemption all ranks learn, after the same update, that one of them was asked to end.
+// At a preemption, a signal asks the process to end soon: it is turned into a flag, and all ranks learn,
+// after the same update, that one of them was asked to end.
 #pragma once
 
 #include <cstdint>

@@ -19,4 +19,8 @@ enum class CombineType {
 /// Says what becomes of the elements. An average is the sum divided by the number of terms.
 enum class CombineOp { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor };
 
+/// Where stores go. Past the caches, they save reading the lines that they fill, and push nothing out; who
+/// reads them soon pays for it.
+enum class Stores { kCached, kPastCaches };
+
 }  // namespace deepspeed::kernels

@@ -14,7 +14,7 @@
 namespace deepspeed::kernels {
 
 /// Each function launches a kernel over arrays of device `index`, on its current stream. It returns null, or
-/// what the driver says of the launch. The kernels' headers in cuda/ say what the arguments are.
+/// what the driver says of the launch. cuda/launches.h says what the arguments are.
 struct CudaKernels {
   static constexpr const char* kName = "deepspeed_cuda_kernels";
   template <class... Parameters>

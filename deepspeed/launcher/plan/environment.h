@@ -1,13 +1,31 @@
-// The environment variables that every rank starts with.
+// Which rank sits where, which is pure arithmetic over the hosts and their slots, and the environment
+// variables that it starts with.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "deepspeed/launcher/plan/world_layout.h"
+#include "deepspeed/launcher/plan/hostfile.h"
 
 namespace deepspeed::launcher {
+
+struct RankPlace {
+  int rank = 0;        ///< number in the whole world
+  int local_rank = 0;  ///< number on its machine
+  int slot = 0;        ///< the slot (GPU) of its machine
+};
+
+/// Counts ranks over the hosts in order, and on each host over its slots in order.
+struct WorldLayout {
+  ResourcePool nodes;
+
+  int world_size() const;
+  int num_nodes() const { return static_cast<int>(nodes.size()); }
+  /// The number of ranks on a node. Throws UsageError for a node that does not exist.
+  int local_size(int node) const;
+  std::vector<RankPlace> ranks_of(int node) const;
+};
 
 using Environment = std::map<std::string, std::string>;
 

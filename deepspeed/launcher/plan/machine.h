@@ -1,4 +1,5 @@
-// What this machine has: names, cores, GPUs. Read from the kernel's files, so that no CUDA library is loaded.
+// What this machine has: names, cores, GPUs, and how its cores are shared out among ranks. Read from the
+// kernel's files, so that no CUDA library is loaded.
 #pragma once
 
 #include <filesystem>
@@ -20,5 +21,14 @@ struct Machine {
 /// Reads what the machine has. `root` is the root of the file system in which /proc, /dev and /sys are looked
 /// up.
 Machine read_machine(const std::filesystem::path& root = "/");
+
+/// Reads cores in the order of the text: numbers and ranges FIRST-LAST between commas. Throws UsageError,
+/// naming
+/// --bind_core_list, for anything else, a range that runs backwards, and a core that stands there twice.
+std::vector<int> parse_core_list(const std::string& text);
+
+/// Gives each rank cores.size() / num_ranks neighbouring cores; a rest stays unused, so that all ranks are
+/// equally fast. Throws UsageError where there are fewer cores than ranks.
+std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int num_ranks);
 
 }  // namespace deepspeed::launcher

@@ -13,9 +13,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/export.h"
 #include "deepspeed/base/interval.h"
-#include "deepspeed/optim/slices/cut_parameters.h"
+#include "deepspeed/optim/slices/other_ranks.h"
 #include "deepspeed/optim/slices/param_group.h"
-#include "deepspeed/optim/slices/rank_mean.h"
 #include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {

@@ -11,13 +11,16 @@
 
 #include <algorithm>
 #include <typeinfo>
+#include <utility>
 
 #include <c10/util/Type.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/optim/slices/slice_state.h"
+#include "deepspeed/optim/slices/slice_states.h"
 #include "deepspeed/optim/slices/whole_parameters.h"
 #include "deepspeed/optim/torch/native_optimizer.h"
 #include "deepspeed/optim/torch/torch_optimizer_class.h"
@@ -314,6 +317,18 @@ int64_t TorchOptimizer::state_bytes() const {
     }
   }
   return bytes;
+}
+
+std::unique_ptr<Optimizer> make_torch_rmsprop(std::vector<ParamGroup> groups) {
+  set_defaults(groups, {{"lr", 1e-2},
+                        {"alpha", 0.99},
+                        {"eps", 1e-8},
+                        {"weight_decay", 0.0},
+                        {"momentum", 0.0},
+                        {"centered", false}});
+  const std::vector<torch::optim::OptimizerParamGroup> empty(
+      groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
+  return std::make_unique<TorchOptimizer>(std::move(groups), std::make_shared<torch::optim::RMSprop>(empty));
 }
 
 }  // namespace deepspeed::optim

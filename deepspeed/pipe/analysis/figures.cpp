@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/pipe/analysis/channels.h"
 #include "deepspeed/pipe/schedule/interleaved_schedule.h"
-#include "deepspeed/pipe/schedule/make_train_schedule.h"
+#include "deepspeed/pipe/schedule/make_schedule.h"
 
 namespace deepspeed::pipe {
 

@@ -2,7 +2,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/pipe/schedule/inference_schedule.h"
-#include "deepspeed/pipe/schedule/make_train_schedule.h"
+#include "deepspeed/pipe/schedule/make_schedule.h"
 
 namespace deepspeed::pipe {
 namespace {

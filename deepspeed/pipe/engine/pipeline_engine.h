@@ -10,7 +10,7 @@
 #include <string>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/build/initialize_options.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/engine/training_engine.h"
 #include "deepspeed/pipe/engine/data_iterator.h"
 #include "deepspeed/pipe/engine/pipeline_options.h"

@@ -23,4 +23,13 @@ struct Layer {
   EngineModel model;  // parameters and buffers by their names in the layer; of a function none
 };
 
+/// A layer that this rank has built.
+struct StageLayer {
+  int index = 0;       // in the model
+  std::string prefix;  // of its parameters' names: "3", "tied_modules.embed"
+  Layer layer;
+  std::string tied_key = {};    // empty: not tied
+  bool has_forward_fn = false;  // of a tied layer
+};
+
 }  // namespace deepspeed::pipe

@@ -10,17 +10,26 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "deepspeed/base/export.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/pipe/module/layer.h"
 #include "deepspeed/pipe/module/layer_spec.h"
 #include "deepspeed/pipe/module/module_options.h"
 #include "deepspeed/pipe/module/partition_layers.h"
-#include "deepspeed/pipe/module/stage_layer.h"
-#include "deepspeed/pipe/module/tied_weights.h"
 #include "deepspeed/pipe/topology/parallel_ranks.h"
 #include "deepspeed/tensor/named_tensor.h"
 
 namespace deepspeed::pipe {
+
+/// A weight of a tied module that this stage has.
+struct TiedWeight {
+  std::string key;   // of the module
+  std::string name;  // in the model: "tied_modules.embed.weight"
+  at::Tensor tensor;
+  std::vector<int> stages;  // ascending; two or more
+};
 
 /// The model of a PipelineEngine: all layers are described, those of this rank's stage are built. Layer i's
 /// parameters are named "i.name", those of a tied layer "tied_modules.KEY.name". All ranks make it with the

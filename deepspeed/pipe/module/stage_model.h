@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/pipe/module/stage_layer.h"
+#include "deepspeed/pipe/module/layer.h"
 
 namespace deepspeed::pipe {
 

@@ -6,7 +6,7 @@
 
 #include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/process_group.h"
-#include "deepspeed/optim/slices/cut_parameters.h"
+#include "deepspeed/optim/slices/other_ranks.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed::zero {

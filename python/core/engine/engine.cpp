@@ -12,8 +12,8 @@
 #include <c10/util/Exception.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/build/engine_parts.h"
-#include "deepspeed/engine/build/initialize_options.h"
+#include "deepspeed/engine/assembly/engine_parts.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/engine/step/training_options.h"

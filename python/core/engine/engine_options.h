@@ -6,7 +6,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "deepspeed/engine/build/initialize_options.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/engine/ranks/mpu.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 

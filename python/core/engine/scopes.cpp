@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "deepspeed/engine/build/engine_parts.h"
+#include "deepspeed/engine/assembly/engine_parts.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"

@@ -25,8 +25,8 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/job/address_list.h"
 #include "deepspeed/comm/job/listener.h"
-#include "deepspeed/comm/job/own_address.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/join_world.h"

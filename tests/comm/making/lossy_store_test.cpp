@@ -21,7 +21,7 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/init.h"
-#include "deepspeed/comm/job/own_address.h"
+#include "deepspeed/comm/job/address_list.h"
 
 #include "tests/support/error_of.h"
 #include "tests/support/join_world.h"

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "deepspeed/launcher/plan/core_list.h"
 #include "deepspeed/launcher/plan/machine.h"
 
 #include "tests/launcher/node/launch_fixture.h"

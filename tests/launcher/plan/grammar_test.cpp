@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/launcher/plan/core_list.h"
 #include "deepspeed/launcher/plan/hostfile.h"
+#include "deepspeed/launcher/plan/machine.h"
 #include "deepspeed/launcher/plan/resource_filter.h"
 
 #include "tests/support/error_of.h"

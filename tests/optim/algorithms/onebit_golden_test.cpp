@@ -11,7 +11,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
-#include "deepspeed/optim/algorithms/zero_one_intervals.h"
+#include "deepspeed/optim/algorithms/zero_one_adam.h"
 #include "deepspeed/optim/factory.h"
 #include "deepspeed/optim/slices/optimizer.h"
 

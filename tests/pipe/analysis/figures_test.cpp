@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/pipe/schedule/make_train_schedule.h"
+#include "deepspeed/pipe/schedule/make_schedule.h"
 
 #include "tests/support/error_of.h"
 

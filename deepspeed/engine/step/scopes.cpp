@@ -1,0 +1,58 @@
+#include "deepspeed/engine/step/scopes.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "deepspeed/engine/autograd/backward_access.h"
+#include "deepspeed/engine/step/step_driver.h"
+#include "deepspeed/precision/autocast.h"
+#include "deepspeed/zero/param_access.h"
+
+namespace deepspeed {
+
+struct ForwardScope::Scopes {
+  explicit Scopes(const StepDriver& driver) : timing(driver.time_part(profile::StepPart::kForward)) {}
+
+  profile::StepTimers::Scope timing;
+  std::optional<zero::ParameterAccess> access;
+  std::optional<precision::AutocastScope> autocast;
+  std::unique_ptr<activation::CountActivations> count;
+  int exceptions = std::uncaught_exceptions();
+};
+
+ForwardScope::ForwardScope(const StepDriver& driver) : driver_(driver) {
+  const TrainingState& state = driver.state();
+  require_whole(state, "forward");
+  driver.log_memory("before forward");
+  scopes_ = std::make_unique<Scopes>(driver);
+  if (state.parts.pool) {
+    scopes_->access.emplace(state.parts.pool,
+                            state.is_training ? zero::AccessMode::kForward : zero::AccessMode::kEvaluation);
+  }
+  if (state.parts.autocast)
+    scopes_->autocast.emplace(state.parts.model.device().type(), *state.parts.autocast);
+  if (state.is_training) scopes_->count = driver.activations().count_forward();
+}
+
+ForwardScope::~ForwardScope() {
+  const bool has_failed = std::uncaught_exceptions() > scopes_->exceptions;
+  scopes_.reset();
+  if (!has_failed) driver_.log_memory("after forward");
+}
+
+at::Tensor ForwardScope::output(const at::Tensor& tensor) const {
+  return scale_gradient_of(open_access_in_backward(tensor, driver_.state().parts.pool),
+                           driver_.output_scale());
+}
+
+NoSync::NoSync(std::function<void()> end) : end_(std::move(end)) {}
+
+NoSync::~NoSync() { end_(); }
+
+CoalescedReduction::CoalescedReduction(std::function<void(bool)> end)
+    : end_(std::move(end)), exceptions_(std::uncaught_exceptions()) {}
+
+CoalescedReduction::~CoalescedReduction() noexcept(false) { end_(std::uncaught_exceptions() == exceptions_); }
+
+}  // namespace deepspeed
