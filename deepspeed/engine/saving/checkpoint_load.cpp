@@ -15,7 +15,10 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
-#include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/comm/watch/call_subject.h"
+#include "deepspeed/engine/saving/background_saver.h"
+#include "deepspeed/engine/saving/checkpoint_loader.h"
+#include "deepspeed/engine/saving/checkpoints.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -25,7 +28,6 @@ namespace deepspeed {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kLoading = "loading";
 
 // What else can be loaded, for messages.
 std::string other_tags(const std::string& directory, const std::string& tag) {
@@ -60,7 +62,7 @@ void warn_of_no_tag(const std::string& directory) {
 
 }  // namespace
 
-std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOptions& options) const {
+std::string CheckpointLoader::chosen_tag(const std::string& directory, const LoadOptions& options) const {
   if (!options.tag.empty()) return options.tag;
   if (!parts_.config.checkpoint.load_universal) return checkpoint::read_latest(directory).value_or("");
   if (const auto tag = checkpoint::read_latest_universal(directory)) return *tag;
@@ -69,9 +71,9 @@ std::string CheckpointIo::chosen_tag(const std::string& directory, const LoadOpt
                          "checkpoint of another");
 }
 
-std::string CheckpointIo::agreed_tag(const std::string& directory, const LoadOptions& options) {
+std::string CheckpointLoader::agreed_tag(const std::string& directory, const LoadOptions& options) {
   std::string tag;
-  on_all_ranks(kLoading, [&] { tag = chosen_tag(directory, options); });
+  on_all_ranks([&] { tag = chosen_tag(directory, options); });
   const std::vector<std::string> tags = parts_.groups.all.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
@@ -82,19 +84,19 @@ std::string CheckpointIo::agreed_tag(const std::string& directory, const LoadOpt
   return tag;
 }
 
-LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& options) {
+LoadResult CheckpointLoader::load(const std::string& directory, const LoadOptions& options) {
   const c10::NoGradGuard no_grad;
-  wait_for_save();
+  if (state_.background_saver) state_.background_saver->wait();
   const std::string tag = agreed_tag(directory, options);
   if (tag.empty()) {
     warn_of_no_tag(directory);
     return {};
   }
-  on_all_ranks(kLoading, [&] {
+  on_all_ranks([&] {
     checkpoint::require_tag_inside(tag);
     if (parts_.world.local_rank() == 0) checkpoint::recover_tag(directory, tag);
   });
-  on_all_ranks(kLoading, [&] { require_tag(directory, tag); });
+  on_all_ranks([&] { require_tag(directory, tag); });
   const auto naming_others = [&](const std::function<void()>& read) {
     try {
       read();
@@ -107,7 +109,7 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
   };
   std::optional<OpenedCheckpoint> opened;
   RunSnapshot before;
-  on_all_ranks(kLoading, [&] {
+  on_all_ranks([&] {
     naming_others([&] { opened.emplace(open(directory, tag, options)); });
     check_fit(*opened, options);
     if (options.verify_first) naming_others([&] { verify(*opened); });
@@ -119,12 +121,12 @@ LoadResult CheckpointIo::load(const std::string& directory, const LoadOptions& o
   return {opened->path.string(), std::move(opened->client_state)};
 }
 
-bool CheckpointIo::loads_optimizer(const LoadOptions& options) const {
+bool CheckpointLoader::loads_optimizer(const LoadOptions& options) const {
   return parts_.optimizer != nullptr && options.load_optimizer_states && !options.load_module_only;
 }
 
-OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::string& tag,
-                                    const LoadOptions& options) const {
+OpenedCheckpoint CheckpointLoader::open(const std::string& directory, const std::string& tag,
+                                        const LoadOptions& options) const {
   OpenedCheckpoint opened;
   opened.mp_rank = first_mp_rank(directory, tag);
   const std::vector<fs::path> sharded = checkpoint::find_sharded_model_states(directory, tag, opened.mp_rank);
@@ -147,7 +149,7 @@ OpenedCheckpoint CheckpointIo::open(const std::string& directory, const std::str
   return opened;
 }
 
-int CheckpointIo::first_mp_rank(const std::string& directory, const std::string& tag) const {
+int CheckpointLoader::first_mp_rank(const std::string& directory, const std::string& tag) const {
   const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
   const ParallelGroups& groups = parts_.groups;
   if (num_places == size_t(groups.model_size())) return groups.model_rank();
@@ -158,8 +160,8 @@ int CheckpointIo::first_mp_rank(const std::string& directory, const std::string&
   return 0;
 }
 
-void CheckpointIo::require_kind(const OpenedCheckpoint& opened, const std::string& directory,
-                                const std::string& tag) const {
+void CheckpointLoader::require_kind(const OpenedCheckpoint& opened, const std::string& directory,
+                                    const std::string& tag) const {
   const bool is_pipeline = !parts_.model.stored_layers.empty();
   if (is_pipeline != opened.states.states.has_module) {
     if (is_pipeline) return;
@@ -178,7 +180,7 @@ void CheckpointIo::require_kind(const OpenedCheckpoint& opened, const std::strin
 }
 
 /// Each rank compares the files that it opens; of a pipeline no two stages open the same.
-void CheckpointIo::require_one_save(const OpenedCheckpoint& opened) const {
+void CheckpointLoader::require_one_save(const OpenedCheckpoint& opened) const {
   const std::vector<std::string> saves = parts_.groups.all.all_gather_text(opened.archives->identity());
   for (size_t rank = 0; rank < saves.size(); ++rank) {
     if (saves[rank] == saves[0]) continue;
@@ -188,13 +190,13 @@ void CheckpointIo::require_one_save(const OpenedCheckpoint& opened) const {
   }
 }
 
-void CheckpointIo::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {
+void CheckpointLoader::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   for (const NamedTensor& param : parts_.model.parameters) zero::check_settable(param.tensor);
   if (!options.custom_load_fn) check_module(opened.module, options.load_module_strict);
   if (opened.optimizer) check_optimizer(opened);
 }
 
-void CheckpointIo::verify(const OpenedCheckpoint& opened) const {
+void CheckpointLoader::verify(const OpenedCheckpoint& opened) const {
   for (const StoredTensor& stored : opened.module) {
     if (stored.load) stored.load();
   }
@@ -202,21 +204,21 @@ void CheckpointIo::verify(const OpenedCheckpoint& opened) const {
   opened.archives->check_rest();
 }
 
-void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& before,
-                             const LoadOptions& options) {
+void CheckpointLoader::take_over(const OpenedCheckpoint& opened, const RunSnapshot& before,
+                                 const LoadOptions& options) {
   try {
-    if (!options.load_module_only) on_all_ranks(kLoading, [&] { load_run(opened, options); });
+    if (!options.load_module_only) on_all_ranks([&] { load_run(opened, options); });
   } catch (...) {
     put_back(before);
     throw;
   }
   try {
-    on_all_ranks(kLoading, [&] {
+    on_all_ranks([&] {
       load_weights_and_states(opened, options);
       opened.archives->check_rest();
     });
     if (opened.optimizer) follow_masters(opened);
-    if (opened.optimizer) on_all_ranks(kLoading, [&] { load_rank_state(opened); });
+    if (opened.optimizer) on_all_ranks([&] { load_rank_state(opened); });
   } catch (const std::exception& error) {
     put_back(before);
     state_.loaded_in_part = error.what();
@@ -226,7 +228,7 @@ void CheckpointIo::take_over(const OpenedCheckpoint& opened, const RunSnapshot& 
   if (opened.optimizer || parts_.optimizer == nullptr) state_.loaded_in_part.clear();
 }
 
-void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options) {
+void CheckpointLoader::load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options) {
   zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
   if (optimizer != nullptr) optimizer->state().abandon_step();
   if (options.custom_load_fn) {
@@ -247,7 +249,7 @@ void CheckpointIo::load_weights_and_states(const OpenedCheckpoint& opened, const
 // Masters may come from another precision, or from stage 3, whose files hold them alone: the model's weights
 // follow them. At stage 3 in fp32 they are the shards. Halves of masters are those of this rank alone. In
 // fp32 weights that this rank has masters of came with these, which may lie beside them.
-void CheckpointIo::follow_masters(const OpenedCheckpoint& opened) {
+void CheckpointLoader::follow_masters(const OpenedCheckpoint& opened) {
   zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   const bool come_from_elsewhere = parts_.config.checkpoint.load_universal || is_of_other_precision(opened);
   const bool are_weights = optimizer.store().dtype() == at::kFloat;
@@ -256,7 +258,7 @@ void CheckpointIo::follow_masters(const OpenedCheckpoint& opened) {
     optimizer.state().publish_masters();
 }
 
-bool CheckpointIo::is_of_other_precision(const OpenedCheckpoint& opened) const {
+bool CheckpointLoader::is_of_other_precision(const OpenedCheckpoint& opened) const {
   const at::ScalarType own = parts_.optimizer->store().dtype();
   std::unordered_set<std::string> trained;
   for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
@@ -265,6 +267,11 @@ bool CheckpointIo::is_of_other_precision(const OpenedCheckpoint& opened) const {
   return std::ranges::any_of(opened.module, [&](const StoredTensor& stored) {
     return trained.contains(stored.name) && stored.form.scalar_type() != own;
   });
+}
+
+LoadResult load_checkpoint(TrainingState& state, const std::string& directory, const LoadOptions& options) {
+  const comm::CallSubject subject("in load_checkpoint(), which all ranks must call");
+  return CheckpointLoader(state).load(directory, options);
 }
 
 }  // namespace deepspeed

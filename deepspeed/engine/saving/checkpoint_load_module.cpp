@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_loader.h"
 #include "deepspeed/zero/params/param_store.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -52,8 +52,8 @@ void check_layers(const std::string& directory, const std::string& tag, const En
 
 }  // namespace
 
-void CheckpointIo::open_module(const std::string& directory, const std::string& tag,
-                               const LoadOptions& options, OpenedCheckpoint& opened) const {
+void CheckpointLoader::open_module(const std::string& directory, const std::string& tag,
+                                   const LoadOptions& options, OpenedCheckpoint& opened) const {
   const checkpoint::ModuleStates& states = opened.states.states;
   const bool has_masters = opened.optimizer.has_value() && !options.custom_load_fn;
   if (opened.is_sharded) {
@@ -73,9 +73,9 @@ void CheckpointIo::open_module(const std::string& directory, const std::string& 
 }
 
 /// Returns what this stage of a pipeline has of the files of its layers.
-StoredModule CheckpointIo::layers_module(const std::string& directory, const std::string& tag,
-                                         const OpenedCheckpoint& opened,
-                                         const std::unordered_set<std::string>& in_masters) const {
+StoredModule CheckpointLoader::layers_module(const std::string& directory, const std::string& tag,
+                                             const OpenedCheckpoint& opened,
+                                             const std::unordered_set<std::string>& in_masters) const {
   StoredModule module;
   for (const StoredLayer& layer : parts_.model.stored_layers) {
     if (layer.names.empty()) continue;
@@ -94,8 +94,8 @@ StoredModule CheckpointIo::layers_module(const std::string& directory, const std
 
 /// Returns the module of stage 3, whose model files have shards of frozen parameters and nothing of the
 /// others. has_masters: those come with the masters.
-StoredModule CheckpointIo::whole_module(const std::string& directory, const std::string& tag,
-                                        const OpenedCheckpoint& opened, bool has_masters) const {
+StoredModule CheckpointLoader::whole_module(const std::string& directory, const std::string& tag,
+                                            const OpenedCheckpoint& opened, bool has_masters) const {
   const checkpoint::ModuleStates& states = opened.states.states;
   const auto source = std::make_shared<const checkpoint::Fp32Source>(
       directory, tag, /*exclude_frozen_parameters=*/false, opened.archives);
@@ -120,7 +120,7 @@ StoredModule CheckpointIo::whole_module(const std::string& directory, const std:
 
 /// In fp32 the masters of the owned interval are the weights themselves: parameters inside of it need not be
 /// read twice.
-std::unordered_set<std::string> CheckpointIo::weights_in_masters(
+std::unordered_set<std::string> CheckpointLoader::weights_in_masters(
     const checkpoint::OptimizerFiles& source) const {
   std::unordered_set<std::string> names;
   const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
@@ -138,14 +138,14 @@ std::unordered_set<std::string> CheckpointIo::weights_in_masters(
   return names;
 }
 
-std::unordered_map<std::string, at::Tensor> CheckpointIo::own_tensors() const {
+std::unordered_map<std::string, at::Tensor> CheckpointLoader::own_tensors() const {
   std::unordered_map<std::string, at::Tensor> own;
   for (const NamedTensor& param : parts_.model.parameters) own.emplace(param.name, param.tensor.detach());
   for (const NamedTensor& buffer : parts_.model.buffers) own.emplace(buffer.name, buffer.tensor.detach());
   return own;
 }
 
-void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
+void CheckpointLoader::check_module(const StoredModule& module, bool strict) const {
   const std::unordered_map<std::string, at::Tensor> own = own_tensors();
   std::unordered_set<std::string> aliases, seen;
   for (const auto& [alias, owner] : parts_.model.shared_parameters) aliases.insert(alias);
@@ -177,7 +177,7 @@ void CheckpointIo::check_module(const StoredModule& module, bool strict) const {
   }
 }
 
-void CheckpointIo::load_module(const StoredModule& module) {
+void CheckpointLoader::load_module(const StoredModule& module) {
   const std::unordered_map<std::string, at::Tensor> own = own_tensors();
   for (const StoredTensor& stored : module) {
     const auto place = own.find(stored.name);  // a shared weight is stored under its first name as well

@@ -1,4 +1,8 @@
-// Loading a checkpoint: masters and states of the optimizer.
+// Loading a checkpoint: masters and states of the optimizer, from the files of all stages that saved it.
+//
+// The files are opened, stage by stage where there are several, and their groups and states compared with the
+// optimizer's. Then each slice of this rank takes its masters and states, and what lies between parameters
+// becomes zero.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -9,8 +13,9 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
+#include "deepspeed/checkpoint/sources/unnamed_stages.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_loader.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/zero/compressed_exchange.h"
@@ -90,8 +95,9 @@ void read_and_forget(const checkpoint::OptimizerFiles& source, const std::string
 
 }  // namespace
 
-checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& directory, const std::string& tag,
-                                                        const OpenedCheckpoint& opened) const {
+checkpoint::OptimizerFiles CheckpointLoader::open_optimizer(const std::string& directory,
+                                                            const std::string& tag,
+                                                            const OpenedCheckpoint& opened) const {
   const fs::path folder = fs::path(directory) / tag;
   std::vector<checkpoint::NamedShapes> shapes;
   for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
@@ -116,11 +122,11 @@ checkpoint::OptimizerFiles CheckpointIo::open_optimizer(const std::string& direc
   }
 }
 
-bool CheckpointIo::wants_master(const OpenedCheckpoint& opened) const {
+bool CheckpointLoader::wants_master(const OpenedCheckpoint& opened) const {
   return opened.is_sharded || parts_.config.zero_optimization.load_from_fp32_weights;
 }
 
-void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
+void CheckpointLoader::check_optimizer(const OpenedCheckpoint& opened) const {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
   const auto& groups = parts_.optimizer->store().groups();
   if (source.groups().size() != groups.size()) {
@@ -143,7 +149,7 @@ void CheckpointIo::check_optimizer(const OpenedCheckpoint& opened) const {
   }
 }
 
-void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t index) const {
+void CheckpointLoader::check_states(const checkpoint::OptimizerFiles& source, size_t index) const {
   const auto& group = source.groups()[index];
   if (group.states.empty() && group.step == 0) return;
   const optim::Optimizer& own = parts_.optimizer->base_optimizer();
@@ -158,7 +164,7 @@ void CheckpointIo::check_states(const checkpoint::OptimizerFiles& source, size_t
   }
 }
 
-optim::Hyperparameters CheckpointIo::loaded_options(size_t group, const Json& options) const {
+optim::Hyperparameters CheckpointLoader::loaded_options(size_t group, const Json& options) const {
   const auto& own = parts_.optimizer->param_groups()[group].options;
   const std::string where = message("param_groups[", group, "]");
   Json known = Json::object();
@@ -177,7 +183,7 @@ optim::Hyperparameters CheckpointIo::loaded_options(size_t group, const Json& op
   return loaded;
 }
 
-void CheckpointIo::verify_optimizer(const OpenedCheckpoint& opened) const {
+void CheckpointLoader::verify_optimizer(const OpenedCheckpoint& opened) const {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
   const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   const size_t num_groups = std::min(source.groups().size(), optimizer.store().groups().size());
@@ -195,7 +201,7 @@ void CheckpointIo::verify_optimizer(const OpenedCheckpoint& opened) const {
   }
 }
 
-void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
+void CheckpointLoader::load_optimizer(const OpenedCheckpoint& opened) {
   const checkpoint::OptimizerFiles& source = *opened.optimizer;
   zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   bool has_masters = true, has_states = true;
@@ -212,7 +218,7 @@ void CheckpointIo::load_optimizer(const OpenedCheckpoint& opened) {
   if (has_states) optimizer.state().was_loaded();
 }
 
-void CheckpointIo::load_rank_state(const OpenedCheckpoint& opened) {
+void CheckpointLoader::load_rank_state(const OpenedCheckpoint& opened) {
   zero::RankState own;
   if (opened.run && opened.has_own_run) own = {opened.run->optimizer_ranks, opened.run->optimizer_tensors};
   if (parts_.optimizer->load_rank_state(own) || rank() != 0 || !parts_.optimizer->keeps_errors()) return;
@@ -224,8 +230,8 @@ void CheckpointIo::load_rank_state(const OpenedCheckpoint& opened) {
                           parts_.data_group().size()));
 }
 
-bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
-                              const zero::StateSlice& slice, bool wants_master) const {
+bool CheckpointLoader::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
+                                  const zero::StateSlice& slice, bool wants_master) const {
   const auto pieces = parts_.optimizer->state().pieces(index, slice.interval);
   const auto& params = parts_.optimizer->store().groups()[index].params;
   bool has_master = true;
@@ -253,6 +259,91 @@ bool CheckpointIo::load_slice(const checkpoint::OptimizerFiles& source, size_t i
   }
   if (!state.tensors.empty() || state.step > 0) slice.load(state);
   return has_master;
+}
+
+namespace {
+
+std::vector<checkpoint::PipelineLayer> layers_of(const EngineModel& model) {
+  std::vector<checkpoint::PipelineLayer> layers;
+  for (const LayerWeights& layer : model.layers)
+    layers.push_back({layer.prefix, layer.is_tied, layer.stored_as});
+  return layers;
+}
+
+// A file that is missing is the better complaint than a cut that does not fit for the want of it.
+void require_own_layers(const EngineModel& model, const std::string& directory, const std::string& tag) {
+  for (const StoredLayer& layer : model.stored_layers) {
+    const fs::path path = checkpoint::layer_states_path(directory, tag, layer.index, layer.slice);
+    if (!layer.names.empty() && !fs::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
+  }
+}
+
+}  // namespace
+
+/// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. Whether the order of
+/// the stages' own parameters is tried, all ranks decide alike, by the files: a stage alone may fit by
+/// chance.
+checkpoint::OptimizerFiles CheckpointLoader::open_unnamed(
+    const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
+    const std::vector<checkpoint::NamedShapes>& own_shapes) const {
+  const size_t num_saved = checkpoint::find_mp_ranks(directory, tag).size();
+  const bool is_as_many = num_saved == size_t(parts_.groups.model_size());
+  const auto in_own_order = [&] {
+    return checkpoint::OptimizerFiles::of_model_file(opened.file, opened.states.optimizer, own_shapes);
+  };
+  const bool has_slices = parts_.groups.num_slices() > 1;
+  const bool has_frozen = std::ranges::any_of(
+      parts_.model.parameters, [](const NamedTensor& param) { return !param.tensor.requires_grad(); });
+  if (has_slices && is_as_many) return in_own_order();
+  if (has_slices || (has_frozen && !is_as_many)) {
+    raise<checkpoint::MisfitError>(
+        opened.path,
+        " does not name the parameters whose optimizer states it holds, as DeepSpeed's pipelines write it at "
+        "ZeRO stage 0, and with ",
+        has_slices ? "layers that ranks share out" : "frozen parameters",
+        " their order does not say it: resume at the number of stages that wrote it, which has ", num_saved,
+        " model files, or load with load_optimizer_states = false");
+  }
+  require_own_layers(parts_.model, directory, tag);
+  try {
+    return checkpoint::open_unnamed_stages(directory, tag, *opened.archives, layers_of(parts_.model));
+  } catch (const checkpoint::MisfitError&) {
+    if (!is_as_many) throw;
+    return in_own_order();
+  }
+}
+
+checkpoint::OptimizerFiles CheckpointLoader::open_stages(
+    const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
+    const std::vector<checkpoint::NamedShapes>& own_shapes) const {
+  using checkpoint::OptimizerFiles;
+  const std::vector<int> places = checkpoint::find_mp_ranks(directory, tag);
+  const ParallelGroups& groups = parts_.groups;
+  const bool is_whole = opened.states.states.has_module;
+  const bool is_unnamed = !opened.states.optimizer.is_none() && !opened.states.states.param_shapes;
+  if (is_unnamed && !is_whole) return open_unnamed(directory, tag, opened, own_shapes);
+  const auto open_stage = [&](int mp_rank, const std::shared_ptr<checkpoint::DeferredArchive>& file,
+                              const checkpoint::ModelStates& states) {
+    const auto& shapes = states.states.param_shapes;
+    if (states.optimizer.is_none())
+      return OptimizerFiles::of_partitions(directory, tag, *opened.archives, shapes, mp_rank);
+    return OptimizerFiles::of_model_file(file, states.optimizer, shapes.value_or(own_shapes));
+  };
+  OptimizerFiles result = open_stage(opened.mp_rank, opened.file, opened.states);
+  const auto has_all = [&] {
+    if (result.holds_nothing()) return true;
+    return std::ranges::all_of(own_shapes, [&](const checkpoint::NamedShapes& group) {
+      return std::ranges::all_of(group, [&](const auto& param) { return result.holds(param.first); });
+    });
+  };
+  for (const int mp_rank : places) {
+    const bool is_of_slice = groups.slice_of(mp_rank, int(places.size())) == groups.slice();
+    if (mp_rank == opened.mp_rank || !is_of_slice || is_whole || has_all()) continue;
+    const fs::path path = checkpoint::model_states_path(directory, tag, mp_rank);
+    const auto file = opened.archives->open(path);
+    result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));
+  }
+  return result;
 }
 
 }  // namespace deepspeed

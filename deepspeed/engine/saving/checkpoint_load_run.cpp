@@ -9,7 +9,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/device/accelerator/rng.h"
-#include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoint_loader.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/random/cuda_rng_tracker.h"
 #include "deepspeed/zero/zero_optimizer.h"
@@ -24,8 +24,8 @@ precision::DynamicLossScaler* dynamic_scaler(zero::ZeroOptimizer* optimizer) {
 
 }  // namespace
 
-void CheckpointIo::open_run(const std::string& directory, const std::string& tag,
-                            OpenedCheckpoint& opened) const {
+void CheckpointLoader::open_run(const std::string& directory, const std::string& tag,
+                                OpenedCheckpoint& opened) const {
   std::filesystem::path path = checkpoint::rng_states_path(directory, tag, rank());
   opened.has_own_run = std::filesystem::exists(path);
   if (!opened.has_own_run && rank() < opened.archives->num_ranks() &&
@@ -43,12 +43,12 @@ void CheckpointIo::open_run(const std::string& directory, const std::string& tag
     opened.run->loader = read(first).loader;
 }
 
-bool CheckpointIo::loads_schedule(const OpenedCheckpoint& opened, const LoadOptions& options) const {
+bool CheckpointLoader::loads_schedule(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   return options.load_lr_scheduler_states && !options.load_module_only && parts_.lr_scheduler &&
          opened.states.lr_scheduler;
 }
 
-RunSnapshot CheckpointIo::run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const {
+RunSnapshot CheckpointLoader::run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   RunSnapshot now;
   now.counters = state_.counters;
   now.sparse_names = state_.sparse_names;
@@ -64,7 +64,7 @@ RunSnapshot CheckpointIo::run_snapshot(const OpenedCheckpoint& opened, const Loa
   return now;
 }
 
-void CheckpointIo::load_sparse_names(const OpenedCheckpoint& opened, bool strict) {
+void CheckpointLoader::load_sparse_names(const OpenedCheckpoint& opened, bool strict) {
   if (!opened.states.sparse_names) return;
   const std::set<std::string>& loaded = *opened.states.sparse_names;
   std::set<std::string>& own = state_.sparse_names;
@@ -78,7 +78,7 @@ void CheckpointIo::load_sparse_names(const OpenedCheckpoint& opened, bool strict
     if (loaded.contains(param.name)) own.insert(param.name);
 }
 
-void CheckpointIo::load_run(const OpenedCheckpoint& opened, const LoadOptions& options) {
+void CheckpointLoader::load_run(const OpenedCheckpoint& opened, const LoadOptions& options) {
   const checkpoint::ModelStates& states = opened.states;
   if (loads_schedule(opened, options)) parts_.lr_scheduler->load_state_dict(*states.lr_scheduler);
   // After the schedule, which writes its own rates: those of the file may have been set by hand.
@@ -109,14 +109,14 @@ void CheckpointIo::load_run(const OpenedCheckpoint& opened, const LoadOptions& o
                              /*resume=*/!loader.epoch_ended};
 }
 
-void CheckpointIo::load_scaler(const checkpoint::LossScalerStates& states) {
+void CheckpointLoader::load_scaler(const checkpoint::LossScalerStates& states) {
   auto* dynamic = dynamic_scaler(parts_.optimizer.get());
   if (dynamic == nullptr || !states.dynamic) return;  // a constant scale follows from the config
   dynamic->set_state({states.cur_scale, states.cur_iter, states.last_overflow_iter, states.cur_hysteresis});
   if (!states.raise_error_at_min_scale) dynamic->set_raise_error_at_min_scale(false);
 }
 
-void CheckpointIo::put_back(const RunSnapshot& before) {
+void CheckpointLoader::put_back(const RunSnapshot& before) {
   try {
     if (before.schedule) parts_.lr_scheduler->load_state_dict(*before.schedule);
   } catch (const std::exception& error) {

@@ -1,5 +1,6 @@
 // The weights alone, in one file of rank 0.
 #include <filesystem>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -9,25 +10,29 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
+#include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/engine/model/model_tensors.h"
-#include "deepspeed/engine/saving/checkpoint_io.h"
+#include "deepspeed/engine/saving/checkpoints.h"
+#include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/params/set_values.h"
 
 namespace deepspeed {
+namespace {
 
 /// One parameter after the other, in the memory of rank 0's host.
-void CheckpointIo::gather_module(NamedTensors& tensors) const {
+void gather_module(const EngineParts& parts, NamedTensors& tensors) {
   std::unordered_map<std::string, at::Tensor> whole;
-  for (const NamedTensor& param : parts_.model.parameters) {
+  for (const NamedTensor& param : parts.model.parameters) {
     if (!zero::is_partitioned(param.tensor)) continue;
     const zero::GatheredParameters gathered({param.tensor});
-    if (rank() != 0) continue;
+    if (parts.groups.all.rank() != 0) continue;
     const at::Tensor copy = at::empty(param.tensor.sizes(), param.tensor.scalar_type());
     copy.copy_(param.tensor.detach());
     whole.emplace(param.name, copy);
   }
-  for (const auto& [alias, owner] : parts_.model.shared_parameters) {
+  for (const auto& [alias, owner] : parts.model.shared_parameters) {
     if (const auto entry = whole.find(owner); entry != whole.end()) whole.emplace(alias, entry->second);
   }
   for (auto& [name, tensor] : tensors) {
@@ -35,12 +40,16 @@ void CheckpointIo::gather_module(NamedTensors& tensors) const {
   }
 }
 
-void CheckpointIo::save_16bit_model(const std::string& directory, const std::string& file_name,
-                                    bool exclude_frozen) {
+}  // namespace
+
+void save_16bit_model(TrainingState& state, const std::string& directory, const std::string& file_name,
+                      bool exclude_frozen_parameters) {
+  const comm::CallSubject subject("in save_16bit_model(), which all ranks must call");
+  const EngineParts& parts = state.parts;
   if (directory.empty() || file_name.empty()) {
     raise<UsageError>("save_16bit_model() needs a directory and a file name");
   }
-  if (!parts_.model.stored_layers.empty()) {
+  if (!parts.model.stored_layers.empty()) {
     raise<NotSupportedError>(
         "save_16bit_model(): the stages of a pipeline have parts of the model each; call "
         "save_checkpoint() and make weights of it by zero_to_fp32");
@@ -49,15 +58,15 @@ void CheckpointIo::save_16bit_model(const std::string& directory, const std::str
     raise<UsageError>("save_16bit_model(): '", file_name,
                       "' is the name of a file of checkpoints, which would be lost; choose another");
   }
-  if (parts_.pool && !parts_.config.zero_optimization.stage3_gather_16bit_weights_on_model_save) {
+  if (parts.pool && !parts.config.zero_optimization.stage3_gather_16bit_weights_on_model_save) {
     raise<UsageError>(
         "save_16bit_model() at stage 3 gathers the whole model on rank 0; set "
         "zero_optimization.stage3_gather_16bit_weights_on_model_save to allow that");
   }
-  NamedTensors tensors = module_tensors(parts_.model, exclude_frozen);
-  if (parts_.pool) gather_module(tensors);
-  on_all_ranks("saving the model", [&] {
-    if (rank() != 0) return;
+  NamedTensors tensors = module_tensors(parts.model, exclude_frozen_parameters);
+  if (parts.pool) gather_module(parts, tensors);
+  comm::on_all_ranks<CheckpointError>(parts.groups.all, "saving the model", [&] {
+    if (parts.groups.all.rank() != 0) return;
     checkpoint::make_folders(directory);
     checkpoint::Dict module(/*ordered=*/true);
     for (auto& [name, tensor] : tensors) module.items().emplace_back(name, tensor);

@@ -2,6 +2,7 @@
 // of. Engines hold one and hand it to save_checkpoint() and load_checkpoint(), which know no engine.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -9,7 +10,6 @@
 
 #include "deepspeed/engine/assembly/engine_parts.h"
 #include "deepspeed/engine/data/sampler.h"
-#include "deepspeed/engine/saving/run_counters.h"
 
 namespace deepspeed {
 
@@ -17,6 +17,17 @@ namespace checkpoint {
 class FolderWriter;
 }
 class BackgroundSaver;
+
+/// Says how far a training has come.
+struct RunCounters {
+  int64_t micro_steps = 0;  // calls of step()
+  int64_t global_steps = 0;
+  int64_t global_samples = 0;
+  int64_t skipped_steps = 0;           // of global_steps, for gradients that were not finite
+  bool step_applied = false;           // whether the last call of step() updated the parameters
+  int64_t backwards_since_update = 0;  // whose gradients no step has used; checkpoints hold none of them
+  bool dropped_backwards = false;      // zero_grad() has given up those of this window
+};
 
 struct TrainingState {
   /// Starts the thread that saves beside the training, where the config asks for it. Collective.

@@ -1,70 +1,97 @@
-// This class does the work behind save_checkpoint() and load_checkpoint() (saving/checkpoints.h): it moves
-// the plain data of checkpoint/ in and out of the state of a training.
+// This class does the work behind load_checkpoint() (saving/checkpoints.h): it moves the plain data of
+// checkpoint/ into the state of a training. Its functions are in the files checkpoint_load*.cpp.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
 #include "deepspeed/checkpoint/archive/deferred_archive.h"
-#include "deepspeed/checkpoint/archive/deferred_tensors.h"
 #include "deepspeed/checkpoint/content/model_states.h"
 #include "deepspeed/checkpoint/content/optimizer_states.h"
-#include "deepspeed/checkpoint/content/plain_optimizer.h"
-#include "deepspeed/checkpoint/sources/fp32_source.h"
+#include "deepspeed/checkpoint/content/run_state.h"
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
-#include "deepspeed/checkpoint/tag/manifest.h"
+#include "deepspeed/checkpoint/sources/tag_archives.h"
+#include "deepspeed/comm/on_all_ranks.h"
+#include "deepspeed/engine/data/sampler.h"
 #include "deepspeed/engine/saving/checkpoint_options.h"
-#include "deepspeed/engine/saving/opened_checkpoint.h"
-#include "deepspeed/engine/saving/run_snapshot.h"
-#include "deepspeed/engine/saving/save_job.h"
 #include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/optim/slices/param_group.h"
+#include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/update/state_slice.h"
 
 namespace deepspeed {
 
-class CheckpointIo {
- public:
-  explicit CheckpointIo(TrainingState& state) : state_(state), parts_(state.parts) {}
+struct StoredTensor {
+  std::string name;
+  at::Tensor form;                   // on the meta device
+  std::function<at::Tensor()> load;  // null: its values come with the optimizer's masters
+};
 
-  void save(const std::string& directory, const SaveOptions& options);
+/// A stored module has the model's tensors as a checkpoint has them, read one at a time: at stage 3 the model
+/// as a whole may be larger than a rank's memory.
+using StoredModule = std::vector<StoredTensor>;
+
+/// Returns what reads one tensor of the file.
+inline std::function<at::Tensor()> loader_of(std::shared_ptr<const checkpoint::DeferredArchive> file,
+                                             const at::Tensor& tensor) {
+  return [file = std::move(file), tensor] { return file->load(tensor); };
+}
+
+/// A checkpoint whose files are open and parsed holds all that a load needs to know before it changes the
+/// engine.
+struct OpenedCheckpoint {
+  std::filesystem::path path;  // of the model file
+  bool is_sharded = false;     // written at stage 3
+  int mp_rank = 0;             // of that file's place among the ranks that shared the model out
+  std::shared_ptr<const checkpoint::TagArchives> archives;
+  std::shared_ptr<checkpoint::DeferredArchive> file;  // the model file
+  checkpoint::ModelStates states;
+  StoredModule module;
+  std::optional<checkpoint::OptimizerFiles> optimizer;  // nothing: not asked for
+  std::optional<checkpoint::RunState> run;              // nothing: written by DeepSpeed itself
+  bool has_own_run = false;                             // of this rank; false: of rank 0
+  checkpoint::Dict client_state;
+};
+
+/// A snapshot holds what a load changes beside weights and states, so that it can be put back: counters,
+/// schedule, rates, loss scale, random streams and the place in the data.
+struct RunSnapshot {
+  RunCounters counters;
+  std::set<std::string> sparse_names;
+  std::optional<Json> schedule;                // nothing: it is not loaded
+  std::vector<optim::Hyperparameters> groups;  // [group]
+  std::optional<precision::DynamicLossScaler> scaler;
+  at::Tensor cpu_rng;
+  at::Tensor cuda_rng;                            // undefined where it is not loaded
+  std::map<std::string, at::Tensor> rng_streams;  // of CudaRNGStatesTracker
+  std::optional<LoaderPosition> loader;
+};
+
+class CheckpointLoader {
+ public:
+  explicit CheckpointLoader(TrainingState& state) : state_(state), parts_(state.parts) {}
+
   LoadResult load(const std::string& directory, const LoadOptions& options);
-  void save_16bit_model(const std::string& directory, const std::string& file_name, bool exclude_frozen);
 
  private:
   int rank() const { return parts_.groups.all.rank(); }
-  bool uses_zero() const { return parts_.config.zero_optimization.stage > 0; }
   /// Calls comm::on_all_ranks() over all ranks of the training.
-  void on_all_ranks(const char* what, const std::function<void()>& work);
-  void wait_for_save();
-  void check_tag(const std::string& tag) const;
-
-  // checkpoint_checks.cpp
-  /// Throws UsageError where a save would lose something: gradients that no file holds, or what is not a
-  /// checkpoint in the tag's place. Nothing is written then.
-  void check_save(const SaveJob& job, const SaveOptions& options) const;
-  bool has_waiting_gradients() const;
-  [[noreturn]] void refuse_waiting_gradients() const;
-  void require_place(const SaveJob& job) const;
-
-  // checkpoint_save.cpp
-  SaveJob make_job(const std::string& directory, const SaveOptions& options) const;
-  void begin(SaveJob& job, const SaveOptions& options);
-  /// Collects what this rank will write, sharing the memory of the engine's tensors.
-  void collect(SaveJob& job, const SaveOptions& options) const;
-  void run(SaveJob job);
-  std::vector<std::pair<std::string, std::string>> shared_params() const;
-  checkpoint::ModelStates model_states(const SaveOptions& options,
-                                       checkpoint::DeferredTensors& deferred) const;
-  checkpoint::ZeroOptimizerStates zero_states(checkpoint::DeferredTensors& deferred) const;
-  void add_sub_groups(size_t group, checkpoint::DeferredTensors& deferred,
-                      std::vector<checkpoint::PartitionStates>& groups) const;
-  void gather_module(NamedTensors& tensors) const;
-  checkpoint::PlainOptimizerStates plain_states() const;
-  checkpoint::LossScalerStates scaler_states() const;
+  void on_all_ranks(const std::function<void()>& work) {
+    comm::on_all_ranks<CheckpointError>(parts_.groups.all, "loading", work);
+  }
 
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
@@ -111,14 +138,6 @@ class CheckpointIo {
   void check_module(const StoredModule& module, bool strict) const;
   void load_module(const StoredModule& module);
 
-  // checkpoint_load_stages.cpp
-  checkpoint::OptimizerFiles open_stages(const std::string& directory, const std::string& tag,
-                                         const OpenedCheckpoint& opened,
-                                         const std::vector<checkpoint::NamedShapes>& own_shapes) const;
-  checkpoint::OptimizerFiles open_unnamed(const std::string& directory, const std::string& tag,
-                                          const OpenedCheckpoint& opened,
-                                          const std::vector<checkpoint::NamedShapes>& own_shapes) const;
-
   // checkpoint_load_optimizer.cpp
   /// Which place's files this rank begins with: its own, where there are as many as here.
   int first_mp_rank(const std::string& directory, const std::string& tag) const;
@@ -126,6 +145,12 @@ class CheckpointIo {
                     const std::string& tag) const;
   checkpoint::OptimizerFiles open_optimizer(const std::string& directory, const std::string& tag,
                                             const OpenedCheckpoint& opened) const;
+  checkpoint::OptimizerFiles open_stages(const std::string& directory, const std::string& tag,
+                                         const OpenedCheckpoint& opened,
+                                         const std::vector<checkpoint::NamedShapes>& own_shapes) const;
+  checkpoint::OptimizerFiles open_unnamed(const std::string& directory, const std::string& tag,
+                                          const OpenedCheckpoint& opened,
+                                          const std::vector<checkpoint::NamedShapes>& own_shapes) const;
   /// Throws CheckpointError, naming the way out, where the files have other groups or states than the
   /// optimizer.
   void check_optimizer(const OpenedCheckpoint& opened) const;
