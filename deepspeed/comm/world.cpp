@@ -1,3 +1,5 @@
+// Groups are made under keys that are alike on all their ranks. A world that is left tells the ranks that
+// wait for it before its connections close.
 #include <algorithm>
 #include <numeric>
 #include <utility>

@@ -1,3 +1,5 @@
+// A config reads its keys by the table of its class, and resolves and checks the configs inside before
+// itself. An error of one inside gets the path that it has from outside.
 #include "deepspeed/config/training_config.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// A call finds the parameter's place in the optimizer, reads this rank's part, and adds the parts of all
+// ranks up where it returns the whole. Writes are cut to the own part and reach master, state or gradient.
 #include "deepspeed/engine/tensor_access.h"
 
 #include <vector>

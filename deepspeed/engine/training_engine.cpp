@@ -1,3 +1,5 @@
+// What all engines answer and set, by the parts that they are composed of. Nothing here runs forward or
+// backward.
 #include "deepspeed/engine/training_engine.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// A tensor is cut to this rank's part, copied into a slot of a buffer or moved to the host, as the
+// configuration says. unpack() gathers the parts of all ranks, whose checksums must be alike.
 #include "deepspeed/activation/keep/input_store.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Leaves, containers and objects are added as the pickle brings them, within the bytes that it may cost.
+// At the end a walk over the graph makes values of them.
 #include "deepspeed/checkpoint/pickle/pickle_graph.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A file that is opened is compared with the files before it: by its mark of the save, and by what its
+// contents claim of ranks and steps. check_rest() reads what no load has read.
 #include "deepspeed/checkpoint/sources/tag_archives.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Each rank notes its process in the store, and its absence where it gives up. A rank that waits reads the
+// notes of those that are missing, and looks at the processes of its own machine: one that has ended will
+// not come, and one that is stopped is named.
 #include "deepspeed/comm/group/absent_ranks.h"
 
 #include <algorithm>

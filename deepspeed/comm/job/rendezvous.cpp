@@ -1,3 +1,6 @@
+// Rank 0 serves the store, where no agent of a launcher does, and the others come to it, trying its
+// addresses until the deadline. Then all note that they came, and wait for each other; an error names who
+// is missing.
 #include "deepspeed/comm/job/rendezvous.h"
 
 #include <memory>

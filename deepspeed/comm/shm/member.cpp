@@ -1,3 +1,5 @@
+// A wait spins, then sleeps on the counter, and looks around in between: at the control block for ranks
+// that gave up, and at the peers' sockets for processes that ended. Whichever comes first ends it.
 #include "deepspeed/comm/shm/member.h"
 
 #include <algorithm>

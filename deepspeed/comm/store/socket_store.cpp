@@ -1,3 +1,5 @@
+// Each call sends one message and reads its answer, under a lock. A connection that broke stays lost, and
+// later calls throw the reason.
 #include "deepspeed/comm/store/socket_store.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// A request is checked, answered from the keys, and says which keys it changed, so that the server knows
+// whose waits end.
 #include "deepspeed/comm/store/store_table.h"
 
 #include <charconv>

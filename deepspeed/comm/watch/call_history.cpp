@@ -1,3 +1,5 @@
+// A call is numbered as it begins, and its works are held weakly until they end. Reports tell the oldest
+// calls that are still open, and hashes over all calls that began.
 #include "deepspeed/comm/watch/call_history.h"
 
 #include <algorithm>

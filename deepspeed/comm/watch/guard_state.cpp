@@ -1,3 +1,5 @@
+// The thread looks, exchanges reports, compares them and ends groups, in the order that the header tells.
+// Functions stand here in that order.
 #include "deepspeed/comm/watch/guard_state.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The table of zero_optimization. The sections inside come first: zenflow, zeropp_loco_param and
+// leaf_module.
 #include <utility>
 
 #include "deepspeed/config/table/coerce.h"

@@ -1,3 +1,6 @@
+// allocate() takes the smallest free block with memory that fits, else gives pages to free addresses,
+// moved from the oldest blocks where that is possible. free() joins a block with its neighbours, and
+// empties the oldest ones beyond what the pool may keep.
 #include "deepspeed/device/host_pool/block_pool.h"
 
 #include <algorithm>

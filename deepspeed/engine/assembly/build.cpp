@@ -1,3 +1,6 @@
+// build_engine() goes four steps: what the config says and which ranks work together, the model and its
+// optimizer as they are trained, what all ranks must agree on, and the parts that the stage of ZeRO shares
+// out.
 #include "deepspeed/engine/assembly/build.h"
 
 #include <cmath>

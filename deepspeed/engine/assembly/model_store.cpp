@@ -1,3 +1,5 @@
+// Stage 3 makes shards of the parameters, some of which may be partitioned already; the other stages want
+// them whole, and lay them out in flat groups.
 #include "deepspeed/engine/assembly/model_store.h"
 
 #include <functional>

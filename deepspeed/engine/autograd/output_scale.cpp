@@ -1,3 +1,6 @@
+// A node at each output multiplies the gradient that enters by the engine's scale. A loss that an engine
+// has scaled has a node at its root that notes that scale until the backward ends, for the nodes at
+// outputs to exchange.
 #include "deepspeed/engine/autograd/output_scale.h"
 
 #include <mutex>

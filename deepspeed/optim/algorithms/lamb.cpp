@@ -1,3 +1,5 @@
+// A step makes the change of each parameter in one pass, its norms (over ranks where it is cut), the trust
+// ratio of both, and takes the change in a second pass.
 #include "deepspeed/optim/algorithms/lamb.h"
 
 #include <cmath>

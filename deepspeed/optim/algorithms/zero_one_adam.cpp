@@ -1,3 +1,5 @@
+// A step asks the intervals what it is: a renewal of the second moment, one between, or a local one, which
+// may end with an exchange. Intervals count on by powers of two.
 #include "deepspeed/optim/algorithms/zero_one_adam.h"
 
 #include <algorithm>

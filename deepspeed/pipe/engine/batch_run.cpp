@@ -1,3 +1,6 @@
+// Instructions run one after the other: load() takes inputs, forward() and backward() compute and keep
+// what the other needs, sends and receives meet neighbours. A micro batch's passage holds its tensors
+// until its backward has used them.
 #include "deepspeed/pipe/engine/batch_run.h"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// One pass finds the largest absolute value of a block, one writes the codes; dequantizing is one pass.
+// Each runs on the best instruction set of the machine, with the last elements padded.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
