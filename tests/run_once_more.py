@@ -6,6 +6,9 @@ pytest, or any program, which is one test then. A test that passes the second ti
 what the first run has printed is kept in BUILD/first_failures/NAME.txt. RETRIED names tests that may need a second try; when more
 than OTHERS of the rest have needed one since the file was removed, as ./test.sh does, this is a failure. A program that exceeds the
 limit is ended, and fails: the stacks of its processes are kept in BUILD/first_failures/NAME.stacks.txt.
+
+Each test that skips itself stands in BUILD/skipped_tests.txt with its reason. Where MAY_SKIP names a file of regular expressions,
+one a line, a test whose reason none of them matches fails.
 """
 
 import fcntl
@@ -42,6 +45,10 @@ class GoogleTest:
         ended = re.search(r"^\[==========\] .* ran\.", text, re.MULTILINE)
         return failed, None if ended or not failed else failed[-1]
 
+    def skipped(self, text):
+        """Returns the reason and the name of each test that has skipped itself."""
+        return re.findall(r"^\S+: Skipped\n(.*)\n(?:.*\n)*?\[  SKIPPED \] (\S+) \(", text, re.MULTILINE)
+
     def not_begun(self, text):
         """Returns the tests of the share of this program that a run has not come to."""
         listed = subprocess.run([*self.command, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout
@@ -59,7 +66,7 @@ class GoogleTest:
 
 class Pytest:
     def __init__(self, command):
-        self.command = [*command[:-1], "-v"]
+        self.command = [*command[:-1], "-v", "-rs"]
         self.file = command[-1]
 
     def whole(self):
@@ -74,6 +81,9 @@ class Pytest:
             return list(dict.fromkeys(failed)), None
         running = re.findall(r"^[^\s:]+::(\S+)", text, re.MULTILINE)
         return [], running[-1] if running else None
+
+    def skipped(self, text):
+        return [(reason, place) for place, reason in re.findall(r"^SKIPPED \[[0-9]+\] (\S+): (.*)$", text, re.MULTILINE)]
 
     def not_begun(self, text):
         return None  # nothing tells them
@@ -91,6 +101,9 @@ class Program:
 
     def read(self, text):
         return [self.name], None
+
+    def skipped(self, text):
+        return []  # its exit status tells
 
     def not_begun(self, text):
         return []
@@ -150,7 +163,8 @@ class Runner:
         status, text = self.run(*self.kind.whole())
         if status in (0, 77):  # 77: it has skipped itself
             print("\n".join(text.rstrip().splitlines()[-3:]))
-            return status
+            skipped = [(text.rstrip().rpartition("\n")[2], self.name)] if status == 77 else self.kind.skipped(text)
+            return self.note_skips(skipped) or status
         self.keep(text)
         failed, running = self.kind.read(text)
         if running:
@@ -173,6 +187,18 @@ class Runner:
         print(text, end="")
         print(f"\n{self.name} failed; what its first run has printed: {self.kept}")
         return 1
+
+    def note_skips(self, skipped):
+        """Adds to the list of tests that skip themselves; returns whether one of them may not."""
+        with open(self.build / "skipped_tests.txt", "a") as file:
+            file.writelines(f"{self.name} {test}: {reason}\n" for reason, test in skipped)
+        if "MAY_SKIP" not in os.environ:
+            return 0
+        allowed = [line for line in pathlib.Path(os.environ["MAY_SKIP"]).read_text().splitlines() if line]
+        wrong = [(reason, test) for reason, test in skipped if not any(re.search(one, reason) for one in allowed)]
+        for reason, test in wrong:
+            print(f"{test} may not skip itself here, which it does since {reason} ({os.environ['MAY_SKIP']})")
+        return int(bool(wrong))
 
     def note(self, tests):
         """Adds to the list of tests that needed a second try; returns whether these are too many."""

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What run_once_more.py makes of programs whose tests fail once, always, by a signal, or never end."""
 
+import os
 import pathlib
 import stat
 import subprocess
@@ -28,7 +29,10 @@ for test in tests:
     print(f"[ RUN      ] {test}", flush=True)
     with open(sys.argv[0] + ".ran", "a") as ran:
         ran.write(test + " ")
-    if test == "B.bad" and how != "well" and not (how.endswith("once") and mark.exists()):
+    if test == "B.last" and how == "skip":
+        print("some.cpp:12: Skipped\\nno second disk\\n")
+        print(f"[  SKIPPED ] {test} (0 ms)")
+    elif test == "B.bad" and how not in ("well", "skip") and not (how.endswith("once") and mark.exists()):
         mark.touch()
         print("the reason", flush=True)
         if how.startswith("crash"):
@@ -84,6 +88,16 @@ class RunOnceMore(unittest.TestCase):
         self.assertEqual((self.ran, self.noted()), (["A.good", "B.bad", "B.last", "B.bad"], ["some B.bad"]))
         self.assertEqual(self.run_it("crash_once", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX="1"), 0)
         self.assertEqual(self.ran, ["B.bad", "B.bad"])
+
+    def test_what_skips_itself_is_noted_and_fails_where_its_reason_is_not_allowed(self):
+        self.assertEqual(self.run_it("skip"), 0)
+        self.assertEqual((self.folder / "skipped_tests.txt").read_text(), "some B.last: no second disk\n")
+        allowed = self.folder / "may_skip.txt"
+        for reasons, status in (("^no second", 0), ("", 1), ("a network\n\n", 1), ("a network\nsecond disk", 0)):
+            allowed.write_text(reasons)
+            self.assertEqual(self.run_it("skip", MAY_SKIP=str(allowed)), status)
+        self.run_it("skip", MAY_SKIP=os.devnull)
+        self.assertIn("B.last may not skip itself", self.printed)
 
     def test_the_list_may_not_grow(self):
         self.assertEqual([self.run_it("fail_once") for _ in range(6)], [0, 0, 0, 0, 0, 1])
