@@ -23,6 +23,7 @@ from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_e
 from deepspeed.runtime.engine_parts.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
 from deepspeed.runtime.engine_parts.mixed_precision import EngineMixedPrecision
 from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
+from deepspeed.runtime.engine_parts.param_groups import ParamGroups
 from deepspeed.runtime.engine_parts.saving import EngineSaving
 from deepspeed.runtime.engine_parts.schedule_place import SchedulePlace
 from deepspeed.runtime.engine_parts.state_moves import EngineStateMoves
@@ -43,11 +44,11 @@ if TYPE_CHECKING:
     from deepspeed._client_optimizer import OptimizerPlan
     from deepspeed._core import Engine as CoreEngine
     from deepspeed._schedules import ClientSchedule
-    from deepspeed._types import Mpu, Schedule
+    from deepspeed._types import Mpu, RateSchedule, Schedule
     from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
 
-class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, SchedulePlace, torch.nn.Module):
+class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torch.nn.Module):
     """Trains a module as its config says. Names and meanings of the methods are DeepSpeed's."""
 
     _core: CoreEngine
@@ -85,20 +86,21 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         mark_configured_leaf_modules(model, config)
         plan = plan_optimizer(with_safe_modules(_config.for_core(config)), model, optimizer, model_parameters)
         self._plan = plan
-        self._facade = None
         self._names = dict(model.named_parameters())
-        core = self._make_core(model, plan, self._schedule_maker(lr_scheduler))
+        self._groups = ParamGroups(plan, self._names)
+        self._schedules = SchedulePlace(self._groups)
+        core = self._make_core(model, plan, self._schedules.maker(lr_scheduler))
         self.__dict__["_core"] = core
         _model.move_passing_buffers(model, core.device())
         _world.engines.add(self)
         self.module = model
         self.optimizer = None
         if core.has_optimizer():
-            self.optimizer = self._facade_of(core.param_groups())
+            self.optimizer = self._groups.facade_of(core.param_groups())
             self.optimizer._attach(self)
-        self._show_own_schedule()
+        self._schedules.show_own(self)
         if plan.slice_optimizer is not None and self.sparse_gradients_enabled() and core.zero_optimization_stage() == 0:
-            plan.slice_optimizer["stepper"].give_rows(self._params_with_sparse_gradients())
+            plan.slice_optimizer["stepper"].give_rows(_params_with_sparse_gradients(model))
         self._module_calls = ModuleCalls(core)
         self._runs_eagerly = core.zero_optimization_stage() == 3
         if self._runs_eagerly:
@@ -126,6 +128,14 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
 
     def _take_training_data(self, training_data: Dataset[Any]) -> None:
         self.training_dataloader = self.deepspeed_io(training_data)
+
+    @property
+    def lr_scheduler(self) -> RateSchedule | None:
+        return self._schedules.shown
+
+    @lr_scheduler.setter
+    def lr_scheduler(self, schedule: Schedule | None) -> None:
+        self._schedules.put(schedule, self._core)
 
     # --- training ---
 
@@ -201,7 +211,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
         self._module_calls.end_backward()
         optimizer._push()
         updates, skipped = core.global_steps(), core.skipped_steps()
-        core.step(self._iteration_of(lr_kwargs))
+        core.step(self._schedules.iteration_of(lr_kwargs))
         if core.global_steps() != updates:
             optimizer.overflow = core.skipped_steps() != skipped
         if self._tput_timer is not None:
@@ -389,6 +399,11 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, Sche
 
 def _to_half(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.half() if tensor.is_floating_point() else tensor
+
+
+def _params_with_sparse_gradients(model: torch.nn.Module) -> list[torch.Tensor]:
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return [part.weight for part in model.modules() if isinstance(part, kinds) and part.sparse]
 
 
 def _end_engines_of(model: torch.nn.Module) -> None:

@@ -36,6 +36,7 @@ class DeepSpeedBF16Config(DeepSpeedConfigModel):
     check_grad_overflow: bool = True
     bf16_master_weights_and_grads: bool = False
     bf16_optimizer_states: bool = False
+    split_master_weights: bool = False  # of this engine alone
 
 
 class DeepSpeedFP16Config(DeepSpeedConfigModel):

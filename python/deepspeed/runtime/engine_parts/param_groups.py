@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from deepspeed.runtime.engine_parts.part import EnginePart
 from deepspeed.runtime.optimizer_parts.basic_optimizer import basic_class, make_basic
 from deepspeed.runtime.optimizer_parts.optimizer_class import optimizer_class
 
@@ -14,14 +13,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from deepspeed._client_optimizer import OptimizerPlan
     from deepspeed._types import CoreGroup
     from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
 
-class EngineParamGroups(EnginePart):
-    """Finds the groups of the engine's parameters, and shows the optimizer over them."""
+class ParamGroups:
+    """Finds the groups of an engine's parameters, and shows the optimizer over them."""
 
-    def _facade_of(self, core_groups: Sequence[CoreGroup]) -> DeepSpeedOptimizer:
+    def __init__(self, plan: OptimizerPlan, names: Mapping[str, torch.nn.Parameter]) -> None:
+        self._plan, self._names = plan, names
+        self._facade: DeepSpeedOptimizer | None = None
+
+    @property
+    def client(self) -> torch.optim.Optimizer | None:
+        """Returns the script's own optimizer; None where the config names one."""
+        return self._plan.client
+
+    def facade_of(self, core_groups: Sequence[CoreGroup]) -> DeepSpeedOptimizer:
         """Returns the optimizer that clients see, over dicts that hold the core's options."""
         if self._facade is None:
             dicts = self._dicts_for(core_groups)
@@ -44,13 +53,9 @@ class EngineParamGroups(EnginePart):
                 dicts[index].setdefault(key, value)
         return dicts
 
-    def _params_with_sparse_gradients(self) -> list[torch.Tensor]:
-        kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-        return [part.weight for part in self.module.modules() if isinstance(part, kinds) and part.sparse]
-
-    def _dict_with(self, name: str) -> dict[str, Any]:
+    def dict_with(self, name: str) -> dict[str, Any]:
         param = self._names[name]
         return next(group for group in self._plan.dicts if any(param is held for held in group["params"]))
 
-    def _index_of(self, group: Mapping[str, Any]) -> int:
+    def index_of(self, group: Mapping[str, Any]) -> int:
         return next(index for index, held in enumerate(self._plan.dicts) if held is group)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from deepspeed._client_optimizer import OptimizerPlan
     from deepspeed._core import TrainingEngine
-    from deepspeed._schedules import ClientSchedule
     from deepspeed._types import Mpu
     from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
     from deepspeed.utils.timer import ThroughputTimer
@@ -28,7 +27,5 @@ class EnginePart:
     mpu: Mpu | None
     _core: TrainingEngine
     _plan: OptimizerPlan
-    _facade: DeepSpeedOptimizer | None
     _names: dict[str, torch.nn.Parameter]
     _tput_timer: ThroughputTimer | None
-    _stepped_schedule: ClientSchedule

@@ -6,30 +6,32 @@ from typing import TYPE_CHECKING, cast
 
 from deepspeed._errors import UsageError
 from deepspeed._schedules import ClientSchedule
-from deepspeed.runtime.engine_parts.param_groups import EngineParamGroups
 from deepspeed.runtime.lr_schedules import EngineSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from deepspeed._core import TrainingEngine
     from deepspeed._types import RateSchedule, Schedule
     from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.engine_parts.param_groups import ParamGroups
 
 
-class SchedulePlace(EngineParamGroups):
-    """Holds the engine's schedule."""
+class SchedulePlace:
+    """Holds what clients see as the engine's schedule, and makes it one that the core steps."""
 
-    @property
-    def lr_scheduler(self) -> RateSchedule | None:
-        schedule: RateSchedule | None = self.__dict__.get("_lr_scheduler")
-        return schedule
+    def __init__(self, groups: ParamGroups) -> None:
+        self._groups = groups
+        self.shown: RateSchedule | None = None
+        self._stepped: ClientSchedule | None = None  # None where the core steps its own
 
-    @lr_scheduler.setter
-    def lr_scheduler(self, schedule: Schedule | None) -> None:
-        """Puts a schedule in the place of the one before, which is not stepped any more; None: there is none from now on."""
-        before, core = self.lr_scheduler, self.__dict__.get("_core")
-        if core is not None and core.has_optimizer() and schedule is not before:
+    def put(self, schedule: Schedule | None, core: TrainingEngine) -> None:
+        """Takes a schedule in the place of the one before, which is not stepped any more; None: there is none from now on.
+
+        Raises UsageError, naming what the object lacks.
+        """
+        if core.has_optimizer() and schedule is not self.shown:
             missing = [name for name in ("step", "state_dict", "load_state_dict") if not hasattr(schedule, name)]
             if schedule is not None and missing:
                 kind = type(schedule).__name__
@@ -37,41 +39,41 @@ class SchedulePlace(EngineParamGroups):
                     f"engine.lr_scheduler: a {kind} has no {missing[0]}(), expected an object with step(), state_dict() and "
                     "load_state_dict(), or None"
                 )
-            if isinstance(before, EngineSchedule):
-                before._leave_engine()
-            self.__dict__["_stepped_schedule"] = None
-            core.set_scheduler(None if schedule is None else self._schedule_maker(schedule))
-        self.__dict__["_lr_scheduler"] = schedule
+            if isinstance(self.shown, EngineSchedule):
+                self.shown._leave_engine()
+            self._stepped = None
+            core.set_scheduler(None if schedule is None else self.maker(schedule))
+        self.shown = cast("RateSchedule | None", schedule)
 
-    def _show_own_schedule(self) -> None:
+    def show_own(self, engine: DeepSpeedEngine) -> None:
         """Shows the schedule of the config, which the core has made."""
-        if self.lr_scheduler is None and self._core.has_scheduler():
-            self.__dict__["_lr_scheduler"] = EngineSchedule.of_engine(cast("DeepSpeedEngine", self))
+        if self.shown is None and engine._core.has_scheduler():
+            self.shown = EngineSchedule.of_engine(engine)
 
-    def _schedule_maker(self, schedule: Any) -> Callable[[Any], ClientSchedule] | None:
+    def maker(self, schedule: Any) -> Callable[[Any], ClientSchedule] | None:
         """Returns the function by which the core gets a schedule of the script's; None where there is none."""
         if schedule is None:
             return None
 
         def make(options_and_names: Sequence[tuple[dict[str, Any], Sequence[str]]]) -> ClientSchedule:
-            dicts = [self._dict_with(names[0]) for _, names in options_and_names]
-            groups = [(options, names, self._index_of(own)) for (options, names), own in zip(options_and_names, dicts)]
-            facade = self._facade_of(groups)
+            groups = self._groups
+            dicts = [groups.dict_with(names[0]) for _, names in options_and_names]
+            facade = groups.facade_of([(options, names, groups.index_of(own)) for (options, names), own in zip(options_and_names, dicts)])
             made = schedule
             if callable(schedule):
                 before = [dict(own) for own in dicts]
-                made = schedule(self._plan.client if self._plan.client is not None else facade)
+                made = schedule(groups.client if groups.client is not None else facade)
                 facade._note_written(dicts, before)
-            self.__dict__["_lr_scheduler"] = made
-            self.__dict__["_stepped_schedule"] = ClientSchedule(made, [self._dict_with(names[0]) for _, names in options_and_names])
-            return self._stepped_schedule
+            self.shown = made
+            self._stepped = ClientSchedule(made, [groups.dict_with(names[0]) for _, names in options_and_names])
+            return self._stepped
 
         return make
 
-    def _iteration_of(self, arguments: dict[str, Any] | None) -> int | None:
+    def iteration_of(self, arguments: dict[str, Any] | None) -> int | None:
         """Takes step()'s arguments for the schedule. Returns the iteration that the core's own is to go to, None for the next one."""
         arguments = arguments or {}
-        if self.__dict__.get("_stepped_schedule") is not None:
-            self._stepped_schedule.arguments = arguments
+        if self._stepped is not None:
+            self._stepped.arguments = arguments
             return None
         return arguments.get("last_batch_iteration", arguments.get("epoch"))
