@@ -146,7 +146,7 @@ void TrainingEngine::end_step(int64_t samples) {
   if (preemption_) preemption_->end_step(state_->parts.groups.all);
   if (throughput_) throughput_->end_step(samples);
   if (monitor_->enabled()) monitor_->write_events(update_events(*state_, driver_->timers()));
-  if (const auto every = steps_per_print(); every && global_steps() % *every == 0) report_progress();
+  if (const auto every = config().steps_per_print; every && global_steps() % *every == 0) report_progress();
 }
 
 std::optional<double> TrainingEngine::get_global_grad_norm() const {
@@ -257,7 +257,8 @@ const EngineModel& TrainingEngine::model() const { return state_->parts.model; }
 uint64_t TrainingEngine::seed() const { return state_->parts.seed; }
 
 std::tuple<int64_t, int64_t, int64_t> TrainingEngine::get_batch_info() const {
-  return {train_batch_size(), train_micro_batch_size_per_gpu(), gradient_accumulation_steps()};
+  return {config().train_batch_size, config().train_micro_batch_size_per_gpu,
+          config().gradient_accumulation_steps};
 }
 
 void TrainingEngine::set_train_batch_size(int64_t size) {

@@ -12,6 +12,7 @@
 #include <ATen/ops/cat.h>
 
 #include "deepspeed/base/message.h"
+#include "deepspeed/checkpoint/content/plain_optimizer.h"
 #include "deepspeed/engine/model/model_tensors.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/optim/slices/optimizer.h"

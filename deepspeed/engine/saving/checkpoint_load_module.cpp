@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/engine/saving/checkpoint_loader.h"

@@ -323,7 +323,7 @@ void PipelineEngine::update(const at::Tensor& loss) {
   step_driver().set_boundary(false);
   is_in_step_ = false;
   if (!samples) return;
-  const auto every = steps_per_print();
+  const auto every = config().steps_per_print;
   if (rank() == 0 && every && global_steps() % *every == 0)
     log::info("steps: ", global_steps(), " loss: ", loss.item<double>());
   end_step(*samples);
