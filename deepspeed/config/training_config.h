@@ -70,7 +70,7 @@ class DEEPSPEED_API Config {
   /// Resolves, then checks this config and those inside. Throws ConfigError with the key's path.
   void validate(int64_t world_size = 1);
 
-  /// Whether validate throws no ConfigError.
+  /// Says whether validate() throws no ConfigError.
   bool is_valid(int64_t world_size = 1);
 
  protected:
@@ -90,7 +90,7 @@ class DEEPSPEED_API Config {
   Json values_ = Json::object();
 };
 
-/// The base of a config class with keys of its own, which Derived::table() names.
+/// Is the base of a config class with keys of its own, which Derived::table() names.
 template <class Derived>
 class ConfigOf : public Config {
  public:

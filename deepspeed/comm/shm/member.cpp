@@ -17,7 +17,7 @@
 namespace deepspeed::comm::shm {
 namespace {
 
-// As the system knows them: of whom connected, or of whom listened.
+// The system tells who connected, or who listened.
 std::optional<ucred> credentials_of(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);

@@ -80,7 +80,7 @@ std::vector<Field> head_keys() {
   };
 }
 
-/// The keys of a technique, of which `shared` are those that its groups share.
+/// Holds the keys of a technique; its groups share those of `shared`.
 std::vector<Field> technique(std::vector<Field> shared) {
   return {
       section("shared_parameters", "For all groups.", std::move(shared)),

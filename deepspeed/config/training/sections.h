@@ -85,7 +85,7 @@ struct CheckpointConfig {
   std::optional<int64_t> keep_last;  // complete tags; none: all of them
 };
 
-/// Layers left out at random, more as training goes.
+/// Leaves layers out at random, more as training goes.
 struct ProgressiveLayerDropConfig {
   bool enabled = false;
   double theta = 1.0;

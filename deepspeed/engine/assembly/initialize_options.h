@@ -1,4 +1,4 @@
-// The arguments of initialize().
+// What a program gives initialize() is here.
 #pragma once
 
 #include <concepts>
@@ -26,7 +26,7 @@ class Optimizer;
 
 namespace deepspeed {
 
-/// The arguments that add_config_arguments() fills in.
+/// Holds what add_config_arguments() fills in.
 struct ConfigArguments {
   bool deepspeed = false;        // --deepspeed: use DeepSpeed (a flag for the program's own use)
   std::string deepspeed_config;  // --deepspeed_config PATH
@@ -34,9 +34,9 @@ struct ConfigArguments {
   std::string deepscale_config;  // --deepscale_config PATH, deprecated name of --deepspeed_config
   int local_rank = -1;           // --local_rank: what a launcher passes; LOCAL_RANK says the same
 
-  /// Whether --deepspeed was given, under either name.
+  /// Says whether --deepspeed was given, under either name.
   bool enabled() const { return deepspeed || deepscale; }
-  /// The config's path, under either name; "" where neither was given.
+  /// Returns the config's path, under either name; "" where neither was given.
   const std::string& config_path() const {
     return deepspeed_config.empty() ? deepscale_config : deepspeed_config;
   }
@@ -79,7 +79,7 @@ class DEEPSPEED_API OptimizerSource {
 
   explicit operator bool() const { return ready_ != nullptr || make_ != nullptr; }
   bool is_callable() const { return make_ != nullptr; }
-  /// The object, or what the callable makes of `parameters`. Throws UsageError where it makes none.
+  /// Returns the object, or what the callable makes of `parameters`. Throws UsageError where it makes none.
   Pointer get(const std::vector<at::Tensor>& parameters) const;
 
  private:
@@ -96,7 +96,7 @@ class Mpu;
 using SliceOptimizerFactory =
     std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParamGroup> groups)>;
 
-/// Parameters that share hyperparameters; `options` override those of the config's `optimizer.params`.
+/// Joins parameters that share hyperparameters; `options` override those of the config's `optimizer.params`.
 struct DEEPSPEED_API ModelParameters {
   std::vector<at::Tensor> params;
   Json options = Json::object();
