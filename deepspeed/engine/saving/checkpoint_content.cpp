@@ -148,7 +148,7 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
   return in_order ? flat.narrow(0, 0, end) : at::cat(parts);
 }
 
-/// Of a pipeline the files say under which names its layers' files have what stages share.
+/// Returns the shared parameters; a pipeline's files also say under which names its layers' files have them.
 std::vector<std::pair<std::string, std::string>> shared_params(const EngineModel& model) {
   auto shared = model.shared_parameters;
   for (const StoredLayer& layer : model.stored_layers) {
