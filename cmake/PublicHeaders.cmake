@@ -3,6 +3,7 @@ set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/deepspeed.h
   deepspeed/base/version.h
   deepspeed/checkpointing.h
+  deepspeed/ops.h
   deepspeed/pipe.h
   deepspeed/checkpoint/convert/universal.h
   deepspeed/checkpoint/convert/zero_to_fp32.h

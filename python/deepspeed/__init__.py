@@ -96,8 +96,13 @@ if TYPE_CHECKING:
         checkpoint as checkpoint,
         constants as constants,
         git_version_info as git_version_info,
+        module_inject as module_inject,
         moe as moe,
         runtime as runtime,
+    )
+    from deepspeed.ops.transformer import (
+        DeepSpeedTransformerConfig as DeepSpeedTransformerConfig,
+        DeepSpeedTransformerLayer as DeepSpeedTransformerLayer,
     )
     from deepspeed.runtime.activation_checkpointing import checkpointing as checkpointing
     from deepspeed.runtime.dataloader import DeepSpeedDataLoader as DeepSpeedDataLoader

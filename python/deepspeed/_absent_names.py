@@ -113,8 +113,6 @@ _NAMES = {
         ),
         "inference.v2.ragged.blocked_allocator": "BlockedAllocator",
         "model_implementations": "DeepSpeedTransformerInference",
-        "ops.transformer": "DeepSpeedInferenceConfig DeepSpeedTransformerConfig DeepSpeedTransformerLayer",
-        "ops.transformer.transformer": "DeepSpeedTransformerConfig DeepSpeedTransformerLayer TransformerConfig",
         "ops.transformer.inference": "DeepSpeedTransformerInference",
         "ops.transformer.inference.bias_add": "nhwc_bias_add",
         "ops.transformer.inference.config": "DeepSpeedInferenceConfig",
@@ -145,7 +143,6 @@ _NAMES = {
             "_zero12_fragment_path consolidate_autoep_expert_files consolidate_autoep_zero12_expert_states "
             "make_folding_metadata validate_folding_metadata"
         ),
-        "module_inject": "replace_transformer_layer revert_transformer_layer",
         "module_inject.auto_ep": "AutoEP _resolve_route_scale",
         "module_inject.auto_ep_config": (
             "AutoEPConfig MoELayerSpec PRESET_MODELS fill_autoep_config_from_hf parse_autoep_config "

@@ -42,10 +42,18 @@ MUTANTS = [
     ("one_pointer_unchecked", "asan", "adam", r"is_aligned\(a\.exp_avg, sizeof\(Moment\)\) && ", ""),
     ("nan_rounds_at_random", "fused", "adam", r"isnan\(v\) \? 0U : random >> 16", "random >> 16"),
     ("stride_is_too_long", "fused", "update", r"i \+= threads\)", "i += threads + 1)"),
+    ("row_without_its_residual", "fused", "normalization", r"add_rn\(to_float\(x\[i\]\), to_float\(residual\[i\]\)\)", "to_float(x[i])"),
+    ("column_past_the_end", "asan", "normalization", r"  if \(at\.column >= a\.rows\.columns\) return;\n", ""),
+    ("words_of_one_block", "fused", "dropout", r"from == k \+ skipped", "from == (k + skipped) % kWords"),
+    ("pack_over_the_row", "asan", "dropout", r"    if \(column \+ k >= a\.rows\.columns\) return;\n", ""),
+    ("softmax_without_its_largest", "fused", "masked_softmax", r"exp\(masked\(i\) - largest\) \* inverse", "exp(masked(i)) * inverse"),
+    ("target_is_the_next", "fused", "cross_entropy", r"i == target \?", "i == target + 1 ?"),
+    ("adds_without_atomics", "races", "embedding_gradient", r"atomicAdd\((.*) \+ column, value\);", "*(static_cast<W*>(a.grad_weight) + (is_row ? index : 0) * a.dim + column) += value;"),
     ("maximum_loses_nan", "fused", "update", r"s\[2\] > s\[1\] \? s\[2\] : s\[1\]", "fmax(s[2], s[1])"),
 ]
 SUITES = {"adam": "AdamKernel", "update": "UpdateKernel", "grad_stats": "SumOfSquaresKernel",
-          "block_quantization": "QuantizationKernel", "sign_compression": "SignKernel"}  # fmt: skip
+          "block_quantization": "QuantizationKernel", "sign_compression": "SignKernel", "normalization": "OpKernel", "dropout": "OpKernel",
+          "masked_softmax": "OpKernel", "cross_entropy": "OpKernel", "embedding_gradient": "OpKernel"}  # fmt: skip
 
 
 def outcome(build, work, variant, file, pattern, replacement):

@@ -66,7 +66,7 @@ run(${WORK}/prefix/bin/zero_to_fp32 --help)
 run(${WORK}/prefix/bin/ds_to_universal --help)
 
 # Each header that programs are told to include compiles from the archive alone.
-file(WRITE ${WORK}/headers/headers.cpp "#include <deepspeed/checkpointing.h>\n#include <deepspeed/deepspeed.h>\n#include <deepspeed/pipe.h>\n")
+file(WRITE ${WORK}/headers/headers.cpp "#include <deepspeed/checkpointing.h>\n#include <deepspeed/deepspeed.h>\n#include <deepspeed/ops.h>\n#include <deepspeed/pipe.h>\n")
 file(WRITE ${WORK}/headers/CMakeLists.txt
   "cmake_minimum_required(VERSION 3.20)\nproject(headers CXX)\nfind_package(deepspeed REQUIRED)\n"
   "add_library(headers OBJECT headers.cpp)\ntarget_link_libraries(headers PRIVATE deepspeed::deepspeed)\n")

@@ -27,6 +27,7 @@
 #include "deepspeed/deepspeed.h"
 #include "deepspeed/kernels/adam.h"
 #include "deepspeed/kernels/update.h"
+#include "deepspeed/ops.h"
 #include "deepspeed/pipe.h"
 
 #include "tests/support/temporary_folder.h"

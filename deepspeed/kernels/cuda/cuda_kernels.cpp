@@ -31,6 +31,18 @@ const CudaKernels deepspeed_cuda_kernels{
     .add_quantized = &run<&launch_add_quantized>,
     .compress_signs = &run<&launch_compress_signs>,
     .add_signs = &run<&launch_add_signs>,
+    .norm = &run<&launch_norm>,
+    .norm_backward = &run<&launch_norm_backward>,
+    .bias_gelu = &run<&launch_bias_gelu>,
+    .bias_gelu_backward = &run<&launch_bias_gelu_backward>,
+    .swiglu = &run<&launch_swiglu>,
+    .swiglu_backward = &run<&launch_swiglu_backward>,
+    .dropout = &run<&launch_dropout>,
+    .masked_softmax = &run<&launch_masked_softmax>,
+    .softmax_backward = &run<&launch_softmax_backward>,
+    .rotary = &run<&launch_rotary>,
+    .cross_entropy = &run<&launch_cross_entropy>,
+    .embedding_gradient = &run<&launch_embedding_gradient>,
 };
 }
 

@@ -9,6 +9,7 @@
 #include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/kernels/arguments/adam_arguments.h"
 #include "deepspeed/kernels/arguments/device_arrays.h"
+#include "deepspeed/kernels/arguments/op_arrays.h"
 #include "deepspeed/kernels/arguments/update_rules.h"
 
 namespace deepspeed::kernels {
@@ -26,6 +27,16 @@ struct CudaKernels {
   Launch<const QuantizedArray&> quantize, dequantize, add_quantized;
   Launch<float*, float*, uint8_t*, float*, int64_t> compress_signs;
   Launch<const uint8_t*, const float*, float*, int64_t> add_signs;
+  Launch<const NormArrays&> norm;
+  Launch<const NormBackwardArrays&> norm_backward;
+  Launch<const BiasGeluArrays&> bias_gelu, bias_gelu_backward;
+  Launch<const SwigluArrays&> swiglu, swiglu_backward;
+  Launch<const DropoutArrays&> dropout;
+  Launch<const MaskedSoftmaxArrays&> masked_softmax;
+  Launch<const SoftmaxBackwardArrays&> softmax_backward;
+  Launch<const RotaryArrays&> rotary;
+  Launch<const CrossEntropyArrays&> cross_entropy;
+  Launch<const EmbeddingGradientArrays&> embedding_gradient;
 };
 
 /// Launches a kernel of the table on `device`. Throws NotSupportedError without the CUDA library, Error where

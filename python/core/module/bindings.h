@@ -27,6 +27,8 @@ void bind_tensor_access(py::module_& module);
 void bind_owned_state(py::module_& module);
 void bind_state_loading(py::module_& module);
 void bind_monitors(py::module_& module);
+void bind_ops(py::module_& module);
+void bind_transformer(py::module_& module);
 void bind_tools(py::module_& module);
 
 }  // namespace deepspeed::python

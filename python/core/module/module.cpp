@@ -22,5 +22,7 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_owned_state(module);
   deepspeed::python::bind_state_loading(module);
   deepspeed::python::bind_monitors(module);
+  deepspeed::python::bind_ops(module);
+  deepspeed::python::bind_transformer(module);
   deepspeed::python::bind_tools(module);
 }

@@ -92,6 +92,8 @@ for _class_name, _op_name in {
     "FusedAdamBuilder": "fused_adam",
     "FusedLambBuilder": "fused_lamb",
     "FusedLionBuilder": "fused_lion",
+    "StochasticTransformerBuilder": "stochastic_transformer",
+    "TransformerBuilder": "transformer",
 }.items():
     _make(_class_name, _op_name, True)
 
@@ -111,8 +113,6 @@ for _class_name, _op_name in {
     "RandomLTDBuilder": "random_ltd",
     "SparseAttnBuilder": "sparse_attn",
     "SpatialInferenceBuilder": "spatial_inference",
-    "StochasticTransformerBuilder": "stochastic_transformer",
-    "TransformerBuilder": "transformer",
 }.items():
     _make(_class_name, _op_name, False)
 

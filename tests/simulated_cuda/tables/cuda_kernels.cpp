@@ -7,43 +7,12 @@
 #include "deepspeed/kernels/cpu/messages/message_kernels.h"
 #include "deepspeed/kernels/sign_compression.h"
 
-#include "tests/simulated_cuda/device/memory.h"
-#include "tests/simulated_cuda/device/streams.h"
+#include "tests/simulated_cuda/tables/op_kernels.h"
+#include "tests/simulated_cuda/tables/pointer_launch.h"
 #include "tests/simulated_cuda/tables/tables.h"
 
 namespace deepspeed::kernels {
 namespace {
-
-size_t bytes_of(ElementType type) {
-  if (type == ElementType::kFloat64) return 8;
-  return type == ElementType::kFloat32 ? 4 : 2;
-}
-
-/// Collects what a kernel reads and writes; a device address becomes the place of its bytes.
-class PointerLaunch {
- public:
-  explicit PointerLaunch(const char* name) : name_(name) {}
-  template <typename T>
-  void uses(T*& data, size_t bytes, bool writes) {
-    if (data == nullptr) return;
-    uses_.push_back({data, bytes, writes});
-    data = reinterpret_cast<T*>(simulated::bytes_at(data));
-  }
-  template <typename T>
-  void reads(T*& data, size_t bytes) {
-    uses(data, bytes, false);
-  }
-  template <typename T>
-  void writes(T*& data, size_t bytes) {
-    uses(data, bytes, true);
-  }
-  /// Returns false where the launch races: its results are poison then.
-  bool launch(int device) const { return simulated::launch(name_, simulated::current_stream(device), uses_); }
-
- private:
-  const char* name_;
-  std::vector<simulated::Use> uses_;
-};
 
 const char* launch_adam(int device, const AdamArrays& given, const AdamConstants& constants) {
   AdamArrays arrays = given;
@@ -167,13 +136,14 @@ const char* launch_add_signs(int device, const uint8_t* bits, const float* scale
 
 namespace deepspeed::simulated {
 
-const kernels::CudaKernels cuda_kernels{.adam = &kernels::launch_adam,
-                                        .update = &kernels::launch_update,
-                                        .sum_of_squares = &kernels::launch_sum_of_squares,
-                                        .quantize = &kernels::launch_quantize,
-                                        .dequantize = &kernels::launch_dequantize,
-                                        .add_quantized = &kernels::launch_add_quantized,
-                                        .compress_signs = &kernels::launch_compress_signs,
-                                        .add_signs = &kernels::launch_add_signs};
+const kernels::CudaKernels cuda_kernels =
+    kernels::with_op_kernels({.adam = &kernels::launch_adam,
+                              .update = &kernels::launch_update,
+                              .sum_of_squares = &kernels::launch_sum_of_squares,
+                              .quantize = &kernels::launch_quantize,
+                              .dequantize = &kernels::launch_dequantize,
+                              .add_quantized = &kernels::launch_add_quantized,
+                              .compress_signs = &kernels::launch_compress_signs,
+                              .add_signs = &kernels::launch_add_signs});
 
 }  // namespace deepspeed::simulated

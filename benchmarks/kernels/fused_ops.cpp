@@ -1,0 +1,246 @@
+// The fused operators, forward and backward, against torch's own operators that give the same. Verifies
+// outputs and gradients first, then times both in turns: a ratio is the median over the rounds of (time of
+// torch / own time).
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "deepspeed/launcher/program_main.h"
+#include "deepspeed/ops/functional.h"
+
+namespace {
+
+namespace ops = deepspeed::ops;
+using Tensors = std::vector<at::Tensor>;
+
+/// One operator and what torch has in its place, over the same inputs, of which the first `learned` have
+/// gradients.
+struct Case {
+  std::string name;
+  Tensors inputs;
+  size_t learned = 0;
+  std::function<at::Tensor(const Tensors&)> own, torchs;
+  bool is_random = false;  // dropout: the two draw other masks, so shares are compared
+};
+
+struct Options {
+  int64_t rows = 4096, columns = 1024, vocabulary = 50'000;
+  int rounds = 15, threads = 0;
+  std::string dtype = "float";
+  std::string only;
+  at::ScalarType type() const { return dtype == "bfloat16" ? at::kBFloat16 : at::kFloat; }
+};
+
+/// Makes the inputs of cases.
+struct Inputs {
+  explicit Inputs(const Options& given) : options(given) {}
+  at::Tensor learned(at::IntArrayRef sizes, double scale = 1) const {
+    return at::randn(sizes).mul_(scale).to(options.type()).set_requires_grad(true);
+  }
+  const Options& options;
+};
+
+std::vector<Case> norm_cases(const Inputs& make) {
+  const int64_t n = make.options.columns, rows = make.options.rows;
+  return {{"layer_norm of a sum",
+           {make.learned({rows, n}), make.learned({rows, n}), make.learned({n}), make.learned({n})},
+           4,
+           [](const Tensors& t) {
+             const auto [norm, sum] = ops::add_layer_norm(t[0], t[1], t[2], t[3]);
+             return norm + sum;
+           },
+           [](const Tensors& t) {
+             const at::Tensor sum = t[0] + t[1];
+             return at::layer_norm(sum, {sum.size(-1)}, t[2], t[3]) + sum;
+           }},
+          {"layer_norm",
+           {make.learned({rows, n}), make.learned({n}), make.learned({n})},
+           3,
+           [](const Tensors& t) { return ops::layer_norm(t[0], t[1], t[2]); },
+           [](const Tensors& t) { return at::layer_norm(t[0], {t[0].size(-1)}, t[1], t[2]); }},
+          {"rms_norm of a sum",
+           {make.learned({rows, n}), make.learned({rows, n}), make.learned({n})},
+           3,
+           [](const Tensors& t) {
+             const auto [norm, sum] = ops::add_rms_norm(t[0], t[1], t[2]);
+             return norm + sum;
+           },
+           [](const Tensors& t) {
+             const at::Tensor sum = t[0] + t[1];
+             return at::rms_norm(sum, {sum.size(-1)}, t[2], 1e-6) + sum;
+           }}};
+}
+
+std::vector<Case> feed_forward_cases(const Inputs& make) {
+  const int64_t n = make.options.columns, rows = make.options.rows;
+  return {{"bias_gelu",
+           {make.learned({rows, n}), make.learned({n})},
+           2,
+           [](const Tensors& t) { return ops::bias_gelu(t[0], t[1]); },
+           [](const Tensors& t) { return at::gelu(t[0] + t[1], "tanh"); }},
+          {"swiglu",
+           {make.learned({rows, 2 * n})},
+           1,
+           [](const Tensors& t) { return ops::swiglu(t[0]); },
+           [](const Tensors& t) {
+             const Tensors halves = t[0].chunk(2, -1);
+             return at::silu(halves[0]) * halves[1];
+           }},
+          {"bias_dropout_residual",
+           {make.learned({rows, n}), make.learned({n}), make.learned({rows, n})},
+           3,
+           [](const Tensors& t) { return ops::bias_dropout_residual(t[0], t[1], t[2], 0.1); },
+           [](const Tensors& t) { return at::dropout(t[0] + t[1], 0.1, true) + t[2]; },
+           true},
+          {"dropout",
+           {make.learned({rows, n})},
+           1,
+           [](const Tensors& t) { return ops::dropout(t[0], 0.1); },
+           [](const Tensors& t) { return at::dropout(t[0], 0.1, true); },
+           true}};
+}
+
+std::vector<Case> attention_cases(const Inputs& make) {
+  const int64_t keys = 512, heads = 8,
+                batch =
+                    std::max<int64_t>(1, make.options.rows * make.options.columns / (keys * keys * heads));
+  const at::Tensor mask = at::full({keys, keys}, -INFINITY).triu_(1).to(make.options.type());
+  const int64_t dim = 64;
+  const auto tables = ops::rotary_tables(keys, dim);
+  const at::Tensor cos = at::cat({tables.cos, tables.cos}, -1).to(make.options.type());
+  const at::Tensor sin = at::cat({tables.sin, tables.sin}, -1).to(make.options.type());
+  return {{"masked_softmax",
+           {make.learned({batch, heads, keys, keys}), mask},
+           1,
+           [](const Tensors& t) { return ops::masked_softmax(t[0], t[1], 0.125); },
+           [](const Tensors& t) { return at::softmax(t[0] * 0.125 + t[1], -1); }},
+          {"rotary_embedding",
+           {make.learned({batch * 4, heads, keys, dim}), cos, sin},
+           1,
+           [tables](const Tensors& t) { return ops::rotary_embedding(t[0], tables.cos, tables.sin); },
+           [](const Tensors& t) {
+             const Tensors halves = t[0].chunk(2, -1);
+             return t[0] * t[1] + at::cat({-halves[1], halves[0]}, -1) * t[2];
+           }}};
+}
+
+std::vector<Case> vocabulary_cases(const Inputs& make) {
+  const int64_t rows = make.options.rows / 4, features = make.options.columns / 2,
+                words = make.options.vocabulary;
+  const at::Tensor targets = at::randint(words, {rows}, at::kLong);
+  // Frequent words come more often, as in a text.
+  const at::Tensor indices = at::rand({make.options.rows}).pow_(3).mul_(words).to(at::kLong);
+  const auto with = [targets](bool in_forward) {
+    return [targets, in_forward](const Tensors& t) {
+      return ops::linear_cross_entropy(t[0], t[1], targets, {}, {.gradients_in_forward = in_forward});
+    };
+  };
+  const auto torchs = [targets](const Tensors& t) {
+    return at::cross_entropy_loss(at::linear(t[0], t[1]).to(at::kFloat), targets);
+  };
+  const Tensors linear{make.learned({rows, features}), make.learned({words, features}, 0.02)};
+  return {{"linear_cross_entropy", linear, 2, with(true), torchs},
+          {"linear_cross_entropy, again in backward", linear, 2, with(false), torchs},
+          {"embedding",
+           {make.learned({words, make.options.columns})},
+           1,
+           [indices](const Tensors& t) { return ops::embedding(t[0], indices); },
+           [indices](const Tensors& t) { return at::embedding(t[0], indices); }}};
+}
+
+/// The output and the gradients.
+Tensors run(const std::function<at::Tensor(const Tensors&)>& function, const Case& c,
+            const at::Tensor& grad) {
+  const at::Tensor output = function(c.inputs);
+  const Tensors learned(c.inputs.begin(), c.inputs.begin() + static_cast<int64_t>(c.learned));
+  Tensors result = torch::autograd::grad({output}, learned, {grad.defined() ? grad : at::ones_like(output)});
+  result.insert(result.begin(), output.detach());
+  return result;
+}
+
+/// Throws where the two do not agree.
+void verify(const Case& c, const Options& options) {
+  at::manual_seed(1);
+  const at::Tensor grad = at::randn_like(c.torchs(c.inputs));
+  const Tensors own = run(c.own, c, grad), torchs = run(c.torchs, c, grad);
+  const double tolerance = options.type() == at::kFloat ? 1e-4 : 0.03;
+  for (size_t i = 0; i < own.size(); ++i) {
+    const at::Tensor a = own[i].to(at::kDouble), b = torchs[i].to(at::kDouble);
+    const double size = b.abs().mean().item<double>();
+    const double off = c.is_random ? std::abs((a.mean() - b.mean()).item<double>()) / (0.05 + size)
+                                   : (a - b).abs().mean().item<double>() / (1e-8 + size);
+    if (!(off <= (c.is_random ? 0.05 : tolerance))) {
+      throw std::runtime_error(c.name + ": result " + std::to_string(i) + " is off torch's by " +
+                               std::to_string(off));
+    }
+  }
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void measure(const Case& c, const Options& options) {
+  verify(c, options);
+  const at::Tensor grad = at::randn_like(c.torchs(c.inputs));
+  std::vector<double> own, torchs, ratios;
+  for (int round = 0; round < options.rounds + 2; ++round) {
+    const double a = seconds_of([&] { run(c.own, c, grad); }),
+                 b = seconds_of([&] { run(c.torchs, c, grad); });
+    if (round < 2) continue;
+    own.push_back(a);
+    torchs.push_back(b);
+    ratios.push_back(b / a);
+  }
+  std::printf("%-42s | %9.2f | %9.2f | %7.2f\n", c.name.c_str(), median(own) * 1e3, median(torchs) * 1e3,
+              median(ratios));
+  std::fflush(stdout);
+}
+
+void measure_all(const Options& options) {
+  if (options.threads > 0) at::set_num_threads(options.threads);
+  std::printf("%d threads, %s, %lld rows of %lld\n", at::get_num_threads(), options.dtype.c_str(),
+              static_cast<long long>(options.rows), static_cast<long long>(options.columns));
+  std::printf("%-42s | %9s | %9s | %7s\n", "forward and backward", "own (ms)", "torch (ms)", "ratio");
+  const Inputs make(options);
+  for (const auto& cases : {&norm_cases, &feed_forward_cases, &attention_cases, &vocabulary_cases}) {
+    for (const Case& c : cases(make)) {
+      if (c.name.find(options.only) != std::string::npos) measure(c, options);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{
+      "Times the fused operators, forward and backward, against torch's operators. Each is verified first."};
+  app.add_option("--rows", options.rows, "rows of an input");
+  app.add_option("--columns", options.columns, "elements of a row");
+  app.add_option("--vocabulary", options.vocabulary,
+                 "classes of linear_cross_entropy, rows of the embedding");
+  app.add_option("--rounds", options.rounds, "rounds that count");
+  app.add_option("--threads", options.threads, "threads; 0 for torch's default");
+  app.add_option("--dtype", options.dtype, "float or bfloat16")->check(CLI::IsMember({"float", "bfloat16"}));
+  app.add_option("--only", options.only, "run the operators whose name has this part");
+  if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
+  return deepspeed::launcher::exit_of_work("fused_ops", [&] { measure_all(options); });
+}

@@ -1,0 +1,149 @@
+// What the fused operators read and write, as kernels of the CPU and of CUDA take it: raw pointers and sizes.
+//
+// Arrays have the type `type`, unless their comment says otherwise. "Wide" is fp32, of fp64 arrays fp64. A
+// null pointer stands for an array that is left out.
+#pragma once
+
+#include <cstdint>
+
+#include "deepspeed/kernels/arguments/element_type.h"
+#include "deepspeed/kernels/arguments/philox.h"
+
+#if defined(__CUDACC__)
+#define DEEPSPEED_ON_BOTH __host__ __device__  // a function of the CPU and of the device
+#else
+#define DEEPSPEED_ON_BOTH
+#endif
+
+namespace deepspeed::kernels {
+
+/// The rows of a partial sum over rows: part b of `parts` has the rows [b * rows / parts, (b + 1) * rows /
+/// parts). Sums over columns are made in this way, so that their order depends on sizes alone.
+struct RowParts {
+  int64_t rows = 0, columns = 0, parts = 1;
+};
+
+/// Returns the first row of a part.
+DEEPSPEED_ON_BOTH constexpr int64_t first_row(const RowParts& parts, int64_t part) {
+  return part * (parts.rows / parts.parts) +
+         (part < parts.rows % parts.parts ? part : parts.rows % parts.parts);
+}
+
+struct NormArrays {
+  const void *input = nullptr, *residual = nullptr;
+  const void *weight = nullptr, *bias = nullptr;  // [columns], of parameter_type
+  void *output = nullptr, *sum = nullptr;         // `sum` goes with `residual`
+  void *mean = nullptr, *rstd = nullptr;          // wide; RMS norm has no mean
+  int64_t rows = 0, columns = 0;
+  double eps = 0;
+  ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
+};
+
+struct NormBackwardArrays {
+  const void *grad_output = nullptr, *grad_sum = nullptr;
+  const void *sum = nullptr, *output = nullptr;   // one of them
+  const void *mean = nullptr, *rstd = nullptr;    // wide; with `sum`, RMS norm has no mean
+  const void *weight = nullptr, *bias = nullptr;  // of parameter_type; `bias` is read with `output`
+  void* grad_input = nullptr;
+  void *weight_parts = nullptr, *bias_parts = nullptr;  // wide [parts, columns]
+  RowParts rows;
+  bool is_rms = false;
+  ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
+};
+
+struct BiasGeluArrays {
+  const void *input = nullptr, *bias = nullptr;  // `bias` [columns], of parameter_type
+  const void* grad_output = nullptr;             // in the backward
+  void* output = nullptr;                        // in the backward the input's gradient
+  void* bias_parts = nullptr;                    // wide [parts, columns], in the backward
+  RowParts rows;
+  ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
+};
+
+/// Rows lie at distances of their own, in elements.
+struct SwigluArrays {
+  const void *gate = nullptr, *up = nullptr, *grad_output = nullptr;
+  void *output = nullptr, *grad_gate = nullptr, *grad_up = nullptr;
+  int64_t rows = 0, columns = 0;
+  int64_t gate_stride = 0, up_stride = 0, grad_gate_stride = 0, grad_up_stride = 0;
+  ElementType type = ElementType::kFloat32;
+};
+
+struct DropoutArrays {
+  const void *input = nullptr, *bias = nullptr, *residual = nullptr;  // `bias` [columns], of parameter_type
+  void* output = nullptr;                                             // may be `input`
+  void* bias_parts = nullptr;  // wide [parts, columns]: sums of the output, in the backward
+  RowParts rows;
+  Philox philox;
+  uint64_t threshold = 0;  // dropout_threshold(); 0 draws nothing
+  double scale = 1;        // of kept elements
+  ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
+};
+
+inline constexpr int kMaxMaskDims = 5;
+
+struct MaskedSoftmaxArrays {
+  const void* scores = nullptr;
+  const void* mask = nullptr;  // of mask_type
+  void* output = nullptr;      // may be `scores`
+  int64_t rows = 0, columns = 0;
+  double scale = 1;
+  // Row r has an index in each of the leading dimensions, the last one changing first; the mask's row begins
+  // at the sum of index * stride.
+  int mask_dims = 0;
+  int64_t mask_sizes[kMaxMaskDims] = {}, mask_strides[kMaxMaskDims] = {};
+  ElementType type = ElementType::kFloat32, mask_type = ElementType::kFloat32;
+};
+
+/// Returns where the mask of a row begins.
+DEEPSPEED_ON_BOTH constexpr int64_t mask_offset(const MaskedSoftmaxArrays& a, int64_t row) {
+  int64_t offset = 0;
+  for (int dim = a.mask_dims - 1; dim >= 0; --dim) {
+    offset += row % a.mask_sizes[dim] * a.mask_strides[dim];
+    row /= a.mask_sizes[dim];
+  }
+  return offset;
+}
+
+struct SoftmaxBackwardArrays {
+  const void *grad_output = nullptr, *output = nullptr;
+  void* grad_input = nullptr;  // may be `grad_output`
+  int64_t rows = 0, columns = 0;
+  double scale = 1;
+  ElementType type = ElementType::kFloat32;
+};
+
+/// Heads [batch, heads, positions, dim] at strides, in elements; a head's elements lie side by side.
+struct RotaryArrays {
+  const void* input = nullptr;
+  void* output = nullptr;
+  const void *cos = nullptr, *sin = nullptr;  // [positions, rotary / 2], of table_type
+  int64_t batch = 0, heads = 0, positions = 0, dim = 0, rotary = 0;
+  int64_t input_strides[3] = {}, output_strides[3] = {};
+  int64_t table_batch_stride = 0;
+  bool neighbours = false, backward = false;
+  ElementType type = ElementType::kFloat32, table_type = ElementType::kFloat32;
+};
+
+struct CrossEntropyArrays {
+  void* logits = nullptr;               // [rows, columns]; their gradient, where there are row_gradients
+  const int64_t* targets = nullptr;     // [rows]
+  const void* row_gradients = nullptr;  // wide [rows]
+  void* losses = nullptr;               // wide [rows]
+  int64_t rows = 0, columns = 0;
+  int64_t ignore_index = 0;
+  double label_smoothing = 0;
+  ElementType type = ElementType::kFloat32;
+};
+
+struct EmbeddingGradientArrays {
+  const void* grad_output = nullptr;  // [positions, dim]
+  const int64_t* indices = nullptr;   // [positions]
+  void* grad_weight = nullptr;        // [num_embeddings, dim]; on CUDA wide, and zeros
+  int64_t positions = 0, dim = 0, num_embeddings = 0, padding_index = -1;
+  ElementType type = ElementType::kFloat32;
+};
+
+#undef DEEPSPEED_ON_BOTH
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,46 @@
+// Cross entropy of logits, and of a linear layer whose logits are never kept: at most a chunk of rows of them
+// exists.
+//
+// Dtypes: fp32, bf16, fp16 or fp64; sums and losses are fp32 (fp64). Targets are int64. CPU and CUDA.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::kernels {
+
+struct CrossEntropyOptions {
+  int64_t ignore_index = -100;   // rows with this target have loss and gradient 0
+  double label_smoothing = 0.0;  // in [0, 1]: this part of the target is even over all classes
+};
+
+/// Returns the loss of each row, fp32 (fp64) [rows], of contiguous logits [rows, classes]. With
+/// `row_gradients` (of the losses, dtype and shape of theirs; undefined for none) it writes the logits'
+/// gradient over the logits. A target outside of [0, classes) is a UsageError on the CPU; on CUDA, where
+/// nothing waits for a result, that row's loss and gradient are nan.
+at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& targets,
+                          const at::Tensor& row_gradients, const CrossEntropyOptions& options);
+
+struct LinearCrossEntropyGradients {
+  at::Tensor hidden, weight;  // as hidden and weight; undefined where not wanted
+  at::Tensor bias;            // as bias; undefined without one
+};
+
+struct LinearCrossEntropy {
+  at::Tensor losses;  // of the rows, fp32 (fp64) [rows]
+  LinearCrossEntropyGradients gradients;
+};
+
+struct WantedGradients {
+  bool hidden = false, weight = false, bias = false;
+};
+
+/// Returns the losses of logits hidden weight^T + bias, and the wanted gradients of the sum of row_gradients
+/// * losses. `hidden` is [rows, features], `weight` [classes, features], `bias` [classes] or undefined, all
+/// of one dtype; `row_gradients` may be undefined where nothing is wanted. Logits exist for `chunk_rows` rows
+/// at a time; 0 takes as many as fit 64 MiB, at least 32. Sums over chunks are fp32 (fp64).
+LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
+                                        const at::Tensor& bias, const at::Tensor& targets,
+                                        const at::Tensor& row_gradients, const WantedGradients& wanted,
+                                        const CrossEntropyOptions& options, int64_t chunk_rows = 0);
+
+}  // namespace deepspeed::kernels

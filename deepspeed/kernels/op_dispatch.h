@@ -1,0 +1,22 @@
+// Runs a fused operator where its arrays lie.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "deepspeed/kernels/cpu/ops/op_kernels.h"
+#include "deepspeed/kernels/cuda/cuda_kernels.h"
+
+namespace deepspeed::kernels {
+
+/// Runs the kernel of `device`, which is the CPU or a CUDA device. Throws as launch_on() does.
+template <class Arrays>
+void run_op(const at::Device& device, void (*on_cpu)(const Arrays&),
+            CudaKernels::Launch<const Arrays&> CudaKernels::*on_cuda, const Arrays& arrays) {
+  if (device.is_cuda()) {
+    launch_on(device, on_cuda, arrays);
+  } else {
+    on_cpu(arrays);
+  }
+}
+
+}  // namespace deepspeed::kernels

@@ -1,0 +1,42 @@
+// What the autograd functions of this folder share.
+#pragma once
+
+#include <optional>
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::ops {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
+  return tensor.value_or(at::Tensor());
+}
+
+inline std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// Throws UsageError where a backward is to be differentiated itself: the kernels have no second derivative.
+inline void refuse_create_graph(const char* op) {
+  if (!c10::GradMode::is_enabled()) return;
+  raise<UsageError>("the backward of ", op,
+                    " ran with create_graph, but has no derivative itself; run it without, or "
+                    "use torch's own operators there");
+}
+
+/// Says whether the gradient of a tensor is wanted.
+inline bool wants_gradient(const std::optional<at::Tensor>& tensor) {
+  return c10::GradMode::is_enabled() && tensor && tensor->defined() && tensor->requires_grad();
+}
+
+inline bool is_autocast(const at::Tensor& tensor) {
+  return at::autocast::is_autocast_enabled(tensor.device().type());
+}
+
+}  // namespace deepspeed::ops

@@ -1,0 +1,43 @@
+#include <ATen/ops/embedding.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "deepspeed/kernels/embedding_gradient.h"
+#include "deepspeed/ops/autograd_function.h"
+#include "deepspeed/ops/functional.h"
+
+namespace deepspeed::ops {
+namespace {
+
+struct Embedding : torch::autograd::Function<Embedding> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& weight, const at::Tensor& indices,
+                            int64_t padding_index) {
+    context->save_for_backward({indices});
+    context->saved_data["num_embeddings"] = weight.size(0);
+    context->saved_data["padding_index"] = padding_index;
+    return at::embedding(weight, indices, padding_index);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    refuse_create_graph("embedding");
+    const at::Tensor indices = context->get_saved_variables()[0];
+    return {kernels::embedding_gradient(gradients[0], indices, context->saved_data["num_embeddings"].toInt(),
+                                        context->saved_data["padding_index"].toInt()),
+            {},
+            {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices,
+                     std::optional<int64_t> padding_index) {
+  if (weight.dim() != 2) {
+    raise<UsageError>("weight has shape ", weight.sizes(), ", expected [num_embeddings, dim]");
+  }
+  const int64_t row = padding_index.value_or(-1);
+  if (padding_index && (row < 0 || row >= weight.size(0))) {
+    raise<UsageError>("padding_index is ", row, ", expected a row below ", weight.size(0));
+  }
+  return Embedding::apply(weight, indices, row);
+}
+
+}  // namespace deepspeed::ops

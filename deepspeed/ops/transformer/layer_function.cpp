@@ -1,0 +1,350 @@
+// 1. transformer_layer() casts what autocast casts, and has its arguments checked (layer_arguments.h).
+// 2. LayerNode::forward draws the seeds of dropout, computes with the weights whole (with_whole), and saves
+//    the weights, the mask and the Activations.
+// 3. LayerNode::backward takes the steps from the end. What the options left out it computes again: the GELU,
+//    the dropped probabilities, the rows that a layer norm took. A gradient that nobody wants is left out.
+#include "deepspeed/ops/transformer/layer_function.h"
+
+#include <iterator>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/kernels/activations.h"
+#include "deepspeed/kernels/dropout.h"
+#include "deepspeed/kernels/normalization.h"
+#include "deepspeed/ops/transformer/attention.h"
+#include "deepspeed/ops/transformer/layer_arguments.h"
+#include "deepspeed/ops/transformer/products.h"
+#include "deepspeed/ops/transformer/whole_tensors.h"
+#include "deepspeed/tensor/saved_value.h"
+#include "deepspeed/tensor/struct_members.h"
+
+namespace deepspeed::ops {
+namespace {
+
+using kernels::Philox;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr size_t kNumWeights = kTransformerWeights.size();
+
+/// Beside the weights and the mask, what backward needs of a forward.
+struct Activations {
+  at::Tensor input;         // hidden_states; undefined for pre-LN with normalize_invertible
+  at::Tensor normed;        // pre-LN: LN(input), [T, H]
+  at::Tensor context;       // of the attention, [T, H]
+  at::Tensor middle_sum;    // r, [T, H]; undefined with normalize_invertible
+  at::Tensor middle;        // f, [T, H]
+  at::Tensor intermediate;  // f Wi^T, [T, I]
+  at::Tensor activated;     // its GELU; undefined with gelu_checkpoint
+  at::Tensor output_sum;    // post-LN: what the last norm took, [T, H]; undefined with normalize_invertible
+  at::Tensor output;        // post-LN with normalize_invertible: the result
+  at::Tensor mean, rstd;    // of the outer norm's rows, [T]; no mean with normalize_invertible
+  at::Tensor middle_mean, middle_rstd;
+};
+
+/// What a call is beside its tensors.
+struct LayerCall {
+  DeepSpeedTransformerConfig options;  // without dropout outside of training
+  int64_t batch = 0, sequence = 0;
+  Philox probabilities = {}, attention_output = {}, layer_output = {};  // of the three dropouts
+
+  std::string name() const { return layer_name(options); }
+  AttentionCall attention(const at::Tensor& mask) const {
+    return {batch,
+            sequence,
+            options.heads,
+            mask,
+            options.attn_dropout_ratio,
+            probabilities,
+            options.attn_dropout_checkpoint};
+  }
+};
+
+/// All tensors that are not variables, for autograd.
+struct LayerArguments {
+  at::Tensor mask;
+  LayerCall call;
+};
+
+TransformerWeights weights_of(at::TensorList list) {
+  TransformerWeights weights;
+  for (size_t i = 0; i < kNumWeights; ++i) weights.*kTransformerWeights[i].second = list[i];
+  return weights;
+}
+
+at::Tensor flat(const at::Tensor& states) { return states.view({-1, states.size(-1)}); }
+
+Philox draw(const DeepSpeedTransformerConfig& options, double ratio, const at::Device& device) {
+  if (ratio == 0) return {};
+  Philox philox = kernels::next_philox(device);
+  if (options.seed >= 0) philox.seed = static_cast<uint64_t>(options.seed);
+  return philox;
+}
+
+/// Fills `kept` and `attention_kept`. Returns the output, of the shape of x.
+at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const TransformerWeights& w,
+                       const LayerCall& call, Activations& kept, variable_list& attention_kept) {
+  const DeepSpeedTransformerConfig& options = call.options;
+  const double ratio = options.hidden_dropout_ratio, eps = options.layer_norm_eps;
+  const bool keeps_sums = !options.normalize_invertible;
+  const at::Tensor input = flat(x);
+  if (options.pre_layer_norm) {
+    const auto norm = kernels::layer_norm(input, {}, w.norm_w, w.norm_b, eps);
+    kept.normed = norm.output;
+    kept.rstd = norm.rstd;
+    if (keeps_sums) kept.mean = norm.mean;
+  }
+  if (keeps_sums || !options.pre_layer_norm) kept.input = x;
+
+  const at::Tensor& attended = options.pre_layer_norm ? kept.normed : input;
+  const at::Tensor qkv = add_product(w.attn_qkvb, attended, w.attn_qkvw.t());
+  AttentionResult attended_to = attention(qkv, call.attention(mask));
+  attention_kept = std::move(attended_to.kept);
+  kept.context = attended_to.context;
+  const at::Tensor middle_sum = kernels::bias_dropout_residual(
+      product(kept.context, w.attn_ow.t()), w.attn_ob, input, ratio, call.attention_output);
+
+  const auto middle = kernels::layer_norm(middle_sum, {}, w.attn_nw, w.attn_nb, eps);
+  kept.middle = middle.output;
+  kept.middle_rstd = middle.rstd;
+  if (keeps_sums) kept.middle_mean = middle.mean;
+  if (keeps_sums) kept.middle_sum = middle_sum;
+  kept.intermediate = product(kept.middle, w.inter_w.t());
+  const at::Tensor activated = kernels::bias_gelu(kept.intermediate, w.inter_b);
+  if (!options.gelu_checkpoint) kept.activated = activated;
+  const at::Tensor output_sum = kernels::bias_dropout_residual(
+      product(activated, w.output_w.t()), w.output_b, options.pre_layer_norm ? middle_sum : kept.middle,
+      ratio, call.layer_output);
+  if (options.pre_layer_norm) return output_sum.view(x.sizes());
+
+  const auto norm = kernels::layer_norm(output_sum, {}, w.norm_w, w.norm_b, eps);
+  const at::Tensor output = norm.output.view(x.sizes());
+  kept.rstd = norm.rstd;
+  if (keeps_sums) kept.mean = norm.mean;
+  (keeps_sums ? kept.output_sum : kept.output) = keeps_sums ? output_sum : output;
+  return output;
+}
+
+/// Goes back through one layer. The members are what its steps share.
+class LayerBackward {
+ public:
+  LayerBackward(const Activations& kept, variable_list attention_kept, const at::Tensor& mask,
+                const TransformerWeights& w, const LayerCall& call, const std::vector<bool>& wanted)
+      : kept_(kept),
+        attention_kept_(std::move(attention_kept)),
+        mask_(mask),
+        w_(w),
+        call_(call),
+        wanted_(wanted) {}
+
+  /// Returns the gradients of hidden_states and of the weights that are wanted.
+  variable_list run(const at::Tensor& grad_output) {
+    const at::Tensor gradient = flat(grad_output.contiguous());
+    return call_.options.pre_layer_norm ? run_pre_norm(gradient) : run_post_norm(gradient);
+  }
+
+ private:
+  variable_list run_pre_norm(const at::Tensor& gradient) {
+    const at::Tensor grad_middle = feed_forward(gradient);
+    const at::Tensor grad_sum = middle_norm(product(grad_middle, w_.inter_w), gradient);
+    const at::Tensor grad_qkv = attend(grad_sum, kept_.normed);
+    const at::Tensor sum = kept_.input.defined() ? flat(kept_.input) : at::Tensor();
+    return finish(outer_norm(product(grad_qkv, w_.attn_qkvw), sum, kept_.normed, grad_sum));
+  }
+
+  variable_list run_post_norm(const at::Tensor& gradient) {
+    const at::Tensor output = kept_.output.defined() ? flat(kept_.output) : at::Tensor();
+    const at::Tensor grad_sum = outer_norm(gradient, kept_.output_sum, output, {});
+    const at::Tensor grad_middle = feed_forward(grad_sum);
+    const at::Tensor grad_middle_sum = middle_norm(add_product(grad_sum, grad_middle, w_.inter_w), {});
+    const at::Tensor grad_qkv = attend(grad_middle_sum, flat(kept_.input));
+    if (!wanted_[0]) return finish({});
+    return finish(add_product(grad_middle_sum, grad_qkv, w_.attn_qkvw));
+  }
+
+  /// Returns the gradient of f Wi^T.
+  at::Tensor feed_forward(const at::Tensor& gradient) {
+    const at::Tensor output =
+        dropped_bias(gradient, &TransformerWeights::output_b, w_.output_b, call_.layer_output);
+    const at::Tensor activated =
+        kept_.activated.defined() ? kept_.activated : kernels::bias_gelu(kept_.intermediate, w_.inter_b);
+    matrix(&TransformerWeights::output_w, output, activated);
+    const auto gelu =
+        kernels::bias_gelu_backward(product(output, w_.output_w), kept_.intermediate, w_.inter_b);
+    gradients_.inter_b = gelu.bias;
+    matrix(&TransformerWeights::inter_w, gelu.input, kept_.middle);
+    return gelu.input;
+  }
+
+  /// Returns the gradient of r.
+  at::Tensor middle_norm(const at::Tensor& gradient, const at::Tensor& grad_sum) {
+    const auto norm = norm_backward(gradient, kept_.middle_sum, kept_.middle, kept_.middle_mean,
+                                    kept_.middle_rstd, "attn_nw", w_.attn_nw, w_.attn_nb, grad_sum);
+    gradients_.attn_nw = norm.weight;
+    gradients_.attn_nb = norm.bias;
+    return norm.input;
+  }
+
+  at::Tensor outer_norm(const at::Tensor& gradient, const at::Tensor& sum, const at::Tensor& output,
+                        const at::Tensor& grad_sum) {
+    const auto norm = norm_backward(gradient, sum, output, kept_.mean, kept_.rstd, "norm_w", w_.norm_w,
+                                    w_.norm_b, grad_sum);
+    gradients_.norm_w = norm.weight;
+    gradients_.norm_b = norm.bias;
+    return norm.input;
+  }
+
+  /// Returns the gradient of the queries, keys and values; `attended` is what was multiplied to get them.
+  at::Tensor attend(const at::Tensor& gradient, const at::Tensor& attended) {
+    const at::Tensor output =
+        dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);
+    matrix(&TransformerWeights::attn_ow, output, kept_.context);
+    const at::Tensor grad_qkv = attention_backward(product(output, w_.attn_ow), kept_.context,
+                                                   attention_kept_, call_.attention(mask_));
+    matrix(&TransformerWeights::attn_qkvw, grad_qkv, attended);
+    gradients_.attn_qkvb = kernels::bias_dropout_residual_backward(grad_qkv, w_.attn_qkvb, 0, {}).bias;
+    return grad_qkv;
+  }
+
+  at::Tensor dropped_bias(const at::Tensor& gradient, at::Tensor TransformerWeights::*bias_gradient,
+                          const at::Tensor& bias, const Philox& philox) {
+    auto found =
+        kernels::bias_dropout_residual_backward(gradient, bias, call_.options.hidden_dropout_ratio, philox);
+    gradients_.*bias_gradient = std::move(found.bias);
+    return found.input;
+  }
+
+  void matrix(at::Tensor TransformerWeights::*weight, const at::Tensor& gradient, const at::Tensor& input) {
+    for (size_t i = 0; i < kNumWeights; ++i) {
+      if (kTransformerWeights[i].second == weight && wanted_[1 + i])
+        gradients_.*weight = product(gradient.t(), input);
+    }
+  }
+
+  kernels::NormGradients norm_backward(const at::Tensor& gradient, const at::Tensor& sum,
+                                       const at::Tensor& output, const at::Tensor& mean,
+                                       const at::Tensor& rstd, const char* name, const at::Tensor& weight,
+                                       const at::Tensor& bias, const at::Tensor& grad_sum) const {
+    if (sum.defined()) return kernels::layer_norm_backward(gradient, sum, mean, rstd, weight, bias, grad_sum);
+    if (weight.is_cpu() && !weight.all().item<bool>()) {
+      raise<UsageError>(call_.name(), ": ", name,
+                        " has a 0, from which normalize_invertible cannot go back; leave that off");
+    }
+    return kernels::layer_norm_backward_from_output(gradient, output, rstd, weight, bias, grad_sum);
+  }
+
+  variable_list finish(const at::Tensor& grad_input) const {
+    variable_list found;
+    if (wanted_[0]) {
+      found.push_back(grad_input.view({call_.batch, call_.sequence, -1}));
+    } else {
+      found.emplace_back();
+    }
+    for (size_t i = 0; i < kNumWeights; ++i) {
+      found.push_back(wanted_[1 + i] ? gradients_.*kTransformerWeights[i].second : at::Tensor());
+    }
+    return found;
+  }
+
+  const Activations& kept_;
+  const variable_list attention_kept_;
+  const at::Tensor& mask_;
+  const TransformerWeights& w_;
+  const LayerCall& call_;
+  const std::vector<bool>& wanted_;
+  TransformerWeights gradients_;
+};
+
+class LayerNode : public torch::autograd::Function<LayerNode> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden_states, at::TensorList weights,
+                            const LayerArguments& arguments) {
+    LayerCall call = arguments.call;
+    const DeepSpeedTransformerConfig& options = call.options;
+    const at::Device device = hidden_states.device();
+    call.probabilities = draw(options, options.attn_dropout_ratio, device);
+    call.attention_output = draw(options, options.hidden_dropout_ratio, device);
+    call.layer_output = draw(options, options.hidden_dropout_ratio, device);
+    Activations kept;
+    variable_list attention_kept;
+    at::Tensor output;
+    with_whole(weights, [&] {
+      output = run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept,
+                           attention_kept);
+    });
+    variable_list saved = weights.vec();
+    saved.push_back(arguments.mask);
+    std::apply([&](const auto&... tensors) { (saved.push_back(tensors), ...); },
+               visit_detail::tie_members(kept));
+    saved.insert(saved.end(), attention_kept.begin(), attention_kept.end());
+    context->save_for_backward(std::move(saved));
+    save_value(context, std::move(call));
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto call = saved_value<LayerCall>(context);
+    if (at::GradMode::is_enabled()) {
+      raise<NotSupportedError>(call.name(),
+                               " has no second derivative: call backward() without create_graph");
+    }
+    const variable_list saved = context->get_saved_variables();
+    const at::TensorList weights = at::TensorList(saved).slice(0, kNumWeights);
+    size_t next = kNumWeights;
+    const at::Tensor mask = saved[next++];
+    Activations kept;
+    std::apply([&](auto&... tensors) { ((tensors = saved[next++]), ...); }, visit_detail::tie_members(kept));
+    std::vector<bool> wanted;
+    for (size_t i = 0; i <= kNumWeights; ++i) wanted.push_back(context->needs_input_grad(i));
+    variable_list found;
+    with_whole(weights, [&] {
+      const variable_list attention_kept(saved.begin() + static_cast<std::ptrdiff_t>(next), saved.end());
+      const TransformerWeights whole = weights_of(weights);
+      found = LayerBackward(kept, attention_kept, mask, whole, call, wanted).run(gradients[0]);
+    });
+    found.emplace_back();  // of the arguments
+    return found;
+  }
+};
+
+DeepSpeedTransformerConfig without_dropout(DeepSpeedTransformerConfig config) {
+  config.attn_dropout_ratio = config.hidden_dropout_ratio = 0;
+  return config;
+}
+
+}  // namespace
+
+at::Tensor transformer_layer(const at::Tensor& hidden_states, const at::Tensor& attention_mask,
+                             const TransformerWeights& weights, const DeepSpeedTransformerConfig& config,
+                             bool is_training) {
+  const DeepSpeedTransformerConfig options =
+      is_training && config.training ? config : without_dropout(config);
+  at::Tensor x = hidden_states;
+  TransformerWeights cast = weights;
+  const at::DeviceType device = x.defined() ? x.device().type() : at::kCPU;
+  if ((device == at::kCPU || device == at::kCUDA) && at::autocast::is_autocast_enabled(device)) {
+    const at::ScalarType dtype = at::autocast::get_autocast_dtype(device);
+    x = at::autocast::cached_cast(dtype, x, device);
+    for (const auto member : {&TransformerWeights::attn_qkvw, &TransformerWeights::attn_ow,
+                              &TransformerWeights::inter_w, &TransformerWeights::output_w}) {
+      cast.*member = at::autocast::cached_cast(dtype, cast.*member, device);
+    }
+  }
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  check_states(x, options);
+  check_weights(x, cast, options);
+  variable_list list;
+  for (const auto& [name, member] : kTransformerWeights) list.push_back(cast.*member);
+  const at::AutoGradMode with_grad(at::GradMode::is_enabled() && options.is_grad_enabled);
+  const LayerArguments arguments{checked_mask(attention_mask, x, options),
+                                 LayerCall{options, x.size(0), x.size(1)}};
+  return LayerNode::apply(x, at::TensorList(list), arguments);
+}
+
+}  // namespace deepspeed::ops

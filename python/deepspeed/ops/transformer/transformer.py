@@ -1,0 +1,273 @@
+"""DeepSpeed's transformer layer: its config, and a module whose forward and backward the core computes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from deepspeed import _core
+from deepspeed._errors import ConfigError, NotSupportedError, UsageError
+from deepspeed.accelerator import get_accelerator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_NAMES = (
+    *("attn_qkvw", "attn_qkvb", "attn_ow", "attn_ob", "attn_nw", "attn_nb"),
+    *("inter_w", "inter_b", "output_w", "output_b", "norm_w", "norm_b"),
+)
+_NORMS = ("attn_nw", "norm_w")
+_OUTPUTS = ("attn_ow", "output_w")  # they are added to a residual
+
+
+class TransformerConfig:
+    """Holds the sizes of a transformer layer; -1 stands for what was not given."""
+
+    def __init__(
+        self,
+        batch_size: int = -1,
+        hidden_size: int = -1,
+        intermediate_size: int = -1,
+        heads: int = -1,
+        attn_dropout_ratio: float = -1,
+        hidden_dropout_ratio: float = -1,
+        num_hidden_layers: int = -1,
+        initializer_range: float = -1,
+    ) -> None:
+        self.layer_id = -1
+        self.batch_size = batch_size
+        self.hidden_size = hidden_size
+        self.intermediate_size = intermediate_size
+        self.heads = heads
+        self.attn_dropout_ratio = attn_dropout_ratio
+        self.hidden_dropout_ratio = hidden_dropout_ratio
+        self.num_hidden_layers = num_hidden_layers
+        self.initializer_range = initializer_range
+
+
+class DeepSpeedTransformerConfig(TransformerConfig):
+    """Says what a DeepSpeedTransformerLayer is.
+
+    batch_size: the most sequences of a forward; -1 allows any number.
+    hidden_size, heads: H, a multiple of the number of heads. intermediate_size: I; -1 is 4 H.
+    attn_dropout_ratio, hidden_dropout_ratio: of the attention's probabilities, and of both outputs that are added to a residual;
+        0 to 1, or -1 for none.
+    num_hidden_layers, initializer_range: new matrices are drawn from N(0, initializer_range). With adjust_init_range those whose
+        results are added to a residual get initializer_range / sqrt(2 num_hidden_layers).
+    local_rank: the CUDA device that becomes the current one; -1 leaves it.
+    seed: of the masks of dropout, whose offsets torch's generator gives; -1 leaves both to the generator.
+    fp16: forward refuses another dtype than float16.
+    pre_layer_norm: normalizes the inputs of the two blocks, else their sums.
+    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward computes again what they name instead of keeping it.
+    stochastic_mode: permits results that differ from run to run; they are equal all the same.
+    return_tuple, huggingface: forward returns a tuple of one. training: False leaves dropout out, as eval() does.
+    """
+
+    def __init__(
+        self,
+        batch_size: int = -1,
+        hidden_size: int = -1,
+        intermediate_size: int = -1,
+        heads: int = -1,
+        attn_dropout_ratio: float = -1,
+        hidden_dropout_ratio: float = -1,
+        num_hidden_layers: int = -1,
+        initializer_range: float = -1,
+        layer_norm_eps: float = 1e-12,
+        local_rank: int = -1,
+        seed: int = -1,
+        fp16: bool = False,
+        pre_layer_norm: bool = True,
+        normalize_invertible: bool = False,
+        gelu_checkpoint: bool = False,
+        adjust_init_range: bool = True,
+        attn_dropout_checkpoint: bool = False,
+        stochastic_mode: bool = False,
+        return_tuple: bool = False,
+        training: bool = True,
+        huggingface: bool = False,
+    ) -> None:
+        super().__init__(
+            batch_size,
+            hidden_size,
+            intermediate_size if intermediate_size > 0 else 4 * hidden_size,
+            heads,
+            attn_dropout_ratio,
+            hidden_dropout_ratio,
+            num_hidden_layers,
+            initializer_range,
+        )
+        self.layer_norm_eps = layer_norm_eps
+        self.local_rank = local_rank
+        self.seed = seed
+        self.fp16 = fp16
+        self.pre_layer_norm = pre_layer_norm
+        self.normalize_invertible = normalize_invertible
+        self.gelu_checkpoint = gelu_checkpoint
+        self.adjust_init_range = adjust_init_range
+        self.attn_dropout_checkpoint = attn_dropout_checkpoint
+        self.stochastic_mode = stochastic_mode
+        self.return_tuple = return_tuple or huggingface
+        self.huggingface = huggingface
+        self.training = training
+        self.test_gemm = False
+        self.is_grad_enabled = True
+
+    @classmethod
+    def from_dict(cls, json_object: Mapping[str, Any]) -> DeepSpeedTransformerConfig:
+        """Reads {key: value}. Raises ConfigError for an unknown key and for a value of a wrong type."""
+        return cls._of(_core.transformer_config(dict(json_object)))
+
+    @classmethod
+    def from_json_file(cls, json_file: str | os.PathLike[str]) -> DeepSpeedTransformerConfig:
+        """Reads a file in UTF-8, or in UTF-16 as DeepSpeed expects it. Raises IoError too."""
+        return cls._of(_core.read_transformer_config(os.fspath(json_file)))
+
+    @classmethod
+    def _of(cls, keys: Mapping[str, Any]) -> DeepSpeedTransformerConfig:
+        config = cls()
+        config.__dict__.update(keys)
+        return config
+
+
+class DeepSpeedTransformerLayer(nn.Module):
+    """A transformer layer of an encoder, with DeepSpeed's parameters (H hidden_size, I intermediate_size): attn_qkvw [3H, H],
+    attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w,
+    norm_b [H].
+
+    initial_weights, initial_biases: of another implementation, eight each: queries, keys, values, attention output, the norm behind
+    the attention, intermediate, output, last norm. They are copied; matrices are [out, in]; a bias that is None is 0. Raises
+    ConfigError for a value out of range, UsageError for other weights.
+    """
+
+    layer_id = 0  # of the next layer
+
+    def __init__(
+        self,
+        config: DeepSpeedTransformerConfig,
+        initial_weights: Sequence[torch.Tensor] | None = None,
+        initial_biases: Sequence[torch.Tensor | None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = copy.copy(config)
+        self.config.__dict__.update(_core.checked_transformer_config(_keys_of(config)))
+        self.config.layer_id = DeepSpeedTransformerLayer.layer_id
+        DeepSpeedTransformerLayer.layer_id += 1
+        if self.config.local_rank >= 0 and get_accelerator().is_available() and get_accelerator().device_name() != "cpu":
+            get_accelerator().set_device(self.config.local_rank)
+        if initial_weights is None and initial_biases is None:
+            for name, sizes in self._shapes().items():
+                setattr(self, name, nn.Parameter(torch.empty(sizes)))
+            self.init_transformer_weights(self.config.adjust_init_range)
+        else:
+            self._copy(list(initial_weights or ()), list(initial_biases or ()))
+
+    def init_transformer_weights(self, adjust_init_range: bool = False) -> None:
+        """Draws all weights anew. Raises ConfigError where initializer_range or num_hidden_layers is missing."""
+        deviation = self.config.initializer_range
+        if deviation < 0:
+            raise ConfigError(f"[config] initializer_range: got {deviation}, expected the standard deviation of new weights")
+        layers = self.config.num_hidden_layers
+        if adjust_init_range and layers < 1:
+            raise ConfigError(f"[config] num_hidden_layers: got {layers}, expected a positive number, or adjust_init_range=False")
+        output_deviation = deviation / math.sqrt(2.0 * layers) if adjust_init_range else deviation
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if parameter.dim() == 2:
+                    parameter.normal_(0.0, output_deviation if name in _OUTPUTS else deviation)
+                else:
+                    parameter.fill_(1.0 if name in _NORMS else 0.0)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        hidden, inter = self.config.hidden_size, self.config.intermediate_size
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NAMES, (hidden,))
+        shapes.update(attn_qkvw=(3 * hidden, hidden), attn_qkvb=(3 * hidden,), attn_ow=(hidden, hidden))
+        shapes.update(inter_w=(inter, hidden), inter_b=(inter,), output_w=(hidden, inter))
+        return shapes
+
+    def _copy(self, weights: list[torch.Tensor], biases: list[torch.Tensor | None]) -> None:
+        if len(weights) != 8 or len(biases) != 8:
+            raise UsageError(
+                f"got {len(weights)} initial_weights and {len(biases)} initial_biases, expected 8 each: of queries, keys, values, "
+                "attention output, its norm, intermediate, output, norm"
+            )
+        whole = [w.new_zeros(w.size(0)) if b is None else b for w, b in zip(weights, biases)]
+        values = [torch.cat([part.detach() for part in weights[:3]]), torch.cat([part.detach() for part in whole[:3]])]
+        for weight, bias in zip(weights[3:], whole[3:]):
+            values += [weight.detach().clone(), bias.detach().clone()]
+        for (name, shape), value in zip(self._shapes().items(), values, strict=True):
+            if value.shape != shape:
+                raise UsageError(f"the initial value of {name} is of {tuple(value.shape)}, expected {shape}")
+            setattr(self, name, nn.Parameter(value))
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        head_mask: None = None,
+        layer_head_mask: None = None,
+        encoder_hidden_states: None = None,
+        encoder_attention_mask: None = None,
+        past_key_value: None = None,
+        output_attentions: bool = False,
+        grads: list[list[Any]] | None = None,
+        **others: Any,
+    ) -> torch.Tensor | tuple[torch.Tensor]:
+        """Returns a tensor like hidden_states, in a tuple where the config says return_tuple.
+
+        hidden_states: [batch, sequence, H], float32, bfloat16, float16 or float64 as the matrices.
+        attention_mask: is added to the scores, [batch or 1, heads or 1, sequence or 1, sequence], such as 0 and -10000; or
+            booleans, True where a token is seen.
+        grads: a list that gets [gradient, name] of each weight in backward, in DeepSpeed's names for its tests.
+        All else is for callers that pass None; Raises NotSupportedError for other values. Raises UsageError for a wrong shape, dtype
+        or device, and for more sequences than batch_size.
+        """
+        others.update(
+            head_mask=head_mask,
+            layer_head_mask=layer_head_mask,
+            encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask=encoder_attention_mask,
+            past_key_value=past_key_value,
+            output_attentions=output_attentions,
+        )
+        given = [name for name, value in others.items() if value is not None and value is not False]
+        if given:
+            raise NotSupportedError(
+                f"DeepSpeedTransformerLayer: {given[0]} is not supported: the layer is an encoder's; use the model's own layer"
+            )
+        self.config.is_grad_enabled = torch.is_grad_enabled()
+        weights = [getattr(self, name) for name in _NAMES]
+        if grads is not None:
+            _collect(grads, self)
+        output = _core.transformer_layer(hidden_states, attention_mask, weights, _keys_of(self.config), self.training)
+        return (output,) if self.config.return_tuple else output
+
+
+def _keys_of(config: DeepSpeedTransformerConfig) -> dict[str, Any]:
+    return {key: value for key, value in vars(config).items() if not key.startswith("_")}
+
+
+def _collect(grads: list[list[Any]], layer: DeepSpeedTransformerLayer) -> None:
+    """Appends the gradients as they come, those of queries, keys and values apart."""
+    parts = dict(zip(_NAMES[2:], ("O_W", "O_B", "N2_W", "N2_B", "int_W", "int_B", "out_W", "out_B", "norm_W", "norm_B")))
+    hidden = layer.config.hidden_size
+
+    def append(name: str, weight: torch.Tensor) -> None:
+        weight.register_hook(lambda gradient: grads.append([gradient, name]))
+
+    def append_rows(kind: str, weight: torch.Tensor) -> None:
+        def take(gradient: torch.Tensor) -> None:
+            grads.extend([gradient.narrow(0, i * hidden, hidden), f"{part}_{kind}"] for i, part in ((2, "V"), (1, "K"), (0, "Q")))
+
+        weight.register_hook(take)
+
+    append_rows("W", layer.attn_qkvw)
+    append_rows("B", layer.attn_qkvb)
+    for name, short in parts.items():
+        append(short, getattr(layer, name))

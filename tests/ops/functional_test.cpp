@@ -1,0 +1,136 @@
+#include "deepspeed/ops/functional.h"
+
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+
+#include "deepspeed/activation/checkpointing.h"
+#include "deepspeed/base/error.h"
+
+#include "tests/ops/gradient_check.h"
+#include "tests/support/error_of.h"
+
+namespace deepspeed::ops {
+namespace {
+
+Tensors both(std::pair<at::Tensor, at::Tensor> pair) { return {pair.first, pair.second}; }
+
+TEST(Functional, NormsHaveTheirGradients) {
+  at::manual_seed(1);
+  check_gradients([](const Tensors& t) { return Tensors{ops::layer_norm(t[0], t[1], t[2])}; },
+                  {learned({2, 3, 7}), learned({7}), learned({7})}, "layer_norm");
+  check_gradients([](const Tensors& t) { return Tensors{ops::layer_norm(t[0])}; }, {learned({3, 5})},
+                  "without parameters");
+  check_gradients([](const Tensors& t) { return both(add_layer_norm(t[0], t[1], t[2], t[3])); },
+                  {learned({4, 5}), learned({4, 5}), learned({5}), learned({5})}, "add_layer_norm");
+  check_gradients([](const Tensors& t) { return Tensors{ops::rms_norm(t[0], t[1])}; },
+                  {learned({3, 7}), learned({7})}, "rms_norm");
+  check_gradients([](const Tensors& t) { return both(add_rms_norm(t[0], t[1], t[2])); },
+                  {learned({4, 5}), learned({4, 5}), learned({5})}, "add_rms_norm");
+  // The sum alone goes on.
+  check_gradients([](const Tensors& t) { return Tensors{add_layer_norm(t[0], t[1], t[2]).second}; },
+                  {learned({4, 5}), learned({4, 5}), at::randn({5}, at::kDouble)}, "the sum");
+}
+
+TEST(Functional, FeedForwardOperatorsHaveTheirGradients) {
+  at::manual_seed(2);
+  check_gradients([](const Tensors& t) { return Tensors{bias_gelu(t[0], t[1])}; },
+                  {learned({3, 9}), learned({9})}, "bias_gelu");
+  check_gradients([](const Tensors& t) { return Tensors{bias_gelu(t[0])}; }, {learned({3, 9})}, "gelu");
+  check_gradients([](const Tensors& t) { return Tensors{swiglu(t[0], t[1])}; },
+                  {learned({3, 9}), learned({3, 9})}, "swiglu");
+  check_gradients([](const Tensors& t) { return Tensors{swiglu(t[0])}; }, {learned({2, 3, 10})},
+                  "swiglu of halves");
+  check_gradients([](const Tensors& t) { return Tensors{swiglu(t[0].transpose(0, 1))}; }, {learned({10, 3})},
+                  "swiglu of a transposed tensor");
+}
+
+TEST(Functional, DropoutHasTheGradientOfItsMask) {
+  check_gradients(
+      [](const Tensors& t) {
+        at::manual_seed(3);  // one mask for all calls
+        return Tensors{ops::dropout(t[0], 0.4), bias_dropout_residual(t[0], t[1], t[2], 0.3)};
+      },
+      {learned({5, 7}), learned({7}), learned({5, 7})}, "dropout");
+  const at::Tensor input = at::randn({40, 50});
+  EXPECT_TRUE(ops::dropout(input, 0.5, false).is_same(input));
+  EXPECT_TRUE(at::equal(bias_dropout_residual(input, {}, input, 0.5, false), input + input));
+  at::manual_seed(4);
+  const at::Tensor first = ops::dropout(input, 0.5), second = ops::dropout(input, 0.5);
+  EXPECT_FALSE(at::equal(first, second));
+  at::manual_seed(4);
+  EXPECT_TRUE(at::equal(ops::dropout(input, 0.5), first));
+}
+
+TEST(Functional, ARecomputedRegionDropsTheSameElements) {
+  const at::Tensor input = at::randn({30, 40}).set_requires_grad(true);
+  const auto region = [](at::Tensor x) { return ops::dropout(x, 0.5) * x; };
+  at::manual_seed(5);
+  const at::Tensor plain = region(input);
+  const at::Tensor expected = torch::autograd::grad({plain.sum()}, {input})[0];
+  at::manual_seed(5);
+  const at::Tensor recomputed = checkpointing::checkpoint(region, input);
+  at::rand({7});  // what moves the generator on before backward
+  EXPECT_TRUE(at::equal(recomputed, plain));
+  EXPECT_TRUE(at::equal(torch::autograd::grad({recomputed.sum()}, {input})[0], expected));
+}
+
+TEST(Functional, AttentionOperatorsHaveTheirGradients) {
+  at::manual_seed(6);
+  check_gradients([](const Tensors& t) { return Tensors{masked_softmax(t[0], t[1], 0.5)}; },
+                  {learned({2, 2, 3, 5}), at::randn({2, 1, 1, 5}, at::kDouble)}, "masked_softmax");
+  check_gradients([](const Tensors& t) { return Tensors{masked_softmax(t[0], t[1], 0.5)}; },
+                  {learned({2, 2, 3, 5}), learned({2, 1, 5})}, "a mask that learns");
+  const RotaryTables tables = rotary_tables(3, 4);
+  const at::Tensor cos = tables.cos.to(at::kDouble), sin = tables.sin.to(at::kDouble);
+  for (const RotaryPairs pairs : {RotaryPairs::kHalves, RotaryPairs::kNeighbours}) {
+    check_gradients(
+        [&](const Tensors& t) { return Tensors{rotary_embedding(t[0].transpose(1, 2), cos, sin, pairs)}; },
+        {learned({2, 3, 2, 6})}, "rotary_embedding");
+  }
+}
+
+TEST(Functional, EmbeddingHasItsGradient) {
+  at::manual_seed(7);
+  const at::Tensor indices = at::tensor({1, 4, 1, 0, 1, 3}, at::kLong).view({2, 3});
+  check_gradients([&](const Tensors& t) { return Tensors{ops::embedding(t[0], indices)}; }, {learned({5, 3})},
+                  "embedding");
+  const at::Tensor weight = at::randn({5, 3}).set_requires_grad(true);
+  const at::Tensor grad = torch::autograd::grad({ops::embedding(weight, indices, 1).sum()}, {weight})[0];
+  EXPECT_EQ(grad[1].abs().sum().item<float>(), 0.0F);
+  EXPECT_EQ(grad[4].sum().item<float>(), 3.0F);
+}
+
+TEST(Functional, TakesParametersOfFp32BesideSixteenBits) {
+  const at::Tensor input = at::randn({6, 8}).to(at::kBFloat16).set_requires_grad(true);
+  const at::Tensor weight = at::rand({8}).set_requires_grad(true),
+                   bias = at::rand({8}).set_requires_grad(true);
+  const at::Tensor output = bias_gelu(ops::layer_norm(input, weight, bias), bias);
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  const auto gradients = torch::autograd::grad({output.sum()}, {input, weight, bias});
+  EXPECT_EQ(gradients[0].scalar_type(), at::kBFloat16);
+  EXPECT_EQ(gradients[1].scalar_type(), at::kFloat);
+  EXPECT_EQ(gradients[2].scalar_type(), at::kFloat);
+}
+
+TEST(Functional, RefusesASecondDerivative) {
+  const at::Tensor input = at::randn({4, 6}).set_requires_grad(true);
+  EXPECT_ERROR(UsageError,
+               torch::autograd::grad({bias_gelu(input).sum()}, {input}, {}, /*retain_graph=*/true,
+                                     /*create_graph=*/true),
+               "the backward of bias_gelu ran with create_graph");
+}
+
+TEST(Functional, NamesTheArgumentThatDoesNotFit) {
+  const at::Tensor input = at::zeros({2, 7});
+  EXPECT_ERROR(UsageError, swiglu(input), "gate_and_up has shape [2, 7]", "[..., 2 n]");
+  EXPECT_ERROR(UsageError, ops::dropout(input, 2), "ratio is 2");
+  EXPECT_ERROR(UsageError, ops::embedding(input, at::zeros({1}, at::kLong), 2), "padding_index is 2",
+               "below 2");
+  EXPECT_ERROR(UsageError, ops::layer_norm(input, at::ones({6})), "weight has shape [6]", "expected [7]");
+  const at::Tensor table = at::zeros({1, 1}).set_requires_grad(true);
+  EXPECT_ERROR(UsageError, rotary_embedding(at::zeros({1, 1, 1, 2}), table, table), "pass their detach()");
+}
+
+}  // namespace
+}  // namespace deepspeed::ops

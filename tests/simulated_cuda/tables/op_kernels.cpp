@@ -1,0 +1,214 @@
+#include "tests/simulated_cuda/tables/op_kernels.h"
+
+#include <cstdint>
+#include <vector>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "deepspeed/kernels/cpu/ops/op_kernels.h"
+
+#include "tests/simulated_cuda/tables/pointer_launch.h"
+
+namespace deepspeed::kernels {
+namespace {
+
+size_t wide_bytes(ElementType type) { return type == ElementType::kFloat64 ? 8 : 4; }
+
+size_t bytes_of_rows(const RowParts& rows, ElementType type) {
+  return static_cast<size_t>(rows.rows * rows.columns) * bytes_of(type);
+}
+
+size_t bytes_of_parts(const RowParts& rows, ElementType type) {
+  return static_cast<size_t>(rows.parts * rows.columns) * wide_bytes(type);
+}
+
+const char* launch_norm(int device, const NormArrays& given) {
+  NormArrays arrays = given;
+  const auto rows = static_cast<size_t>(arrays.rows), columns = static_cast<size_t>(arrays.columns);
+  const size_t bytes = rows * columns * bytes_of(arrays.type),
+               parameter = columns * bytes_of(arrays.parameter_type);
+  PointerLaunch launch("kernels::norm");
+  launch.reads(arrays.input, bytes);
+  launch.reads(arrays.residual, bytes);
+  launch.reads(arrays.weight, parameter);
+  launch.reads(arrays.bias, parameter);
+  launch.writes(arrays.output, bytes);
+  launch.writes(arrays.sum, bytes);
+  launch.writes(arrays.mean, rows * wide_bytes(arrays.type));
+  launch.writes(arrays.rstd, rows * wide_bytes(arrays.type));
+  if (launch.launch(device)) norm_cpu(arrays);
+  return nullptr;
+}
+
+const char* launch_norm_backward(int device, const NormBackwardArrays& given) {
+  NormBackwardArrays arrays = given;
+  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type),
+               parts = bytes_of_parts(arrays.rows, arrays.type);
+  const size_t statistic = static_cast<size_t>(arrays.rows.rows) * wide_bytes(arrays.type);
+  const size_t parameter = static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type);
+  PointerLaunch launch("kernels::norm_backward");
+  for (const void** read : {&arrays.grad_output, &arrays.grad_sum, &arrays.sum, &arrays.output}) {
+    launch.reads(*read, bytes);
+  }
+  launch.reads(arrays.mean, statistic);
+  launch.reads(arrays.rstd, statistic);
+  launch.reads(arrays.weight, parameter);
+  launch.reads(arrays.bias, parameter);
+  launch.writes(arrays.grad_input, bytes);
+  launch.writes(arrays.weight_parts, parts);
+  launch.writes(arrays.bias_parts, parts);
+  if (launch.launch(device)) norm_backward_cpu(arrays);
+  return nullptr;
+}
+
+template <void (*run)(const BiasGeluArrays&)>
+const char* launch_bias_gelu(int device, const BiasGeluArrays& given) {
+  BiasGeluArrays arrays = given;
+  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
+  PointerLaunch launch("kernels::bias_gelu");
+  launch.reads(arrays.input, bytes);
+  launch.reads(arrays.bias, static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type));
+  launch.reads(arrays.grad_output, bytes);
+  launch.writes(arrays.output, bytes);
+  launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
+  if (launch.launch(device)) run(arrays);
+  return nullptr;
+}
+
+template <void (*run)(const SwigluArrays&)>
+const char* launch_swiglu(int device, const SwigluArrays& given) {
+  SwigluArrays arrays = given;
+  const auto bytes_at = [&](int64_t stride) {
+    return static_cast<size_t>((arrays.rows - 1) * stride + arrays.columns) * bytes_of(arrays.type);
+  };
+  PointerLaunch launch("kernels::swiglu");
+  launch.reads(arrays.gate, bytes_at(arrays.gate_stride));
+  launch.reads(arrays.up, bytes_at(arrays.up_stride));
+  launch.reads(arrays.grad_output, bytes_at(arrays.columns));
+  launch.writes(arrays.output, bytes_at(arrays.columns));
+  launch.writes(arrays.grad_gate, bytes_at(arrays.grad_gate_stride));
+  launch.writes(arrays.grad_up, bytes_at(arrays.grad_up_stride));
+  if (launch.launch(device)) run(arrays);
+  return nullptr;
+}
+
+const char* launch_dropout(int device, const DropoutArrays& given) {
+  DropoutArrays arrays = given;
+  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
+  PointerLaunch launch("kernels::dropout");
+  launch.reads(arrays.input, bytes);
+  launch.reads(arrays.bias, static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type));
+  launch.reads(arrays.residual, bytes);
+  launch.writes(arrays.output, bytes);
+  launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
+  if (launch.launch(device)) dropout_cpu(arrays);
+  return nullptr;
+}
+
+const char* launch_masked_softmax(int device, const MaskedSoftmaxArrays& given) {
+  MaskedSoftmaxArrays arrays = given;
+  const size_t bytes = static_cast<size_t>(arrays.rows * arrays.columns) * bytes_of(arrays.type);
+  int64_t mask_numel = arrays.columns;
+  for (int dim = 0; dim < arrays.mask_dims; ++dim) {
+    mask_numel += (arrays.mask_sizes[dim] - 1) * arrays.mask_strides[dim];
+  }
+  PointerLaunch launch("kernels::masked_softmax");
+  launch.reads(arrays.scores, bytes);
+  launch.reads(arrays.mask, static_cast<size_t>(mask_numel) * bytes_of(arrays.mask_type));
+  launch.writes(arrays.output, bytes);
+  if (launch.launch(device)) masked_softmax_cpu(arrays);
+  return nullptr;
+}
+
+const char* launch_softmax_backward(int device, const SoftmaxBackwardArrays& given) {
+  SoftmaxBackwardArrays arrays = given;
+  const size_t bytes = static_cast<size_t>(arrays.rows * arrays.columns) * bytes_of(arrays.type);
+  PointerLaunch launch("kernels::softmax_backward");
+  launch.reads(arrays.grad_output, bytes);
+  launch.reads(arrays.output, bytes);
+  launch.writes(arrays.grad_input, bytes);
+  if (launch.launch(device)) softmax_backward_cpu(arrays);
+  return nullptr;
+}
+
+const char* launch_rotary(int device, const RotaryArrays& given) {
+  RotaryArrays arrays = given;
+  const auto heads_bytes = [&](const int64_t(&strides)[3]) {
+    const int64_t last = (arrays.batch - 1) * strides[0] + (arrays.heads - 1) * strides[1] +
+                         (arrays.positions - 1) * strides[2];
+    return static_cast<size_t>(last + arrays.dim) * bytes_of(arrays.type);
+  };
+  const int64_t table =
+      (arrays.batch - 1) * arrays.table_batch_stride + arrays.positions * (arrays.rotary / 2);
+  const size_t table_bytes = static_cast<size_t>(table) * bytes_of(arrays.table_type);
+  PointerLaunch launch("kernels::rotary");
+  launch.reads(arrays.input, heads_bytes(arrays.input_strides));
+  launch.reads(arrays.cos, table_bytes);
+  launch.reads(arrays.sin, table_bytes);
+  launch.writes(arrays.output, heads_bytes(arrays.output_strides));
+  if (launch.launch(device)) rotary_cpu(arrays);
+  return nullptr;
+}
+
+const char* launch_cross_entropy(int device, const CrossEntropyArrays& given) {
+  CrossEntropyArrays arrays = given;
+  const auto rows = static_cast<size_t>(arrays.rows);
+  PointerLaunch launch("kernels::cross_entropy");
+  launch.writes(arrays.logits, rows * static_cast<size_t>(arrays.columns) * bytes_of(arrays.type));
+  launch.reads(arrays.targets, rows * sizeof(int64_t));
+  launch.reads(arrays.row_gradients, rows * wide_bytes(arrays.type));
+  launch.writes(arrays.losses, rows * wide_bytes(arrays.type));
+  if (launch.launch(device)) cross_entropy_cpu(arrays);
+  return nullptr;
+}
+
+/// The device's kernel adds to wide rows, which the CPU's writes in the type of the gradients.
+void add_rows_of(const EmbeddingGradientArrays& arrays) {
+  const auto count = static_cast<size_t>(arrays.num_embeddings * arrays.dim);
+  if (arrays.type == ElementType::kFloat32 || arrays.type == ElementType::kFloat64) {
+    return embedding_gradient_cpu(arrays);
+  }
+  std::vector<uint16_t> rounded(count);
+  EmbeddingGradientArrays narrow = arrays;
+  narrow.grad_weight = rounded.data();
+  embedding_gradient_cpu(narrow);
+  auto* const wide = static_cast<float*>(arrays.grad_weight);
+  for (size_t i = 0; i < count; ++i) {
+    wide[i] = arrays.type == ElementType::kFloat16
+                  ? static_cast<float>(c10::Half(rounded[i], c10::Half::from_bits()))
+                  : static_cast<float>(c10::BFloat16(rounded[i], c10::BFloat16::from_bits()));
+  }
+}
+
+const char* launch_embedding_gradient(int device, const EmbeddingGradientArrays& given) {
+  EmbeddingGradientArrays arrays = given;
+  const auto positions = static_cast<size_t>(arrays.positions), dim = static_cast<size_t>(arrays.dim);
+  PointerLaunch launch("kernels::embedding_gradient");
+  launch.reads(arrays.grad_output, positions * dim * bytes_of(arrays.type));
+  launch.reads(arrays.indices, positions * sizeof(int64_t));
+  launch.writes(arrays.grad_weight,
+                static_cast<size_t>(arrays.num_embeddings) * dim * wide_bytes(arrays.type));
+  if (launch.launch(device)) add_rows_of(arrays);
+  return nullptr;
+}
+
+}  // namespace
+
+CudaKernels with_op_kernels(CudaKernels kernels) {
+  kernels.norm = &launch_norm;
+  kernels.norm_backward = &launch_norm_backward;
+  kernels.bias_gelu = &launch_bias_gelu<&bias_gelu_cpu>;
+  kernels.bias_gelu_backward = &launch_bias_gelu<&bias_gelu_backward_cpu>;
+  kernels.swiglu = &launch_swiglu<&swiglu_cpu>;
+  kernels.swiglu_backward = &launch_swiglu<&swiglu_backward_cpu>;
+  kernels.dropout = &launch_dropout;
+  kernels.masked_softmax = &launch_masked_softmax;
+  kernels.softmax_backward = &launch_softmax_backward;
+  kernels.rotary = &launch_rotary;
+  kernels.cross_entropy = &launch_cross_entropy;
+  kernels.embedding_gradient = &launch_embedding_gradient;
+  return kernels;
+}
+
+}  // namespace deepspeed::kernels
