@@ -36,7 +36,14 @@ def make(arguments, pre, ratio, dtype):
     first, second = (peer.norm2, peer.norm1) if pre else (peer.norm1, peer.norm2)  # behind the attention, and the other one
     ours = DeepSpeedTransformerLayer(
         config,
-        [*attention.in_proj_weight.chunk(3), attention.out_proj.weight, first.weight, peer.linear1.weight, peer.linear2.weight, second.weight],
+        [
+            *attention.in_proj_weight.chunk(3),
+            attention.out_proj.weight,
+            first.weight,
+            peer.linear1.weight,
+            peer.linear2.weight,
+            second.weight,
+        ],
         [*attention.in_proj_bias.chunk(3), attention.out_proj.bias, first.bias, peer.linear1.bias, peer.linear2.bias, second.bias],
     )
     return ours.to(dtype), peer.to(dtype)

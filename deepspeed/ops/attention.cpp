@@ -1,8 +1,8 @@
 #include <ATen/ExpandUtils.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "deepspeed/kernels/masked_softmax.h"
-#include "deepspeed/kernels/rotary.h"
+#include "deepspeed/kernels/ops/masked_softmax.h"
+#include "deepspeed/kernels/ops/rotary.h"
 #include "deepspeed/ops/autograd_function.h"
 #include "deepspeed/ops/dispatched.h"
 #include "deepspeed/ops/functional.h"

@@ -3,11 +3,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
-#include "deepspeed/kernels/activations.h"
-#include "deepspeed/kernels/cross_entropy.h"
-#include "deepspeed/kernels/dropout.h"
-#include "deepspeed/kernels/masked_softmax.h"
-#include "deepspeed/kernels/normalization.h"
+#include "deepspeed/kernels/ops/activations.h"
+#include "deepspeed/kernels/ops/cross_entropy.h"
+#include "deepspeed/kernels/ops/dropout.h"
+#include "deepspeed/kernels/ops/masked_softmax.h"
+#include "deepspeed/kernels/ops/normalization.h"
 
 namespace deepspeed::ops::dispatched {
 namespace {

@@ -1,7 +1,7 @@
 #include <ATen/ops/embedding.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "deepspeed/kernels/embedding_gradient.h"
+#include "deepspeed/kernels/ops/embedding_gradient.h"
 #include "deepspeed/ops/autograd_function.h"
 #include "deepspeed/ops/functional.h"
 

@@ -2,8 +2,8 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "deepspeed/kernels/activations.h"
-#include "deepspeed/kernels/dropout.h"
+#include "deepspeed/kernels/ops/activations.h"
+#include "deepspeed/kernels/ops/dropout.h"
 #include "deepspeed/ops/autograd_function.h"
 #include "deepspeed/ops/dispatched.h"
 #include "deepspeed/ops/functional.h"

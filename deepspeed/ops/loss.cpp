@@ -2,7 +2,7 @@
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "deepspeed/kernels/cross_entropy.h"
+#include "deepspeed/kernels/ops/cross_entropy.h"
 #include "deepspeed/ops/autograd_function.h"
 #include "deepspeed/ops/dispatched.h"
 #include "deepspeed/ops/functional.h"

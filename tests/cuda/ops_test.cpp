@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "deepspeed/kernels/dropout.h"
-#include "deepspeed/kernels/embedding_gradient.h"
+#include "deepspeed/kernels/ops/dropout.h"
+#include "deepspeed/kernels/ops/embedding_gradient.h"
 #include "deepspeed/ops/functional.h"
 
 #include "tests/cuda/require_cuda.h"

@@ -48,7 +48,13 @@ MUTANTS = [
     ("pack_over_the_row", "asan", "dropout", r"    if \(column \+ k >= a\.rows\.columns\) return;\n", ""),
     ("softmax_without_its_largest", "fused", "masked_softmax", r"exp\(masked\(i\) - largest\) \* inverse", "exp(masked(i)) * inverse"),
     ("target_is_the_next", "fused", "cross_entropy", r"i == target \?", "i == target + 1 ?"),
-    ("adds_without_atomics", "races", "embedding_gradient", r"atomicAdd\((.*) \+ column, value\);", "*(static_cast<W*>(a.grad_weight) + (is_row ? index : 0) * a.dim + column) += value;"),
+    (
+        "adds_without_atomics",
+        "races",
+        "embedding_gradient",
+        r"atomicAdd\((.*) \+ column, value\);",
+        "*(static_cast<W*>(a.grad_weight) + (is_row ? index : 0) * a.dim + column) += value;",
+    ),
     ("maximum_loses_nan", "fused", "update", r"s\[2\] > s\[1\] \? s\[2\] : s\[1\]", "fmax(s[2], s[1])"),
 ]
 SUITES = {"adam": "AdamKernel", "update": "UpdateKernel", "grad_stats": "SumOfSquaresKernel",

@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/activations.h"
+#include "deepspeed/kernels/ops/activations.h"
 
 #include <limits>
 

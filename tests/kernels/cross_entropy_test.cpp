@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/cross_entropy.h"
+#include "deepspeed/kernels/ops/cross_entropy.h"
 
 #include <limits>
 

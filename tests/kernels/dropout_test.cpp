@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/dropout.h"
+#include "deepspeed/kernels/ops/dropout.h"
 
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/embedding_gradient.h"
+#include "deepspeed/kernels/ops/embedding_gradient.h"
 
 #include "deepspeed/base/error.h"
 

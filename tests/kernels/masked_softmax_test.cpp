@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/masked_softmax.h"
+#include "deepspeed/kernels/ops/masked_softmax.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/normalization.h"
+#include "deepspeed/kernels/ops/normalization.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/rotary.h"
+#include "deepspeed/kernels/ops/rotary.h"
 
 #include <cmath>
 

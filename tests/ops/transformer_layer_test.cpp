@@ -17,7 +17,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/kernels/dropout.h"
+#include "deepspeed/kernels/ops/dropout.h"
 
 #include "tests/ops/transformer_reference.h"
 #include "tests/support/error_of.h"

@@ -45,7 +45,7 @@ def test_gradients_pass_gradcheck():
     targets = torch.tensor([1, -100, 0])
     for in_forward in (True, False):
         assert check(
-            lambda h, w, b: ops.linear_cross_entropy(h, w, targets, b, gradients_in_forward=in_forward, chunk_rows=2),  # noqa: B023
+            lambda h, w, b: ops.linear_cross_entropy(h, w, targets, b, gradients_in_forward=in_forward, chunk_rows=2),
             (learned(3, 4), learned(5, 4), learned(5)),
         )
 
@@ -54,7 +54,7 @@ def test_dropout_comes_again_with_the_seed():
     x = torch.ones(1000, requires_grad=True)
     torch.manual_seed(2)
     first = ops.dropout(x, 0.25)
-    assert set(first.detach().unique().tolist()) == {0.0, pytest.approx(4 / 3)}
+    assert first.detach().unique().tolist() == pytest.approx([0, 4 / 3])
     first.sum().backward()
     assert torch.equal(x.grad, first.detach())
     torch.manual_seed(2)

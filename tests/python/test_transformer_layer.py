@@ -26,9 +26,10 @@ def plain_layer(layer, x, mask):
     """Computes the layer without dropout from torch's own functions."""
     config = layer.config
     batch, sequence, hidden = x.shape
-    norm = lambda states, name: F.layer_norm(
-        states, (hidden,), getattr(layer, f"{name}w"), getattr(layer, f"{name}b"), config.layer_norm_eps
-    )
+
+    def norm(states, name):
+        return F.layer_norm(states, (hidden,), getattr(layer, f"{name}w"), getattr(layer, f"{name}b"), config.layer_norm_eps)
+
     attended = norm(x, "norm_") if config.pre_layer_norm else x
     qkv = F.linear(attended, layer.attn_qkvw, layer.attn_qkvb).view(batch, sequence, 3, config.heads, -1).permute(2, 0, 3, 1, 4)
     scores = qkv[0] @ qkv[1].transpose(-1, -2) / math.sqrt(hidden // config.heads)
@@ -100,7 +101,9 @@ def test_forward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre
     torch.testing.assert_close(seen.float(), expected, atol=3e-2, rtol=1e-7)
 
 
-@pytest.mark.parametrize("batch, hidden, sequence, heads, layers, pre, tolerance", [(8, 160, 128, 2, 3, True, 0.1), (8, 160, 128, 2, 4, False, 0.2)])
+@pytest.mark.parametrize(
+    "batch, hidden, sequence, heads, layers, pre, tolerance", [(8, 160, 128, 2, 3, True, 0.1), (8, 160, 128, 2, 4, False, 0.2)]
+)
 def test_backward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre, tolerance):
     stack = stack_of(hidden, heads, layers, pre, True)
     wide = [copy.deepcopy(layer).float() for layer in stack]
@@ -196,8 +199,18 @@ def test_names_lead_to_the_layer():
 def test_the_layer_is_a_module_of_twelve_parameters():
     layer = DeepSpeedTransformerLayer(config_of(return_tuple=True))
     assert {name: tuple(parameter.shape) for name, parameter in layer.named_parameters()} == {
-        **{"attn_qkvw": (24, 8), "attn_qkvb": (24,), "attn_ow": (8, 8), "attn_ob": (8,), "attn_nw": (8,), "attn_nb": (8,)},
-        **{"inter_w": (12, 8), "inter_b": (12,), "output_w": (8, 12), "output_b": (8,), "norm_w": (8,), "norm_b": (8,)},
+        "attn_qkvw": (24, 8),
+        "attn_qkvb": (24,),
+        "attn_ow": (8, 8),
+        "attn_ob": (8,),
+        "attn_nw": (8,),
+        "attn_nb": (8,),
+        "inter_w": (12, 8),
+        "inter_b": (12,),
+        "output_w": (8, 12),
+        "output_b": (8,),
+        "norm_w": (8,),
+        "norm_b": (8,),
     }
     following = DeepSpeedTransformerLayer(config_of())
     assert following.config.layer_id == layer.config.layer_id + 1

@@ -14,7 +14,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include "deepspeed/kernels/masked_softmax.h"
+#include "deepspeed/kernels/ops/masked_softmax.h"
 #include "deepspeed/ops/transformer/products.h"
 
 namespace deepspeed::ops {

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/kernels/dropout.h"
+#include "deepspeed/kernels/ops/dropout.h"
 
 namespace deepspeed::ops {
 

@@ -14,9 +14,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/activations.h"
-#include "deepspeed/kernels/dropout.h"
-#include "deepspeed/kernels/normalization.h"
+#include "deepspeed/kernels/ops/activations.h"
+#include "deepspeed/kernels/ops/dropout.h"
+#include "deepspeed/kernels/ops/normalization.h"
 #include "deepspeed/ops/transformer/attention.h"
 #include "deepspeed/ops/transformer/layer_arguments.h"
 #include "deepspeed/ops/transformer/products.h"

@@ -48,8 +48,8 @@ def test_outputs_and_gradients_stay(attention):
     torch.testing.assert_close(found.logits[seen], expected.logits[seen], atol=1e-4, rtol=1e-4)
     found.loss.backward()
     expected.loss.backward()
-    embedding = lambda bert: bert.bert.embeddings.word_embeddings.weight.grad
-    torch.testing.assert_close(embedding(replaced), embedding(model), atol=1e-5, rtol=1e-3)
+    seen, wanted = (bert.bert.embeddings.word_embeddings.weight.grad for bert in (replaced, model))
+    torch.testing.assert_close(seen, wanted, atol=1e-5, rtol=1e-3)
     for layer, original in zip(layers, model.bert.encoder.layer, strict=True):
         weights, biases = bert_weights(original)
         queries = torch.cat([weight.grad for weight in weights[:3]])

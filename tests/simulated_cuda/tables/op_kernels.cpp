@@ -10,7 +10,7 @@
 
 #include "tests/simulated_cuda/tables/pointer_launch.h"
 
-namespace deepspeed::kernels {
+namespace deepspeed::kernels::simulated_ops {
 namespace {
 
 size_t wide_bytes(ElementType type) { return type == ElementType::kFloat64 ? 8 : 4; }
@@ -21,6 +21,70 @@ size_t bytes_of_rows(const RowParts& rows, ElementType type) {
 
 size_t bytes_of_parts(const RowParts& rows, ElementType type) {
   return static_cast<size_t>(rows.parts * rows.columns) * wide_bytes(type);
+}
+
+template <void (*run)(const BiasGeluArrays&)>
+const char* run_bias_gelu(int device, const BiasGeluArrays& given) {
+  BiasGeluArrays arrays = given;
+  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
+  PointerLaunch launch("kernels::bias_gelu");
+  launch.reads(arrays.input, bytes);
+  launch.reads(arrays.bias, static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type));
+  launch.reads(arrays.grad_output, bytes);
+  launch.writes(arrays.output, bytes);
+  launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
+  if (launch.launch(device)) run(arrays);
+  return nullptr;
+}
+
+template <void (*run)(const SwigluArrays&)>
+const char* run_swiglu(int device, const SwigluArrays& given) {
+  SwigluArrays arrays = given;
+  const auto bytes_at = [&](int64_t stride) {
+    return static_cast<size_t>((arrays.rows - 1) * stride + arrays.columns) * bytes_of(arrays.type);
+  };
+  PointerLaunch launch("kernels::swiglu");
+  launch.reads(arrays.gate, bytes_at(arrays.gate_stride));
+  launch.reads(arrays.up, bytes_at(arrays.up_stride));
+  launch.reads(arrays.grad_output, bytes_at(arrays.columns));
+  launch.writes(arrays.output, bytes_at(arrays.columns));
+  launch.writes(arrays.grad_gate, bytes_at(arrays.grad_gate_stride));
+  launch.writes(arrays.grad_up, bytes_at(arrays.grad_up_stride));
+  if (launch.launch(device)) run(arrays);
+  return nullptr;
+}
+
+/// The device's kernel adds to wide rows, which the CPU's writes in the type of the gradients.
+void add_rows_of(const EmbeddingGradientArrays& arrays) {
+  const auto count = static_cast<size_t>(arrays.num_embeddings * arrays.dim);
+  if (arrays.type == ElementType::kFloat32 || arrays.type == ElementType::kFloat64) {
+    return embedding_gradient_cpu(arrays);
+  }
+  std::vector<uint16_t> rounded(count);
+  EmbeddingGradientArrays narrow = arrays;
+  narrow.grad_weight = rounded.data();
+  embedding_gradient_cpu(narrow);
+  auto* const wide = static_cast<float*>(arrays.grad_weight);
+  for (size_t i = 0; i < count; ++i) {
+    wide[i] = arrays.type == ElementType::kFloat16
+                  ? static_cast<float>(c10::Half(rounded[i], c10::Half::from_bits()))
+                  : static_cast<float>(c10::BFloat16(rounded[i], c10::BFloat16::from_bits()));
+  }
+}
+
+}  // namespace
+
+const char* launch_bias_gelu(int device, const BiasGeluArrays& arrays) {
+  return run_bias_gelu<&bias_gelu_cpu>(device, arrays);
+}
+const char* launch_bias_gelu_backward(int device, const BiasGeluArrays& arrays) {
+  return run_bias_gelu<&bias_gelu_backward_cpu>(device, arrays);
+}
+const char* launch_swiglu(int device, const SwigluArrays& arrays) {
+  return run_swiglu<&swiglu_cpu>(device, arrays);
+}
+const char* launch_swiglu_backward(int device, const SwigluArrays& arrays) {
+  return run_swiglu<&swiglu_backward_cpu>(device, arrays);
 }
 
 const char* launch_norm(int device, const NormArrays& given) {
@@ -59,37 +123,6 @@ const char* launch_norm_backward(int device, const NormBackwardArrays& given) {
   launch.writes(arrays.weight_parts, parts);
   launch.writes(arrays.bias_parts, parts);
   if (launch.launch(device)) norm_backward_cpu(arrays);
-  return nullptr;
-}
-
-template <void (*run)(const BiasGeluArrays&)>
-const char* launch_bias_gelu(int device, const BiasGeluArrays& given) {
-  BiasGeluArrays arrays = given;
-  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
-  PointerLaunch launch("kernels::bias_gelu");
-  launch.reads(arrays.input, bytes);
-  launch.reads(arrays.bias, static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type));
-  launch.reads(arrays.grad_output, bytes);
-  launch.writes(arrays.output, bytes);
-  launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
-  if (launch.launch(device)) run(arrays);
-  return nullptr;
-}
-
-template <void (*run)(const SwigluArrays&)>
-const char* launch_swiglu(int device, const SwigluArrays& given) {
-  SwigluArrays arrays = given;
-  const auto bytes_at = [&](int64_t stride) {
-    return static_cast<size_t>((arrays.rows - 1) * stride + arrays.columns) * bytes_of(arrays.type);
-  };
-  PointerLaunch launch("kernels::swiglu");
-  launch.reads(arrays.gate, bytes_at(arrays.gate_stride));
-  launch.reads(arrays.up, bytes_at(arrays.up_stride));
-  launch.reads(arrays.grad_output, bytes_at(arrays.columns));
-  launch.writes(arrays.output, bytes_at(arrays.columns));
-  launch.writes(arrays.grad_gate, bytes_at(arrays.grad_gate_stride));
-  launch.writes(arrays.grad_up, bytes_at(arrays.grad_up_stride));
-  if (launch.launch(device)) run(arrays);
   return nullptr;
 }
 
@@ -163,24 +196,6 @@ const char* launch_cross_entropy(int device, const CrossEntropyArrays& given) {
   return nullptr;
 }
 
-/// The device's kernel adds to wide rows, which the CPU's writes in the type of the gradients.
-void add_rows_of(const EmbeddingGradientArrays& arrays) {
-  const auto count = static_cast<size_t>(arrays.num_embeddings * arrays.dim);
-  if (arrays.type == ElementType::kFloat32 || arrays.type == ElementType::kFloat64) {
-    return embedding_gradient_cpu(arrays);
-  }
-  std::vector<uint16_t> rounded(count);
-  EmbeddingGradientArrays narrow = arrays;
-  narrow.grad_weight = rounded.data();
-  embedding_gradient_cpu(narrow);
-  auto* const wide = static_cast<float*>(arrays.grad_weight);
-  for (size_t i = 0; i < count; ++i) {
-    wide[i] = arrays.type == ElementType::kFloat16
-                  ? static_cast<float>(c10::Half(rounded[i], c10::Half::from_bits()))
-                  : static_cast<float>(c10::BFloat16(rounded[i], c10::BFloat16::from_bits()));
-  }
-}
-
 const char* launch_embedding_gradient(int device, const EmbeddingGradientArrays& given) {
   EmbeddingGradientArrays arrays = given;
   const auto positions = static_cast<size_t>(arrays.positions), dim = static_cast<size_t>(arrays.dim);
@@ -193,22 +208,4 @@ const char* launch_embedding_gradient(int device, const EmbeddingGradientArrays&
   return nullptr;
 }
 
-}  // namespace
-
-CudaKernels with_op_kernels(CudaKernels kernels) {
-  kernels.norm = &launch_norm;
-  kernels.norm_backward = &launch_norm_backward;
-  kernels.bias_gelu = &launch_bias_gelu<&bias_gelu_cpu>;
-  kernels.bias_gelu_backward = &launch_bias_gelu<&bias_gelu_backward_cpu>;
-  kernels.swiglu = &launch_swiglu<&swiglu_cpu>;
-  kernels.swiglu_backward = &launch_swiglu<&swiglu_backward_cpu>;
-  kernels.dropout = &launch_dropout;
-  kernels.masked_softmax = &launch_masked_softmax;
-  kernels.softmax_backward = &launch_softmax_backward;
-  kernels.rotary = &launch_rotary;
-  kernels.cross_entropy = &launch_cross_entropy;
-  kernels.embedding_gradient = &launch_embedding_gradient;
-  return kernels;
-}
-
-}  // namespace deepspeed::kernels
+}  // namespace deepspeed::kernels::simulated_ops

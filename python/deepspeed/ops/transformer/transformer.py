@@ -263,7 +263,8 @@ def _collect(grads: list[list[Any]], layer: DeepSpeedTransformerLayer) -> None:
 
     def append_rows(kind: str, weight: torch.Tensor) -> None:
         def take(gradient: torch.Tensor) -> None:
-            grads.extend([gradient.narrow(0, i * hidden, hidden), f"{part}_{kind}"] for i, part in ((2, "V"), (1, "K"), (0, "Q")))
+            for i, part in ((2, "V"), (1, "K"), (0, "Q")):
+                grads.append([gradient.narrow(0, i * hidden, hidden), f"{part}_{kind}"])
 
         weight.register_hook(take)
 

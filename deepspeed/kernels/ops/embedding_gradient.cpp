@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/embedding_gradient.h"
+#include "deepspeed/kernels/ops/embedding_gradient.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
-#include "deepspeed/kernels/op_dispatch.h"
+#include "deepspeed/kernels/ops/dispatch.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/masked_softmax.h"
+#include "deepspeed/kernels/ops/masked_softmax.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/empty_like.h>
@@ -6,7 +6,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
-#include "deepspeed/kernels/op_dispatch.h"
+#include "deepspeed/kernels/ops/dispatch.h"
 
 namespace deepspeed::kernels {
 namespace {

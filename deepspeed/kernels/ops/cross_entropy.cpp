@@ -1,6 +1,6 @@
 // A linear layer with cross entropy goes chunk by chunk over the rows: the logits of a chunk, their losses,
 // their gradients in their place, and from those the products that the wanted gradients are sums of.
-#include "deepspeed/kernels/cross_entropy.h"
+#include "deepspeed/kernels/ops/cross_entropy.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
-#include "deepspeed/kernels/op_dispatch.h"
+#include "deepspeed/kernels/ops/dispatch.h"
 
 namespace deepspeed::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/activations.h"
+#include "deepspeed/kernels/ops/activations.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -7,7 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
-#include "deepspeed/kernels/op_dispatch.h"
+#include "deepspeed/kernels/ops/dispatch.h"
 
 namespace deepspeed::kernels {
 namespace {

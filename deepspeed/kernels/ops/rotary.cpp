@@ -1,4 +1,4 @@
-#include "deepspeed/kernels/rotary.h"
+#include "deepspeed/kernels/ops/rotary.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
-#include "deepspeed/kernels/op_dispatch.h"
+#include "deepspeed/kernels/ops/dispatch.h"
 
 namespace deepspeed::kernels {
 namespace {
