@@ -147,6 +147,8 @@ class DeepSpeedTransformerLayer(nn.Module):
     """
 
     layer_id = 0  # of the next layer
+    attn_qkvw: nn.Parameter
+    attn_qkvb: nn.Parameter
 
     def __init__(
         self,
