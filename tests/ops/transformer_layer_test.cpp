@@ -165,7 +165,7 @@ void expect_near(const at::Tensor& seen, const at::Tensor& expected, double tole
 double tolerance_of(at::ScalarType dtype) {
   if (dtype == at::kDouble) return 1e-9;
   if (dtype == at::kFloat) return 2e-4;
-  return dtype == at::kHalf ? 4e-2 : 2e-1;  // sums over rows cancel
+  return dtype == at::kHalf ? 2e-2 : 1.5e-1;  // sums over rows cancel
 }
 
 std::vector<at::Tensor> leaves_of(const at::Tensor& x, const TransformerWeights& weights) {
@@ -217,7 +217,7 @@ void expect_case(uint64_t seed) {
 }
 
 TEST(TransformerLayer, HasTheValuesAndGradientsOfPlainOperatorsAtRandomSizesAndOptions) {
-  for (uint64_t seed = 0; seed < 360 && !HasFailure(); ++seed) expect_case(seed);
+  for (uint64_t seed = 0; seed < 360; ++seed) expect_case(seed);
 }
 
 LayerCase small_case(bool pre_layer_norm, double attn_ratio = 0.1, double hidden_ratio = 0.1) {

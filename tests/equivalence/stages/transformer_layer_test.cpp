@@ -27,11 +27,11 @@ namespace {
 
 constexpr int64_t kWidth = 12;
 
-DeepSpeedTransformerConfig layer_config(bool pre_layer_norm) {
+DeepSpeedTransformerConfig layer_config(bool pre_layer_norm, double dropout_ratio = 0.1) {
   return {.hidden_size = kWidth,
           .heads = 3,
-          .attn_dropout_ratio = 0.1,
-          .hidden_dropout_ratio = 0.1,
+          .attn_dropout_ratio = dropout_ratio,
+          .hidden_dropout_ratio = dropout_ratio,
           .num_hidden_layers = 3,
           .initializer_range = 0.2,
           .pre_layer_norm = pre_layer_norm,
@@ -69,6 +69,7 @@ struct EncoderRun {
   bool pre_layer_norm = true;
   bool recomputes = false;
   bool is_born_partitioned = false;
+  int accumulation = 1;
   Json patch = Json::object();
 };
 
@@ -79,7 +80,7 @@ struct EncoderResult {
 
 EncoderResult train(const comm::World& world, const EncoderRun& run) {
   Json config = {{"train_micro_batch_size_per_gpu", 2},
-                 {"gradient_accumulation_steps", 2},
+                 {"gradient_accumulation_steps", run.accumulation},
                  {"log_level", "error"},
                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.02}}}}},
                  {"zero_optimization", {{"stage", run.stage}, {"reduce_bucket_size", 500}}}};
@@ -132,6 +133,12 @@ TEST(TransformerLayers, TrainAtEveryStageAsAtStage0) {
       }
       expect_same(train(world, {.stage = 3, .pre_layer_norm = pre, .is_born_partitioned = true}), expected,
                   "born partitioned");
+      // With accumulation stages 2 and 3 sum over ranks before they sum over micro steps.
+      for (const int stage : {0, 2}) {
+        const EncoderResult sums = train(world, {.stage = stage, .pre_layer_norm = pre, .accumulation = 2});
+        expect_same(train(world, {.stage = stage + 1, .pre_layer_norm = pre, .accumulation = 2}), sums,
+                    message("accumulated at stage ", stage + 1));
+      }
     }
   });
 }
@@ -155,11 +162,12 @@ TEST(TransformerLayers, TrainUnderAutocastAtStage3AsAtStage2) {
   });
 }
 
-/// A stage passes states alone, so the layer gets no mask.
+/// A stage passes states alone, so the layer gets no mask. Without dropout, of which each stage draws its
+/// own.
 struct MasklessLayer : torch::nn::Module {
   explicit MasklessLayer(bool pre_layer_norm)
-      : layer(register_module("layer",
-                              std::make_shared<DeepSpeedTransformerLayer>(layer_config(pre_layer_norm)))) {}
+      : layer(register_module(
+            "layer", std::make_shared<DeepSpeedTransformerLayer>(layer_config(pre_layer_norm, 0)))) {}
   at::Tensor forward(const at::Tensor& states) { return layer->forward(states); }
   std::shared_ptr<DeepSpeedTransformerLayer> layer;
 };
@@ -189,12 +197,16 @@ std::vector<double> train_pipeline(const comm::World& world, int num_stages, con
 }
 
 TEST(TransformerLayers, TrainInAPipelineAsOnOneRank) {
-  std::vector<double> expected;
-  run_ranks(1, [&](comm::World& world) { expected = train_pipeline(world, 1, "1f1b"); });
-  run_ranks(2, [&](comm::World& world) {
-    for (const char* schedule : {"1f1b", "zero_bubble"})
-      EXPECT_EQ(train_pipeline(world, 2, schedule), expected) << schedule;
-  });
+  const auto losses_of = [](int num_ranks, const char* schedule) {
+    return run_ranks_collect(num_ranks, [&](comm::World& world) {
+      return message(Json(train_pipeline(world, num_ranks, schedule)));
+    });
+  };
+  const std::string expected = losses_of(1, "1f1b").at(0);
+  EXPECT_NE(expected.find(','), std::string::npos) << expected;
+  for (const char* schedule : {"1f1b", "zero_bubble"}) {
+    for (const std::string& losses : losses_of(2, schedule)) EXPECT_EQ(losses, expected) << schedule;
+  }
 }
 
 }  // namespace
