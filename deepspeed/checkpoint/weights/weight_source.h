@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/checkpoint/content/model_states.h"
 
 namespace deepspeed::checkpoint {
@@ -50,7 +51,8 @@ class WeightSource {
 ///   pytorch_model.bin, its index; the first that is there.
 /// Throws IoError where a file cannot be opened, CheckpointError, naming the file, where it is not one of
 /// these, torn, altered or missing in a set, NotSupportedError, with the conversion, for torch < 1.6.
-std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path, const std::string& key = "");
+DEEPSPEED_API std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path,
+                                                         const std::string& key = "");
 
 /// Opens one file that is no index, as open_weights() does.
 std::unique_ptr<WeightSource> open_weight_file(const std::filesystem::path& file,
