@@ -2,8 +2,9 @@
 //
 // Tokens and positions are embedded and added; each block adds the attention of the normalised stream, then
 // an MLP of it; the last LayerNorm and the embedding's transpose give the scores. Query, key and value of all
-// heads come from one product and are viewed, not copied. With a cache only the new positions pass through:
-// each layer appends their keys and values to its own and attends to all of them.
+// heads come from one product and are viewed, not copied. A sum and the norm behind it are one operator, and
+// training never has the scores as a whole. With a cache only the new positions pass through: each layer
+// appends their keys and values to its own and attends to all of them.
 #include "gpt.h"
 
 #include <cmath>
@@ -11,31 +12,21 @@
 #include <string>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/core/GradMode.h>
-#include <torch/nn/functional/dropout.h>
 #include <torch/nn/init.h>
 
 #include "deepspeed/base/error.h"
 
 namespace gpt2 {
+namespace ops = deepspeed::ops;
+
 namespace {
 
 constexpr double kInitialDeviation = 0.02;  // for every weight of GPT-2
-
-torch::nn::LayerNorm make_layer_norm(int64_t width) {
-  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
-}
-
-at::Tensor drop(const at::Tensor& x, double probability, bool training) {
-  return probability > 0.0 && training ? at::dropout(x, probability, true) : x;
-}
 
 /// Writes the keys or values of new positions, (B, H, T, D), behind the `past` ones of the cache; returns
 /// all.
@@ -72,6 +63,8 @@ void validate(const GptConfig& config) {
     deepspeed::raise<deepspeed::UsageError>("dropout is ", config.dropout,
                                             ", expected at least 0 and less than 1");
   }
+  if (config.inner < 0)
+    deepspeed::raise<deepspeed::UsageError>("inner is ", config.inner, ", expected at least 0");
 }
 
 CausalSelfAttention::CausalSelfAttention(const GptConfig& config)
@@ -96,33 +89,33 @@ at::Tensor CausalSelfAttention::forward(const at::Tensor& x, LayerCache* cache, 
   const auto mixed =
       at::scaled_dot_product_attention(qkv[0].transpose(1, 2), keys, values, mask,
                                        is_training() ? dropout_ : 0.0, /*is_causal=*/cache == nullptr);
-  const auto joined = mixed.transpose(1, 2).reshape({batch, length, width});  // (B, T, C)
-  return drop(c_proj_->forward(joined), dropout_, is_training());
+  return c_proj_->forward(mixed.transpose(1, 2).reshape({batch, length, width}));  // (B, T, C)
 }
 
 Mlp::Mlp(const GptConfig& config)
-    : dropout_(config.dropout),
-      c_fc_(register_module("c_fc", torch::nn::Linear(config.width, 4 * config.width))),
-      c_proj_(register_module("c_proj", torch::nn::Linear(4 * config.width, config.width))) {}
+    : c_fc_(register_module("c_fc", torch::nn::Linear(config.width, config.inner_width()))),
+      c_proj_(register_module("c_proj", torch::nn::Linear(config.inner_width(), config.width))) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x) {
-  return drop(c_proj_->forward(at::gelu(c_fc_->forward(x), "tanh")), dropout_, is_training());
+  return c_proj_->forward(ops::bias_gelu(at::linear(x, c_fc_->weight), c_fc_->bias));
 }
 
 Block::Block(const GptConfig& config)
-    : ln_1_(register_module("ln_1", make_layer_norm(config.width))),
+    : dropout_(config.dropout),
+      ln_1_(register_module("ln_1", ops::LayerNorm(config.width, config.norm_eps))),
       attn_(register_module("attn", std::make_shared<CausalSelfAttention>(config))),
-      ln_2_(register_module("ln_2", make_layer_norm(config.width))),
+      ln_2_(register_module("ln_2", ops::LayerNorm(config.width, config.norm_eps))),
       mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
 
 at::Tensor Block::forward(const at::Tensor& x, LayerCache* cache, int64_t past) {
-  const auto attended = x + attn_->forward(ln_1_->forward(x), cache, past);
-  return attended + mlp_->forward(ln_2_->forward(attended));
+  const auto drop = [&](const at::Tensor& y) { return ops::dropout(y, dropout_, is_training()); };
+  const auto [normed, sum] = ln_2_->add_and_norm(drop(attn_->forward(ln_1_->forward(x), cache, past)), x);
+  return sum + drop(mlp_->forward(normed));
 }
 
 GPT::GPT(const GptConfig& config)
     : config_((validate(config), config)),
-      wte_(register_module("wte", torch::nn::Embedding(config.vocabulary, config.width))),
+      wte_(register_module("wte", ops::Embedding(config.vocabulary, config.width))),
       wpe_(register_module("wpe", torch::nn::Embedding(config.context, config.width))),
       ln_f_(nullptr) {
   auto list = register_module("h", torch::nn::ModuleList());
@@ -130,7 +123,7 @@ GPT::GPT(const GptConfig& config)
     blocks_.push_back(std::make_shared<Block>(config));
     list->push_back(blocks_.back());
   }
-  ln_f_ = register_module("ln_f", make_layer_norm(config.width));
+  ln_f_ = register_module("ln_f", ops::LayerNorm(config.width, config.norm_eps));
   initialize_weights(*this, config_);
 }
 
@@ -161,7 +154,7 @@ at::Tensor GPT::hidden(const at::Tensor& tokens, KeyValueCache* cache) {
   if (cache != nullptr) cache->layers.resize(blocks_.size());
   const auto positions = at::arange(past, past + tokens.size(1), tokens.options());  // (T)
   auto x = wte_->forward(tokens) + wpe_->forward(positions);                         // (B, T, C)
-  x = drop(x, config_.dropout, is_training());
+  x = ops::dropout(x, config_.dropout, is_training());
   for (size_t layer = 0; layer < blocks_.size(); ++layer)
     x = blocks_[layer]->forward(x, cache == nullptr ? nullptr : &cache->layers[layer], past);
   if (cache != nullptr) cache->length = past + tokens.size(1);
@@ -175,8 +168,7 @@ at::Tensor GPT::logits(const at::Tensor& tokens, KeyValueCache* cache) {
 }
 
 at::Tensor GPT::forward(const at::Tensor& tokens, const at::Tensor& targets) {
-  const auto scores = logits(tokens).flatten(0, 1);  // (B * T, vocabulary)
-  return at::cross_entropy_loss(scores.to(at::kFloat), targets.flatten());
+  return ops::linear_cross_entropy(hidden(tokens, nullptr), wte_->weight, targets);
 }
 
 }  // namespace gpt2

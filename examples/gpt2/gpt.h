@@ -1,4 +1,4 @@
-// GPT-2 as a plain torch::nn::Module: nothing in it knows of ranks, ZeRO or the engine.
+// GPT-2 as a plain torch::nn::Module of fused operators: nothing in it knows of ranks, ZeRO or the engine.
 //
 // Parameter names are those of Hugging Face's GPT2Model (wte.weight, h.0.attn.c_attn.weight, ...); weights of
 // linear layers lie as torch::nn::Linear has them, [out, in]. The head is tied: logits = linear(x,
@@ -13,7 +13,8 @@
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
+
+#include <deepspeed/ops.h>
 
 #include "gpt_config.h"
 #include "key_value_cache.h"
@@ -26,8 +27,8 @@ void initialize_weights(torch::nn::Module& module, const GptConfig& config);
 class CausalSelfAttention : public torch::nn::Module {
  public:
   explicit CausalSelfAttention(const GptConfig& config);
-  /// Attends: (B, T, C) -> (B, T, C). With a cache, of which `past` positions are filled, x has the T that
-  /// follow.
+  /// Attends: (B, T, C) -> (B, T, C), before the dropout of the residual branch. With a cache, of which
+  /// `past` positions are filled, x has the T that follow.
   at::Tensor forward(const at::Tensor& x, LayerCache* cache = nullptr, int64_t past = 0);
 
  private:
@@ -44,7 +45,6 @@ class Mlp : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x);  // (B, T, C) -> (B, T, C)
 
  private:
-  double dropout_;
   torch::nn::Linear c_fc_;
   torch::nn::Linear c_proj_;
 };
@@ -55,9 +55,10 @@ class Block : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, LayerCache* cache = nullptr, int64_t past = 0);  // as the attention
 
  private:
-  torch::nn::LayerNorm ln_1_;
+  double dropout_;
+  deepspeed::ops::LayerNorm ln_1_;
   std::shared_ptr<CausalSelfAttention> attn_;
-  torch::nn::LayerNorm ln_2_;
+  deepspeed::ops::LayerNorm ln_2_;
   std::shared_ptr<Mlp> mlp_;
 };
 
@@ -81,10 +82,10 @@ class GPT : public torch::nn::Module {
   at::Tensor hidden(const at::Tensor& tokens, KeyValueCache* cache);
 
   GptConfig config_;
-  torch::nn::Embedding wte_;  // tokens, and the head
-  torch::nn::Embedding wpe_;  // positions
+  deepspeed::ops::Embedding wte_;  // tokens, and the head
+  torch::nn::Embedding wpe_;       // positions
   std::vector<std::shared_ptr<Block>> blocks_;
-  torch::nn::LayerNorm ln_f_;
+  deepspeed::ops::LayerNorm ln_f_;
 };
 
 }  // namespace gpt2

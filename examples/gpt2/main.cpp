@@ -12,6 +12,7 @@
 #include "deepspeed/comm/init.h"
 #include "deepspeed/launcher/program_main.h"
 
+#include "hugging_face.h"
 #include "options.h"
 #include "pipeline_trainer.h"
 #include "sampler.h"
@@ -37,7 +38,9 @@ int main(int argc, char** argv) {
   return deepspeed::launcher::exit_of_work("gpt2", [&] {
     options.sample.seed = options.seed;
     gpt2::validate(options);
-    if (options.fp32_weights.empty()) {
+    if (!options.folders.inputs.empty()) {
+      gpt2::write_logits(options.folders);
+    } else if (options.fp32_weights.empty()) {
       options.pipeline.stages > 0 ? gpt2::train_pipeline(options) : gpt2::train(options);
     } else {
       print_sample(options);

@@ -55,7 +55,7 @@ void write_model_file(const fs::path& folder, const ModelFile& model) {
 
 ModelFile read_model_file(const fs::path& folder) {
   const fs::path file = folder / kModelFileName;
-  return from_json(read_text(file), file.string());
+  return from_json(examples::read_text(file), file.string());
 }
 
 void load_weights(GPT& model, const fs::path& file) {

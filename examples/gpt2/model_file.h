@@ -10,6 +10,7 @@
 
 namespace gpt2 {
 
+using examples::Vocabulary;
 class GPT;
 
 struct ModelFile {

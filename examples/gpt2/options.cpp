@@ -7,17 +7,8 @@
 namespace gpt2 {
 namespace {
 
-void add_training_options(CLI::App& app, Options& options) {
-  const std::string group = "Training";
-  app.add_option("--data", options.data, "text file (default: the texts in /usr/share/common-licenses)")
-      ->group(group);
-  app.add_option("--steps", options.steps, "optimizer steps in all, those before a resume included")
-      ->group(group)
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--eval_every", options.eval_every, "steps between two evaluations (0: at the end alone)")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
+void add_checkpoint_options(CLI::App& app, Options& options) {
+  const std::string group = "Checkpoints";
   app.add_option("--save_dir", options.save_dir, "folder of the checkpoints (default: none are written)")
       ->group(group);
   app.add_option("--save_every", options.save_every, "steps between two checkpoints (0: at the end alone)")
@@ -27,15 +18,6 @@ void add_training_options(CLI::App& app, Options& options) {
       ->group(group);
   app.add_option("--resume_tag", options.resume_tag,
                  "which checkpoint, e.g. global_step800 (default: the latest)")
-      ->group(group);
-  app.add_option("--seed", options.seed, "of initialisation, dropout, data order and sampling")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--log_every", options.log_every, "steps between two lines when not on a terminal")
-      ->group(group)
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--loss_log", options.loss_log, "file for `step loss` of every step, at full precision")
       ->group(group);
 }
 
@@ -56,17 +38,16 @@ void add_pipeline_options(CLI::App& app, PipelineOptions& pipeline) {
       ->check(CLI::NonNegativeNumber);
 }
 
+// A model of --model has its own sizes.
 void add_model_options(CLI::App& app, GptConfig& model) {
-  const std::string group = "Model";
-  app.add_option("--layers", model.layers, "number of blocks")->group(group)->capture_default_str();
-  app.add_option("--heads", model.heads, "attention heads a block")->group(group)->capture_default_str();
-  app.add_option("--width", model.width, "numbers a token, a multiple of the heads")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--context", model.context, "longest sequence, in tokens")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--dropout", model.dropout, "probability")->group(group)->capture_default_str();
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    app.add_option(name, value, help)->group("Model")->capture_default_str()->excludes("--model");
+  };
+  add("--layers", model.layers, "number of blocks");
+  add("--heads", model.heads, "attention heads a block");
+  add("--width", model.width, "numbers a token, a multiple of the heads");
+  add("--context", model.context, "longest sequence, in tokens");
+  add("--dropout", model.dropout, "probability");
 }
 
 void add_sample_options(CLI::App& app, Options& options) {
@@ -89,8 +70,9 @@ void add_sample_options(CLI::App& app, Options& options) {
 }  // namespace
 
 void add_options(CLI::App& app, Options& options) {
-  deepspeed::add_config_arguments(app, options.config);
-  add_training_options(app, options);
+  examples::add_run_options(app, options);
+  add_checkpoint_options(app, options);
+  examples::add_model_folders(app, options.folders, /*has_new_model=*/false);
   add_model_options(app, options.model);
   add_pipeline_options(app, options.pipeline);
   add_sample_options(app, options);
@@ -98,6 +80,8 @@ void add_options(CLI::App& app, Options& options) {
 
 void validate(const Options& options) {
   const auto reject = [](const auto&... parts) { deepspeed::raise<deepspeed::UsageError>(parts...); };
+  examples::validate(options.folders);
+  if (!options.folders.inputs.empty()) return;
   if (!options.fp32_weights.empty()) {
     if (options.save_dir.empty())
       reject("--fp32_weights needs --save_dir, the folder with the run's gpt2.json");
@@ -111,6 +95,10 @@ void validate(const Options& options) {
     reject("--model_chunks and --recompute need --pipeline_stages");
   if (pipeline.stages > 0 && (options.sample.num_tokens > 0 || options.eval_every > 0))
     reject("--sample and --eval_every do not go with --pipeline_stages: sample from what zero_to_fp32 makes");
+  if (pipeline.stages > 0 && !(options.folders.model.empty() && options.folders.output.empty()))
+    reject("--model and --output do not go with --pipeline_stages, whose ranks have parts of the model each");
+  if (!options.folders.model.empty() && !options.resume.empty())
+    reject("--model begins a run and --resume goes on with one; leave one of them out");
   if (options.save_every > 0 && options.save_dir.empty()) reject("--save_every needs --save_dir");
   if (!options.resume_tag.empty() && options.resume.empty()) reject("--resume_tag needs --resume DIR");
 }

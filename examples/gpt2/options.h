@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "deepspeed/engine/assembly/initialize_options.h"
-
 #include "gpt_config.h"
+#include "run_options.h"
 #include "sampler.h"
 
 namespace CLI {
@@ -22,19 +21,13 @@ struct PipelineOptions {
   int64_t recompute = 0;  // layers whose activations are computed again together; 0: all are kept
 };
 
-struct Options {
-  deepspeed::ConfigArguments config;  // --deepspeed_config: training needs it
-  std::string data;                   // "": the texts that lie on every Debian machine
-  int64_t steps = 1200;               // optimizer steps in all, those before a resume included
-  GptConfig model;                    // its vocabulary follows from the data
-  int64_t eval_every = 0;             // 0: at the end alone
-  std::string save_dir;               // "": no checkpoints
-  int64_t save_every = 0;             // 0: at the end alone
-  std::string resume;                 // a save_dir to go on from
-  std::string resume_tag;             // "": its latest checkpoint
-  std::string loss_log;
-  int64_t log_every = 50;  // steps between two lines where the output is not a terminal
-  uint64_t seed = 1234;
+struct Options : examples::RunOptions {
+  GptConfig model;         // its vocabulary follows from the data
+  std::string save_dir;    // "": no checkpoints
+  int64_t save_every = 0;  // 0: at the end alone
+  std::string resume;      // a save_dir to go on from
+  std::string resume_tag;  // "": its latest checkpoint
+  examples::ModelFolders folders;
   PipelineOptions pipeline;
   SampleOptions sample{.num_tokens = 0};
   std::string fp32_weights;  // sample from these instead of training

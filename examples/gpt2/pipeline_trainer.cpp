@@ -15,6 +15,8 @@ namespace gpt2 {
 namespace {
 
 using deepspeed::pipe::MicroBatch;
+using examples::TextWindows;
+using examples::TokenBatch;
 
 at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& targets) {
   return at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), targets.flatten());
@@ -34,8 +36,9 @@ std::shared_ptr<deepspeed::PipelineModule> make_module(const Options& options, c
 void train_pipeline(const Options& options) {
   auto world = deepspeed::comm::init_distributed();
   deepspeed::manual_seed(options.seed);
-  auto data = make_text_data(options.data.empty() ? read_default_text() : read_text(options.data),
-                             options.model.context);
+  auto data = examples::make_text_data(
+      options.data.empty() ? examples::read_default_text() : examples::read_text(options.data),
+      options.model.context);
   GptConfig config = options.model;
   config.vocabulary = data.vocabulary.size();
   const ModelFile model_file{config, data.vocabulary};
@@ -50,14 +53,14 @@ void train_pipeline(const Options& options) {
   auto batches =
       std::make_shared<deepspeed::RepeatingLoader<deepspeed::DeepSpeedDataLoader<TextWindows>>>(loader);
   engine->set_dataiterator(deepspeed::pipe::DataIterator([batches] {
-    const GptBatch& batch = batches->next();
+    const TokenBatch& batch = batches->next();
     return MicroBatch{{batch.tokens}, {batch.targets}};
   }));
 
   const bool first_rank = world.rank() == 0;
-  Progress progress(stdout, !first_rank, options.steps, options.log_every,
-                    engine->config().train_batch_size * config.context);
-  LossLog loss_log(first_rank ? options.loss_log : "");
+  examples::Progress progress(stdout, !first_rank, options.steps, options.log_every,
+                              engine->config().train_batch_size * config.context);
+  examples::LossLog loss_log(first_rank ? options.loss_log : "");
   if (!options.resume.empty()) progress.note(resume(*engine, options, model_file));
   progress.note(deepspeed::message("pipeline of ", engine->num_stages(), " stages, ", engine->dp_world_size(),
                                    " data-parallel ranks"));

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <string>
 
+#include "text_data.h"
+
 namespace gpt2 {
 
+using examples::Vocabulary;
 class GPT;
-class Vocabulary;
 
 struct SampleOptions {
   std::string prompt = {};   // "": a line end where the vocabulary has one, else its first byte

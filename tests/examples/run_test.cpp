@@ -10,9 +10,12 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/checkpoint/archive/safetensors.h"
 #include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/deepspeed.h"
 
 #include "gpt.h"
+#include "hugging_face.h"
 #include "model_file.h"
 #include "options.h"
 #include "progress.h"
@@ -23,6 +26,11 @@
 namespace gpt2 {
 namespace {
 namespace fs = std::filesystem;
+using examples::format;
+using examples::format_duration;
+using examples::Progress;
+using examples::resident_bytes;
+using examples::StepReport;
 using testing::HasSubstr;
 
 const GptConfig kSmall{.vocabulary = 3, .context = 4, .layers = 1, .heads = 1, .width = 8};
@@ -113,6 +121,28 @@ TEST_F(RunFolder, WeightsComeFromAFileOrTheErrorNamesTheParameter) {
   tensors.set("h.0.ln_1.bias", at::zeros({9}));
   deepspeed::checkpoint::write_torch_archive(file, tensors);
   EXPECT_ERROR(deepspeed::CheckpointError, load_weights(model, file), "h.0.ln_1.bias", "[9], expected [8]");
+}
+
+TEST_F(RunFolder, AModelComesBackFromAFolderOfHuggingFace) {
+  torch::manual_seed(1);
+  const auto trained = std::make_shared<GPT>(
+      GptConfig{.vocabulary = 3, .context = 4, .layers = 1, .heads = 1, .width = 8, .inner = 12});
+  deepspeed::testing::run_ranks(2, [&](deepspeed::comm::World& world) {
+    const auto config =
+        deepspeed::Json{{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 3}}}};
+    const auto engine = deepspeed::initialize(trained, {.config = config, .world = world}).engine;
+    save_hugging_face(*engine, folder, trained->config(), {{"eos_token_id", 2}});
+  });
+  const auto tensors =
+      deepspeed::by_name(deepspeed::checkpoint::read_safetensors(folder / "model.safetensors"));
+  EXPECT_EQ(tensors.at("transformer.h.0.mlp.c_fc.weight").sizes(), (std::vector<int64_t>{8, 12}));
+  const auto read = read_hugging_face(folder);
+  EXPECT_EQ(read.other_keys["eos_token_id"], 2);
+  EXPECT_EQ(read.config.inner, 12);
+  const auto model = std::make_shared<GPT>(read.config);
+  load_hugging_face(model, folder);
+  for (const auto& item : model->named_parameters())
+    EXPECT_TRUE(item.value().equal(trained->named_parameters()[item.key()])) << item.key();
 }
 
 TEST(Sampler, ContinuesThePromptAndLeavesTheDefaultGeneratorAlone) {

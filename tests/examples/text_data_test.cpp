@@ -10,7 +10,7 @@
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
-namespace gpt2 {
+namespace examples {
 namespace {
 namespace fs = std::filesystem;
 using deepspeed::testing::error_of;
@@ -25,6 +25,12 @@ TEST(Vocabulary, NumbersTheBytesOfTheTextInOrderAndComesBack) {
   const auto tokens = vocabulary.encode(text);
   EXPECT_TRUE(tokens.equal(torch::tensor({2, 1, 3, 1, 2, 0}, at::kLong)));
   EXPECT_EQ(vocabulary.decode(tokens), text);
+}
+
+TEST(Vocabulary, OfAllBytesHasATokenOfEachValue) {
+  const auto vocabulary = Vocabulary::of_all_bytes();
+  EXPECT_EQ(vocabulary.size(), 256);
+  EXPECT_TRUE(vocabulary.encode("a\xff").equal(torch::tensor({97, 255}, at::kLong)));
 }
 
 TEST(Vocabulary, RejectsWhatItDoesNotHave) {
@@ -76,7 +82,7 @@ TEST(ReadText, NamesTheFileThatIsMissingOrEmpty) {
   const TemporaryFolder folder;
   const auto missing = folder.path() / "missing.txt";
   EXPECT_EQ(error_of<deepspeed::IoError>([&] { read_text(missing); }),
-            "[gpt2.text_data] there is no file " + missing.string());
+            "[common.text_data] there is no file " + missing.string());
   const auto empty = folder.write("empty.txt", "");
   EXPECT_NE(error_of<deepspeed::IoError>([&] { read_text(empty); }).find("is empty"), std::string::npos);
   EXPECT_NE(error_of<deepspeed::IoError>([&] { read_text(folder.path()); }).find("is not a file"),
@@ -102,4 +108,4 @@ TEST(Stack, MakesABatchOfExamples) {
 }
 
 }  // namespace
-}  // namespace gpt2
+}  // namespace examples

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-namespace gpt2 {
+namespace examples {
 namespace {
 
 constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
@@ -100,4 +100,4 @@ void Progress::clear_line() {
   line_shown_ = false;
 }
 
-}  // namespace gpt2
+}  // namespace examples

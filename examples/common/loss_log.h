@@ -8,7 +8,7 @@
 
 #include <deepspeed/base/error.h>
 
-namespace gpt2 {
+namespace examples {
 
 /// Writes `step loss` for every step, so that two runs can be compared to the last bit.
 class LossLog {
@@ -28,4 +28,4 @@ class LossLog {
   std::ofstream stream_;
 };
 
-}  // namespace gpt2
+}  // namespace examples

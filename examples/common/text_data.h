@@ -11,7 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/data/datasets/base.h>
 
-namespace gpt2 {
+namespace examples {
 
 /// Reads the text of one file. Throws deepspeed::IoError where it is absent, no file, unreadable or empty.
 std::string read_text(const std::filesystem::path& file);
@@ -25,6 +25,8 @@ class Vocabulary {
  public:
   /// Makes the vocabulary of the bytes that occur in `text`.
   static Vocabulary of(const std::string& text);
+  /// Makes the vocabulary of all bytes, where a byte's value is its token.
+  static Vocabulary of_all_bytes();
   /// Makes it from the bytes in token order. Throws deepspeed::UsageError for none or a repeated one.
   explicit Vocabulary(std::vector<uint8_t> bytes);
 
@@ -43,18 +45,18 @@ class Vocabulary {
 };
 
 /// A window, where tokens[i + 1] == targets[i]: (T) each as an example, (B, T) as a batch; int64.
-struct GptBatch {
+struct TokenBatch {
   at::Tensor tokens;
   at::Tensor targets;
 };
 
 /// Windows of `context` tokens that start every `stride` tokens of one text.
-class TextWindows : public torch::data::datasets::Dataset<TextWindows, GptBatch> {
+class TextWindows : public torch::data::datasets::Dataset<TextWindows, TokenBatch> {
  public:
   /// tokens: (N) int64 with N > context. Throws deepspeed::UsageError for fewer.
   TextWindows(at::Tensor tokens, int64_t context, int64_t stride);
 
-  GptBatch get(size_t index) override;
+  TokenBatch get(size_t index) override;
   c10::optional<size_t> size() const override { return static_cast<size_t>(num_windows_); }
 
  private:
@@ -64,19 +66,26 @@ class TextWindows : public torch::data::datasets::Dataset<TextWindows, GptBatch>
   int64_t num_windows_;
 };
 
-/// A text cut in two: windows at every position to train on, and the last tenth, in windows side by side,
+/// Tokens cut in two: windows at every position to train on, and the last tenth, in windows side by side,
 /// held out.
+struct TokenData {
+  TextWindows train;
+  TextWindows held_out;
+};
+
+/// Cuts tokens, (N) int64. Throws deepspeed::UsageError, with the length that is needed, where a part has no
+/// window of context + 1 tokens.
+TokenData make_token_data(const at::Tensor& tokens, int64_t context);
+
+/// The same of a text, by the bytes that occur in it.
 struct TextData {
   Vocabulary vocabulary;
   TextWindows train;
   TextWindows held_out;
 };
-
-/// Throws deepspeed::UsageError, with the length that is needed, where a part has no window of context + 1
-/// tokens.
 TextData make_text_data(const std::string& text, int64_t context);
 
 /// Examples as a batch: (B, T) tensors.
-GptBatch stack(const std::vector<GptBatch>& examples);
+TokenBatch stack(const std::vector<TokenBatch>& examples);
 
-}  // namespace gpt2
+}  // namespace examples

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace gpt2 {
+namespace examples {
 
 struct StepReport {
   int64_t step = 0;       // optimizer steps done
@@ -65,4 +65,4 @@ class Progress {
   Clock::time_point last_shown_;
 };
 
-}  // namespace gpt2
+}  // namespace examples

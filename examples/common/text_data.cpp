@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -11,7 +12,7 @@
 
 #include "deepspeed/base/error.h"
 
-namespace gpt2 {
+namespace examples {
 namespace fs = std::filesystem;
 using deepspeed::IoError;
 using deepspeed::raise;
@@ -53,6 +54,12 @@ std::string read_default_text(const fs::path& folder) {
 Vocabulary Vocabulary::of(const std::string& text) {
   const std::set<uint8_t> bytes(text.begin(), text.end());
   return Vocabulary({bytes.begin(), bytes.end()});
+}
+
+Vocabulary Vocabulary::of_all_bytes() {
+  std::vector<uint8_t> bytes(256);
+  std::iota(bytes.begin(), bytes.end(), uint8_t{0});
+  return Vocabulary(std::move(bytes));
 }
 
 Vocabulary::Vocabulary(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {
@@ -104,26 +111,30 @@ TextWindows::TextWindows(at::Tensor tokens, int64_t context, int64_t stride)
   num_windows_ = (starts + stride - 1) / stride;
 }
 
-GptBatch TextWindows::get(size_t index) {
+TokenBatch TextWindows::get(size_t index) {
   const int64_t start = static_cast<int64_t>(index) * stride_;
   return {tokens_.narrow(0, start, context_), tokens_.narrow(0, start + 1, context_)};
 }
 
-TextData make_text_data(const std::string& text, int64_t context) {
-  const auto length = static_cast<int64_t>(text.size());
+TokenData make_token_data(const at::Tensor& tokens, int64_t context) {
+  const int64_t length = tokens.numel();
   const int64_t held_out = length / kHeldOutShare;
   if (held_out <= context) {
     raise<UsageError>("the text has ", length, " characters, expected at least ",
                       (context + 1) * kHeldOutShare, " for a context of ", context,
                       " (the last tenth is held out); take a longer text or a smaller --context");
   }
-  auto vocabulary = Vocabulary::of(text);
-  const auto tokens = vocabulary.encode(text);
-  return {std::move(vocabulary), TextWindows(tokens.narrow(0, 0, length - held_out), context, 1),
+  return {TextWindows(tokens.narrow(0, 0, length - held_out), context, 1),
           TextWindows(tokens.narrow(0, length - held_out, held_out), context, context)};
 }
 
-GptBatch stack(const std::vector<GptBatch>& examples) {
+TextData make_text_data(const std::string& text, int64_t context) {
+  auto vocabulary = Vocabulary::of(text);
+  auto data = make_token_data(vocabulary.encode(text), context);
+  return {std::move(vocabulary), std::move(data.train), std::move(data.held_out)};
+}
+
+TokenBatch stack(const std::vector<TokenBatch>& examples) {
   std::vector<at::Tensor> tokens, targets;
   for (const auto& example : examples) {
     tokens.push_back(example.tokens);
@@ -132,4 +143,4 @@ GptBatch stack(const std::vector<GptBatch>& examples) {
   return {at::stack(tokens), at::stack(targets)};
 }
 
-}  // namespace gpt2
+}  // namespace examples
