@@ -4,7 +4,7 @@
 #   deepspeed/bin/                 the programs
 #   deepspeed/lib/                 their libraries, and those of the system that a plain machine lacks
 # All find each other, and torch beside the package, relative to where they lie.
-set(package_programs app_deepspeed app_ds_bench app_ds_io app_ds_schedule app_ds_to_universal app_zero_to_fp32)
+set(package_programs app_deepspeed app_ds_elastic app_ds_node app_ds_ssh app_ds_bench app_ds_io app_ds_schedule app_ds_to_universal app_zero_to_fp32)
 add_custom_target(python_package)
 add_dependencies(python_package _core deepspeed deepspeed_core ${package_programs})
 

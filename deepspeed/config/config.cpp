@@ -7,6 +7,7 @@
 #include "deepspeed/config/support.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/read.h"
+#include "deepspeed/config/tools/elastic_batch.h"
 #include "deepspeed/config/top_level.h"
 
 namespace deepspeed::config {
@@ -18,11 +19,33 @@ std::optional<int64_t> batch_size(const Json& values, const char* key) {
   return found->get<int64_t>();
 }
 
+/// Lets the section elasticity choose the sizes. Those that are given must be the ones it chooses, unless the
+/// section says that they do not count.
+BatchSizes choose_elastic_sizes(const Json& elasticity, const BatchSizes& given, int64_t world) {
+  const ElasticBatch batch = elastic_batch_of_job(ElasticRules::from_json(elasticity), world);
+  const BatchSizes chosen{batch.train_batch_size, batch.micro_batch_size,
+                          batch.train_batch_size / (batch.micro_batch_size * world)};
+  const auto require_same = [&](const char* key, const std::optional<int64_t>& size,
+                                const std::optional<int64_t>& expected) {
+    if (!size || size == expected || elasticity.value("ignore_non_elastic_batch_info", false)) return;
+    raise<ConfigError>(key, ": got ", *size, " beside elasticity.enabled true, which chooses ", *expected,
+                       "; leave the key out, or set elasticity.ignore_non_elastic_batch_info to true");
+  };
+  require_same("train_batch_size", given.train_batch_size, chosen.train_batch_size);
+  require_same("train_micro_batch_size_per_gpu", given.train_micro_batch_size_per_gpu,
+               chosen.train_micro_batch_size_per_gpu);
+  require_same("gradient_accumulation_steps", given.gradient_accumulation_steps,
+               chosen.gradient_accumulation_steps);
+  return chosen;
+}
+
 void resolve_batch(DeepSpeedConfig& config, const Json& values, int64_t world) {
-  const BatchSizes sizes = resolve_batch_sizes(
-      {batch_size(values, "train_batch_size"), batch_size(values, "train_micro_batch_size_per_gpu"),
-       batch_size(values, "gradient_accumulation_steps")},
-      world);
+  const BatchSizes given = {batch_size(values, "train_batch_size"),
+                            batch_size(values, "train_micro_batch_size_per_gpu"),
+                            batch_size(values, "gradient_accumulation_steps")};
+  const bool is_elastic = config.elasticity.is_object() && config.elasticity.value("enabled", false);
+  const BatchSizes sizes =
+      resolve_batch_sizes(is_elastic ? choose_elastic_sizes(config.elasticity, given, world) : given, world);
   config.train_batch_size = *sizes.train_batch_size;
   config.train_micro_batch_size_per_gpu = *sizes.train_micro_batch_size_per_gpu;
   config.gradient_accumulation_steps = *sizes.gradient_accumulation_steps;

@@ -1,23 +1,31 @@
-// From the words of the command line to the processes of one machine.
+// From the words of the command line to processes.
 //
-// run_command() parses the words, prints and ends where they only ask for a text, and else plans and
-// launches; each class of error has its exit code. plan_launch() first adds the user's files of variables,
-// since these may change what is found next; then it looks for the program, so that a misspelled one fails
-// before anything else; then resources, cores, log files and port, and at last one command a rank with its
-// environment.
+// run_command() parses the words, prints and ends where they only ask for a text, and else launches: on this
+// machine alone, or on several ones, which runs_here() decides; each class of error has its exit code.
+// start_elsewhere() makes the job that machines/job_run.h starts, once, or again after a loss where the job
+// is elastic. For this machine plan_launch() first adds the user's files of variables, since these may change
+// what is found next; then it looks for the program, so that a misspelled one fails before anything else;
+// then resources, cores, log files and port, and at last one command a rank with its environment.
 #include "deepspeed/launcher/command.h"
 
 #include <algorithm>
-#include <ctime>
+#include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/config/table/source.h"
+#include "deepspeed/config/tools/elastic_batch.h"
+#include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/exit_codes.h"
+#include "deepspeed/launcher/machines/exports.h"
+#include "deepspeed/launcher/machines/job_run.h"
+#include "deepspeed/launcher/machines/runner_command.h"
 #include "deepspeed/launcher/node/port.h"
 #include "deepspeed/launcher/plan/environment_file.h"
 #include "deepspeed/launcher/plan/machine.h"
@@ -29,32 +37,49 @@ namespace {
 
 using log::Level;
 
-constexpr const char* kLogLevelVariable = "DEEPSPEED_LOG_LEVEL";  // read by the library's log
-
 std::optional<std::string> lookup(const Environment& environment, const std::string& name) {
   const auto found = environment.find(name);
   if (found == environment.end()) return std::nullopt;
   return found->second;
 }
 
+/// Returns the machines that the user names; nothing where there is no hostfile.
+std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
+  if (!args.world_info.empty()) return decode_world_info(args.world_info);
+  auto pool = read_hostfile(args.hostfile);
+  if (!pool && args.num_nodes.value_or(1) > 1) {
+    raise<UsageError>("--num_nodes is ", *args.num_nodes,
+                      ", but there is no hostfile that names the machines; ",
+                      "expected --hostfile FILE with lines 'HOST slots=N'");
+  }
+  return pool;
+}
+
+/// Returns given_pool(), or with a warning nothing where the file is missing.
+std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
+  auto pool = given_pool(args);
+  if (!pool && args.hostfile_given)
+    announce(Level::kWarning, "--hostfile ", args.hostfile, " does not exist; this machine alone is used");
+  return pool;
+}
+
+bool runs_on_cpu(const Environment& environment) { return lookup(environment, "DS_ACCELERATOR") == "cpu"; }
+
 Resources find_resources(LaunchArgs args, Machine machine, const Environment& environment) {
-  const bool on_cpu = lookup(environment, "DS_ACCELERATOR") == "cpu";
+  const bool on_cpu = runs_on_cpu(environment);
   if (on_cpu) {  // what counts GPUs counts ranks
     machine.num_gpus = 0;
     args.num_ranks_means_gpus = false;
   }
-  const auto hostfile = read_hostfile(args.hostfile);
-  if (!hostfile && args.hostfile_given) {
-    announce(Level::kWarning, "--hostfile ", args.hostfile, " does not exist; this machine alone is used");
-  }
+  const auto hostfile = pool_or_warning(args);
   const Resources resources = resolve_resources(
       args, hostfile, machine, on_cpu ? std::nullopt : lookup(environment, "CUDA_VISIBLE_DEVICES"));
   for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
   return resources;
 }
 
-/// Adds the variables of the files that the user keeps for launches.
-Environment with_environment_files(const Environment& own) {
+/// Reads the variables of the files that the user keeps for launches, and says which files these are.
+Environment variables_of_files(const Environment& own) {
   const EnvironmentFiles files = read_environment_files(own, std::filesystem::current_path());
   for (const auto& path : files.read)
     announce(Level::kInfo, "variables of ", path.string(), " are set for all ranks");
@@ -62,59 +87,174 @@ Environment with_environment_files(const Environment& own) {
     announce(Level::kWarning, kEnvironmentFileVariable, "=", own.at(kEnvironmentFileVariable),
              " names no file, neither in the home folder nor in this one");
   }
-  Environment environment = own;
-  for (const auto& [name, value] : files.variables) environment[name] = value;
+  return files.variables;
+}
+
+Environment with(Environment environment, const Environment& more) {
+  for (const auto& [name, value] : more) environment[name] = value;
   return environment;
 }
 
-/// Shares the cores out: one entry a rank; empty without binding.
-std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& machine, int num_ranks) {
-  if (!args.bind_cores_to_rank) return {};
-  if (args.bind_core_list.empty()) return share_cores(machine.physical_cores, num_ranks);
-  const std::vector<int> cores = parse_core_list(args.bind_core_list);
-  for (const int core : cores) {
-    if (std::find(machine.cores.begin(), machine.cores.end(), core) != machine.cores.end()) continue;
-    raise<UsageError>("--bind_core_list: core ", core,
-                      " is not one that this process may run on; leave it out");
+/// Returns what holds for the ranks of this machine in a job whose other machines are started by somebody
+/// else.
+NodeEnvironment one_of_several(const LaunchArgs& args, Machine machine, const Environment& environment) {
+  if (runs_on_cpu(environment)) machine.num_gpus = 0;
+  NodeEnvironment node;
+  const auto pool = pool_or_warning(args);
+  node.layout.nodes = choose_nodes(args, pool ? *pool : local_pool(args, machine));
+  node.node = *args.node_rank;
+  if (node.node >= node.layout.num_nodes()) {
+    raise<UsageError>("--node_rank is ", node.node, ", expected 0 to ", node.layout.num_nodes() - 1,
+                      ", since the job has ", node.layout.num_nodes(),
+                      node.layout.num_nodes() == 1 ? " machine" : " machines");
   }
-  return share_cores(cores, num_ranks);
+  node.devices = devices_of(node.layout.nodes[static_cast<size_t>(node.node)], machine);
+  node.master_addr = args.master_addr;
+  if (!node.master_addr.empty()) return node;
+  if (node.layout.num_nodes() > 1) {
+    raise<UsageError>(
+        "--no_ssh is given without --master_addr, expected the address of machine 0: nobody else tells ",
+        "it to this one");
+  }
+  node.master_addr = "127.0.0.1";
+  return node;
 }
 
-/// Makes the folder and returns `<folder>/<YYYYmmddHHMMSS>_rank`, to which a rank's number and `.log` are
-/// added; empty without logs.
-std::string log_file_prefix(const std::string& folder) {
-  if (folder.empty()) return "";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    raise<IoError>("--enable_each_rank_log: cannot make the folder ", folder, ": ", error.message());
-  }
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof(stamp), "%Y%m%d%H%M%S", &local);
-  return (std::filesystem::path(folder) / stamp).string() + "_rank";
-}
+std::string pid_file_path() { return "/tmp/" + std::to_string(::getpid()) + ".deepspeed"; }
 
-PortChoice find_port(const LaunchArgs& args) {
-  PortChoice choice = choose_master_port(args.master_port, kDefaultMasterPort);
+PortChoice find_port(const std::optional<int>& given) {
+  PortChoice choice = choose_master_port(given, kDefaultMasterPort);
   if (choice.replaces_default) {
     announce(Level::kInfo, "port ", kDefaultMasterPort, " is in use; the ranks meet at port ", choice.port);
   }
   return choice;
 }
 
-std::chrono::milliseconds signal_grace(const LaunchArgs& args, const Environment& environment) {
-  if (args.stop_grace_s) return std::chrono::seconds(*args.stop_grace_s);
-  const auto given = lookup(environment, kStopGraceVariable);
-  if (!given || given->empty()) return NodeLaunch{}.signal_grace;
-  const auto seconds = parse_whole_number(*given);
-  if (!seconds || *seconds < 1) {
-    raise<UsageError>(kStopGraceVariable, " is '", *given,
-                      "', expected a whole number of seconds, 1 or more");
+/// Whether the ranks of this machine are all there is to start.
+bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, const Machine& machine) {
+  if (args.no_ssh) return true;
+  if (args.force_multi || args.elastic) return false;
+  if (!pool) return true;
+  const ResourcePool nodes = choose_nodes(args, *pool);
+  return nodes.size() == 1 && (machine.is_this(nodes[0].host) || has_address(nodes[0].host));
+}
+
+/// Returns the path of the program that runs on each machine: beside this one.
+std::string find_node_program(const Environment& environment) {
+  if (const auto named = lookup(environment, "DS_NODE_PROGRAM"); named && !named->empty()) return *named;
+  std::error_code error;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (own.parent_path() / "ds_node").string();
+}
+
+bool is_installed(const char* program, const Environment& environment) {
+  try {
+    find_program(program, lookup(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
+    return true;
+  } catch (const ProgramError&) {
+    return false;
   }
-  return std::chrono::seconds(*seconds);
+}
+
+/// Takes ssh in place of pdsh, the default, where that is missing. Throws UsageError for another runner that
+/// is not installed.
+void choose_runner(LaunchArgs& args, const Environment& environment) {
+  const char* probe = probe_of(args.runner);
+  if (is_installed(probe, environment)) return;
+  if (!args.runner_given && is_installed(probe_of(Runner::kSsh), environment)) {
+    announce(Level::kInfo, "pdsh is not installed; the machines are reached by ssh");
+    args.runner = Runner::kSsh;
+    return;
+  }
+  raise<UsageError>("--launcher ", name_of(args.runner), " is not installed: ", probe,
+                    " is not found in PATH; install it, or name another launcher");
+}
+
+MachineJob make_job(const LaunchArgs& args, const std::vector<std::string>& words, const Machine& machine,
+                    const std::optional<ResourcePool>& pool) {
+  const Environment own = current_environment();
+  MachineJob job{args, words, pool && args.world_info.empty() ? args.hostfile : "", machine, own, {}, "", {}};
+  job.exports = exports_of(own, variables_of_files(own), std::filesystem::current_path().string());
+  job.node_program = find_node_program(own);
+  choose_runner(job.args, own);
+  check_runner_flags(job.args);
+  return job;
+}
+
+/// Returns the section elasticity of the config that the program is started with (--deepspeed_config FILE);
+/// nothing where there is none that is turned on.
+std::optional<config::ElasticRules> elastic_rules(const LaunchArgs& args) {
+  constexpr std::string_view kFlag = "--deepspeed_config";
+  for (size_t i = 0; i < args.program_args.size(); ++i) {
+    const std::string& word = args.program_args[i];
+    const bool has_next = i + 1 < args.program_args.size();
+    std::string path;
+    if (word == kFlag && has_next) path = args.program_args[i + 1];
+    if (word.starts_with(std::string(kFlag) + "=")) path = word.substr(kFlag.size() + 1);
+    if (path.empty()) continue;
+    const Json config = config::ConfigSource(path).read();
+    const auto section = config.find("elasticity");
+    const bool is_on = section != config.end() && section->is_object() && section->value("enabled", false);
+    if (is_on) return config::ElasticRules::from_json(*section);
+  }
+  return std::nullopt;
+}
+
+/// Starts an elastic job again on the machines that are left, as often as --max_restarts says.
+int run_elastic(MachineJob job, ResourcePool nodes, const BlockedSignals& signals) {
+  const size_t fewest = static_cast<size_t>(job.args.min_nodes.value_or(1));
+  const size_t most = static_cast<size_t>(job.args.max_nodes.value_or(static_cast<int>(nodes.size())));
+  const std::string first = nodes.front().host;
+  const auto rules = elastic_rules(job.args);
+  job.choose_machines = [=](ResourcePool answering) -> size_t {
+    answering.resize(std::min(answering.size(), most));
+    for (; answering.size() >= fewest; answering.pop_back()) {
+      const int num_ranks = WorldLayout{answering}.world_size();
+      if (!rules || config::elastic_batch(*rules, num_ranks).micro_batch_size > 0) return answering.size();
+    }
+    return 0;
+  };
+  for (int restarts = 0;; ++restarts) {
+    const JobEnd end = run_on_machines(job, nodes, restarts, signals);
+    std::erase_if(nodes, [&](const HostSlots& node) {
+      return std::find(end.lost_hosts.begin(), end.lost_hosts.end(), node.host) != end.lost_hosts.end();
+    });
+    if (!end.is_failure_of_run) return end.exit_code;
+    if (nodes.size() < fewest) {
+      announce(Level::kError, nodes.size(), " machines are left, --min_elastic_nodes is ", fewest,
+               "; the job ends");
+      return end.exit_code;
+    }
+    if (restarts >= job.args.max_restarts) {
+      announce(Level::kError, "the job has started again ", restarts, " times, --max_restarts is ",
+               job.args.max_restarts, "; it ends");
+      return end.exit_code;
+    }
+    if (!job.args.master_addr.empty() && nodes.front().host != first) {
+      announce(Level::kInfo, "--master_addr ", job.args.master_addr, " went with host ", first,
+               "; another address is chosen");
+      job.args.master_addr.clear();
+    }
+    announce(Level::kWarning, "the job starts again (", restarts + 1, " of at most ", job.args.max_restarts,
+             ") on ", std::min(nodes.size(), most), " of ", nodes.size(), " machines");
+  }
+}
+
+int start_elsewhere(const LaunchArgs& args, const std::vector<std::string>& words, const Machine& machine,
+                    const std::optional<ResourcePool>& pool) {
+  const MachineJob job = make_job(args, words, machine, pool);
+  const ResourcePool nodes = choose_nodes(args, pool ? *pool : local_pool(args, machine));
+  if (args.elastic && nodes.size() < static_cast<size_t>(args.min_nodes.value_or(1))) {
+    raise<UsageError>("--min_elastic_nodes is ", *args.min_nodes, ", but the hostfile has ", nodes.size(),
+                      nodes.size() == 1 ? " host" : " hosts");
+  }
+  const bool is_of_mpi = job.args.runner != Runner::kPdsh && job.args.runner != Runner::kSsh &&
+                         job.args.runner != Runner::kSlurm;
+  if (is_of_mpi && !args.no_ssh_check && pool) check_hosts(job, nodes);
+  const PidFile pid_file(args.save_pid ? pid_file_path() : "");
+  const BlockedSignals signals;
+  ::signal(SIGPIPE, SIG_IGN);
+  return args.elastic ? run_elastic(job, nodes, signals) : run_on_machines(job, nodes, 0, signals).exit_code;
 }
 
 int run_checked(const std::vector<std::string>& words) {
@@ -124,41 +264,40 @@ int run_checked(const std::vector<std::string>& words) {
     return 0;
   }
   log::set_level(parsed.args.log_level);
-  return launch_node(plan_launch(parsed.args, read_machine(), current_environment()));
+  const Machine machine = read_machine();
+  const auto pool = given_pool(parsed.args);
+  if (!runs_here(parsed.args, pool, machine)) return start_elsewhere(parsed.args, words, machine, pool);
+  return launch_node(plan_launch(parsed.args, machine, current_environment()));
 }
 
 }  // namespace
 
 NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& own_environment) {
-  NodeLaunch launch;
-  const Environment environment = with_environment_files(own_environment);
-  const ProgramCommand program = find_program_command(args, environment);
-  launch.program = program.path;
-  launch.signal_grace = signal_grace(args, environment);
-  const Resources resources = find_resources(args, machine, environment);
+  Environment environment = with(own_environment, variables_of_files(own_environment));
+  if (!args.venv_script.empty()) environment = source_script(args.venv_script, environment);
+  // A misspelled program fails before anything else.
+  find_program_command(args, environment);
   NodeEnvironment node;
-  node.layout.nodes = resources.nodes;
-  node.devices = resources.devices;
-  node.master_addr = args.master_addr.empty() ? "127.0.0.1" : args.master_addr;
-  const int num_ranks = node.layout.local_size(node.node);
-  const auto cores = bind_cores(args, machine, num_ranks);
-  node.threads_per_rank = cores.empty() ? threads_per_rank(static_cast<int>(machine.cores.size()), num_ranks)
-                                        : static_cast<int>(cores.front().size());
-  const PortChoice port = find_port(args);
-  node.master_port = port.port;
-  launch.port_claim = port.claim;
-  const std::string log_prefix = log_file_prefix(args.each_rank_log_dir);
-  for (const RankPlace& place : node.layout.ranks_of(node.node)) {
-    RankCommand command;
-    command.rank = place.rank;
-    command.args = program.args_of_rank(place.local_rank, args.program_args);
-    command.environment = rank_environment(environment, node, place);
-    if (!args.rank_log_level.empty()) command.environment.emplace(kLogLevelVariable, args.rank_log_level);
-    if (!cores.empty()) command.cores = cores[static_cast<size_t>(place.local_rank)];
-    if (!log_prefix.empty()) command.log_file = log_prefix + std::to_string(place.rank) + ".log";
-    launch.ranks.push_back(std::move(command));
+  std::shared_ptr<PortClaim> claim;
+  if (args.no_ssh) {
+    node = one_of_several(args, machine, environment);
+  } else {
+    const Resources resources = find_resources(args, machine, environment);
+    node.layout.nodes = resources.nodes;
+    node.devices = resources.devices;
+    node.master_addr = args.master_addr.empty() ? "127.0.0.1" : args.master_addr;
   }
-  if (args.save_pid) launch.pid_file = "/tmp/" + std::to_string(::getpid()) + ".deepspeed";
+  // A machine that is not the first one learns the port from its own command line alone.
+  const bool is_alone = node.layout.num_nodes() == 1;
+  node.master_port = args.master_port.value_or(kDefaultMasterPort);
+  if (node.node == 0) {
+    const PortChoice port = find_port(is_alone ? args.master_port : node.master_port);
+    node.master_port = port.port;
+    claim = port.claim;
+  }
+  NodeLaunch launch = plan_ranks(args, machine, environment, node, node.layout.ranks_of(node.node));
+  launch.port_claim = claim;
+  if (args.save_pid) launch.pid_file = pid_file_path();
   return launch;
 }
 

@@ -11,9 +11,9 @@
 
 namespace deepspeed::launcher {
 
-/// Decides what to start, from flags, hostfile, machine and this process's variables. Pure, except for the
-/// files that it reads, the folder for logs that it makes, and the port that it tries. Throws the errors of
-/// its parts.
+/// Decides what to start on this machine, from flags, hostfile, machine and this process's variables. Pure,
+/// except for the files that it reads, the folder for logs that it makes, and the port that it tries. Throws
+/// the errors of its parts.
 DEEPSPEED_API NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine,
                                      const Environment& environment);
 

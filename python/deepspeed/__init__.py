@@ -115,9 +115,9 @@ else:
     __getattr__ = _lazy.lazy(
         __name__,
         submodules=(
-            *("checkpoint", "constants", "git_version_info", "inference", "module_inject", "moe"),
+            *("checkpoint", "constants", "elasticity", "git_version_info", "inference", "module_inject", "moe"),
             # They have no counterpart; their names refuse with the way out.
-            *("autotuning", "compile", "compression", "elasticity", "io", "linear", "model_implementations", "profiling"),
+            *("autotuning", "compile", "compression", "io", "linear", "model_implementations", "profiling"),
         ),
         names={
             "ADAM_OPTIMIZER": "deepspeed.runtime.optimizer_names",

@@ -20,7 +20,7 @@ _WAYS_OUT = {
         "dataset_seqlens"
     ),
     "PROFILING": "torch.profiler and torch.utils.flop_counter.FlopCounterMode measure the module; wall_clock_breakdown times a step",
-    "ELASTICITY": "write the batch sizes into the config; a checkpoint is resumed at any world size",
+    "ELASTICITY": "deepspeed --elastic_training starts a job again without the machine that was lost",
     "REST": "leave it out of the config",
 }
 
@@ -257,10 +257,7 @@ _NAMES = {
         ),
     },
     "ELASTICITY": {
-        "elasticity": "compute_elastic_config elasticity_enabled ensure_immutable_elastic_config DSElasticAgent",
-        "elasticity.config": "ElasticityConfig ElasticityConfigError ElasticityError ElasticityIncompatibleWorldSize",
         "elasticity.elastic_agent": "DSElasticAgent",
-        "elasticity.elasticity": "compute_elastic_config elasticity_enabled ensure_immutable_elastic_config",
         "elasticity.utils": "is_torch_elastic_compatible",
     },
     "REST": {

@@ -76,7 +76,7 @@ TEST(MissingFeatures, AreAllInTheReadme) {
         << path << " is not in the README's list";
   }
   const std::set<std::string> flags = refused_flags();
-  EXPECT_GT(flags.size(), 10u);
+  EXPECT_FALSE(flags.empty());
   for (const std::string& flag : flags)
     EXPECT_TRUE(names.count(flag)) << flag << " is not in the README's list";
 }

@@ -243,10 +243,10 @@ TEST(Config, KeepsParametersOfOptimizerAndSchedulerAsTheyAre) {
 }
 
 TEST(Config, CanBeReadWithFeaturesThatDoNotExist) {
-  const char* const text = R"({"train_batch_size": 8, "elasticity": {"enabled": true}})";
-  EXPECT_EQ(read_config(text, 2).elasticity, Json({{"enabled", true}}));
+  const char* const text = R"({"train_batch_size": 8, "autotuning": {"enabled": true}})";
+  EXPECT_EQ(read_config(text, 2).autotuning, Json({{"enabled", true}}));
   EXPECT_EQ(read_config(text, 2).train_micro_batch_size_per_gpu, 4);
-  EXPECT_ERROR(ConfigError, load_config(text, 2), "elasticity.enabled: not supported yet");
+  EXPECT_ERROR(ConfigError, load_config(text, 2), "autotuning.enabled: not supported yet");
   EXPECT_ERROR(ConfigError, read_config(R"({"train_batch_size": 8, "elastic": {}})", 2), "elastic");
 }
 

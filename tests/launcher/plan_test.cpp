@@ -122,9 +122,8 @@ TEST(Resources, RefuseASlotThatTheHostfileDoesNotHave) {
 
 TEST(Resources, RefuseOtherMachinesUnlessTheFilterLeavesThemOut) {
   const ResourcePool hosts = {{"box", {0, 1}}, {"far", {0, 1}}};
-  EXPECT_THAT(
-      error_of<NotSupportedError>([&] { resolve_resources({}, hosts, machine_with_gpus(0), std::nullopt); }),
-      HasSubstr("host 'far' is not this machine"));
+  EXPECT_ERROR(UsageError, resolve_resources({}, hosts, machine_with_gpus(0), std::nullopt),
+               "host 'far' is not this machine", "--include");
   LaunchArgs args;
   args.exclude = "far@box:0";
   EXPECT_EQ(resolve_resources(args, hosts, machine_with_gpus(0), std::nullopt).nodes,
@@ -152,6 +151,39 @@ TEST(Resources, SayWhatIsWrongWithAHostfile) {
                "has 2 GPUs (slots 0 to 1)");
   EXPECT_ERROR(UsageError, resolve(args_with_ranks(1, true), {{"box", {0}}}, 0), "this machine has no GPU",
                "--num_procs");
+}
+
+TEST(Resources, AreTheFirstMachinesOfTheHostfileWithTheNumberOfRanksThatIsAskedFor) {
+  const ResourcePool hosts = {{"a", {0, 1}}, {"b", {0, 1}}, {"c", {0}}};
+  LaunchArgs args;
+  EXPECT_EQ(choose_nodes(args, hosts), hosts);
+  args.num_nodes = 2;
+  EXPECT_EQ(choose_nodes(args, hosts), (ResourcePool{{"a", {0, 1}}, {"b", {0, 1}}}));
+  args.num_ranks = 3;
+  EXPECT_EQ(choose_nodes(args, hosts), (ResourcePool{{"a", {0, 1, 2}}, {"b", {0, 1, 2}}}));
+  args.num_nodes = 4;
+  EXPECT_ERROR(UsageError, choose_nodes(args, hosts), "--num_nodes is 4, but the hostfile has 3 hosts");
+}
+
+TEST(PlanLaunch, OfOneOfSeveralMachinesCountsTheRanksOfTheOthers) {
+  LaunchArgs args;
+  args.program = "/bin/sh";
+  args.no_ssh = true;
+  args.node_rank = 1;
+  args.master_addr = "10.0.0.1";
+  args.world_info = encode_world_info({{"a", {0, 1}}, {"b", {0, 2}}});
+  const NodeLaunch launch = plan_launch(args, machine_with_gpus(0), {});
+  ASSERT_EQ(launch.ranks.size(), 2u);
+  EXPECT_EQ(launch.ranks[1].rank, 3);
+  EXPECT_EQ(launch.ranks[1].environment.at("WORLD_SIZE"), "4");
+  EXPECT_EQ(launch.ranks[1].environment.at("CROSS_RANK"), "1");
+  EXPECT_EQ(launch.ranks[1].environment.at("MASTER_ADDR"), "10.0.0.1");
+  EXPECT_EQ(launch.ranks[1].environment.at("MASTER_PORT"), "29500");
+  args.node_rank = 2;
+  EXPECT_ERROR(UsageError, plan_launch(args, machine_with_gpus(0), {}), "--node_rank is 2, expected 0 to 1");
+  args.node_rank = 1;
+  args.master_addr = "";
+  EXPECT_ERROR(UsageError, plan_launch(args, machine_with_gpus(0), {}), "--no_ssh", "--master_addr");
 }
 
 TEST(WorldLayout, CountsRanksOverHostsAndTheirSlotsInOrder) {

@@ -34,11 +34,11 @@ def test_a_config_shows_keys_and_sections():
 def test_a_config_with_features_that_do_not_exist_can_be_read():
     given = {
         **CONFIG,
-        "elasticity": {"enabled": True},
+        "autotuning": {"enabled": True},
         "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": True}}},
     }
     config = deepspeed.DeepSpeedConfig(given)
-    assert config.elasticity["enabled"] is True and config.eigenvalue_enabled is False
+    assert config.autotuning["enabled"] is True and config.eigenvalue_enabled is False
     assert config.compression_training["weight_quantization"]["shared_parameters"]["enabled"] is True
     model = torch.nn.Linear(2, 2)
     with pytest.raises(deepspeed.runtime.config.DeepSpeedConfigError, match="not supported yet"):

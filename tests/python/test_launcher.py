@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from deepspeed.launcher import multinode_runner, programs, runner
+from deepspeed.launcher import multinode_runner, programs, resources, runner
 
 HOSTS = {"one": [0, 1], "two": [0, 1]}
 
@@ -47,36 +47,77 @@ def test_a_hostfile_has_one_line_a_host(tmp_path):
         runner.fetch_hostfile(str(path))
 
 
+RUNNERS = [
+    multinode_runner.OpenMPIRunner,
+    multinode_runner.MPICHRunner,
+    multinode_runner.IMPIRunner,
+    multinode_runner.SlurmRunner,
+    multinode_runner.MVAPICHRunner,
+]
+
+
 def commands(*words):
     args = runner.parse_args([*words, "train.py", "--name", "a b"])
     word = runner.encode_world_info(HOSTS)
-    for kind in runner._RUNNERS.values():
+    for kind in RUNNERS:
         made, environment = kind(args, word, {"one": 2, "two": 2}), {}
         made.add_export("KEY", "value")
         yield made.name, made.get_cmd(environment, HOSTS), environment
 
 
-def test_commands_of_several_machines_start_all_ranks_and_end_with_the_script():
+def test_commands_of_several_machines_start_the_part_of_each():
     starts = {"openmpi": ["mpirun", "-n", "4"], "mpich": ["mpirun", "-n", "4"], "impi": ["mpirun", "-ppn", "2"]}
     starts.update(slurm=["srun", "-n", "4"], mvapich=["mpirun", "-np", "4"])
     for name, command, environment in commands():
-        assert command[:3] == starts[name] and command[-3:] == ["train.py", "--name", "a b"]
-        assert environment["KEY"] == "value"
+        assert command[:3] == starts[name] and command[-2:] == ["--rank", name] and command[-3].endswith("/bin/ds_node")
+        assert environment["KEY"] == "value" and not {"value", "train.py", "a b"} & set(command)
 
 
-def test_pdsh_starts_the_launch_of_each_machine():
-    args = runner.parse_args(["--master_addr", "10.0.0.1", "--no_local_rank", "train.py", "a b"])
-    command, kill, environment = multinode_runner.PDSHRunner(args, "word").get_cmd({}, HOSTS)
-    assert command[0] == kill[0] == "pdsh" and "one,two" in command and environment["PDSH_RCMD_TYPE"] == "ssh"
-    assert {"--world_info=word", "--node_rank=%n", "--master_addr=10.0.0.1", "--no_local_rank"} <= set(command)
-    assert command[-1] == '"a b"'  # a shell on the other machine reads it
+def test_the_interface_of_open_mpi_is_eth0_or_that_of_the_launchers_arguments():
+    word = runner.encode_world_info(HOSTS)
+    for words, interface in ((["x.py"], "eth0"), (["--launcher_arg", "-mca btl_tcp_if_include eth1", "x.py"], "eth1")):
+        command = multinode_runner.OpenMPIRunner(runner.parse_args(words), word, HOSTS).get_cmd({}, HOSTS)
+        assert {"eth0", "eth1"} & set(command) == {interface}
+
+
+def test_pdsh_starts_the_part_of_each_machine():
+    args = runner.parse_args(["--master_addr", "10.0.0.1", "--ssh_port", "2222", "train.py", "a b"])
+    command, kill, environment = multinode_runner.PDSHRunner(args, runner.encode_world_info(HOSTS)).get_cmd({}, HOSTS)
+    assert command[0] == "pdsh" and "one,two" in command and environment["PDSH_RCMD_TYPE"] == "ssh" and kill == []
+    assert command[-1] == "%n" and "-p 2222" in environment["PDSH_SSH_ARGS_APPEND"] and "a b" not in command
+
+
+def test_flags_that_a_launcher_does_not_honour_are_errors():
+    word = runner.encode_world_info(HOSTS)
+    for words in (["-i", "one", "x.py"], ["--num_nodes", "1", "x.py"], ["--num_gpus", "1", "x.py"]):
+        for kind in (multinode_runner.OpenMPIRunner, multinode_runner.MPICHRunner, multinode_runner.MVAPICHRunner):
+            with pytest.raises(ValueError, match="takes neither"):
+                kind(runner.parse_args(words), word, HOSTS)
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=x", "$(x)", "one;two", "^hosts", "n[1-2]", "%h", "one,two"])
+def test_names_that_no_machine_has_are_refused(host):
+    args = runner.parse_args(["x.py"])
+    for made in (multinode_runner.PDSHRunner(args, ""), multinode_runner.MPICHRunner(args, "", {host: 1})):
+        with pytest.raises(ValueError, match="expected a name or an address"):
+            made.get_cmd({}, {host: [0]})
+    with pytest.raises(ValueError, match="Hostfile line 1: host '"):
+        runner._parse_hostfile([f"{host} slots=2"])
+
+
+def test_world_info_goes_there_and_back():
+    assert resources.decode_world_info(runner.encode_world_info(HOSTS)) == HOSTS
 
 
 def test_the_programs_command_line_says_the_same():
     args = runner.parse_args(["--num_gpus", "2", "--master_port", "29501", "--module", "-q", "package.train", "--num_gpus", "7"])
-    args.log_level = "error"
     words = runner.program_words(args)
-    assert words == ["--num_procs", "2", "--master_port", "29501", "--log_level", "error", "--module", "package.train", "--num_gpus", "7"]
+    flags = ["--module", "--num_procs=2", "--master_port=29501", "--log_level=error"]
+    assert words == [*flags, "--", "package.train", "--num_gpus", "7"]
+    assert runner.program_words(runner.parse_args(["train.py"])) == ["--", "train.py"]
+    given = ["--no_ssh", "--node_rank=1", "--hostfile=hosts", "--venv_script=env", "--launcher=ssh", "--launcher_args=-i key"]
+    words = runner.program_words(runner.parse_args([*given, "--ssh_port=22", "--max_restarts=0", "--", "train.py"]))
+    assert {*given, "--ssh_port=22", "--max_restarts=0"} == set(words[:-2])
 
 
 def test_programs_find_torch_wherever_it_is_installed(monkeypatch):
@@ -93,9 +134,10 @@ def test_programs_find_torch_wherever_it_is_installed(monkeypatch):
 
 
 def test_contradictions_are_errors_before_anything_starts():
-    for words in (["--num_nodes", "1", "-i", "one", "x.py"], ["--elastic_training", "x.py"], ["--autotuning", "run", "x.py"]):
-        with pytest.raises(ValueError):
-            runner.main(words)
+    for words in ("--num_nodes 1 -i one x.py", "--no_ssh x.py", "--launcher rsh x.py", "--autotuning run x.py"):
+        for form in (words, words.split()):
+            with pytest.raises(ValueError):
+                runner.main(form)
 
 
 SCRIPT = """

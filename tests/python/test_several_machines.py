@@ -1,21 +1,21 @@
 """Jobs of several machines: what users and files say reaches the ranks as it stands, and no shell or ssh takes it for more.
 
-Programs stand in for pdsh, ssh, mpirun and srun. They note their arguments, and do with them what the real ones do: pdsh
-writes numbers of machines in place of %n and ends at an empty word, ssh joins words for a shell of the other machine.
+Programs stand in for pdsh, ssh, mpirun and srun, all on this machine. They note their arguments, and do with them what the real ones
+do: pdsh writes numbers of machines in place of %n and ends at an empty word, ssh joins words for a shell of the other machine.
+tests/machines has real ones.
 """
 
 import json
 import os
 import pathlib
 import signal
-import stat
 import subprocess
 import sys
 import time
 
 import pytest
 
-from deepspeed.launcher import multinode_runner, runner
+from deepspeed.launcher import runner
 
 TAIL = """
 def note(kind):
@@ -46,14 +46,18 @@ while words[0].startswith("-"):
 os.execvp("sh", ["sh", "-c", " ".join(words[1:])])
 """,
     "mpirun": """
+import subprocess
 note("mpirun")
-os.environ.update(RANK="0", LOCAL_RANK="0", PMI_RANK="0", MPI_LOCALRANKID="0")
-words = sys.argv[sys.argv.index(sys.executable) :]
-os.execv(words[0], words)
+words = sys.argv[sys.argv.index("--rank") - 1 :]
+def place(rank):
+    kinds = ("RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+    return dict(os.environ, **dict.fromkeys(kinds, str(rank)))
+started = [subprocess.Popen(words[: words.index("--rank") + 2], env=place(rank)) for rank in range(2)]
+sys.exit(max(process.wait() for process in started))
 """,
 }
 STAND_INS["srun"] = STAND_INS["mpirun"].replace('note("mpirun")', 'note("srun")')
-STAND_INS.update(ompi_info="", sinfo="", mpiname="print('MVAPICH2-GDR')")
+STAND_INS.update(ompi_info="", mpiname="")
 
 SCRIPT = """
 import json, os, sys
@@ -114,56 +118,44 @@ def launch(place, launcher, hosts, *words):
     return process.returncode, output
 
 
-def refusal(place, monkeypatch, hosts, *words):
-    """Returns what the launcher says in this process, before it has started anything."""
-    (place / "hosts").write_text(hosts)
-    monkeypatch.setenv("PATH", f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("NOTES", str(place / "notes"))
-    monkeypatch.setattr(runner, "DEEPSPEED_ENVIRONMENT_PATHS", [str(place / "home")])
-    monkeypatch.setattr(runner, "_wait", lambda process, *rest: process.wait())
-    with pytest.raises(ValueError) as error:
-        runner.main(["-H", str(place / "hosts"), "--force_multi", *words])
-    assert not list((place / "notes").iterdir()), "something was started"
-    return str(error.value)
+def refusal(place, hosts, *words):
+    """Returns what the launcher says before it has started anything."""
+    code, output = launch(place, "pdsh", hosts, *words)
+    assert code != 0 and not notes(place, "*"), f"something was started\n{output}"
+    return output
 
 
 def notes(place, kind):
     return [json.loads(path.read_text()) for path in sorted((place / "notes").glob(f"{kind}.*"))]
 
 
-@pytest.mark.parametrize("launcher", ["pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"])
+@pytest.mark.parametrize("launcher", ["ssh", "pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"])
 def test_arguments_and_variables_arrive_as_they_stand(place, launcher):
-    hosts = "one slots=1\ntwo slots=1\n" if launcher == "pdsh" else "one slots=1\n"
-    code, output = launch(place, launcher, hosts, "--master_addr", "127.0.0.1", str(place / "script.py"), *WORDS)
+    hosts = "one slots=1\ntwo slots=1\n" if launcher in ("ssh", "pdsh") else "one slots=2\n"
+    code, output = launch(place, launcher, hosts, "--master_addr", "127.0.0.1", "--no_ssh_check", str(place / "script.py"), *WORDS)
     assert code == 0, output
     found = notes(place, "found")
-    assert len(found) == (2 if launcher == "pdsh" else 1)
+    assert len(found) == 2
     for rank in found:
         assert rank["words"] == WORDS and rank["values"] == VALUES
         assert rank["cwd"] == str(place / "work $(touch $MARK) 'x'")
     assert not (place / "mark").exists()
-    assert "cmd = " in output and "hush" not in output
-    if launcher != "pdsh":  # whose ssh takes no variables: its page says so
-        assert "hush" not in json.dumps(notes(place, "mpirun") + notes(place, "srun"))
+    started = json.dumps([notes(place, kind) for kind in ("pdsh", "ssh", "mpirun", "srun")])
+    assert "hush" not in output and "hush" not in started and '"last"' not in started
     assert not list((place / "tmp").iterdir())
 
 
 def test_ssh_is_told_where_its_options_end(place):
-    code, output = launch(place, "pdsh", "one slots=1\n", str(place / "script.py"))
+    code, output = launch(place, "ssh", "one slots=1\ntwo slots=1\n", "--master_addr", "127.0.0.1", str(place / "script.py"))
     assert code == 0, output
-    asked = [words for words in notes(place, "ssh") if "hostname" in words]
-    assert len(asked) == 2 and all(words[words.index("one") - 1] == "--" for words in asked)
+    asked = notes(place, "ssh")
+    assert len(asked) == 2 and all(words[words.index("exec") - 2] == "--" for words in asked)
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch${IFS}$MARK", "$(touch${IFS}$MARK)", "one;two", "^hosts", "n[1-2]", "%h", "one,two"])
-def test_names_that_no_machine_has_are_refused(place, host, monkeypatch):
-    said = refusal(place, monkeypatch, f"# machines\n{host} slots=1\none slots=1\n", str(place / "script.py"))
-    assert f"{place / 'hosts'} line 2: host {host!r}: expected a name or an address" in said
-    args = runner.parse_args(["x.py"])
-    with pytest.raises(ValueError, match="expected a name or an address"):
-        multinode_runner.PDSHRunner(args, "word").get_cmd({}, {host: [0]})
-    with pytest.raises(ValueError, match="expected a name or an address"):
-        multinode_runner.MPICHRunner(args, "word", {host: 1})
+def test_names_that_no_machine_has_are_refused(place, host):
+    said = refusal(place, f"# machines\n{host} slots=1\none slots=1\n", str(place / "script.py"))
+    assert f"{place / 'hosts'} line 2: host '{host}': expected a name or an address" in said
 
 
 @pytest.mark.parametrize("host", ["worker-1", "10.0.0.1", "me@one.example.org", "fe80::1", "a_b"])
@@ -172,23 +164,20 @@ def test_names_of_machines_are_taken(host):
 
 
 @pytest.mark.parametrize("line", ["A;touch $MARK;B=1", "1A=2", "A B=2", "$(touch $MARK)=1", "NO_VALUE", "=1"])
-def test_names_that_no_variable_has_are_refused_with_file_and_line(place, line, monkeypatch):
+def test_names_that_no_variable_has_are_refused_with_file_and_line(place, line):
     path = place / "home" / ".deepspeed_env"
     path.write_text(f"# mine\n\nGOOD=1\n{line}\n")
-    said = refusal(place, monkeypatch, "localhost slots=1\n", "--master_addr", "127.0.0.1", str(place / "script.py"))
+    said = refusal(place, "localhost slots=1\n", "--master_addr", "127.0.0.1", str(place / "script.py"))
     assert f"{path} line 4: " in said and "expected" in said
 
 
-def test_each_mvapich_job_has_a_file_of_hosts_that_only_its_user_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    args = runner.parse_args(["x.py"])
-    paths = []
-    for _ in range(2):
-        command = multinode_runner.MVAPICHRunner(args, "word", {"one": 2, "two": 2}).get_cmd({}, {})
-        paths.append(pathlib.Path(command[command.index("--hostfile") + 1]))
-    assert paths[0] != paths[1]
-    for path in paths:
-        assert path.parent == tmp_path and stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == "one\ntwo\n"
+def test_each_mvapich_job_has_a_file_of_hosts_that_goes_with_it(place):
+    before = set(pathlib.Path("/tmp").glob("deepspeed_hosts_*"))
+    code, output = launch(place, "mvapich", "one slots=2\n", "--master_addr", "127.0.0.1", "--no_ssh_check", str(place / "script.py"))
+    assert code == 0, output
+    ((words,),) = [notes(place, "mpirun")]
+    path = pathlib.Path(words[words.index("--hostfile") + 1])
+    assert path.parent == pathlib.Path("/tmp") and not path.exists() and path not in before
 
 
 def pids(folder):
@@ -235,8 +224,8 @@ def test_the_end_of_a_job_leaves_others_of_the_same_script_alone(place):
 
 
 @pytest.mark.parametrize("name", ["train.cpp", "train.cu", "train.cc"])
-def test_a_source_file_is_no_program(place, name, monkeypatch):
+def test_a_source_file_is_no_program(place, name):
     source = place / name
     source.write_text("int main() {}\n")
-    said = refusal(place, monkeypatch, "one slots=1\n", "--master_addr", "127.0.0.1", str(source))
-    assert f"{source} is a source file, no program: compile it" in said
+    code, output = launch(place, "ssh", "one slots=1\ntwo slots=1\n", "--master_addr", "127.0.0.1", str(source))
+    assert code == 126 and f"{source} is a source file, no program: compile it" in output and not notes(place, "found")

@@ -1,5 +1,6 @@
 #include "deepspeed/config/table/base64.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace deepspeed::config {
@@ -37,6 +38,27 @@ std::optional<std::string> decode_base64(std::string_view text) {
     bytes.push_back(static_cast<char>(pending >> num_bits & 0xFF));
   }
   return bytes;
+}
+
+std::string encode_base64(std::string_view bytes) {
+  const auto character = [](uint32_t bits) {
+    if (bits < kAlphabet.size()) return kAlphabet[bits];
+    return bits == 62 ? '-' : '_';
+  };
+  std::string text;
+  for (size_t begin = 0; begin < bytes.size(); begin += 3) {
+    uint32_t group = 0;
+    const size_t count = std::min<size_t>(3, bytes.size() - begin);
+    for (size_t i = 0; i < 3; ++i) {
+      const auto byte = i < count ? static_cast<unsigned char>(bytes[begin + i]) : 0;
+      group = group << 8 | byte;
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      const auto bits = group >> (18 - 6 * i) & 0x3F;
+      text.push_back(i <= count ? character(static_cast<uint32_t>(bits)) : '=');
+    }
+  }
+  return text;
 }
 
 }  // namespace deepspeed::config

@@ -6,9 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/log.h"
 
 namespace deepspeed::launcher {
+
+/// What starts the program of each machine, or of each rank.
+enum class Runner { kPdsh, kSsh, kOpenMpi, kMpich, kIntelMpi, kMvapich, kSlurm };
+
+/// Finds the runner that --launcher names (pdsh, ssh, openmpi, mpich, impi, mvapich, slurm; any case). Throws
+/// UsageError for another name.
+DEEPSPEED_API Runner runner_from_name(const std::string& name);
+/// Returns the name that --launcher takes.
+DEEPSPEED_API const char* name_of(Runner runner);
 
 /// The parsed command line. Everything from PROGRAM on belongs to the program and is passed to it unchanged.
 struct LaunchArgs {
@@ -16,8 +26,9 @@ struct LaunchArgs {
   bool hostfile_given = false;
   std::string include;
   std::string exclude;
-  std::optional<int> num_ranks;       ///< from --num_procs, --num_gpus or --num_accelerators
+  std::optional<int> num_ranks;       ///< of a machine: --num_procs, --num_gpus or --num_accelerators
   bool num_ranks_means_gpus = false;  ///< --num_gpus: GPUs are needed, the CPU is no replacement
+  std::optional<int> num_nodes;       ///< machines to use, from the top of the hostfile
   std::optional<int> master_port;     ///< as given; the default is kDefaultMasterPort
   std::string master_addr;
   bool bind_cores_to_rank = false;
@@ -32,6 +43,23 @@ struct LaunchArgs {
   bool no_python = false;      ///< a .py file runs as the executable that it is
   bool no_local_rank = false;  ///< Python programs get no --local_rank argument
   std::vector<std::string> program_args;
+
+  // Several machines.
+  std::string world_info;  ///< {host: [slots]} as JSON in base64, in place of a hostfile
+  Runner runner = Runner::kPdsh;
+  bool runner_given = false;  ///< pdsh, the default, gives way to ssh where it is not installed
+  std::string runner_args;    ///< of --launcher_args: words as a shell writes them
+  std::string slurm_comment;
+  bool force_multi = false;      ///< the runner starts one machine's ranks as well
+  bool no_ssh = false;           ///< this machine's ranks alone: somebody runs the command on the others
+  std::optional<int> node_rank;  ///< this machine's number, with no_ssh
+  bool no_ssh_check = false;
+  std::optional<int> ssh_port;
+  std::string venv_script;  ///< sourced on each machine before the program is looked for
+  bool elastic = false;     ///< the job starts again after a loss
+  std::optional<int> min_nodes;
+  std::optional<int> max_nodes;
+  int max_restarts = 100;
 
   /// Whether an interpreter of Python runs the program: a module, or a .py file unless told otherwise.
   bool runs_python() const;
@@ -51,6 +79,6 @@ struct ParsedArgs {
 
 /// Parses the words after the program's own name. Throws UsageError for unknown flags, bad values and flags
 /// that contradict each other, NotSupportedError for what this version cannot do; the message names the flag.
-ParsedArgs parse_args(const std::vector<std::string>& words);
+DEEPSPEED_API ParsedArgs parse_args(const std::vector<std::string>& words);
 
 }  // namespace deepspeed::launcher

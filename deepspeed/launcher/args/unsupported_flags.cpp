@@ -7,9 +7,6 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kOneMachine = "this version starts ranks on one machine only; leave the flag out";
-constexpr const char* kNoElastic = "start the run again with another --num_procs";
-
 struct Flag {
   const char* name;
   bool takes_value;
@@ -18,16 +15,6 @@ struct Flag {
 
 constexpr Flag kFlags[] = {
     {"--autotuning", true, "set the batch sizes and the ZeRO stage in the config"},
-    {"--elastic_training", false, kNoElastic},
-    {"--min_elastic_nodes", true, kNoElastic},
-    {"--max_elastic_nodes", true, kNoElastic},
-    {"--launcher", true, kOneMachine},
-    {"--launcher_args", true, kOneMachine},
-    {"--force_multi", false, kOneMachine},
-    {"--no_ssh", false, kOneMachine},
-    {"--no_ssh_check", false, kOneMachine},
-    {"--ssh_port", true, kOneMachine},
-    {"--venv_script", true, "source the script in the shell before deepspeed is started"},
 };
 
 }  // namespace

@@ -30,55 +30,6 @@ sigset_t watched_signals() {
   return watched;
 }
 
-/// Blocks the watched signals for its lifetime.
-class BlockedSignals {
- public:
-  BlockedSignals() : watched_(watched_signals()) {
-    struct sigaction pipe {};
-    ::sigaction(SIGPIPE, nullptr, &pipe);
-    before_.pipe_ignored = pipe.sa_handler == SIG_IGN;
-    // Children of a process that ignores SIGCHLD vanish without their status.
-    ::signal(SIGCHLD, SIG_DFL);
-    ::sigprocmask(SIG_BLOCK, &watched_, &before_.mask);
-  }
-  ~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_.mask, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
-  const sigset_t& watched() const { return watched_; }
-  const SignalState& before() const { return before_; }
-
- private:
-  sigset_t watched_;
-  SignalState before_;
-};
-
-/// Holds this process's id while the ranks run, for scripts that want to signal the launcher.
-class PidFile {
- public:
-  explicit PidFile(const std::string& path) : path_(path) {
-    if (path_.empty()) return;
-    // An old file of that name belongs to a process that is gone: this process has its id now. Never follow a
-    // link in a folder that all users write to.
-    ::unlink(path_.c_str());
-    const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    const std::string text = std::to_string(::getpid());
-    const bool written =
-        fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    if (!written) raise<IoError>("--save_pid: cannot write ", path_, ": ", std::strerror(error));
-  }
-  ~PidFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  PidFile(const PidFile&) = delete;
-  PidFile& operator=(const PidFile&) = delete;
-
- private:
-  std::string path_;
-};
-
 /// Stops the whole launch at a terminal's Ctrl-Z; `fg` lets it go on.
 void stop_until_continued(pid_t supervisor) {
   ::kill(supervisor, SIGTSTP);
@@ -102,6 +53,34 @@ ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
 }
 
 }  // namespace
+
+BlockedSignals::BlockedSignals() : watched_(watched_signals()) {
+  struct sigaction pipe {};
+  ::sigaction(SIGPIPE, nullptr, &pipe);
+  before_.pipe_ignored = pipe.sa_handler == SIG_IGN;
+  // Children of a process that ignores SIGCHLD vanish without their status.
+  ::signal(SIGCHLD, SIG_DFL);
+  ::sigprocmask(SIG_BLOCK, &watched_, &before_.mask);
+}
+
+BlockedSignals::~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_.mask, nullptr); }
+
+PidFile::PidFile(const std::string& path) : path_(path) {
+  if (path_.empty()) return;
+  // An old file of that name belongs to a process that is gone: this process has its id now. Never follow a
+  // link in a folder that all users write to.
+  ::unlink(path_.c_str());
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  const std::string text = std::to_string(::getpid());
+  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (!written) raise<IoError>("--save_pid: cannot write ", path_, ": ", std::strerror(error));
+}
+
+PidFile::~PidFile() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
 
 int launch_node(const NodeLaunch& launch) {
   int vanish_pipe[2];

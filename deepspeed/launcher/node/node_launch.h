@@ -21,6 +21,41 @@ struct NodeLaunch {
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
   /// The time between a signal to the launcher and SIGKILL: ranks that catch it may save first.
   std::chrono::milliseconds signal_grace{30000};
+  /// Where the supervisor writes what happens, a line of JSON each, in place of announcing failures; -1: it
+  /// announces. {"t": "beat"} once a second, {"t": "failed", "rank", "code", "text", "details"},
+  /// {"t": "stopped", "text"}.
+  int report_fd = -1;
+  /// How long the supervisor's parent may write no byte into its pipe before it counts as gone; 0: for ever.
+  std::chrono::milliseconds parent_silence{0};
+};
+
+/// Holds the signals that a launch waits for, in place of being interrupted, blocked for its lifetime.
+class BlockedSignals {
+ public:
+  BlockedSignals();
+  ~BlockedSignals();
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+  const sigset_t& watched() const { return watched_; }
+  const SignalState& before() const { return before_; }
+
+ private:
+  sigset_t watched_;
+  SignalState before_;
+};
+
+/// Keeps this process's id in a file for scripts that want to signal the launcher; "": no file. Throws
+/// IoError naming --save_pid.
+class PidFile {
+ public:
+  explicit PidFile(const std::string& path);
+  ~PidFile();
+  PidFile(const PidFile&) = delete;
+  PidFile& operator=(const PidFile&) = delete;
+
+ private:
+  std::string path_;
 };
 
 /// Runs until no process of the launch is left. Returns 0 where every rank ended with 0, the code of the rank

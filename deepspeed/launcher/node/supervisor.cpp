@@ -10,7 +10,9 @@
 //    (enforce_deadline), and after some seconds without success the loop gives up on processes stuck in a
 //    driver.
 //
-// If the launcher vanishes, everything is killed at once. One thread does all of it, so nothing is locked.
+// If the launcher vanishes, everything is killed at once. Under the program of one of several machines, which
+// reads what is reported in place of what is announced, that holds as well when that program says nothing for
+// a while: it hangs then, and is killed too. One thread does all of it, so nothing is locked.
 #include "deepspeed/launcher/node/supervisor.h"
 
 #include <algorithm>
@@ -23,6 +25,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/node/exit_status.h"
@@ -39,6 +42,8 @@ using log::Level;
 constexpr int kCannotStart = 126;
 constexpr int kPollMs = 1000;
 constexpr int kStoppingPollMs = 20;
+constexpr int kReportingPollMs = 250;
+constexpr auto kReportInterval = std::chrono::seconds(1);
 constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
 
 struct RankState {
@@ -64,6 +69,10 @@ class Supervisor {
  private:
   void start_ranks();
   void wait_for_events();
+  void listen_to_launcher();
+  void beat();
+  void report(const Json& event) const;
+  void take_stop(const RankState& rank, int number);
   void take_signals();
   void take_signal(int number);
   void reap();
@@ -87,6 +96,9 @@ class Supervisor {
   int exit_code_ = 0;
   bool no_process_left_ = false;
   bool launcher_vanished_ = false;
+  bool paused_ = false;                         // by the user's Ctrl-Z
+  Clock::time_point last_word_ = Clock::now();  // of the launcher
+  Clock::time_point last_beat_;
   bool stop_requested_ = false;  // a signal to the launcher asked for it
   bool leftovers_asked_ = false;
   std::optional<Clock::time_point> deadline_;    // set while stopping: when SIGKILL follows
@@ -97,6 +109,7 @@ int Supervisor::run() {
   start_ranks();
   while (!no_process_left_) {
     wait_for_events();
+    beat();
     if (launcher_vanished_) return end_after_launcher_vanished();
     take_signals();
     relay_.relay();
@@ -107,7 +120,7 @@ int Supervisor::run() {
     if (first_kill_ && Clock::now() > *first_kill_ + kKillPatience) return give_up();
   }
   relay_.drain();
-  if (exit_code_ != 0) announce(Level::kInfo, "all ranks have ended: ", summary());
+  if (exit_code_ != 0 && launch_.report_fd < 0) announce(Level::kInfo, "all ranks have ended: ", summary());
   return exit_code_;
 }
 
@@ -119,8 +132,9 @@ void Supervisor::start_ranks() {
       relay_.add(command.rank, spawned.stderr_fd, command.log_file);
       announce(Level::kDebug, "rank ", command.rank, " is process ", spawned.pid);
     } catch (const Error& error) {
-      announce(Level::kError, error.what());
       exit_code_ = kCannotStart;
+      if (launch_.report_fd < 0) announce(Level::kError, error.what());
+      report({{"t", "failed"}, {"rank", command.rank}, {"code", exit_code_}, {"text", error.what()}});
       ask_all_to_end(SIGTERM, launch_.stop_grace);
       return;
     }
@@ -130,9 +144,34 @@ void Supervisor::start_ranks() {
 void Supervisor::wait_for_events() {
   std::vector<pollfd> entries = {{launcher_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}};
   relay_.append_poll_entries(entries);
-  ::poll(entries.data(), entries.size(), deadline_ ? kStoppingPollMs : kPollMs);
-  // Nothing is ever written to that pipe: it becomes readable when its other end is gone.
-  launcher_vanished_ = entries[0].revents != 0;
+  const int patience = launch_.report_fd < 0 ? kPollMs : kReportingPollMs;
+  ::poll(entries.data(), entries.size(), deadline_ ? kStoppingPollMs : patience);
+  if (entries[0].revents != 0) listen_to_launcher();
+  const auto limit = launch_.parent_silence;
+  if (limit.count() == 0 || launcher_vanished_ || Clock::now() - last_word_ < limit) return;
+  launcher_vanished_ = true;
+  ::kill(::getppid(), SIGKILL);  // it was stopped, or hangs
+}
+
+void Supervisor::listen_to_launcher() {
+  char bytes[64];
+  const ssize_t size = ::read(launcher_fd_, bytes, sizeof(bytes));
+  launcher_vanished_ = size == 0;
+  if (size > 0) last_word_ = Clock::now();
+}
+
+/// Shows that this process lives.
+void Supervisor::beat() {
+  if (launch_.report_fd < 0 || Clock::now() - last_beat_ < kReportInterval) return;
+  last_beat_ = Clock::now();
+  report({{"t", "beat"}});
+}
+
+void Supervisor::report(const Json& event) const {
+  if (launch_.report_fd < 0) return;
+  const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (::write(launch_.report_fd, line.data(), line.size()) < 0)
+    announce(Level::kDebug, "a report was lost");  // its reader is gone, which the next round notices
 }
 
 void Supervisor::take_signals() {
@@ -144,7 +183,10 @@ void Supervisor::take_signals() {
 
 void Supervisor::take_signal(int number) {
   if (number == SIGCHLD) return;
-  if (number == SIGTSTP || number == SIGCONT) return signal_all(number == SIGTSTP ? SIGSTOP : SIGCONT);
+  if (number == SIGTSTP || number == SIGCONT) {
+    paused_ = number == SIGTSTP;
+    return signal_all(paused_ ? SIGSTOP : SIGCONT);
+  }
   if (number == SIGUSR1 || number == SIGUSR2) {
     for (const RankState& rank : ranks_) {
       if (!rank.status) ::kill(rank.pid, number);
@@ -152,12 +194,14 @@ void Supervisor::take_signal(int number) {
     return;
   }
   if (stop_requested_) {
-    announce(Level::kWarning, "a second signal (", signal_name(number), "): killing all ranks");
+    if (launch_.report_fd < 0)
+      announce(Level::kWarning, "a second signal (", signal_name(number), "): killing all ranks");
     deadline_ = Clock::now();
     return;
   }
   stop_requested_ = true;
-  announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
+  if (launch_.report_fd < 0)
+    announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
   if (deadline_) return;  // they are ending already, after a failure
   exit_code_ = 128 + number;
   ask_all_to_end(number, launch_.signal_grace);
@@ -167,12 +211,16 @@ void Supervisor::reap() {
   const RankState* failed = nullptr;
   for (;;) {
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid < 0 && errno == ECHILD) no_process_left_ = true;
     if (pid <= 0) break;
     const auto rank =
         std::find_if(ranks_.begin(), ranks_.end(), [&](const RankState& r) { return r.pid == pid; });
     if (rank == ranks_.end()) continue;  // an adopted orphan
+    if (WIFSTOPPED(status)) {
+      take_stop(*rank, WSTOPSIG(status));
+      continue;
+    }
     rank->status = ExitStatus(status);
     if (rank->status->success()) continue;
     // Where several ended since the last look, a signal is rather the cause than an exit code: ranks that
@@ -186,20 +234,37 @@ void Supervisor::reap() {
   deadline_ = std::min(*deadline_, Clock::now() + launch_.stop_grace);
 }
 
+/// Tells of a rank that somebody has stopped: the others wait for it.
+void Supervisor::take_stop(const RankState& rank, int number) {
+  if (paused_ || deadline_) return;
+  const std::string text =
+      message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ", signal_name(number),
+              "; the other ranks wait for it until `kill -CONT ", rank.pid, "`");
+  if (launch_.report_fd < 0) announce(Level::kWarning, text);
+  report({{"t", "stopped"}, {"rank", rank.rank}, {"text", text}});
+}
+
 void Supervisor::take_failure(const RankState& failed) {
   exit_code_ = failed.status->exit_code();
   ask_all_to_end(SIGTERM, launch_.stop_grace);
   relay_.drain();
   const bool by_signal = failed.status->signal() != 0;
-  std::string text =
+  const std::string text =
       message("rank ", failed.rank, " (pid ", failed.pid, by_signal ? ") was ended by " : ") ended with ",
-              failed.status->describe(), "; the other ranks are being stopped");
+              failed.status->describe());
   const std::string cause = failed.status->signal() == SIGKILL ? oom_watch_.explain() : "";
-  if (!cause.empty()) text += "\n  cause: " + cause;
+  std::string details;
   const auto lines = relay_.last_lines(failed.rank);
   if (!lines.empty())
-    text += message("\n  last lines of rank ", failed.rank, ":\n  | ", join(lines, "\n  | "));
-  announce(Level::kError, text);
+    details += message("\n  last lines of rank ", failed.rank, ":\n  | ", join(lines, "\n  | "));
+  if (launch_.report_fd < 0)
+    announce(Level::kError, text, "; the other ranks are being stopped",
+             cause.empty() ? "" : "\n  cause: " + cause, details);
+  report({{"t", "failed"},
+          {"rank", failed.rank},
+          {"code", exit_code_},
+          {"text", cause.empty() ? text : text + ", " + cause},
+          {"details", details}});
 }
 
 /// Ends processes that the ranks started and left behind, once every rank has ended.

@@ -10,7 +10,8 @@ namespace deepspeed::launcher {
 
 /// Runs the supervisor's process, which was just forked, to its end: starts the ranks and returns the exit
 /// code of the launch once no process is left. `launcher_fd` reads end-of-file when the launcher has
-/// vanished; `watched` are the signals that are blocked and forwarded. Never throws.
+/// vanished, and a byte now and then where NodeLaunch::parent_silence says so; `watched` are the signals that
+/// are blocked and forwarded. Never throws.
 int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
                    const SignalState& rank_signals) noexcept;
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/launcher/plan/hostfile.h"
 
 namespace deepspeed::launcher {
@@ -31,7 +32,7 @@ using Environment = std::map<std::string, std::string>;
 
 /// Reads this process's variables. Unlike env::get() it tells an empty variable from an unset one, which
 /// CUDA_VISIBLE_DEVICES needs: empty hides every GPU.
-Environment current_environment();
+DEEPSPEED_API Environment current_environment();
 
 /// The settings that the ranks of one machine have in common.
 struct NodeEnvironment {

@@ -1,12 +1,16 @@
 #include "deepspeed/launcher/plan/hostfile.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
 #include "deepspeed/base/text_file.h"
+#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/args/numbers.h"
 
 namespace deepspeed::launcher {
@@ -36,6 +40,50 @@ std::vector<int> first_slots(int n) {
   return slots;
 }
 
+void check_host_name(const std::string& host, const std::string& where) {
+  const auto is_plain = [](std::string_view text, std::string_view signs) {
+    if (text.empty() || signs.substr(0, 3).find(text.front()) != std::string_view::npos) return false;
+    return std::all_of(text.begin(), text.end(), [&](char c) {
+      return (static_cast<unsigned char>(c) < 128 && std::isalnum(static_cast<unsigned char>(c)) != 0) ||
+             c == '_' || signs.find(c) != std::string_view::npos;
+    });
+  };
+  const std::string_view text = host;
+  const size_t at = text.find('@');
+  const bool user_is_plain = at == std::string_view::npos || is_plain(text.substr(0, at), ".-");
+  if (user_is_plain && is_plain(text.substr(at == std::string_view::npos ? 0 : at + 1), ".-:")) return;
+  raise<UsageError>(where, "host '", host,
+                    "': expected a name or an address, of letters, digits and -._: that begins with no sign");
+}
+
+ResourcePool decode_world_info(const std::string& text) {
+  const auto json = config::decode_base64(text);
+  const Json world = json ? Json::parse(*json, nullptr, false) : Json();
+  const auto refuse = [&] {
+    raise<UsageError>("--world_info is '", text.substr(0, 80),
+                      "', expected {host: [slots]} as JSON in base64");
+  };
+  if (!world.is_object() || world.empty()) refuse();
+  ResourcePool pool;
+  for (const auto& [host, slots] : world.items()) {
+    check_host_name(host, "--world_info: ");
+    HostSlots node{host, {}};
+    if (!slots.is_array()) refuse();
+    for (const Json& slot : slots) {
+      if (!slot.is_number_unsigned() || slot.get<uint64_t>() > kMaxSlots) refuse();
+      node.slots.push_back(slot.get<int>());
+    }
+    pool.push_back(std::move(node));
+  }
+  return pool;
+}
+
+std::string encode_world_info(const ResourcePool& pool) {
+  Json world = Json::object();
+  for (const HostSlots& node : pool) world[node.host] = node.slots;
+  return config::encode_base64(world.dump());
+}
+
 ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
   ResourcePool pool;
   std::istringstream lines(text);
@@ -46,6 +94,11 @@ ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
     const auto entry = start == 0 ? parse_line(line) : std::nullopt;
     if (!entry) {
       raise<UsageError>(name, " line ", number, ": bad entry '", line, "', expected 'HOST slots=N'");
+    }
+    check_host_name(entry->host, message(name, " line ", number, ": "));
+    if (entry->slots.empty()) {
+      raise<UsageError>(name, " line ", number, ": host '", entry->host,
+                        "' has slots=0, expected 1 or more; leave the line out to leave the host out");
     }
     const auto same_host = [&](const HostSlots& other) { return other.host == entry->host; };
     if (std::any_of(pool.begin(), pool.end(), same_host)) {

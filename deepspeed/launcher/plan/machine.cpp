@@ -4,7 +4,12 @@
 #include <fstream>
 #include <set>
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
@@ -81,6 +86,46 @@ Machine read_machine(const fs::path& root) {
   machine.num_gpus =
       std::max(count_entries(root / "proc/driver/nvidia/gpus", ""), count_entries(root / "dev", "nvidia"));
   return machine;
+}
+
+std::vector<std::string> addresses_of_this_machine() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  std::vector<std::string> ipv4, ipv6;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    char text[INET6_ADDRSTRLEN] = {};
+    if (entry->ifa_addr->sa_family == AF_INET) {
+      const in_addr& address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr;
+      const uint32_t number = ntohl(address.s_addr);
+      if (number >> 24 == 127 || number >> 16 == 0xA9FE) continue;
+      ipv4.emplace_back(::inet_ntop(AF_INET, &address, text, sizeof(text)));
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+      const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr;
+      if (IN6_IS_ADDR_LOOPBACK(&address) || IN6_IS_ADDR_LINKLOCAL(&address)) continue;
+      ipv6.emplace_back(::inet_ntop(AF_INET6, &address, text, sizeof(text)));
+    }
+  }
+  ::freeifaddrs(list);
+  ipv4.insert(ipv4.end(), ipv6.begin(), ipv6.end());
+  return ipv4;
+}
+
+bool has_address(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
+  bool found = false;
+  // The kernel lets a socket have an address of this machine alone.
+  for (const addrinfo* entry = list; entry != nullptr && !found; entry = entry->ai_next) {
+    const int probe = ::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (probe < 0) continue;
+    found = ::bind(probe, entry->ai_addr, entry->ai_addrlen) == 0;
+    ::close(probe);
+  }
+  ::freeaddrinfo(list);
+  return found;
 }
 
 namespace {

@@ -18,6 +18,13 @@ struct Machine {
   bool is_this(const std::string& host) const;
 };
 
+/// Lists this machine's addresses as numbers, those that reach no other machine (loopback, link-local) left
+/// out, IPv4 first.
+std::vector<std::string> addresses_of_this_machine();
+
+/// Whether `host`, a name or an address that this machine resolves, is one of its own addresses.
+bool has_address(const std::string& host);
+
 /// Reads what the machine has. `root` is the root of the file system in which /proc, /dev and /sys are looked
 /// up.
 Machine read_machine(const std::filesystem::path& root = "/");

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/launcher/plan/hostfile.h"
 
 namespace deepspeed::launcher {
@@ -10,13 +11,13 @@ namespace deepspeed::launcher {
 /// Parses node specs, in the order of their first mention; a name that stands twice is merged, slots are
 /// sorted and unique, no slots means the whole host. Throws UsageError naming `flag` and the part that does
 /// not fit the grammar.
-ResourcePool parse_node_specs(const std::string& text, const std::string& flag);
+DEEPSPEED_API ResourcePool parse_node_specs(const std::string& text, const std::string& flag);
 
 /// Keeps the hosts and slots of `pool` that the include text names, in the pool's order. Throws UsageError
 /// for a host or slot that the pool does not have, and where nothing is left.
-ResourcePool include_resources(const ResourcePool& pool, const std::string& text);
+DEEPSPEED_API ResourcePool include_resources(const ResourcePool& pool, const std::string& text);
 
 /// Removes the hosts and slots that the text names from the pool. Throws UsageError where nothing is left.
-ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text);
+DEEPSPEED_API ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text);
 
 }  // namespace deepspeed::launcher

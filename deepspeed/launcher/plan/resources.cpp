@@ -44,18 +44,6 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
   return {{{"localhost", first_slots(num_ranks)}}, devices, {}};
 }
 
-/// Returns the slots of this machine where no hostfile says them: its GPUs. Without GPUs slots only count
-/// ranks, and there are as many as a filter names.
-ResourcePool local_pool(const LaunchArgs& args, const Machine& machine) {
-  if (machine.num_gpus > 0) return {{"localhost", first_slots(machine.num_gpus)}};
-  if (!args.include.empty()) {
-    for (const HostSlots& named : parse_node_specs(args.include, "--include")) {
-      if (named.host == "localhost" && !named.slots.empty()) return {named};
-    }
-  }
-  return {{"localhost", {0}}};
-}
-
 ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
   if (!args.include.empty()) return include_resources(pool, args.include);
   if (!args.exclude.empty()) return exclude_resources(pool, args.exclude);
@@ -68,11 +56,8 @@ ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
 
 void check_is_this_machine(const ResourcePool& nodes, const Machine& machine) {
   for (const HostSlots& node : nodes) {
-    if (machine.is_this(node.host)) continue;
-    raise<NotSupportedError>(
-        "host '", node.host,
-        "' is not this machine, and more machines are not supported yet; choose this one with "
-        "--include, or remove it from the hostfile (--hostfile)");
+    if (machine.is_this(node.host) || nodes.size() == 1) continue;
+    raise<UsageError>("host '", node.host, "' is not this machine; choose this one with --include");
   }
   if (nodes.size() > 1) {
     raise<UsageError>("the hosts '", nodes[0].host, "' and '", nodes[1].host,
@@ -80,8 +65,8 @@ void check_is_this_machine(const ResourcePool& nodes, const Machine& machine) {
   }
 }
 
-/// The slots of a hostfile or filter are the machine's GPUs, counted from 0; without GPUs they only count
-/// ranks.
+}  // namespace
+
 std::vector<std::string> devices_of(const HostSlots& node, const Machine& machine) {
   if (machine.num_gpus == 0) return {};
   const int last = *std::max_element(node.slots.begin(), node.slots.end());
@@ -92,17 +77,37 @@ std::vector<std::string> devices_of(const HostSlots& node, const Machine& machin
   return names(node.slots);
 }
 
-}  // namespace
+ResourcePool local_pool(const LaunchArgs& args, const Machine& machine) {
+  if (machine.num_gpus > 0) return {{"localhost", first_slots(machine.num_gpus)}};
+  if (!args.include.empty()) {
+    for (const HostSlots& named : parse_node_specs(args.include, "--include")) {
+      if (named.host == "localhost" && !named.slots.empty()) return {named};
+    }
+  }
+  return {{"localhost", {0}}};
+}
+
+ResourcePool choose_nodes(const LaunchArgs& args, const ResourcePool& pool) {
+  ResourcePool nodes = filter(pool, args);
+  if (args.num_nodes && static_cast<size_t>(*args.num_nodes) > nodes.size()) {
+    raise<UsageError>("--num_nodes is ", *args.num_nodes, ", but the hostfile has ", nodes.size(),
+                      nodes.size() == 1 ? " host" : " hosts", "; add lines 'HOST slots=N' (--hostfile)");
+  }
+  if (args.num_nodes) nodes.resize(static_cast<size_t>(*args.num_nodes));
+  if (args.num_ranks) {
+    for (HostSlots& node : nodes) node.slots = first_slots(*args.num_ranks);
+  }
+  return nodes;
+}
 
 Resources resolve_resources(const LaunchArgs& args, const std::optional<ResourcePool>& hostfile,
                             const Machine& machine, const std::optional<std::string>& cuda_visible_devices) {
   const bool filtered = !args.include.empty() || !args.exclude.empty();
   if (!hostfile && !filtered) return local_ranks(args, visible_devices(machine, cuda_visible_devices));
   Resources resources;
-  resources.nodes = filter(hostfile ? *hostfile : local_pool(args, machine), args);
+  resources.nodes = choose_nodes(args, hostfile ? *hostfile : local_pool(args, machine));
   check_is_this_machine(resources.nodes, machine);
-  HostSlots& node = resources.nodes.front();
-  if (args.num_ranks) node.slots = first_slots(*args.num_ranks);
+  const HostSlots& node = resources.nodes.front();
   resources.devices = devices_of(node, machine);
   if (args.num_ranks_means_gpus && resources.devices.empty()) {
     raise<UsageError>("--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");

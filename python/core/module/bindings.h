@@ -30,5 +30,6 @@ void bind_monitors(py::module_& module);
 void bind_ops(py::module_& module);
 void bind_transformer(py::module_& module);
 void bind_tools(py::module_& module);
+void bind_launcher(py::module_& module);
 
 }  // namespace deepspeed::python

@@ -25,4 +25,5 @@ PYBIND11_MODULE(_core, module) {
   deepspeed::python::bind_ops(module);
   deepspeed::python::bind_transformer(module);
   deepspeed::python::bind_tools(module);
+  deepspeed::python::bind_launcher(module);
 }

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from deepspeed.constants import TORCH_DISTRIBUTED_DEFAULT_PORT
-from deepspeed.launcher.constants import PDSH_LAUNCHER
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,25 +35,26 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-e", "--exclude", type=str, default="", help=f"hosts and slots to leave out: {_SPEC}")
     parser.add_argument("--num_nodes", type=int, default=-1, help="the number of machines, from the top of the hostfile")
     parser.add_argument("--num_gpus", "--num_accelerators", "--num_procs", type=int, default=-1, help="the number of ranks on each machine")
-    parser.add_argument("--min_elastic_nodes", type=int, default=-1, help="is not supported")
-    parser.add_argument("--max_elastic_nodes", type=int, default=-1, help="is not supported")
-    parser.add_argument("--elastic_training", action="store_true", help="is not supported")
+    parser.add_argument("--min_elastic_nodes", type=int, default=-1, help="the fewest machines to go on with")
+    parser.add_argument("--max_elastic_nodes", type=int, default=-1, help="the most machines to use at a time")
+    parser.add_argument("--elastic_training", action="store_true", help="start again on the machines that are left after a loss")
+    parser.add_argument("--max_restarts", type=int, default=-1, help="how often an elastic job starts again (100)")
 
 
 def _add_meeting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--master_port", type=int, default=TORCH_DISTRIBUTED_DEFAULT_PORT, help="the port at which ranks meet")
+    parser.add_argument("--master_port", type=int, default=None, help="the port at which ranks meet (29500, or a free one)")
     parser.add_argument("--master_addr", type=str, default="", help="the address of the first machine")
     parser.add_argument("--node_rank", type=int, default=-1, help="this machine's number, with --no_ssh")
 
 
 def _add_several_machines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--launcher", type=str, default=PDSH_LAUNCHER, help="pdsh, openmpi, mvapich, slurm, mpich or impi, for several machines"
+        "--launcher", type=str, default=None, help="pdsh (or ssh, where it is missing), ssh, openmpi, mvapich, slurm, mpich or impi"
     )
     parser.add_argument("--launcher_args", type=str, default="", help="arguments of that launcher, as one word")
     parser.add_argument("--slurm_comment", type=str, default="", help="the comment of a Slurm job")
     parser.add_argument("--no_ssh", action="store_true", help="the command is run on each machine by somebody else")
-    parser.add_argument("--no_ssh_check", action="store_true", help="do not try to reach the first machine first")
+    parser.add_argument("--no_ssh_check", action="store_true", help="do not try the machines by ssh before MPI's launcher starts")
     parser.add_argument("--force_multi", action="store_true", help="use the launcher of several machines for one as well")
     parser.add_argument("--ssh_port", type=int, default=None, help="the port of ssh")
     parser.add_argument("--venv_script", type=str, default=None, help="a script to source on each machine first")

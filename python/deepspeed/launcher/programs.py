@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+def path_of(name: str) -> str:
+    """Returns the path of a program of this package."""
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin", name)
+
+
 def run(name: str, words: Sequence[str], needs_torch: bool = False) -> NoReturn:
     """Becomes the program."""
-    folder = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin")
-    program = os.path.join(folder, name)
+    program = path_of(name)
     os.environ.setdefault("PYTHON", sys.executable)  # by which the launcher runs scripts
     if needs_torch:
         _let_it_find_torch()
@@ -62,6 +66,16 @@ def ds_io() -> None:
 def ds_schedule() -> None:
     """Draws the schedule of a pipeline."""
     run("ds_schedule", sys.argv[1:])
+
+
+def ds_elastic() -> None:
+    """Shows the batch sizes that the section elasticity of a config chooses."""
+    run("ds_elastic", sys.argv[1:])
+
+
+def ds_ssh() -> None:
+    """Runs a command on all hosts of a hostfile."""
+    run("ds_ssh", sys.argv[1:])
 
 
 def ds_report() -> None:

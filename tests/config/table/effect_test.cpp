@@ -21,6 +21,16 @@ using ::testing::Not;
 /// Keys of which every value acts. A feature that comes adds its keys here, with tests of what they do beside
 /// the feature.
 const std::set<std::string> kActs = {
+    "elasticity.enabled",
+    "elasticity.ignore_non_elastic_batch_info",
+    "elasticity.max_gpus",
+    "elasticity.max_train_batch_size",
+    "elasticity.micro_batch_sizes",
+    "elasticity.min_gpus",
+    "elasticity.model_parallel_size",
+    "elasticity.num_gpus_per_node",
+    "elasticity.prefer_larger_batch",
+    "elasticity.version",
     "train_batch_size",
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",

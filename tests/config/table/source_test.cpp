@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "deepspeed/base/message.h"
-#include "deepspeed/config/table/base64.h"
 
 #include "tests/config/load.h"
 #include "tests/support/error_of.h"
@@ -60,21 +59,6 @@ TEST(Source, ReadsBase64) {
   EXPECT_THAT(load_error("eyJzZWVkIg=="), HasSubstr("config text in base64 line 1 column"));
   EXPECT_THAT(load_error("aGVsbG8="), HasSubstr("or the base64 of such a text"));
   EXPECT_THAT(load_error("eyJ0cmFpbl9iYXRjaF9zaXplIjogO*0="), HasSubstr("or the base64 of such a text"));
-}
-
-TEST(Base64, DecodesWhatTheStandardGives) {
-  for (const auto& [text, bytes] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"", ""},
-                                                                  {"Zg==", "f"},
-                                                                  {"Zm8=", "fo"},
-                                                                  {"Zm9v", "foo"},
-                                                                  {"Zm9vYg==", "foob"},
-                                                                  {"Zm9vYmE=", "fooba"}}) {
-    EXPECT_EQ(decode_base64(text), bytes) << text;
-  }
-  EXPECT_EQ(decode_base64("_-8"), "\xff\xef");
-  for (const char* text : {"Z", "Zm9vY", "Zg=", "Zg===", "Z===", "Zm 9", "Zm9v\n", "=", "===="})
-    EXPECT_FALSE(decode_base64(text)) << text;
 }
 
 TEST_F(SourceFile, TakesAFileBeforeBase64) {

@@ -114,16 +114,54 @@ TEST(Args, RefuseBadValuesAndUnknownFlags) {
 }
 
 TEST(Args, NameTheFlagAndTheWayOutOfWhatIsNotSupportedYet) {
-  for (const Words& words :
-       {Words{"--autotuning", "run", "p"}, Words{"--autotuning", "tune", "p.py"},
-        Words{"--elastic_training", "p"}, Words{"--launcher", "slurm", "p"}, Words{"--num_nodes", "2", "p"},
-        Words{"--node_rank", "1", "p"}, Words{"--force_multi", "p"}, Words{"--ssh_port", "22", "p"}}) {
-    const std::string text = not_supported(words);
-    EXPECT_THAT(text, HasSubstr(words.front()));
-    EXPECT_THAT(text, HasSubstr("is not supported yet"));
+  for (const Words& words : {Words{"--autotuning", "run", "p"}, Words{"--autotuning", "tune", "p.py"}}) {
+    EXPECT_THAT(not_supported(words), HasSubstr("--autotuning is not supported yet"));
+    EXPECT_THAT(not_supported(words), HasSubstr("set the batch sizes and the ZeRO stage"));
   }
-  EXPECT_THAT(not_supported({"--autotuning", "tune", "p"}),
-              HasSubstr("set the batch sizes and the ZeRO stage"));
+}
+
+TEST(Args, TakeTheFlagsOfSeveralMachines) {
+  const auto args = parse_args({"--launcher", "OpenMPI", "--launcher_args", "-mca btl_tcp_if_include eth1",
+                                "--ssh_port", "2222", "--no_ssh_check", "--force_multi", "--num_nodes", "3",
+                                "--venv_script", "env/activate", "p"})
+                        .args;
+  EXPECT_EQ(args.runner, Runner::kOpenMpi);
+  EXPECT_TRUE(args.runner_given && args.no_ssh_check && args.force_multi);
+  EXPECT_EQ(args.runner_args, "-mca btl_tcp_if_include eth1");
+  EXPECT_EQ(args.ssh_port, 2222);
+  EXPECT_EQ(args.num_nodes, 3);
+  EXPECT_EQ(args.venv_script, "env/activate");
+  EXPECT_EQ(parse_args({"p"}).args.runner, Runner::kPdsh);
+  EXPECT_FALSE(parse_args({"p"}).args.runner_given);
+  const auto node = parse_args({"--no_ssh", "--node_rank", "2", "p"}).args;
+  EXPECT_TRUE(node.no_ssh);
+  EXPECT_EQ(node.node_rank, 2);
+  const auto elastic = parse_args({"--elastic_training", "--min_elastic_nodes", "2", "--max_elastic_nodes",
+                                   "4", "--max_restarts", "7", "p"})
+                           .args;
+  EXPECT_TRUE(elastic.elastic);
+  EXPECT_EQ(elastic.min_nodes, 2);
+  EXPECT_EQ(elastic.max_nodes, 4);
+  EXPECT_EQ(elastic.max_restarts, 7);
+}
+
+TEST(Args, RefuseFlagsOfSeveralMachinesThatDoNotGoTogether) {
+  EXPECT_THAT(usage_error({"--launcher", "rsh", "p"}),
+              HasSubstr("--launcher is 'rsh', expected one of: pdsh, ssh"));
+  EXPECT_THAT(usage_error({"--no_ssh", "p"}), HasSubstr("--no_ssh is given without --node_rank"));
+  EXPECT_THAT(usage_error({"--node_rank", "1", "p"}), HasSubstr("--node_rank 1 is given without --no_ssh"));
+  EXPECT_THAT(usage_error({"--ssh_port", "0", "p"}), HasSubstr("--ssh_port is 0"));
+  EXPECT_THAT(usage_error({"--num_nodes", "0", "p"}), HasSubstr("--num_nodes is 0"));
+  EXPECT_THAT(usage_error({"--min_elastic_nodes", "2", "p"}),
+              HasSubstr("--min_elastic_nodes is given without --elastic_training"));
+  EXPECT_THAT(usage_error({"--elastic_training", "--launcher", "slurm", "p"}),
+              HasSubstr("expected pdsh or ssh"));
+  EXPECT_THAT(usage_error({"--elastic_training", "--no_ssh", "--node_rank", "0", "p"}),
+              HasSubstr("--elastic_training and --no_ssh"));
+  EXPECT_THAT(
+      usage_error({"--elastic_training", "--min_elastic_nodes", "3", "--max_elastic_nodes", "2", "p"}),
+      HasSubstr("--min_elastic_nodes is 3, expected at most --max_elastic_nodes, 2"));
+  EXPECT_THAT(usage_error({"--slurm_comment", "x", "p"}), HasSubstr("without --launcher slurm"));
 }
 
 TEST(Args, KnowWhatPythonRuns) {

@@ -36,6 +36,30 @@ TEST(Hostfile, RefusesAHostThatStandsThereTwice) {
               HasSubstr("multiple entries for host 'a'"));
 }
 
+TEST(Hostfile, RefusesHostsWithoutSlots) {
+  EXPECT_ERROR(UsageError, parse_hostfile("a slots=1\nb slots=0\n", "hosts"),
+               "hosts line 2: host 'b' has slots=0");
+}
+
+TEST(Hostfile, RefusesNamesThatNoMachineHas) {
+  for (const char* host : {"-oProxyCommand=x", "$(x)", "one;two", "^hosts", "n[1-2]", "%h", "one,two", "a@",
+                           "@b", "a@b@c", "h\xc3\xb6st"}) {
+    EXPECT_ERROR(UsageError, parse_hostfile("a slots=1\n" + std::string(host) + " slots=1\n", "hosts"),
+                 "hosts line 2: host '" + std::string(host) + "': expected a name or an address");
+  }
+  for (const char* host : {"worker-1", "10.0.0.1", "me@one.example.org", "fe80::1", "a_b"})
+    EXPECT_EQ(parse_hostfile(std::string(host) + " slots=1\n", "hosts").front().host, host);
+}
+
+TEST(WorldInfo, IsReadAsDeepSpeedWritesIt) {
+  const ResourcePool pool = {{"b", {0, 1}}, {"a", {3}}};
+  EXPECT_EQ(encode_world_info(pool), "eyJiIjpbMCwxXSwiYSI6WzNdfQ==");
+  EXPECT_EQ(decode_world_info(encode_world_info(pool)), pool);
+  EXPECT_EQ(decode_world_info("eyJiIjogWzAsIDFdLCAiYSI6IFszXX0="), pool);  // with spaces, as Python's json
+  for (const char* text : {"", "{}", "e30=", "WzFd", "eyJhIjoxfQ==", "eyJhIjpbLTFdfQ=="})
+    EXPECT_ERROR(UsageError, decode_world_info(text), "--world_info is", "expected {host: [slots]}");
+}
+
 TEST(Hostfile, RefusesAFileWithoutHosts) {
   EXPECT_THAT(error_of<UsageError>([] { parse_hostfile("# nothing\n", "hosts"); }),
               HasSubstr("names no host"));

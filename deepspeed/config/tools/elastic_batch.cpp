@@ -1,0 +1,200 @@
+#include "deepspeed/config/tools/elastic_batch.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::config {
+namespace {
+
+// Each has more divisors than every smaller number (OEIS A002182).
+constexpr int64_t kHighlyComposite[] = {
+    1,     2,     4,     6,      12,     24,     36,     48,     60,     120,    180,    240,   360,
+    720,   840,   1260,  1680,   2520,   5040,   7560,   10080,  15120,  20160,  25200,  27720, 45360,
+    50400, 55440, 83160, 110880, 166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
+constexpr const char* kElasticityVariable = "DEEPSPEED_ELASTICITY_CONFIG";
+
+/// The largest multiple of `base` by such a number that is at most `most`.
+int64_t candidate_of(int64_t base, int64_t most) {
+  const auto above = std::upper_bound(std::begin(kHighlyComposite), std::end(kHighlyComposite), most / base);
+  return base * *std::prev(above);
+}
+
+std::set<int64_t> counts_that_divide(int64_t batch, const std::vector<int64_t>& micro, int64_t fewest,
+                                     int64_t most) {
+  std::set<int64_t> counts;
+  for (const int64_t size : micro) {
+    if (batch % size != 0) continue;
+    const int64_t passes = batch / size;
+    for (int64_t count = 1; count * count <= passes; ++count) {
+      if (passes % count != 0) continue;
+      for (const int64_t divisor : {count, passes / count}) {
+        if (divisor >= fewest && divisor <= most) counts.insert(divisor);
+      }
+    }
+  }
+  return counts;
+}
+
+/// The rules 0.1.
+ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_samples, int64_t fewest,
+                          int64_t most, bool prefers_larger) {
+  const int64_t largest = *std::max_element(micro.begin(), micro.end());
+  if (largest > most_samples) {
+    raise<ConfigError>("elasticity.micro_batch_sizes: got ", largest, ", expected at most ", most_samples,
+                       ", the share of elasticity.max_train_batch_size");
+  }
+  std::vector<int64_t> bases = micro;
+  int64_t multiple = 1;
+  for (const int64_t size : micro) {
+    if (multiple <= most_samples) multiple = std::lcm(multiple, size);
+  }
+  bases.push_back(multiple);
+  ElasticBatch best;
+  for (const int64_t base : bases) {
+    if (base > most_samples) continue;
+    const int64_t batch = candidate_of(base, most_samples);
+    const auto counts = counts_that_divide(batch, micro, fewest, most);
+    const bool is_better = counts.size() > best.valid_counts.size() ||
+                           (counts.size() == best.valid_counts.size() && best.train_batch_size > 0 &&
+                            (prefers_larger ? batch > best.train_batch_size : batch < best.train_batch_size));
+    if (is_better || best.train_batch_size == 0) best = {batch, {counts.begin(), counts.end()}, 0};
+  }
+  return best;
+}
+
+int64_t micro_batch_of(const ElasticRules& rules, int64_t samples) {
+  int64_t chosen = 0;
+  for (const int64_t size : rules.micro_batch_sizes) {
+    if (samples % size != 0) continue;
+    if (chosen == 0 || (rules.prefer_larger_batch && size > chosen)) chosen = size;
+  }
+  return chosen;
+}
+
+/// The rules 0.2: whole machines are what comes and goes.
+ElasticBatch choose_batch_of_nodes(const ElasticRules& rules, int64_t num_devices) {
+  if (rules.num_gpus_per_node % rules.model_parallel_size != 0) {
+    raise<ConfigError>("elasticity.model_parallel_size: got ", rules.model_parallel_size,
+                       ", expected a divisor of elasticity.num_gpus_per_node, ", rules.num_gpus_per_node);
+  }
+  const int64_t of_node = rules.num_gpus_per_node / rules.model_parallel_size;
+  ElasticBatch batch = choose_batch(rules.micro_batch_sizes, rules.max_train_batch_size / of_node,
+                                    std::max<int64_t>(1, rules.min_gpus / rules.num_gpus_per_node),
+                                    rules.max_gpus / rules.num_gpus_per_node, rules.prefer_larger_batch);
+  batch.train_batch_size *= of_node;
+  for (int64_t& count : batch.valid_counts) count *= of_node;
+  if (num_devices == 0) return batch;
+  const int64_t ranks = num_devices / rules.model_parallel_size;
+  if (std::find(batch.valid_counts.begin(), batch.valid_counts.end(), ranks) != batch.valid_counts.end()) {
+    batch.micro_batch_size = micro_batch_of(rules, batch.train_batch_size / num_devices);
+    return batch;
+  }
+  // A number that the batch does not fit has a batch of its own.
+  const int64_t data_parallel = num_devices * of_node / rules.num_gpus_per_node;
+  std::optional<int64_t> chosen;
+  for (const int64_t size : rules.micro_batch_sizes) {
+    const int64_t pass = size * data_parallel;
+    const int64_t candidate = pass > 0 ? rules.max_train_batch_size / pass * pass : 0;
+    if (candidate == 0) continue;
+    const bool is_better = !chosen || (rules.prefer_larger_batch ? candidate > *chosen : candidate < *chosen);
+    if (is_better) chosen = candidate;
+  }
+  if (!chosen) {
+    raise<ConfigError>("elasticity.max_train_batch_size: got ", rules.max_train_batch_size, ", which ",
+                       num_devices, " devices exceed with each of elasticity.micro_batch_sizes");
+  }
+  return {*chosen, {data_parallel}, micro_batch_of(rules, *chosen / num_devices)};
+}
+
+void check_scheduler(const ElasticRules& rules) {
+  const auto text = env::get(kElasticityVariable);
+  if (!text) return;
+  const Json section = Json::parse(*text, nullptr, false);
+  if (!section.is_object())
+    raise<ConfigError>(kElasticityVariable, ": got '", text->substr(0, 80),
+                       "', expected the section as JSON");
+  const ElasticRules expected = ElasticRules::from_json(section);
+  const auto differ = [](const char* key) {
+    raise<ConfigError>("elasticity.", key, ": differs from what the scheduler reckons with (the variable ",
+                       kElasticityVariable, "); set both alike");
+  };
+  if (expected.max_train_batch_size != rules.max_train_batch_size) differ("max_train_batch_size");
+  if (expected.micro_batch_sizes != rules.micro_batch_sizes) differ("micro_batch_sizes");
+  if (expected.version != rules.version) differ("version");
+}
+
+}  // namespace
+
+ElasticRules ElasticRules::from_json(const Json& section) {
+  const auto whole = [&](const char* key, int64_t otherwise) {
+    const auto found = section.find(key);
+    if (found == section.end()) return otherwise;
+    if (!found->is_number_integer() || found->get<int64_t>() < 1)
+      raise<ConfigError>("elasticity.", key, ": got ", found->dump(),
+                         ", expected a whole number of at least 1");
+    return found->get<int64_t>();
+  };
+  ElasticRules rules;
+  rules.max_train_batch_size = whole("max_train_batch_size", rules.max_train_batch_size);
+  rules.min_gpus = whole("min_gpus", rules.min_gpus);
+  rules.max_gpus = whole("max_gpus", rules.max_gpus);
+  rules.num_gpus_per_node = whole("num_gpus_per_node", rules.num_gpus_per_node);
+  rules.model_parallel_size = whole("model_parallel_size", rules.model_parallel_size);
+  rules.prefer_larger_batch = section.value("prefer_larger_batch", rules.prefer_larger_batch);
+  rules.version = section.value("version", rules.version);
+  if (const auto sizes = section.find("micro_batch_sizes"); sizes != section.end()) {
+    rules.micro_batch_sizes.clear();
+    bool fits = sizes->is_array() && !sizes->empty();
+    for (const Json& size : *sizes) {
+      fits = fits && size.is_number_integer() && size.get<int64_t>() > 0;
+      if (fits) rules.micro_batch_sizes.push_back(size.get<int64_t>());
+    }
+    if (!fits)
+      raise<ConfigError>("elasticity.micro_batch_sizes: got ", sizes->dump(),
+                         ", expected positive whole numbers");
+  }
+  if (rules.min_gpus > rules.max_gpus) {
+    raise<ConfigError>("elasticity.min_gpus: got ", rules.min_gpus,
+                       ", expected at most elasticity.max_gpus, ", rules.max_gpus);
+  }
+  if (rules.version != 0.1 && rules.version != 0.2)
+    raise<ConfigError>("elasticity.version: got ", rules.version, ", expected 0.1 or 0.2");
+  if (rules.version == 0.1 && rules.model_parallel_size > 1) {
+    raise<ConfigError>("elasticity.model_parallel_size: got ", rules.model_parallel_size,
+                       " with elasticity.version 0.1, expected version 0.2");
+  }
+  return rules;
+}
+
+ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices) {
+  if (rules.version != 0.1) return choose_batch_of_nodes(rules, num_devices);
+  ElasticBatch batch = choose_batch(rules.micro_batch_sizes, rules.max_train_batch_size, rules.min_gpus,
+                                    rules.max_gpus, rules.prefer_larger_batch);
+  const auto& valid = batch.valid_counts;
+  if (num_devices > 0 && std::find(valid.begin(), valid.end(), num_devices) != valid.end()) {
+    // The largest, whichever batch is preferred.
+    for (const int64_t size : rules.micro_batch_sizes) {
+      if (batch.train_batch_size / num_devices % size == 0)
+        batch.micro_batch_size = std::max(batch.micro_batch_size, size);
+    }
+  }
+  return batch;
+}
+
+ElasticBatch elastic_batch_of_job(const ElasticRules& rules, int64_t num_devices) {
+  check_scheduler(rules);
+  const ElasticBatch batch = elastic_batch(rules, num_devices);
+  if (batch.micro_batch_size > 0) return batch;
+  std::string valid;
+  for (const int64_t count : batch.valid_counts) valid += (valid.empty() ? "" : ", ") + std::to_string(count);
+  raise<ConfigError>("elasticity: ", num_devices, " devices do not fit a batch of ", batch.train_batch_size,
+                     ", expected one of: ", valid);
+}
+
+}  // namespace deepspeed::config

@@ -1,0 +1,44 @@
+// Batch sizes that fit many numbers of devices: the rules 0.1 and 0.2 of the section elasticity.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::config {
+
+/// The section, with defaults.
+struct ElasticRules {
+  int64_t max_train_batch_size = 2000;
+  std::vector<int64_t> micro_batch_sizes = {2, 4, 6};
+  int64_t min_gpus = 1;
+  int64_t max_gpus = 10000;
+  int64_t num_gpus_per_node = 1;
+  int64_t model_parallel_size = 1;
+  bool prefer_larger_batch = true;
+  double version = 0.2;
+
+  /// Reads a section, checked already or not. Throws ConfigError naming the key.
+  DEEPSPEED_API static ElasticRules from_json(const Json& section);
+};
+
+/// What the rules choose.
+struct ElasticBatch {
+  int64_t train_batch_size = 0;
+  std::vector<int64_t> valid_counts;  ///< of devices (0.1) or of data-parallel ranks (0.2), ascending
+  int64_t micro_batch_size = 0;  ///< for the number of devices that was asked for; 0: none was, or none fits
+};
+
+/// Chooses the batch size that the most numbers of devices divide. `num_devices` is 0 where none is asked
+/// for, which the rules 0.2 do not allow. Throws ConfigError, naming the key, where a micro batch is larger
+/// than the greatest batch, the numbers of a node do not divide each other, or the version is not known.
+DEEPSPEED_API ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices);
+
+/// Returns as elastic_batch() does; throws ConfigError also where that many devices are none of the valid
+/// numbers, and where the variable DEEPSPEED_ELASTICITY_CONFIG, by which a scheduler says what it reckons
+/// with, has other values.
+DEEPSPEED_API ElasticBatch elastic_batch_of_job(const ElasticRules& rules, int64_t num_devices);
+
+}  // namespace deepspeed::config

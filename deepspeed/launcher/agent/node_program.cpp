@@ -1,0 +1,149 @@
+#include "deepspeed/launcher/agent/node_program.h"
+
+#include <csignal>
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/base/version.h"
+#include "deepspeed/launcher/agent/agent.h"
+#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/tcp_link.h"
+#include "deepspeed/launcher/node/process_tree.h"
+#include "deepspeed/launcher/plan/machine.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+/// Names the machine as no other one of the job does, also where containers share a host's name.
+std::string machine_name() {
+  char space[64] = {};
+  const ssize_t size = ::readlink("/proc/self/ns/net", space, sizeof(space) - 1);
+  return host_name() + " " + (size > 0 ? space : "");
+}
+
+/// Returns the address at which others reach this machine: the one that ssh came to, else the first one.
+std::string own_address() {
+  const auto connection = env::get("SSH_CONNECTION");
+  if (connection) {
+    const auto words = split(*connection, ' ');
+    if (words.size() == 4 && !words[2].starts_with("127.") && words[2] != "::1") return words[2];
+  }
+  const auto addresses = addresses_of_this_machine();
+  return addresses.empty() ? "127.0.0.1" : addresses.front();
+}
+
+Json hello_message() {
+  return {{"t", "hello"},
+          {"version", version()},
+          {"host", host_name()},
+          {"machine", machine_name()},
+          {"address", own_address()}};
+}
+
+/// Takes rank and place from the variables of what started this process.
+Json hello_of_rank(const std::string& runner) {
+  const std::pair<const char*, const char*> sources[] = {
+      {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},
+      {"slurm", "SLURM_PROCID"},           {runner.c_str(), "PMIX_RANK"},      {runner.c_str(), "PMI_RANK"}};
+  Json hello = hello_message();
+  for (const auto& [name, variable] : sources) {
+    if (runner != name || hello.contains("rank")) continue;
+    if (const auto rank = env::get_int(variable)) hello["rank"] = *rank;
+  }
+  if (!hello.contains("rank"))
+    raise<UsageError>("--launcher ", runner, " has set no variable that tells this process its rank");
+  return hello;
+}
+
+/// Removes what only starts this program from the variables that ranks see.
+void forget_variables_of_job() {
+  for (const auto& [name, value] : current_environment()) {
+    if (name == "DEEPSPEED_JOB" || name.starts_with("DEEPSPEED_JOB_")) env::set(name.c_str(), std::nullopt);
+  }
+}
+
+/// Keeps the link's descriptors from the ranks: standard input and output become other ones.
+Channel standard_link() {
+  const int in = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  const int out = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  Channel link(in, out);
+  link.send(hello_message());
+  return link;
+}
+
+int keep_deposit(const std::string& id) {
+  std::string line;
+  std::getline(std::cin, line);
+  const Json message = Json::parse(line, nullptr, false);
+  if (!message.is_object() || !message.contains("job")) raise<IoError>("no description of the job came");
+  const Deposit deposit(id, message.at("job"));
+  std::cout << hello_message().dump() << std::endl;
+  // The file goes with the launcher, which ends this input.
+  while (std::getline(std::cin, line)) {
+  }
+  return 0;
+}
+
+int run_agent(const std::vector<std::string>& words) {
+  ::prctl(PR_SET_NAME, "ds_node");
+  if (words.size() == 2 && words[0] == "--deposit") return keep_deposit(words[1]);
+  const BlockedSignals signals;
+  ::signal(SIGPIPE, SIG_IGN);
+  become_subreaper();
+  if (words.size() == 1 && words[0] == "--link") return Agent(standard_link(), {}, true, signals).run();
+  std::optional<CarriedJob> job;
+  Json hello = hello_message();
+  if (words.size() == 4 && words[0] == "--job" && words[2] == "--node") {
+    const auto node = parse_whole_number(words[3]);
+    if (!node) raise<UsageError>("--node is '", words[3], "', expected this machine's number");
+    job = CarriedJob::from_text(take_deposit(words[1]));
+    hello["node"] = *node;
+  } else if (words.size() == 2 && words[0] == "--rank") {
+    Environment environment = current_environment();
+    job = take_job(environment);
+    forget_variables_of_job();
+    hello = hello_of_rank(words[1]);
+  } else {
+    raise<UsageError>(
+        "this program is started by `deepspeed` on the machines of a job; see deepspeed --help");
+  }
+  Channel link = connect_to_launcher(*job, hello);
+  return Agent(std::move(link), std::move(job), false, signals).run();
+}
+
+}  // namespace
+
+int run_node_program(const std::vector<std::string>& words) {
+  if (words.size() == 1 && words[0] == "--version") {
+    std::cout << version() << "\n";
+    return 0;
+  }
+  try {
+    return run_agent(words);
+  } catch (const UsageError& error) {
+    announce(log::Level::kError, host_name(), ": ", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    announce(log::Level::kError, host_name(), ": ", error.what());
+    return 1;
+  }
+}
+
+}  // namespace deepspeed::launcher

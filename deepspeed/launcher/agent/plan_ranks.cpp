@@ -1,0 +1,161 @@
+#include "deepspeed/launcher/agent/plan_ranks.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/plan/program.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kLogLevelVariable = "DEEPSPEED_LOG_LEVEL";  // read by the library's log
+
+/// Shares the cores out: one entry a rank; empty without binding.
+std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& machine, int num_ranks) {
+  if (!args.bind_cores_to_rank) return {};
+  if (args.bind_core_list.empty()) return share_cores(machine.physical_cores, num_ranks);
+  const std::vector<int> cores = parse_core_list(args.bind_core_list);
+  for (const int core : cores) {
+    if (std::find(machine.cores.begin(), machine.cores.end(), core) != machine.cores.end()) continue;
+    raise<UsageError>("--bind_core_list: core ", core,
+                      " is not one that this process may run on; leave it out");
+  }
+  return share_cores(cores, num_ranks);
+}
+
+/// Makes the folder and returns `<folder>/<YYYYmmddHHMMSS>_rank`, to which a rank's number and `.log` are
+/// added; empty without logs.
+std::string log_file_prefix(const std::string& folder) {
+  if (folder.empty()) return "";
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    raise<IoError>("--enable_each_rank_log: cannot make the folder ", folder, ": ", error.message());
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof(stamp), "%Y%m%d%H%M%S", &local);
+  return (std::filesystem::path(folder) / stamp).string() + "_rank";
+}
+
+std::chrono::milliseconds signal_grace(const LaunchArgs& args, const Environment& environment) {
+  if (args.stop_grace_s) return std::chrono::seconds(*args.stop_grace_s);
+  const auto given = environment.find(kStopGraceVariable);
+  if (given == environment.end() || given->second.empty()) return NodeLaunch{}.signal_grace;
+  const auto seconds = parse_whole_number(given->second);
+  if (!seconds || *seconds < 1) {
+    raise<UsageError>(kStopGraceVariable, " is '", given->second,
+                      "', expected a whole number of seconds, 1 or more");
+  }
+  return std::chrono::seconds(*seconds);
+}
+
+}  // namespace
+
+NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Environment& environment,
+                      NodeEnvironment node, const std::vector<RankPlace>& places) {
+  NodeLaunch launch;
+  const ProgramCommand program = find_program_command(args, environment);
+  launch.program = program.path;
+  launch.signal_grace = signal_grace(args, environment);
+  const int num_local = node.layout.local_size(node.node);
+  const auto cores = bind_cores(args, machine, num_local);
+  node.threads_per_rank = cores.empty() ? threads_per_rank(static_cast<int>(machine.cores.size()), num_local)
+                                        : static_cast<int>(cores.front().size());
+  const std::string log_prefix = log_file_prefix(args.each_rank_log_dir);
+  for (const RankPlace& place : places) {
+    RankCommand command;
+    command.rank = place.rank;
+    command.args = program.args_of_rank(place.local_rank, args.program_args);
+    command.environment = rank_environment(environment, node, place);
+    if (!args.rank_log_level.empty()) command.environment.emplace(kLogLevelVariable, args.rank_log_level);
+    if (!cores.empty()) command.cores = cores[static_cast<size_t>(place.local_rank)];
+    if (!log_prefix.empty()) command.log_file = log_prefix + std::to_string(place.rank) + ".log";
+    launch.ranks.push_back(std::move(command));
+  }
+  return launch;
+}
+
+void set_meeting(NodeLaunch& launch, const std::string& address, int port) {
+  for (RankCommand& command : launch.ranks) {
+    command.environment["MASTER_ADDR"] = address;
+    command.environment["MASTER_PORT"] = std::to_string(port);
+  }
+}
+
+namespace {
+
+/// Runs a program with its output going into a pipe; returns (output, status of waitpid()).
+std::pair<std::string, int> output_of(const std::vector<std::string>& words, const Environment& environment) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : environment) entries.push_back(name + "=" + value);
+  std::vector<char*> argv, envp;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  for (std::string& entry : entries) envp.push_back(entry.data());
+  argv.push_back(nullptr);
+  envp.push_back(nullptr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("no pipe: ", std::strerror(errno));
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    ::dup2(nothing, STDIN_FILENO);
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::execve(argv[0], argv.data(), envp.data());
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  std::string output;
+  char bytes[4096];
+  for (ssize_t size; pid > 0;) {
+    size = ::read(ends[0], bytes, sizeof(bytes));
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    output.append(bytes, static_cast<size_t>(size));
+  }
+  ::close(ends[0]);
+  int status = -1;
+  if (pid > 0) ::waitpid(pid, &status, 0);
+  return {output, status};
+}
+
+}  // namespace
+
+Environment source_script(const std::string& script, const Environment& environment) {
+  std::string path = script;
+  const auto home = environment.find("HOME");
+  if (path.starts_with("~/") && home != environment.end()) path = home->second + path.substr(1);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    raise<UsageError>("--venv_script: '", path, "' is no file of this machine");
+  // `.` looks for a name without a slash in PATH.
+  path = std::filesystem::absolute(path, error).string();
+  const char* shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+  // The script's own output goes to standard error, and its variables end with zeros. They are read as the
+  // kernel shows them, since `env` may be another program after the script.
+  constexpr const char* kCommand =
+      "exec 3>&1 1>&2; . \"$1\" || exit 1; exec 1>&3 3>&-; exec /bin/cat /proc/self/environ";
+  const auto [output, status] = output_of({shell, "-c", kCommand, shell, path}, environment);
+  if (status != 0 || output.empty())
+    raise<UsageError>("--venv_script: sourcing '", path, "' by ", shell, " failed; its errors stand above");
+  Environment variables;
+  for (const std::string& entry : split(output, '\0')) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string::npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  for (const char* own : {"_", "SHLVL", "OLDPWD"}) variables.erase(own);
+  return variables;
+}
+
+}  // namespace deepspeed::launcher

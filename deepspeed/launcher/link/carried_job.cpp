@@ -1,0 +1,139 @@
+#include "deepspeed/launcher/link/carried_job.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+#include "deepspeed/config/table/base64.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr const char* kJobVariable = "DEEPSPEED_JOB";
+constexpr size_t kVariableBytes = 96 * 1024;
+
+[[noreturn]] void refuse_job() {
+  raise<UsageError>(
+      "the description of the job is damaged, or was written by another version of the launcher");
+}
+
+std::string job_variable(size_t part) {
+  return part == 0 ? kJobVariable : kJobVariable + ("_" + std::to_string(part));
+}
+
+std::string bytes_of(const Json& text) {
+  auto bytes = text.is_string() ? config::decode_base64(text.get<std::string>()) : std::nullopt;
+  if (!bytes) refuse_job();
+  return *std::move(bytes);
+}
+
+std::string deposit_path(const std::string& id) {
+  const bool is_plain =
+      !id.empty() && std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  if (!is_plain) raise<UsageError>("job '", id, "': expected letters and digits");
+  return "/tmp/deepspeed_job_" + id;
+}
+
+}  // namespace
+
+std::string CarriedJob::text() const {
+  Json json = {{"words", Json::array()}, {"exports", Json::object()}, {"addresses", addresses}};
+  for (const std::string& word : words) json["words"].push_back(config::encode_base64(word));
+  for (const auto& [name, value] : exports)
+    json["exports"][config::encode_base64(name)] = config::encode_base64(value);
+  json["folder"] = config::encode_base64(working_folder);
+  json["secret"] = config::encode_base64(secret);
+  json["port"] = port;
+  return config::encode_base64(json.dump());
+}
+
+CarriedJob CarriedJob::from_text(const std::string& text) {
+  const auto bytes = config::decode_base64(text);
+  const Json json = bytes ? Json::parse(*bytes, nullptr, false) : Json();
+  const bool is_whole = json.is_object() && json.contains("words") && json.contains("exports") &&
+                        json.contains("folder") && json.contains("secret") && json.contains("addresses") &&
+                        json.contains("port") && json["port"].is_number_integer();
+  if (!is_whole) refuse_job();
+  CarriedJob job;
+  for (const Json& word : json["words"]) job.words.push_back(bytes_of(word));
+  for (const auto& [name, value] : json["exports"].items()) job.exports[bytes_of(name)] = bytes_of(value);
+  for (const Json& address : json["addresses"]) job.addresses.push_back(address.get<std::string>());
+  job.working_folder = bytes_of(json["folder"]);
+  job.secret = bytes_of(json["secret"]);
+  job.port = json["port"].get<int>();
+  return job;
+}
+
+Environment job_variables(const CarriedJob& job) {
+  const std::string text = job.text();
+  Environment variables;
+  for (size_t part = 0; part * kVariableBytes < text.size(); ++part)
+    variables[job_variable(part)] = text.substr(part * kVariableBytes, kVariableBytes);
+  return variables;
+}
+
+CarriedJob take_job(Environment& environment) {
+  std::string text;
+  for (size_t part = 0;; ++part) {
+    const auto found = environment.find(job_variable(part));
+    if (found == environment.end()) break;
+    text += found->second;
+    environment.erase(found);
+  }
+  if (text.empty()) {
+    raise<UsageError>("the variable ", kJobVariable,
+                      " is not set: this program is started by `deepspeed`, whose ",
+                      "--launcher has to hand its variables on");
+  }
+  return CarriedJob::from_text(text);
+}
+
+Deposit::Deposit(const std::string& id, const std::string& text) : path_(deposit_path(id)) {
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  size_t written = 0;
+  while (fd >= 0 && written < text.size()) {
+    const ssize_t size = ::write(fd, text.data() + written, text.size() - written);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    written += static_cast<size_t>(size);
+  }
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (fd >= 0 && written == text.size()) return;
+  if (fd >= 0) ::unlink(path_.c_str());
+  raise<IoError>("cannot write ", path_, ": ", std::strerror(error));
+}
+
+Deposit::~Deposit() { ::unlink(path_.c_str()); }
+
+std::string take_deposit(const std::string& id) {
+  const std::string beginning = deposit_path(id);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
+    const std::string path = entry.path().string();
+    if (!path.starts_with(beginning)) continue;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) continue;  // another program of this machine has just taken it
+    struct stat status {};
+    const bool is_own = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+    std::string text;
+    char bytes[65536];
+    for (ssize_t size; is_own && (size = ::read(fd, bytes, sizeof(bytes))) > 0;)
+      text.append(bytes, static_cast<size_t>(size));
+    ::close(fd);
+    if (!is_own || ::unlink(path.c_str()) != 0) continue;
+    return text;
+  }
+  raise<IoError>("there is no description of the job, ", beginning, ", that this user has written");
+}
+
+}  // namespace deepspeed::launcher

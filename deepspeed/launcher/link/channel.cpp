@@ -1,0 +1,133 @@
+#include "deepspeed/launcher/link/channel.h"
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr size_t kMaxMessageBytes = size_t{64} << 20;
+constexpr size_t kReadBytes = 65536;
+
+void make_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+}  // namespace
+
+Channel::Channel(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {
+  make_non_blocking(read_fd_);
+  make_non_blocking(write_fd_);
+}
+
+Channel::~Channel() { close(); }
+
+Channel::Channel(Channel&& other) noexcept
+    : read_fd_(std::exchange(other.read_fd_, -1)),
+      write_fd_(std::exchange(other.write_fd_, -1)),
+      closed_(std::exchange(other.closed_, true)),
+      incoming_(std::move(other.incoming_)),
+      outgoing_(std::move(other.outgoing_)),
+      last_heard_(other.last_heard_) {}
+
+Channel& Channel::operator=(Channel&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  read_fd_ = std::exchange(other.read_fd_, -1);
+  write_fd_ = std::exchange(other.write_fd_, -1);
+  closed_ = std::exchange(other.closed_, true);
+  incoming_ = std::move(other.incoming_);
+  outgoing_ = std::move(other.outgoing_);
+  last_heard_ = other.last_heard_;
+  return *this;
+}
+
+void Channel::close() {
+  closed_ = true;
+  if (read_fd_ >= 0) ::close(read_fd_);
+  if (write_fd_ >= 0 && write_fd_ != read_fd_) ::close(write_fd_);
+  read_fd_ = write_fd_ = -1;
+}
+
+void Channel::send(const Json& message) {
+  if (closed_) return;
+  outgoing_ += message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  write_some();
+}
+
+void Channel::append_poll_entries(std::vector<pollfd>& entries) const {
+  if (closed_) return;
+  entries.push_back({read_fd_, POLLIN, 0});
+  if (!outgoing_.empty()) entries.push_back({write_fd_, POLLOUT, 0});
+}
+
+void Channel::write_some() {
+  while (!closed_ && !outgoing_.empty()) {
+    const ssize_t written = ::write(write_fd_, outgoing_.data(), outgoing_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    // The end of the other side is noticed by reading, which also gives what it has sent before.
+    if (written <= 0) return outgoing_.clear();
+    outgoing_.erase(0, static_cast<size_t>(written));
+  }
+}
+
+std::vector<Json> Channel::exchange() {
+  std::vector<Json> messages;
+  write_some();
+  bool ended = false;
+  while (!closed_ && !ended) {
+    char bytes[kReadBytes];
+    const ssize_t size = ::read(read_fd_, bytes, sizeof(bytes));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) break;
+    ended = size <= 0;
+    if (ended) break;
+    last_heard_ = Clock::now();
+    incoming_.append(bytes, static_cast<size_t>(size));
+    if (static_cast<size_t>(size) < sizeof(bytes)) break;
+  }
+  size_t begin = 0;
+  for (size_t end; (end = incoming_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    Json message = Json::parse(incoming_.begin() + static_cast<std::ptrdiff_t>(begin),
+                               incoming_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const bool is_message = message.is_object() && message.contains("t") && message["t"].is_string();
+    if (is_message) {
+      messages.push_back(std::move(message));
+    } else {
+      ended = true;
+    }
+  }
+  incoming_.erase(0, begin);
+  if (ended || incoming_.size() > kMaxMessageBytes) close();
+  return messages;
+}
+
+void prepare_socket(int socket) {
+  const int on = 1;
+  const int idle_s = 2, interval_s = 1, probes = 3, timeout_ms = 8000;
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  make_non_blocking(socket);
+}
+
+std::chrono::seconds link_timeout() {
+  const auto given = env::get_int(kLinkTimeoutVariable);
+  if (!given) return std::chrono::seconds(5);
+  if (*given < 2 || *given > 86400)
+    raise<UsageError>(kLinkTimeoutVariable, " is ", *given, ", expected 2 to 86400 seconds");
+  return std::chrono::seconds(*given);
+}
+
+}  // namespace deepspeed::launcher

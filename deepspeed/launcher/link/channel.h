@@ -1,0 +1,68 @@
+// One end of the link between the launcher and the program of a machine: messages over descriptors.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::launcher {
+
+/// Sends and takes messages, one line of JSON each, without ever waiting for the other end. Each has the key
+/// "t", its kind. What has come is kept until it is taken; what cannot be sent at once is kept until it can.
+class Channel {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Owns both descriptors from now on, which may be one (a socket).
+  Channel(int read_fd, int write_fd);
+  ~Channel();
+  Channel(Channel&& other) noexcept;
+  Channel& operator=(Channel&& other) noexcept;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  void send(const Json& message);
+
+  /// Adds what poll() is to wait for.
+  void append_poll_entries(std::vector<pollfd>& entries) const;
+
+  /// Reads and writes what goes without waiting; returns the messages that have come. A line that is no
+  /// message closes the channel.
+  std::vector<Json> exchange();
+
+  /// Whether the other end is gone; what it had sent before was taken.
+  bool is_closed() const { return closed_; }
+  void close();
+  /// Returns the bytes that wait to be sent.
+  size_t pending_bytes() const { return outgoing_.size(); }
+  /// Returns how long nothing has come.
+  Clock::duration silence() const { return Clock::now() - last_heard_; }
+  /// Counts silence anew from now on.
+  void forget_silence() { last_heard_ = Clock::now(); }
+  int read_fd() const { return read_fd_; }
+
+ private:
+  void write_some();
+
+  int read_fd_;
+  int write_fd_;
+  bool closed_ = false;
+  std::string incoming_, outgoing_;
+  Clock::time_point last_heard_ = Clock::now();
+};
+
+/// Sets the limits by which a TCP socket notices a lost network, and makes it not block.
+void prepare_socket(int socket);
+
+/// How long an end may be silent before it counts as lost: DS_LINK_TIMEOUT seconds, else 5. Throws UsageError
+/// for a value that is no whole number of at least 2.
+std::chrono::seconds link_timeout();
+inline constexpr const char* kLinkTimeoutVariable = "DS_LINK_TIMEOUT";
+/// The time between the messages by which an end shows that it lives.
+inline constexpr std::chrono::milliseconds kBeatInterval{1000};
+
+}  // namespace deepspeed::launcher

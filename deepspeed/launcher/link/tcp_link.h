@@ -1,0 +1,57 @@
+// The TCP link between the launcher and programs that a runner without a channel of its own starts.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+#include "deepspeed/launcher/link/carried_job.h"
+#include "deepspeed/launcher/link/channel.h"
+
+namespace deepspeed::launcher {
+
+/// Takes connections from programs that know the job's secret. Both ends show that they do by an HMAC over
+/// numbers that both have drawn; the secret itself is never sent, and strangers are dropped.
+class LinkListener {
+ public:
+  /// Listens at all addresses of this machine, at a port of the kernel's choice. Throws IoError.
+  explicit LinkListener(std::string secret);
+  ~LinkListener();
+  LinkListener(const LinkListener&) = delete;
+  LinkListener& operator=(const LinkListener&) = delete;
+
+  int port() const { return port_; }
+  void append_poll_entries(std::vector<pollfd>& entries) const;
+
+  struct Guest {
+    Channel channel;
+    Json hello;
+    std::string address;  ///< of the other end
+  };
+  /// Returns the programs that have shown the secret since the last call, with their first message.
+  std::vector<Guest> accept();
+
+ private:
+  struct Candidate {
+    Channel channel;
+    std::string number;  ///< drawn for this one
+    std::string address;
+    bool knows_secret = false;
+  };
+  void take_connections();
+  /// Returns the first message once there is one; drops the candidate by closing its channel.
+  std::optional<Json> advance(Candidate& candidate) const;
+
+  std::string secret_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::vector<Candidate> candidates_;
+};
+
+/// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. Throws IoError
+/// where none does within 30 seconds, or where what listens there does not know the secret.
+Channel connect_to_launcher(const CarriedJob& job, const Json& hello);
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,164 @@
+#include "deepspeed/launcher/machines/job_start.h"
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/hmac.h"
+
+namespace deepspeed::launcher {
+
+bool places_ranks(Runner runner) { return runner != Runner::kPdsh && runner != Runner::kSsh; }
+
+JobStart::JobStart(const MachineJob& job, const ResourcePool& nodes, const BlockedSignals& signals)
+    : job_(job), nodes_(nodes), signals_(signals), id_(hex(random_bytes(12))) {
+  if (job_.args.runner == Runner::kSsh) return;
+  secret_ = random_bytes(32);
+  listener_ = std::make_unique<LinkListener>(secret_);
+}
+
+JobStart::~JobStart() {
+  if (!host_list_.empty()) ::unlink(host_list_.c_str());
+}
+
+CarriedJob JobStart::carried_job() const {
+  CarriedJob job{job_.words, job_.exports, "", secret_, {}, 0};
+  char folder[PATH_MAX] = {};
+  if (::getcwd(folder, sizeof(folder)) == nullptr)
+    raise<IoError>("the folder that the job is started in has no name any more: ", std::strerror(errno));
+  job.working_folder = folder;
+  if (!listener_) return job;
+  job.port = listener_->port();
+  job.addresses = addresses_of_this_machine();
+  job.addresses.emplace_back("127.0.0.1");
+  return job;
+}
+
+std::string JobStart::text_for_links() const { return listener_ ? "" : carried_job().text(); }
+
+RunnerJob JobStart::runner_job() const {
+  RunnerJob job;
+  job.runner = job_.args.runner;
+  job.nodes = nodes_;
+  job.runner_args = split_words(job_.args.runner_args, "--launcher_args");
+  job.node_program = job_.node_program;
+  job.hostfile = job_.hostfile;
+  job.host_list = host_list_;
+  job.job_id = id_;
+  job.ssh_port = job_.args.ssh_port;
+  job.slurm_comment = job_.args.slurm_comment;
+  return job;
+}
+
+Part JobStart::part_by_ssh(const HostSlots& node, int number, const std::vector<std::string>& words) const {
+  const bool is_here = job_.args.runner == Runner::kSsh && job_.machine.is_this(node.host);
+  const auto command = is_here ? words : ssh_command(runner_job(), node.host, words, job_.environment);
+  Part part;
+  part.host = node.host;
+  part.number = number;
+  part.child = start_child(command, job_.environment, true, SIGKILL, signals_.before());
+  part.link.emplace(part.child.output, part.child.input);
+  return part;
+}
+
+std::vector<Part> JobStart::parts() const {
+  std::vector<Part> parts;
+  const bool are_ranks = places_ranks(job_.args.runner);
+  const int count = are_ranks ? WorldLayout{nodes_}.world_size() : static_cast<int>(nodes_.size());
+  for (int number = 0; number < count; ++number) {
+    if (!listener_) {
+      parts.push_back(
+          part_by_ssh(nodes_[static_cast<size_t>(number)], number, {job_.node_program, "--link"}));
+      continue;
+    }
+    parts.emplace_back();
+    parts.back().number = number;
+    if (!are_ranks) parts.back().host = nodes_[static_cast<size_t>(number)].host;
+  }
+  return parts;
+}
+
+std::vector<Part> JobStart::deposits() const {
+  std::vector<Part> deposits;
+  if (job_.args.runner != Runner::kPdsh) return deposits;
+  const std::string text = carried_job().text();
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    deposits.push_back(part_by_ssh(nodes_[i], static_cast<int>(i),
+                                   {job_.node_program, "--deposit", id_ + "n" + std::to_string(i)}));
+    deposits.back().link->send({{"t", "deposit"}, {"job", text}});
+  }
+  return deposits;
+}
+
+Child JobStart::start_runner(const ResourcePool& nodes) {
+  if (job_.args.runner == Runner::kMvapich) write_host_list(nodes);
+  RunnerJob runner = runner_job();
+  runner.nodes = nodes;
+  Environment environment = job_.environment;
+  if (places_ranks(runner.runner)) {
+    // What the files of variables say holds for programs of MPI from their start.
+    for (const auto& [name, value] : job_.exports) environment[name] = value;
+    for (const auto& [name, value] : job_variables(carried_job())) {
+      environment[name] = value;
+      runner.variables.push_back(name);
+    }
+  }
+  for (const auto& [name, value] : runner_variables(runner, environment)) {
+    environment[name] = value;
+    runner.variables.push_back(name);
+  }
+  const auto words = runner_command(runner);
+  announce(log::Level::kInfo, "cmd = ", join(words, " "));
+  return start_child(words, environment, false, SIGTERM, signals_.before());
+}
+
+void JobStart::write_host_list(const ResourcePool& nodes) {
+  char path[] = "/tmp/deepspeed_hosts_XXXXXX";
+  const int fd = ::mkstemp(path);
+  std::string text;
+  for (const HostSlots& node : nodes) text += node.host + "\n";
+  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int error = errno;
+  if (fd >= 0) host_list_ = path;
+  if (fd >= 0) ::close(fd);
+  if (!written) raise<IoError>("cannot write ", path, ": ", std::strerror(error));
+}
+
+void check_hosts(const MachineJob& job, const ResourcePool& nodes) {
+  constexpr int kPatienceMs = 30000;
+  RunnerJob runner;
+  runner.runner = job.args.runner;
+  runner.ssh_port = job.args.ssh_port;
+  SignalState signals;
+  ::sigprocmask(SIG_SETMASK, nullptr, &signals.mask);
+  std::vector<Part> tries;
+  for (const HostSlots& node : nodes) {
+    if (job.machine.is_this(node.host)) continue;
+    const auto command = ssh_command(runner, node.host, {job.node_program, "--version"}, job.environment);
+    tries.emplace_back();
+    tries.back().host = node.host;
+    tries.back().child = start_child(command, job.environment, true, SIGKILL, signals);
+  }
+  std::string wrong;
+  for (Part& tried : tries) {
+    const auto [output, status] = finish_child(tried.child, kPatienceMs);
+    if (!wrong.empty()) continue;
+    tried.hello["version"] = output.substr(0, output.find('\n'));
+    wrong = version_fault(tried, job.node_program);
+    if (status == 0) continue;
+    wrong = message(
+        "host ", tried.host, " cannot be reached by ssh, or has no program ", job.node_program,
+        "; its errors stand above. --no_ssh_check leaves this check out where --launcher reaches it by "
+        "another way");
+  }
+  if (!wrong.empty()) raise<UsageError>(wrong);
+}
+
+}  // namespace deepspeed::launcher

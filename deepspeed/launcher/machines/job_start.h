@@ -1,0 +1,57 @@
+// What a start of a job runs on this machine: ssh for each host, or pdsh, mpirun, srun.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deepspeed/launcher/link/tcp_link.h"
+#include "deepspeed/launcher/machines/job_run.h"
+#include "deepspeed/launcher/machines/part.h"
+#include "deepspeed/launcher/machines/runner_command.h"
+
+namespace deepspeed::launcher {
+
+/// Whether the runner starts a program for each rank, in place of one for each machine.
+bool places_ranks(Runner runner);
+
+class JobStart {
+ public:
+  JobStart(const MachineJob& job, const ResourcePool& nodes, const BlockedSignals& signals);
+  ~JobStart();
+  JobStart(const JobStart&) = delete;
+  JobStart& operator=(const JobStart&) = delete;
+
+  /// Returns the parts of the job: with their links where the runner is ssh, whose processes start here. A
+  /// host that is this machine needs no ssh.
+  std::vector<Part> parts() const;
+
+  /// Brings the job's description to each machine by ssh where the runner is pdsh, which hands on neither
+  /// input nor variables. The descriptions go with the links of the parts that are returned.
+  std::vector<Part> deposits() const;
+
+  /// Starts pdsh, mpirun or srun for these machines.
+  Child start_runner(const ResourcePool& nodes);
+
+  /// Returns where programs connect to; nothing where the runner is ssh.
+  LinkListener* listener() const { return listener_.get(); }
+
+  /// Returns the description for links that carry it themselves; "" where it has come before.
+  std::string text_for_links() const;
+
+ private:
+  CarriedJob carried_job() const;
+  RunnerJob runner_job() const;
+  Part part_by_ssh(const HostSlots& node, int number, const std::vector<std::string>& words) const;
+  void write_host_list(const ResourcePool& nodes);
+
+  const MachineJob& job_;
+  const ResourcePool nodes_;
+  const BlockedSignals& signals_;
+  std::string id_;
+  std::string secret_;
+  std::unique_ptr<LinkListener> listener_;
+  std::string host_list_;  // a file
+};
+
+}  // namespace deepspeed::launcher

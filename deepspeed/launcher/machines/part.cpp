@@ -1,0 +1,80 @@
+#include "deepspeed/launcher/machines/part.h"
+
+#include <algorithm>
+
+#include "deepspeed/base/message.h"
+#include "deepspeed/base/version.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+bool is_loopback(const std::string& address) {
+  return address.empty() || address.starts_with("127.") || address == "::1";
+}
+
+/// Returns the address from which the part has connected, else the one that it tells.
+std::string address_of(const Part& part) {
+  return is_loopback(part.address) ? text_of(part.hello, "address") : part.address;
+}
+
+}  // namespace
+
+std::string text_of(const Json& message, const char* key) {
+  const auto found = message.find(key);
+  return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::string version_fault(const Part& part, const std::string& node_program) {
+  const std::string found = text_of(part.hello, "version");
+  if (found == version()) return "";
+  return message("host ", part.host, ": the library there is version ", found, ", here it is ", version(),
+                 "; install the same one (", node_program, ")");
+}
+
+std::string reason_of_no_answer(const Part& part, const std::string& why,
+                                const std::optional<ExitStatus>& end, const MachineJob& job) {
+  if (part.child.pid <= 0) {
+    const std::string name = part.host.empty() ? message("rank ", part.number) : "host " + part.host;
+    return message(name, ": ", why, "; --launcher ", name_of(job.args.runner),
+                   " has not started its program, or that cannot connect to this machine");
+  }
+  const int code = end ? end->exit_code() : -1;
+  if (code == 127 || code == 126) {
+    return message("host ", part.host, ": the program ", job.node_program, " cannot be run there (exit code ",
+                   code, "); install this library at the same place, or name another one by DS_NODE_PROGRAM");
+  }
+  return message(
+      "host ", part.host, " cannot be reached by ssh (", end ? end->describe() : why,
+      "); its errors stand above. Set up ssh without a password, or leave the host out (--exclude)");
+}
+
+Placement place_on_machines(const std::vector<Part>& parts, const ResourcePool& nodes) {
+  Placement placement{nodes, {}, ""};
+  for (const Part& part : parts) {
+    if (part.stage != Stage::kGreeted) continue;
+    if (placement.messages.empty()) placement.address = address_of(part);
+    placement.messages.push_back({{"node", placement.messages.size()}});
+  }
+  return placement;
+}
+
+Placement placement_of_ranks(const std::vector<Part>& parts) {
+  Placement placement{{}, {}, address_of(parts.front())};
+  std::vector<std::string> machines;
+  for (const Part& part : parts) {
+    const std::string machine = text_of(part.hello, "machine");
+    const auto found = std::find(machines.begin(), machines.end(), machine);
+    const auto node = static_cast<size_t>(found - machines.begin());
+    if (found == machines.end()) {
+      machines.push_back(machine);
+      placement.nodes.push_back({"machine-" + std::to_string(node), {}});
+    }
+    std::vector<int>& slots = placement.nodes[node].slots;
+    const int local_rank = static_cast<int>(slots.size());
+    placement.messages.push_back({{"node", node}, {"rank", part.number}, {"local_rank", local_rank}});
+    slots.push_back(local_rank);
+  }
+  return placement;
+}
+
+}  // namespace deepspeed::launcher

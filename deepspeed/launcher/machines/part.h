@@ -1,0 +1,56 @@
+// The programs of a job's machines, as the launcher knows them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deepspeed/base/json.h"
+#include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/machines/child.h"
+#include "deepspeed/launcher/machines/job_run.h"
+#include "deepspeed/launcher/node/exit_status.h"
+#include "deepspeed/launcher/plan/hostfile.h"
+
+namespace deepspeed::launcher {
+
+/// How far a part has come; each stage includes those before it.
+enum class Stage { kAwaited, kGreeted, kPlanned, kRunning, kEnded };
+
+/// The program of a machine, or under MPI and Slurm of a rank.
+struct Part {
+  std::string host;
+  int number = 0;  ///< of the machine in the runner's order, or the rank
+  Child child;     ///< what holds its link where the runner is ssh
+  std::optional<Channel> link;
+  Json hello = Json::object();
+  std::string address;  ///< from which it has connected
+  Stage stage = Stage::kAwaited;
+};
+
+/// Returns a text of a message; "" where it has none.
+std::string text_of(const Json& message, const char* key);
+
+/// Says what is wrong with the library of a part that has answered: its version is another one than here. ""
+/// where nothing is.
+std::string version_fault(const Part& part, const std::string& node_program);
+
+/// Says why a part has not answered: `why`, or what the exit of its ssh tells.
+std::string reason_of_no_answer(const Part& part, const std::string& why,
+                                const std::optional<ExitStatus>& end, const MachineJob& job);
+
+/// Which ranks a part runs.
+struct Placement {
+  ResourcePool nodes;          ///< the machines, with a slot a rank
+  std::vector<Json> messages;  ///< to each part that takes part, in order: "node", and "rank", "local_rank"
+  std::string address;         ///< at which the first machine is reached
+};
+
+/// Places the ranks of `nodes` on the parts that have answered, in order.
+Placement place_on_machines(const std::vector<Part>& parts, const ResourcePool& nodes);
+
+/// Finds where MPI or Slurm have placed the ranks that the parts are: those of one machine are counted in
+/// their order.
+Placement placement_of_ranks(const std::vector<Part>& parts);
+
+}  // namespace deepspeed::launcher

@@ -1,0 +1,66 @@
+"""The section elasticity, and its errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deepspeed._errors import DeepSpeedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+class ElasticityError(DeepSpeedError):
+    """The base of the errors about elasticity."""
+
+
+class ElasticityConfigError(ElasticityError):
+    """A section that is missing, is not enabled, or contradicts itself."""
+
+
+class ElasticityIncompatibleWorldSize(ElasticityError):
+    """A number of devices that the chosen batch does not fit."""
+
+
+_DEFAULTS = {
+    "enabled": False,
+    "max_train_batch_size": 2000,
+    "micro_batch_sizes": [2, 4, 6],
+    "min_gpus": 1,
+    "max_gpus": 10000,
+    "num_gpus_per_node": 1,
+    "model_parallel_size": 1,
+    "min_time": 0,
+    "version": 0.2,
+    "prefer_larger_batch": True,
+    "ignore_non_elastic_batch_info": False,
+}
+
+
+class ElasticityConfig:
+    """Holds the section's values under DeepSpeed's names. Raises ElasticityConfigError as the core finds faults."""
+
+    def __init__(self, param_dict: Mapping[str, Any]) -> None:
+        from deepspeed.elasticity.elasticity import batch_of
+
+        values = {**_DEFAULTS, **param_dict}
+        for key in ("max_train_batch_size", "micro_batch_sizes"):
+            if values["enabled"] and key not in param_dict:
+                raise ElasticityConfigError(f"elasticity.{key}: missing, expected it beside elasticity.enabled true")
+        batch_of(values, 0)
+        self.enabled: bool = values["enabled"]
+        self.max_acceptable_batch_size: int = values["max_train_batch_size"]
+        self.micro_batches: list[int] = values["micro_batch_sizes"]
+        self.min_gpus: int = values["min_gpus"]
+        self.max_gpus: int = values["max_gpus"]
+        self.num_gpus_per_node: int = values["num_gpus_per_node"]
+        self.model_parallel_size: int = values["model_parallel_size"]
+        self.min_time: int = values["min_time"]
+        self.version: float = values["version"]
+        self.prefer_larger_batch_size: bool = values["prefer_larger_batch"]
+        self.ignore_non_elastic_batch_info: bool = values["ignore_non_elastic_batch_info"]
+        self._given = dict(param_dict)
+
+    def repr(self) -> dict[str, Any]:
+        return self._given

@@ -1,0 +1,72 @@
+"""The rules by which batch sizes are chosen, as the core applies them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from deepspeed import _core
+from deepspeed._errors import ConfigError
+from deepspeed.elasticity.config import ElasticityConfigError, ElasticityError, ElasticityIncompatibleWorldSize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_SECTION = "elasticity"
+_LATEST = 0.2
+_VARIABLE = "DEEPSPEED_ELASTICITY_CONFIG"
+
+
+def batch_of(section: Mapping[str, Any], world_size: int) -> tuple[int, list[int], int]:
+    """Returns (train batch size, numbers of devices that it fits, micro batch size of world_size devices or 0)."""
+    try:
+        return _core.elastic_batch(dict(section), world_size)
+    except ConfigError as error:
+        raise ElasticityConfigError(str(error)) from None
+
+
+def elasticity_enabled(ds_config: Mapping[str, Any]) -> bool:
+    return bool(ds_config.get(_SECTION, {}).get("enabled", False))
+
+
+def ensure_immutable_elastic_config(runtime_elastic_config_dict: Mapping[str, Any]) -> None:
+    """Raises ElasticityConfigError where a scheduler (DEEPSPEED_ELASTICITY_CONFIG) reckons with other values."""
+    if _VARIABLE not in os.environ:
+        return
+    expected = json.loads(os.environ[_VARIABLE])
+    for key in ("max_train_batch_size", "micro_batch_sizes", "version"):
+        if expected.get(key) != runtime_elastic_config_dict.get(key):
+            raise ElasticityConfigError(
+                f"elasticity.{key}: got {runtime_elastic_config_dict.get(key)}, the scheduler reckons with {expected.get(key)} ({_VARIABLE})"
+            )
+
+
+def compute_elastic_config(
+    ds_config: str | Mapping[str, Any], target_deepspeed_version: str, world_size: int = 0, return_microbatch: bool = False
+) -> tuple[int, list[int]] | tuple[int, list[int], int]:
+    """Returns (train batch size, valid numbers of devices), and with world_size or return_microbatch the micro batch size.
+
+    Raises ElasticityConfigError for a section that is missing or not enabled, ElasticityIncompatibleWorldSize for a world that
+    does not fit, ElasticityError for a version of the rules, or of DeepSpeed, that is not known.
+    """
+    config: Mapping[str, Any] = json.loads(ds_config) if isinstance(ds_config, str) else ds_config
+    if _SECTION not in config:
+        raise ElasticityConfigError(f"'{_SECTION}' is missing from the config, expected it for elastic training")
+    section = config[_SECTION]
+    if not section.get("enabled", False):
+        raise ElasticityConfigError("elasticity.enabled: got false, expected true for elastic training")
+    version = float(section.get("version", _LATEST))
+    if version > _LATEST:
+        raise ElasticityError(f"elasticity.version: got {version}, expected at most {_LATEST}")
+    if version == 0.2 and world_size == 0 and return_microbatch:
+        world_size = int(os.environ.get("WORLD_SIZE", 0))
+    batch, valid, micro = batch_of(section, world_size)
+    if world_size > 0 and not micro:
+        raise ElasticityIncompatibleWorldSize(f"world size {world_size} does not fit a batch of {batch}, expected one of {valid}")
+    if world_size > 0:
+        return batch, valid, micro
+    if return_microbatch:
+        raise ElasticityConfigError("a micro batch size needs a world size, expected world_size, or the variable WORLD_SIZE")
+    return batch, valid
