@@ -36,7 +36,7 @@ def is_open_mpi(mpirun):
 
 
 def mpirun_of(kind):
-    """Returns the folder in which mpirun is the one of that kind, by a link; None where it is not installed."""
+    """Returns the path of the mpirun of that kind; None where it is not installed."""
     for name in (f"mpirun.{kind}", "mpirun"):
         path = shutil.which(name)
         if path and (is_open_mpi(path) == (kind == "openmpi")):
@@ -93,13 +93,15 @@ class MachinesTest(unittest.TestCase):
         return str(path)
 
     def start(self, runner, *words, flags=(), hosts=(), kind="end", **variables):
-        folder = self.folder / "bin"
+        folder = self.folder / f"bin_of_{runner}"
         folder.mkdir(exist_ok=True)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "DEEPSPEED", "DS_"))}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEPSPEED", "DS_"))}
         environment.update(HOME=str(self.folder / "home"), MARK=str(self.mark), CUDA_VISIBLE_DEVICES="", PYTHON=sys.executable)
         environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1")
         if runner in ("openmpi", "mpich") and not (folder / "mpirun").exists():
-            (folder / "mpirun").symlink_to(mpirun_of(runner))
+            # Not a link: MPICH's looks for its other programs beside itself.
+            (folder / "mpirun").write_text(f'#!/bin/sh\nexec {mpirun_of(runner)} "$@"\n')
+            (folder / "mpirun").chmod(0o755)
         environment["PATH"] = f"{folder}:{environment['PATH']}"
         environment.update(variables)
         command = [str(BINARIES / "deepspeed"), "--hostfile", self.hostfile(*hosts), "--launcher", runner, "--no_local_rank", *flags]

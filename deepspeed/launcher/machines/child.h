@@ -28,4 +28,8 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
 /// longer than `patience_ms`; then it is killed.
 std::pair<std::string, int> finish_child(Child& child, int patience_ms);
 
+/// Waits until children have ended: asks them after some seconds (SIGTERM), and kills them after as many
+/// more.
+void end_children(std::vector<pid_t> children);
+
 }  // namespace deepspeed::launcher

@@ -41,7 +41,6 @@ constexpr auto kHelloPatience = std::chrono::seconds(60);
 constexpr auto kPlanPatience = std::chrono::seconds(300);
 constexpr auto kSettleTime = std::chrono::milliseconds(300);
 constexpr auto kStopPatience = std::chrono::seconds(9);
-constexpr auto kExitPatience = std::chrono::seconds(3);
 
 }  // namespace
 
@@ -186,17 +185,7 @@ void JobRun::finish() {
   deposits_.clear();
   children.push_back(runner_.pid);
   std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
-  // They end by themselves now that the links are closed.
-  for (const int number : {0, SIGTERM, SIGKILL}) {
-    for (const pid_t pid : children) {
-      if (number != 0) ::kill(-pid, number);
-    }
-    const auto until = RunClock::now() + kExitPatience;
-    while (!children.empty() && RunClock::now() < until) {
-      std::erase_if(children, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
-      if (!children.empty()) ::poll(nullptr, 0, 10);
-    }
-  }
+  end_children(std::move(children));  // they end by themselves now that the links are closed
 }
 
 // --- a turn of the loop ---
@@ -390,7 +379,7 @@ void JobRun::watch_start() {
   if (has_run_) return;
   // Slurm may let a job wait for hours: there the time counts from the first answer.
   const bool are_ranks = places_ranks(job_.args.runner);
-  const bool waits_for_first = are_ranks && !first_guest_;
+  const bool waits_for_first = job_.args.runner == Runner::kSlurm && !first_guest_;
   const auto since = RunClock::now() - (are_ranks && first_guest_ ? *first_guest_ : stage_began_);
   for (auto* parts : {&deposits_, &parts_}) {
     if (parts == &parts_ && start_.listener() != nullptr && runner_.pid == 0) continue;
