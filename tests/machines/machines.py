@@ -55,7 +55,9 @@ class Machine:
         self.run("ip", "addr", "add", f"{self.address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             self.run("ip", "link", "set", device, "up")
-        self._sshd = subprocess.Popen([*self._space, "/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
+        self._sshd = subprocess.Popen(
+            [*self._space, "/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL
+        )
 
     def run(self, *words):
         return sh(*self._space, *words)
@@ -144,12 +146,16 @@ def make(count):
     (ssh / "config").write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
     sh("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
     (folder / "sshd_config").write_text(
-        f"HostKey {folder / 'host_key'}\nPermitRootLogin yes\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nMaxStartups 100\n"
+        f"HostKey {folder / 'host_key'}\nPermitRootLogin yes\nStrictModes no\nUsePAM no\n"
+        "PasswordAuthentication no\nPidFile none\nMaxStartups 100\n"
     )
     pathlib.Path("/run/sshd").mkdir(exist_ok=True)
     machines = [Machine(name, number, folder) for number, name in enumerate(names)]
     for machine in machines:
-        wait_until(lambda: subprocess.run(["ssh", "-o", "ConnectTimeout=1", machine.name, "true"], capture_output=True).returncode == 0, machine.name)
+        wait_until(
+            lambda: subprocess.run(["ssh", "-o", "ConnectTimeout=1", machine.name, "true"], capture_output=True).returncode == 0,
+            machine.name,
+        )
     return folder, machines
 
 

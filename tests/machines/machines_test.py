@@ -11,14 +11,44 @@ import time
 import unittest
 
 import machines
-from machines import processes, wait_until
+from machines import wait_until
 
 BINARIES = pathlib.Path(sys.argv.pop(1)).resolve()
 RANKS = pathlib.Path(__file__).with_name("ranks.py")
 SECRET = "hush 1'2\"3 $(touch $MARK) `touch $MARK` \\ %h%n"
 # Every character that means something to a shell, to ssh, pdsh, mpirun or srun.
-WORDS = ["plain", "", " ", "a  b", "\ttab\t", "two\nlines", "it's", 'say "x"', "'", '"', "$HOME", "${HOME}", "$(touch $MARK)", "`touch $MARK`"]
-WORDS += ["a\\b\\\\", "\\", "%h %n %% 5%", "*", "?", "[a-z]", "~", "~root", "{a,b}", "; touch $MARK", "&& touch $MARK", "| cat", "> $MARK", "< x"]
+WORDS = [
+    "plain",
+    "",
+    " ",
+    "a  b",
+    "\ttab\t",
+    "two\nlines",
+    "it's",
+    'say "x"',
+    "'",
+    '"',
+    "$HOME",
+    "${HOME}",
+    "$(touch $MARK)",
+    "`touch $MARK`",
+]
+WORDS += [
+    "a\\b\\\\",
+    "\\",
+    "%h %n %% 5%",
+    "*",
+    "?",
+    "[a-z]",
+    "~",
+    "~root",
+    "{a,b}",
+    "; touch $MARK",
+    "&& touch $MARK",
+    "| cat",
+    "> $MARK",
+    "< x",
+]
 WORDS += ["#x", "!x", "!!", "-w", "--", "--local_rank", "-x A=b", ":", "a=b", "\u00e9\u4e16", "(x)", "\x01\x7f", "last"]
 NAMES = ("rank0.0", "rank1.0", "rank2.0", "rank3.0")
 
@@ -234,7 +264,9 @@ class MachinesTest(unittest.TestCase):
     def test_a_killed_node_program(self):
         for runner in ("ssh", "pdsh"):
             with self.subTest(runner):
-                self.check_lost(runner, lambda machine: [os.kill(pid, signal.SIGKILL) for pid in machine.processes("/ds_node")], "its connection ended")
+                self.check_lost(
+                    runner, lambda machine: [os.kill(pid, signal.SIGKILL) for pid in machine.processes("/ds_node")], "its connection ended"
+                )
                 self.reset()
 
     def reset(self):
@@ -314,11 +346,17 @@ class MachinesTest(unittest.TestCase):
         self.expect_refusal("host nowhere cannot be reached by ssh", hosts=["worker-0 slots=1", "nowhere slots=1"])
 
     def test_an_address_that_no_machine_has(self):
-        self.expect_refusal("--master_addr 10.77.0.99 is no address of this machine", "host worker-0", flags=["--master_addr", "10.77.0.99"])
+        self.expect_refusal(
+            "--master_addr 10.77.0.99 is no address of this machine", "host worker-0", flags=["--master_addr", "10.77.0.99"]
+        )
 
     def test_another_version(self):
         other = self.folder / "other_node"
-        other.write_text("""#!/bin/sh\nif [ "$(hostname)" = worker-1 ]; then echo '{"t":"hello","version":"0.0.1"}'; cat >/dev/null; else exec """ + f"{BINARIES}/ds_node" + """ "$@"; fi\n""")
+        other.write_text(
+            """#!/bin/sh\nif [ "$(hostname)" = worker-1 ]; then echo '{"t":"hello","version":"0.0.1"}'; cat >/dev/null; else exec """
+            + f"{BINARIES}/ds_node"
+            + """ "$@"; fi\n"""
+        )
         other.chmod(0o755)
         self.expect_refusal("host worker-1: the library there is version 0.0.1", DS_NODE_PROGRAM=str(other))
 
@@ -399,12 +437,21 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
     key = place / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    machines.sh("munged", "--force", f"--key-file={key}", f"--pid-file={place}/munged.pid", f"--log-file={place}/munged.log", f"--seed-file={place}/munged.seed")
+    machines.sh(
+        "munged",
+        "--force",
+        f"--key-file={key}",
+        f"--pid-file={place}/munged.pid",
+        f"--log-file={place}/munged.log",
+        f"--seed-file={place}/munged.seed",
+    )
     machines.sh("slurmctld", "-f", str(place / "slurm.conf"))
     for host in hosts:
         (place / host.name).mkdir()
         host.run("slurmd", "-N", host.name, "-f", str(place / "slurm.conf"))
-    wait_until(lambda: "idle" in machines.sh("sinfo", "-h", "-o", "%T") and "unk" not in machines.sh("sinfo", "-h", "-o", "%T"), "Slurm's nodes")
+    wait_until(
+        lambda: "idle" in machines.sh("sinfo", "-h", "-o", "%T") and "unk" not in machines.sh("sinfo", "-h", "-o", "%T"), "Slurm's nodes"
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,18 @@ import time
 
 folder, kind = pathlib.Path(sys.argv[1]), sys.argv[2]
 rank = os.environ["RANK"]
-names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "MASTER_ADDR", "MASTER_PORT", "SECRET", "DEEPSPEED_RESTART_COUNT")
+names = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_SIZE",
+    "CROSS_RANK",
+    "CROSS_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "SECRET",
+    "DEEPSPEED_RESTART_COUNT",
+)
 
 
 def command_lines():

@@ -74,8 +74,6 @@ JobEnd JobRun::run() {
   return end;
 }
 
-// --- the stages ---
-
 void JobRun::start() {
   parts_ = start_.parts();
   if (start_.listener() == nullptr) return;
@@ -403,8 +401,6 @@ void JobRun::watch_deadlines() {
     give_up_part(part);
   }
 }
-
-// --- ending ---
 
 void JobRun::fail(Failure failure) {
   if (failure_) {

@@ -29,7 +29,9 @@ class MultiNodeRunner(ABC):
     name = ""
     _probe = ""  # a program that is there where the launcher is
 
-    def __init__(self, args: argparse.Namespace, world_info_base64: str, resource_pool: Mapping[str, int | Sequence[int]] | None = None) -> None:
+    def __init__(
+        self, args: argparse.Namespace, world_info_base64: str, resource_pool: Mapping[str, int | Sequence[int]] | None = None
+    ) -> None:
         self.args = args
         self.validate_args()
         self.user_arguments: list[str] = args.user_args

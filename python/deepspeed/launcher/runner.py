@@ -29,7 +29,17 @@ DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
 DEEPSPEED_ENVIRONMENT_PATHS = [os.path.expanduser("~"), "."]
 
 # Flags of the program, which has a value for each of them that is not given.
-_FLAGS = ("no_ssh", "no_ssh_check", "force_multi", "elastic_training", "module", "no_python", "no_local_rank", "save_pid", "bind_cores_to_rank")
+_FLAGS = (
+    "no_ssh",
+    "no_ssh_check",
+    "force_multi",
+    "elastic_training",
+    "module",
+    "no_python",
+    "no_local_rank",
+    "save_pid",
+    "bind_cores_to_rank",
+)
 _VALUES = ("include", "exclude", "master_addr", "launcher_args", "slurm_comment", "ssh_port", "venv_script", "bind_core_list", "stop_grace")
 _NUMBERS = ("num_nodes", "node_rank", "min_elastic_nodes", "max_elastic_nodes", "max_restarts")
 
