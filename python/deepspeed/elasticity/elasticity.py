@@ -39,7 +39,7 @@ def ensure_immutable_elastic_config(runtime_elastic_config_dict: Mapping[str, An
     for key in ("max_train_batch_size", "micro_batch_sizes", "version"):
         if expected.get(key) != runtime_elastic_config_dict.get(key):
             raise ElasticityConfigError(
-                f"elasticity.{key}: got {runtime_elastic_config_dict.get(key)}, the scheduler reckons with {expected.get(key)} ({_VARIABLE})"
+                f"elasticity.{key}: got {runtime_elastic_config_dict.get(key)}, the scheduler has {expected.get(key)} ({_VARIABLE})"
             )
 
 
