@@ -103,7 +103,8 @@ class Program:
         return [self.name], None
 
     def skipped(self, text):
-        return []  # its exit status tells
+        # Those of a program of unittest; else its exit status tells.
+        return [(reason, test) for test, reason in re.findall(r"^(\w+) \(.*\) \.\.\. skipped ['\"](.*)['\"]$", text, re.MULTILINE)]
 
     def not_begun(self, text):
         return []

@@ -173,7 +173,7 @@ void choose_runner(LaunchArgs& args, const Environment& environment) {
 MachineJob make_job(const LaunchArgs& args, const std::vector<std::string>& words, const Machine& machine,
                     const std::optional<ResourcePool>& pool) {
   const Environment own = current_environment();
-  MachineJob job{args, words, pool && args.world_info.empty() ? args.hostfile : "", machine, own, {}, "", {}};
+  MachineJob job{args, words, pool && args.world_info.empty() ? args.hostfile : "", machine, own, {}, "", {}, {}};
   job.exports = exports_of(own, variables_of_files(own), std::filesystem::current_path().string());
   job.node_program = find_node_program(own);
   choose_runner(job.args, own);
@@ -200,8 +200,8 @@ std::optional<config::ElasticRules> elastic_rules(const LaunchArgs& args) {
   return std::nullopt;
 }
 
-/// Starts an elastic job again on the machines that are left, as often as --max_restarts says.
-int run_elastic(MachineJob job, ResourcePool nodes, const BlockedSignals& signals) {
+/// Starts an elastic job again on the machines that answer then, as often as --max_restarts says.
+int run_elastic(MachineJob job, const ResourcePool& nodes, const BlockedSignals& signals) {
   const size_t fewest = static_cast<size_t>(job.args.min_nodes.value_or(1));
   const size_t most = static_cast<size_t>(job.args.max_nodes.value_or(static_cast<int>(nodes.size())));
   const std::string first = nodes.front().host;
@@ -216,27 +216,25 @@ int run_elastic(MachineJob job, ResourcePool nodes, const BlockedSignals& signal
   };
   for (int restarts = 0;; ++restarts) {
     const JobEnd end = run_on_machines(job, nodes, restarts, signals);
-    std::erase_if(nodes, [&](const HostSlots& node) {
-      return std::find(end.lost_hosts.begin(), end.lost_hosts.end(), node.host) != end.lost_hosts.end();
-    });
     if (!end.is_failure_of_run) return end.exit_code;
-    if (nodes.size() < fewest) {
-      announce(Level::kError, nodes.size(), " machines are left, --min_elastic_nodes is ", fewest,
-               "; the job ends");
-      return end.exit_code;
-    }
     if (restarts >= job.args.max_restarts) {
       announce(Level::kError, "the job has started again ", restarts, " times, --max_restarts is ",
                job.args.max_restarts, "; it ends");
       return end.exit_code;
     }
-    if (!job.args.master_addr.empty() && nodes.front().host != first) {
+    job.doubtful_hosts = end.lost_hosts;
+    const bool first_is_lost =
+        std::find(end.lost_hosts.begin(), end.lost_hosts.end(), first) != end.lost_hosts.end();
+    if (!job.args.master_addr.empty() && first_is_lost) {
       announce(Level::kInfo, "--master_addr ", job.args.master_addr, " went with host ", first,
                "; another address is chosen");
       job.args.master_addr.clear();
     }
+    const std::string lost =
+        end.lost_hosts.empty() ? ""
+                               : "; host " + join(end.lost_hosts, ", ") + " was lost and is tried once more";
     announce(Level::kWarning, "the job starts again (", restarts + 1, " of at most ", job.args.max_restarts,
-             ") on ", std::min(nodes.size(), most), " of ", nodes.size(), " machines");
+             ")", lost);
   }
 }
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,9 +14,11 @@ import torch
 import deepspeed
 from deepspeed import _build, _core, git_version_info
 from deepspeed.accelerator import get_accelerator
+from deepspeed.launcher import programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import NoReturn
 
 _WIDTH = 33
 _SHM_WANTED = 512 * 1024**2
@@ -90,6 +93,8 @@ def parse_arguments(args: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hide_operator_status", action="store_true", help="do not list the ops")
     parser.add_argument("--hide_errors_and_warnings", action="store_true", help="is taken; the list of ops has none")
+    parser.add_argument("-f", "--hostfile", default="", help="report of all its hosts, each line with its host in front")
+    parser.add_argument("-p", "--ssh_port", type=int, default=None, help="the port of their ssh servers")
     return parser.parse_args(args)
 
 
@@ -99,8 +104,18 @@ def main(hide_operator_status: bool = False, hide_errors_and_warnings: bool = Fa
     debug_report()
 
 
+def report_of_hosts(args: argparse.Namespace) -> NoReturn:
+    """Becomes ds_ssh, which runs the report by this Python on all hosts at once."""
+    words = ["-f", args.hostfile] + ([] if args.ssh_port is None else ["-p", str(args.ssh_port)])
+    words += ["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", sys.executable, "-m", "deepspeed.env_report"]
+    flags = [f"--{name}" for name in ("hide_operator_status", "hide_errors_and_warnings") if getattr(args, name)]
+    programs.run("ds_ssh", words + flags)
+
+
 def cli_main() -> None:
     args = parse_arguments()
+    if args.hostfile:
+        report_of_hosts(args)
     main(args.hide_operator_status, args.hide_errors_and_warnings)
 
 

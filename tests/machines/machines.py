@@ -162,3 +162,53 @@ def make(count):
 def end_all(word):
     for pid in processes(word):
         os.kill(pid, signal.SIGKILL)
+
+
+def start_slurm(folder, hosts):
+    """Starts Slurm's daemons: the controller here, a node on each machine."""
+    place = folder / "slurm"
+    place.mkdir()
+    nodes = "\n".join(f"NodeName={host.name} NodeAddr={host.address} CPUs=4 State=UNKNOWN" for host in hosts)
+    (place / "slurm.conf").write_text(
+        f"""ClusterName=test
+SlurmctldHost=launcher(10.77.0.1)
+AuthType=auth/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={place}
+SlurmdSpoolDir={place}/%n
+SlurmctldPidFile={place}/slurmctld.pid
+SlurmdPidFile={place}/%n.pid
+SlurmctldLogFile={place}/slurmctld.log
+SlurmdLogFile={place}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+ReturnToService=2
+SwitchType=switch/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16
+"""
+    )
+    (place / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+    os.environ["SLURM_CONF"] = str(place / "slurm.conf")
+    munge = pathlib.Path("/run/munge")
+    munge.mkdir(exist_ok=True)
+    key = place / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    sh(
+        "munged",
+        "--force",
+        f"--key-file={key}",
+        f"--pid-file={place}/munged.pid",
+        f"--log-file={place}/munged.log",
+        f"--seed-file={place}/munged.seed",
+    )
+    sh("slurmctld", "-f", str(place / "slurm.conf"))
+    for host in hosts:
+        (place / host.name).mkdir()
+        host.run("slurmd", "-N", host.name, "-f", str(place / "slurm.conf"))
+    wait_until(lambda: "idle" in sh("sinfo", "-h", "-o", "%T") and "unk" not in sh("sinfo", "-h", "-o", "%T"), "Slurm's nodes")

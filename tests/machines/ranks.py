@@ -32,8 +32,9 @@ def command_lines():
 
 found = {name: os.environ.get(name) for name in names}
 found.update(words=sys.argv[3:], pid=os.getpid(), host=os.uname().nodename, cwd=os.getcwd())
-secret = os.environ.get("SECRET") or "\0"
-found["secret_is_shown"] = any(secret in line for line in command_lines())
+secrets = [os.environ.get(name) or "\0" for name in ("SECRET", "DEEPSPEED_STORE_SECRET")]
+found["secret_is_shown"] = any(secret in line for line in command_lines() for secret in secrets)
+found["store_is_guarded"] = len(secrets[1])
 found["job_is_seen"] = any(name.startswith("DEEPSPEED_JOB") for name in os.environ)
 name = f"rank{rank}.{os.environ.get('DEEPSPEED_RESTART_COUNT', '0')}"
 (folder / f"{name}.new").write_text(json.dumps(found))
@@ -41,7 +42,7 @@ name = f"rank{rank}.{os.environ.get('DEEPSPEED_RESTART_COUNT', '0')}"
 print(f"output of rank {rank}", flush=True)
 if kind == "wait":
     time.sleep(3600)
-if kind == "wait_first" and os.environ.get("DEEPSPEED_RESTART_COUNT") == "0":
+if kind == "wait_first" and int(os.environ.get("DEEPSPEED_RESTART_COUNT", "0")) < int(os.environ.get("DS_TEST_WAITS", "1")):
     time.sleep(3600)
 if kind == "fail" and rank == "3":
     sys.exit(7)

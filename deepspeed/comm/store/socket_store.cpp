@@ -13,7 +13,9 @@
 #include <poll.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/hmac.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/comm/store/store_guard.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -85,16 +87,34 @@ Deadline deadline_in(milliseconds time) {
 bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
   StoreMessage reply;
   std::string received;
-  try {
-    const StoreMessage join{static_cast<uint8_t>(StoreCall::kJoin), rank, world_size, {kStoreGreeting}};
-    why_not = send_bytes(socket, encode_store_message(join), deadline);
-    if (why_not.empty()) why_not = receive_message(socket, received, deadline, reply);
-  } catch (const CommError&) {
-    why_not = "what answers there is no store of a job";
+  const auto join = [&](const std::string& text) {
+    StoreMessage request{static_cast<uint8_t>(StoreCall::kJoin), rank, world_size, {kStoreGreeting}};
+    if (!text.empty()) request.texts.push_back(text);
+    try {
+      why_not = send_bytes(socket, encode_store_message(request), deadline);
+      if (why_not.empty()) why_not = receive_message(socket, received, deadline, reply);
+    } catch (const CommError&) {
+      why_not = "what answers there is no store of a job";
+    }
+    if (why_not.empty() && reply.answer() == StoreAnswer::kRefused)
+      why_not = reply.texts.empty() ? "it refuses" : reply.texts.front();
+    return why_not.empty();
+  };
+  const std::string secret = store_secret(socket);
+  const std::string number = secret.empty() ? "" : guard_number();
+  if (!join(number)) return false;
+  if (!secret.empty()) {
+    const bool knows =
+        reply.answer() == StoreAnswer::kProve && reply.texts.size() == 2 &&
+        equal_in_constant_time(reply.texts[1], guard_proof(secret, "server", number, reply.texts[0]));
+    if (!knows) {
+      why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
+      return false;
+    }
+    if (!join(guard_proof(secret, "client", number, reply.texts[0]))) return false;
   }
-  if (!why_not.empty()) return false;
   if (reply.answer() == StoreAnswer::kDone) return true;
-  why_not = reply.texts.empty() ? "it refuses" : reply.texts.front();
+  why_not = "it refuses";
   return false;
 }
 

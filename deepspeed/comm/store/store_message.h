@@ -11,7 +11,8 @@ namespace deepspeed::comm {
 
 /// Says what a client asks for. Beside each: its texts, and what the reply holds.
 enum class StoreCall : uint8_t {
-  kJoin,  // kStoreGreeting; number: the rank, or -1 for a further client; limit_ms: the ranks of the job
+  kJoin,  // kStoreGreeting; number: the rank, or -1 for a further client; limit_ms: the ranks of the job. At
+          // a guarded store first with the client's number -> kProve, then with its proof
   kSet,   // key, value
   kCompareSet,  // key, value before, value -> value
   kGet,         // key -> value, once it is there
@@ -30,7 +31,13 @@ enum class StoreCall : uint8_t {
 };
 
 /// Says how a call ended.
-enum class StoreAnswer : uint8_t { kDone, kTimeout, kEmpty, kRefused };  // kRefused: a text says why
+enum class StoreAnswer : uint8_t {
+  kDone,
+  kTimeout,
+  kEmpty,
+  kRefused,  // a text says why
+  kProve,    // the server's number and its proof (store_guard.h)
+};
 
 /// Is a request or a reply.
 struct StoreMessage {

@@ -30,6 +30,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/comm/store/store_guard.h"
 #include "deepspeed/comm/store/store_message.h"
 #include "deepspeed/comm/store/store_table.h"
 
@@ -54,6 +55,7 @@ class StoreServer::Loop {
       : listener_(std::move(listener)),
         reserved_(std::move(reserved)),
         ranks_(world_size),
+        guard_(store_secret(listener_.get())),
         poll_(::epoll_create1(EPOLL_CLOEXEC)),
         stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!poll_ || !stop_) raise<CommError>("the store cannot serve: ", std::strerror(errno));
@@ -93,6 +95,7 @@ class StoreServer::Loop {
     Descriptor socket;
     std::string received, to_send;
     bool has_greeted = false;
+    StoreGuard::Shown shown;
     int joins = -1;                       // the rank that it has joined as
     std::optional<StoreMessage> pending;  // the call that waits
     std::string awaited;                  // for this key
@@ -263,13 +266,14 @@ class StoreServer::Loop {
   }
 
   bool greet(Client& client, const StoreMessage& request) {
-    if (request.call() != StoreCall::kJoin || request.texts != std::vector<std::string>{kStoreGreeting})
-      return false;
-    const auto refusal =
-        request.number < 0 ? std::string() : ranks_.why_not(request.number, request.limit_ms);
-    if (!refusal.empty()) {
-      reply(client, store_reply(StoreAnswer::kRefused, 0, {refusal}));
-      return true;  // it comes again, or goes
+    auto answer = guard_.check(client.shown, request);
+    if (!answer && request.number >= 0) {
+      const auto refusal = ranks_.why_not(request.number, request.limit_ms);
+      if (!refusal.empty()) answer = store_reply(StoreAnswer::kRefused, 0, {refusal});
+    }
+    if (answer) {
+      reply(client, *answer);
+      return true;  // it goes on, comes again, or goes
     }
     client.has_greeted = true;
     if (request.number >= 0) {
@@ -381,6 +385,7 @@ class StoreServer::Loop {
 
   Descriptor listener_, reserved_;
   JoinedRanks ranks_;
+  const StoreGuard guard_;
   bool is_local_ = false;
   Descriptor poll_, stop_;
   std::atomic<std::promise<void>*> stops_listening_ = nullptr;

@@ -9,6 +9,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
@@ -118,6 +119,10 @@ LoadResult CheckpointLoader::load(const std::string& directory, const LoadOption
   require_one_save(*opened);
   take_over(*opened, before, options);
   log::info("loaded checkpoint ", opened->path.string());
+  if (const auto restarts = env::get_int("DEEPSPEED_RESTART_COUNT").value_or(0); restarts > 0) {
+    log::info("[checkpoint] restart ", restarts, " goes on from tag ", tag, " at step ",
+              state_.counters.global_steps, " with ", parts_.world.size(), " ranks");
+  }
   return {opened->path.string(), std::move(opened->client_state)};
 }
 

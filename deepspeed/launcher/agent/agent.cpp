@@ -170,6 +170,7 @@ void Agent::plan(const Json& message) {
   }
   launch_ = plan_ranks(args, machine, environment, node, places);
   Json answer = {{"t", "planned"}};
+  if (args.runs_python()) answer["python"] = python_version(launch_.program, environment);
   if (message.value("first", false)) {
     const PortChoice port = check_meeting(args, message);
     launch_.port_claim = port.claim;

@@ -51,6 +51,7 @@ Json hello_message() {
           {"version", version()},
           {"host", host_name()},
           {"machine", machine_name()},
+          {"process", process_name(::getpid())},
           {"address", own_address()}};
 }
 
@@ -103,6 +104,7 @@ int keep_deposit(const std::string& id) {
 
 int run_agent(const std::vector<std::string>& words) {
   ::prctl(PR_SET_NAME, "ds_node");
+  if (words.size() == 2 && words[0] == "--end") return kill_process_tree(words[1], kKillPatience) ? 0 : 1;
   if (words.size() == 2 && words[0] == "--deposit") return keep_deposit(words[1]);
   const BlockedSignals signals;
   ::signal(SIGPIPE, SIG_IGN);

@@ -14,6 +14,8 @@ namespace deepspeed::launcher {
 ///     --deposit ID           keeps the job's description, which standard input tells, until that ends
 ///     --job ID --node N      takes that description and connects to the launcher (under pdsh)
 ///     --rank RUNNER          takes description and rank from the variables of MPI or Slurm, and connects
+///     --end PROCESS          kills what a program of this kind, which may hang, has started, and that
+///     program
 ///     --version
 ///
 /// A link that ends, or is silent for longer than DS_LINK_TIMEOUT, is the end of all processes that this one

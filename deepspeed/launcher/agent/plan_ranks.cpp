@@ -132,6 +132,11 @@ std::pair<std::string, int> output_of(const std::vector<std::string>& words, con
 
 }  // namespace
 
+std::string python_version(const std::string& interpreter, const Environment& environment) {
+  const std::string output = output_of({interpreter, "--version"}, environment).first;
+  return output.substr(0, std::min<size_t>(output.find('\n'), 80));
+}
+
 Environment source_script(const std::string& script, const Environment& environment) {
   std::string path = script;
   const auto home = environment.find("HOME");

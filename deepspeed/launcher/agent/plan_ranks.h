@@ -19,6 +19,9 @@ NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Envi
 /// Sets where the ranks meet, which is known last.
 void set_meeting(NodeLaunch& launch, const std::string& address, int port);
 
+/// Returns what an interpreter of Python says to --version, "" where it says nothing.
+std::string python_version(const std::string& interpreter, const Environment& environment);
+
 /// Returns the variables that sourcing a script leaves (`. SCRIPT` of bash, or of sh where bash is missing),
 /// of a process that starts with `environment`. A leading ~/ is the home folder. Throws UsageError, naming
 /// --venv_script, where the script is missing or fails.

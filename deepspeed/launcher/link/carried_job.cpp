@@ -121,7 +121,8 @@ std::string take_deposit(const std::string& id) {
   for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
     const std::string path = entry.path().string();
     if (!path.starts_with(beginning)) continue;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    // Others may put something else there, a pipe for example, which must not be waited for.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) continue;  // another program of this machine has just taken it
     struct stat status {};
     const bool is_own = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();

@@ -11,12 +11,14 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/hmac.h"
 
 namespace deepspeed::launcher {
 namespace {
 
-constexpr size_t kMaxMessageBytes = size_t{64} << 20;
 constexpr size_t kReadBytes = 65536;
+constexpr int kReadsAtATime = 16;
+constexpr size_t kSealDigits = 32;
 
 void make_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -33,8 +35,11 @@ Channel::Channel(Channel&& other) noexcept
     : read_fd_(std::exchange(other.read_fd_, -1)),
       write_fd_(std::exchange(other.write_fd_, -1)),
       closed_(std::exchange(other.closed_, true)),
+      max_line_(other.max_line_),
       incoming_(std::move(other.incoming_)),
       outgoing_(std::move(other.outgoing_)),
+      sent_(std::move(other.sent_)),
+      received_(std::move(other.received_)),
       last_heard_(other.last_heard_) {}
 
 Channel& Channel::operator=(Channel&& other) noexcept {
@@ -43,8 +48,11 @@ Channel& Channel::operator=(Channel&& other) noexcept {
   read_fd_ = std::exchange(other.read_fd_, -1);
   write_fd_ = std::exchange(other.write_fd_, -1);
   closed_ = std::exchange(other.closed_, true);
+  max_line_ = other.max_line_;
   incoming_ = std::move(other.incoming_);
   outgoing_ = std::move(other.outgoing_);
+  sent_ = std::move(other.sent_);
+  received_ = std::move(other.received_);
   last_heard_ = other.last_heard_;
   return *this;
 }
@@ -58,7 +66,8 @@ void Channel::close() {
 
 void Channel::send(const Json& message) {
   if (closed_) return;
-  outgoing_ += message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+  outgoing_ += sent_.of_next(line) + line + "\n";
   write_some();
 }
 
@@ -79,34 +88,60 @@ void Channel::write_some() {
   }
 }
 
+void Channel::seal(std::string sending_key, std::string receiving_key) {
+  sent_ = {std::move(sending_key), 0};
+  received_ = {std::move(receiving_key), 0};
+}
+
+std::string Channel::Seal::of_next(std::string_view line) {
+  if (key.empty()) return "";
+  const std::string numbered = std::to_string(count++) + ":" + std::string(line);
+  return hex(hmac_sha256(key, numbered)).substr(0, kSealDigits);
+}
+
+bool Channel::read_some() {
+  char bytes[kReadBytes];
+  const ssize_t size = ::read(read_fd_, bytes, sizeof(bytes));
+  if (size < 0 && errno == EINTR) return true;
+  if (size < 0 && errno == EAGAIN) return false;
+  if (size <= 0) {
+    has_ended_ = true;
+    return false;
+  }
+  last_heard_ = Clock::now();
+  incoming_.append(bytes, static_cast<size_t>(size));
+  return static_cast<size_t>(size) == sizeof(bytes);
+}
+
+std::optional<Json> Channel::message_of(std::string_view line) {
+  if (!received_.key.empty()) {
+    if (line.size() < kSealDigits) return std::nullopt;
+    const std::string_view text = line.substr(kSealDigits);
+    if (!equal_in_constant_time(line.substr(0, kSealDigits), received_.of_next(text))) return std::nullopt;
+    line = text;
+  }
+  Json message = Json::parse(line.begin(), line.end(), nullptr, false);
+  const auto kind = message.is_object() ? message.find("t") : message.end();
+  if (!message.is_object() || kind == message.end() || !kind->is_string()) return std::nullopt;
+  return message;
+}
+
 std::vector<Json> Channel::exchange() {
   std::vector<Json> messages;
   write_some();
-  bool ended = false;
-  while (!closed_ && !ended) {
-    char bytes[kReadBytes];
-    const ssize_t size = ::read(read_fd_, bytes, sizeof(bytes));
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && errno == EAGAIN) break;
-    ended = size <= 0;
-    if (ended) break;
-    last_heard_ = Clock::now();
-    incoming_.append(bytes, static_cast<size_t>(size));
-    if (static_cast<size_t>(size) < sizeof(bytes)) break;
-  }
+  bool more = !closed_;
+  for (int reads = 0; more && reads < kReadsAtATime; ++reads) more = read_some();
   size_t begin = 0;
-  for (size_t end; (end = incoming_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    Json message = Json::parse(incoming_.begin() + static_cast<std::ptrdiff_t>(begin),
-                               incoming_.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    const bool is_message = message.is_object() && message.contains("t") && message["t"].is_string();
-    if (is_message) {
-      messages.push_back(std::move(message));
-    } else {
-      ended = true;
-    }
+  bool is_wrong = false;
+  for (size_t end; !is_wrong && (end = incoming_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    auto message = end - begin > max_line_
+                       ? std::nullopt
+                       : message_of(std::string_view(incoming_).substr(begin, end - begin));
+    is_wrong = !message;
+    if (message) messages.push_back(*std::move(message));
   }
   incoming_.erase(0, begin);
-  if (ended || incoming_.size() > kMaxMessageBytes) close();
+  if (has_ended_ || is_wrong || incoming_.size() > max_line_) close();
   return messages;
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <poll.h>
@@ -13,6 +16,7 @@ namespace deepspeed::launcher {
 
 /// Sends and takes messages, one line of JSON each, without ever waiting for the other end. Each has the key
 /// "t", its kind. What has come is kept until it is taken; what cannot be sent at once is kept until it can.
+/// A line that is longer than the limit, at first 16 MiB, or is no message closes the channel.
 class Channel {
  public:
   using Clock = std::chrono::steady_clock;
@@ -27,11 +31,18 @@ class Channel {
 
   void send(const Json& message);
 
+  /// Sets the limit of a line that comes, in bytes.
+  void limit_lines(size_t bytes) { max_line_ = bytes; }
+
+  /// From now on each line bears an HMAC over its number and its text, by the key of its direction: a line
+  /// that is foreign, was changed, left out or sent again closes the channel.
+  void seal(std::string sending_key, std::string receiving_key);
+
   /// Adds what poll() is to wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Reads and writes what goes without waiting; returns the messages that have come. A line that is no
-  /// message closes the channel.
+  /// Reads and writes what goes without waiting; returns the messages that have come. An end that sends
+  /// without pause is read in parts.
   std::vector<Json> exchange();
 
   /// Whether the other end is gone; what it had sent before was taken.
@@ -46,12 +57,25 @@ class Channel {
   int read_fd() const { return read_fd_; }
 
  private:
+  /// The seals of one direction.
+  struct Seal {
+    std::string key;
+    uint64_t count = 0;
+    std::string of_next(std::string_view line);
+  };
   void write_some();
+  /// Returns whether the other end has more to read at once.
+  bool read_some();
+  /// Returns nothing for a line that is no message.
+  std::optional<Json> message_of(std::string_view line);
 
   int read_fd_;
   int write_fd_;
   bool closed_ = false;
+  bool has_ended_ = false;
+  size_t max_line_ = size_t{16} << 20;
   std::string incoming_, outgoing_;
+  Seal sent_, received_;
   Clock::time_point last_heard_ = Clock::now();
 };
 

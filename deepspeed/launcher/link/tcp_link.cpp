@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/hmac.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/link/hmac.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -21,7 +21,10 @@ namespace {
 constexpr auto kProofPatience = std::chrono::seconds(10);
 constexpr auto kConnectPatience = std::chrono::seconds(30);
 constexpr int kTryMs = 3000;
-constexpr size_t kMaxCandidates = 4096;
+constexpr auto kLeastTime = std::chrono::seconds(1);
+constexpr size_t kMaxCandidates = 256;
+constexpr size_t kMaxHandshakeBytes = 4096;
+constexpr size_t kSealedLineBytes = size_t{16} << 20;
 
 std::string proof(const std::string& secret, const char* end, const std::string& first,
                   const std::string& second) {
@@ -90,9 +93,18 @@ int try_address(const std::string& host, int port) {
   return connected;
 }
 
-/// Waits for the next message; nothing where the other end leaves or says nothing in time.
-std::optional<Json> next_message(Channel& channel) {
-  while (!channel.is_closed() && channel.silence() < kProofPatience) {
+/// Seals a link whose ends have shown the secret: `first` is the machine's number, `second` the launcher's.
+void seal_link(Channel& channel, const std::string& secret, const std::string& first,
+               const std::string& second, bool is_machine) {
+  const std::string of_machine = hmac_sha256(secret, "from machine:" + first + ":" + second);
+  const std::string of_launcher = hmac_sha256(secret, "from launcher:" + first + ":" + second);
+  channel.limit_lines(kSealedLineBytes);
+  channel.seal(is_machine ? of_machine : of_launcher, is_machine ? of_launcher : of_machine);
+}
+
+/// Waits for the next message; nothing where the other end leaves or does not say it in time.
+std::optional<Json> next_message(Channel& channel, Channel::Clock::time_point until) {
+  while (!channel.is_closed() && Channel::Clock::now() < until) {
     std::vector<pollfd> entries;
     channel.append_poll_entries(entries);
     ::poll(entries.data(), entries.size(), 100);
@@ -104,13 +116,18 @@ std::optional<Json> next_message(Channel& channel) {
 
 /// Shows the secret and asks for it; whether the other end knows it.
 bool shake_hands(Channel& channel, const std::string& secret) {
-  const auto challenge = next_message(channel);
+  const auto until = Channel::Clock::now() + kProofPatience;
+  channel.limit_lines(kMaxHandshakeBytes);
+  const auto challenge = next_message(channel, until);
   if (!challenge) return false;
   const std::string theirs = text_at(*challenge, "number");
   const std::string ours = hex(random_bytes(16));
   channel.send({{"t", "proof"}, {"number", ours}, {"proof", proof(secret, "machine", theirs, ours)}});
-  const auto answer = next_message(channel);
-  return answer && equal_in_constant_time(text_at(*answer, "proof"), proof(secret, "launcher", ours, theirs));
+  const auto answer = next_message(channel, until);
+  if (!answer || !equal_in_constant_time(text_at(*answer, "proof"), proof(secret, "launcher", ours, theirs)))
+    return false;
+  seal_link(channel, secret, ours, theirs, true);
+  return true;
 }
 
 }  // namespace
@@ -132,23 +149,32 @@ LinkListener::LinkListener(std::string secret) : secret_(std::move(secret)), lis
 
 LinkListener::~LinkListener() { ::close(listener_); }
 
+bool LinkListener::has_room() const {
+  return candidates_.size() < kMaxCandidates ||
+         Channel::Clock::now() - candidates_.front().since > kLeastTime;
+}
+
 void LinkListener::append_poll_entries(std::vector<pollfd>& entries) const {
-  entries.push_back({listener_, POLLIN, 0});
+  if (has_room()) entries.push_back({listener_, POLLIN, 0});
   for (const Candidate& candidate : candidates_) candidate.channel.append_poll_entries(entries);
 }
 
+void LinkListener::drop_oldest() {
+  if (!candidates_.empty()) candidates_.erase(candidates_.begin());
+}
+
 void LinkListener::take_connections() {
-  for (;;) {
+  while (has_room()) {
     sockaddr_storage address{};
     socklen_t length = sizeof(address);
     const int socket = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
+    if (socket < 0 && (errno == EMFILE || errno == ENFILE)) drop_oldest();
     if (socket < 0) return;
     prepare_socket(socket);
-    if (candidates_.size() >= kMaxCandidates) {
-      ::close(socket);
-      continue;
-    }
-    candidates_.push_back({Channel(socket, socket), hex(random_bytes(16)), address_text(address)});
+    if (candidates_.size() >= kMaxCandidates) drop_oldest();
+    candidates_.push_back(
+        {Channel(socket, socket), hex(random_bytes(16)), address_text(address), Channel::Clock::now()});
+    candidates_.back().channel.limit_lines(kMaxHandshakeBytes);
     candidates_.back().channel.send({{"t", "challenge"}, {"number", candidates_.back().number}});
   }
 }
@@ -165,8 +191,9 @@ std::optional<Json> LinkListener::advance(Candidate& candidate) const {
       return std::nullopt;
     }
     candidate.channel.send({{"t", "proof"}, {"proof", proof(secret_, "launcher", theirs, candidate.number)}});
+    seal_link(candidate.channel, secret_, theirs, candidate.number, false);
   }
-  if (candidate.channel.silence() > kProofPatience) candidate.channel.close();
+  if (Channel::Clock::now() - candidate.since > kProofPatience) candidate.channel.close();
   return std::nullopt;
 }
 

@@ -13,7 +13,11 @@
 namespace deepspeed::launcher {
 
 /// Takes connections from programs that know the job's secret. Both ends show that they do by an HMAC over
-/// numbers that both have drawn; the secret itself is never sent, and strangers are dropped.
+/// numbers that both have drawn; the secret itself is never sent, and strangers are dropped. What they say
+/// then is sealed by keys of these numbers (Channel::seal).
+///
+/// A stranger may send some KiB, and stay for some seconds. Few of them are heard at a time: whoever comes
+/// next waits, and takes the place of the one that has said nothing for longest.
 class LinkListener {
  public:
   /// Listens at all addresses of this machine, at a port of the kernel's choice. Throws IoError.
@@ -38,9 +42,12 @@ class LinkListener {
     Channel channel;
     std::string number;  ///< drawn for this one
     std::string address;
+    Channel::Clock::time_point since;
     bool knows_secret = false;
   };
   void take_connections();
+  void drop_oldest();
+  bool has_room() const;
   /// Returns the first message once there is one; drops the candidate by closing its channel.
   std::optional<Json> advance(Candidate& candidate) const;
 

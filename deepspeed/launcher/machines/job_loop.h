@@ -61,7 +61,9 @@ class JobRun {
   void watch_silence();
   void watch_start();
   void watch_deadlines();
-  // Ending.
+  // Ending, of job_end.cpp as what is lost, late or has failed.
+  void start_cleaner(const Part& part);
+  void await_cleaners();
   void fail(Failure failure);
   void announce_failure();
   void stop_all();
@@ -81,6 +83,11 @@ class JobRun {
   JobStart start_;
   std::vector<Part> parts_, deposits_;
   Child runner_;
+  struct Cleaner {
+    Child child;
+    Channel::Clock::time_point began;
+  };
+  std::vector<Cleaner> cleaners_;
   std::map<pid_t, ExitStatus> exits_;  // of processes that were started here
   OutputWriter output_;
   std::string address_;

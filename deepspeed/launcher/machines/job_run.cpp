@@ -6,8 +6,8 @@
 // planned
 //    them, or why it cannot: until then nothing runs, so every mistake is an error without a trace.
 // 3. All start. From here on each end shows once a second that it lives.
-// 4. The first failure of a rank, and each machine that is silent for too long or whose link ends, ends all.
-//    Failures that come within a moment are compared, since ranks that lose a partner fail as well.
+// 4. The first failure of a rank, and each machine that is silent for too long or whose link ends, ends all
+//    (job_end.cpp). Failures that come within a moment are compared: ranks that lose a partner fail as well.
 //
 // Processes of other machines are never waited for without a limit. Their own end of the link sees to their
 // ranks where this process cannot.
@@ -37,10 +37,6 @@ using log::Level;
 using RunClock = std::chrono::steady_clock;
 
 constexpr int kTurnMs = 200;
-constexpr auto kHelloPatience = std::chrono::seconds(60);
-constexpr auto kPlanPatience = std::chrono::seconds(300);
-constexpr auto kSettleTime = std::chrono::milliseconds(300);
-constexpr auto kStopPatience = std::chrono::seconds(9);
 
 }  // namespace
 
@@ -63,6 +59,10 @@ JobEnd JobRun::run() {
     choose_machines();
     prepare();
     goes_on = await(Stage::kPlanned);
+    if (const auto fault = goes_on ? python_fault(parts_) : std::string(); !fault.empty()) {
+      fail({fault, "", 2});
+      goes_on = false;
+    }
   }
   if (goes_on) {
     begin();
@@ -173,6 +173,7 @@ void JobRun::begin() {
 
 void JobRun::finish() {
   announce_failure();
+  await_cleaners();
   const int signal_before = signal_;
   while (!output_.is_idle() && signal_ == signal_before) turn();
   std::vector<pid_t> children;
@@ -181,6 +182,7 @@ void JobRun::finish() {
     children.push_back(part.child.pid);
   }
   deposits_.clear();
+  for (const Cleaner& cleaner : cleaners_) children.push_back(cleaner.child.pid);
   children.push_back(runner_.pid);
   std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
   end_children(std::move(children));  // they end by themselves now that the links are closed
@@ -264,16 +266,17 @@ void JobRun::take_message(Part& part, const Json& message) {
     part.stage = Stage::kGreeted;
   } else if (kind == "planned" && part.stage == Stage::kGreeted) {
     part.stage = Stage::kPlanned;
-    port_ = message.value("port", port_);
+    part.python = text_of(message, "python");
+    port_ = number_of(message, "port", port_);
   } else if (kind == "refused" || kind == "failed") {
-    fail({text, text_of(message, "details"), message.value("code", kLostMachineExitCode)});
+    fail({text, text_of(message, "details"), number_of(message, "code", kLostMachineExitCode)});
   } else if (kind == "stopped") {
     announce(Level::kWarning, text);
   } else if (kind == "out") {
     if (auto bytes = config::decode_base64(text_of(message, "bytes")))
       output_.add(part.number, *std::move(bytes));
   } else if (kind == "ended") {
-    take_end(part, message.value("code", kLostMachineExitCode));
+    take_end(part, number_of(message, "code", kLostMachineExitCode));
   }
 }
 
@@ -287,7 +290,7 @@ void JobRun::take_guests() {
   if (start_.listener() == nullptr) return;
   const char* key = places_ranks(job_.args.runner) ? "rank" : "node";
   for (LinkListener::Guest& guest : start_.listener()->accept()) {
-    const int number = guest.hello.value(key, -1);
+    const int number = number_of(guest.hello, key, -1);
     const auto part =
         std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.number == number; });
     if (part == parts_.end() || part->link || part->stage != Stage::kAwaited) continue;  // its link ends here
@@ -299,59 +302,11 @@ void JobRun::take_guests() {
   }
 }
 
-/// Takes a machine for lost. An elastic job does without one that has never answered.
-void JobRun::take_lost(Part& part, const std::string& why) {
-  const bool had_answered = part.stage != Stage::kAwaited;
-  const bool has_run = part.stage == Stage::kRunning;
-  give_up_part(part);
-  if (is_stopping() && !has_run) return;
-  if (std::find(lost_hosts_.begin(), lost_hosts_.end(), part.host) == lost_hosts_.end())
-    lost_hosts_.push_back(part.host);
-  if (had_answered) return fail({message("host ", part.host, " is lost: ", why), "", kLostMachineExitCode});
-  const auto status = exits_.find(part.child.pid);
-  const std::string text = reason_of_no_answer(
-      part, why, status == exits_.end() ? std::nullopt : std::optional(status->second), job_);
-  if (!job_.choose_machines) return fail({text, "", kLostMachineExitCode});
-  announce(Level::kWarning, text);
-  for (Part& other : parts_) {
-    if (other.host == part.host) other.stage = Stage::kEnded;
-  }
-}
-
-void JobRun::give_up_part(Part& part) {
-  part.stage = Stage::kEnded;
-  if (part.link) part.link->close();
-  if (part.child.pid <= 0) return;
-  // ssh tells by its exit code what was wrong, if it is about to end.
-  for (int i = 0; i < 25 && !exits_.contains(part.child.pid); ++i) {
-    reap();
-    if (!exits_.contains(part.child.pid)) ::poll(nullptr, 0, 10);
-  }
-  if (!exits_.contains(part.child.pid)) ::kill(-part.child.pid, SIGKILL);
-}
-
 void JobRun::reap() {
   int status = 0;
   for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
     exits_[pid] = ExitStatus(status);
     if (pid == runner_.pid) take_runner_end(ExitStatus(status));
-  }
-}
-
-void JobRun::take_runner_end(const ExitStatus& status) {
-  if (is_stopping()) return;
-  const std::string end =
-      message("--launcher ", name_of(job_.args.runner), " ended with ", status.describe());
-  std::vector<std::string> unheard;
-  for (const Part& part : parts_) {
-    if (part.stage != Stage::kAwaited) continue;
-    unheard.push_back(part.host.empty() ? message("rank ", part.number) : "host " + part.host);
-  }
-  if (!unheard.empty()) {
-    fail({end + " before " + join(unheard, ", ") + " had answered; its errors stand above", "",
-          kLostMachineExitCode});
-  } else if (!status.success() && !all_reached(Stage::kEnded)) {
-    fail({end + " while ranks were running", "", status.exit_code()});
   }
 }
 
@@ -362,82 +317,6 @@ void JobRun::beat() {
   for (Part& part : parts_) {
     const bool listens = part.stage != Stage::kEnded && part.stage != Stage::kAwaited;
     if (part.link && listens) part.link->send({{"t", "beat"}});
-  }
-}
-
-void JobRun::watch_silence() {
-  const auto limit = std::chrono::duration_cast<std::chrono::seconds>(silence_limit_).count();
-  for (Part& part : parts_) {
-    if (part.stage != Stage::kRunning || part.link->silence() < silence_limit_) continue;
-    take_lost(part, message("nothing was heard from it for ", limit, " s"));
-  }
-}
-
-void JobRun::watch_start() {
-  if (has_run_) return;
-  // Slurm may let a job wait for hours: there the time counts from the first answer.
-  const bool are_ranks = places_ranks(job_.args.runner);
-  const bool waits_for_first = job_.args.runner == Runner::kSlurm && !first_guest_;
-  const auto since = RunClock::now() - (are_ranks && first_guest_ ? *first_guest_ : stage_began_);
-  for (auto* parts : {&deposits_, &parts_}) {
-    if (parts == &parts_ && start_.listener() != nullptr && runner_.pid == 0) continue;
-    for (Part& part : *parts) {
-      if (is_stopping()) return;
-      const bool is_late = part.stage == Stage::kAwaited && !waits_for_first && since > kHelloPatience;
-      if (is_late) take_lost(part, "it has not answered");
-      if (part.stage == Stage::kGreeted && !address_.empty() && since > kPlanPatience)
-        take_lost(part, "it has not planned its ranks");
-    }
-  }
-}
-
-void JobRun::watch_deadlines() {
-  const auto now = RunClock::now();
-  if (announce_at_ && now > *announce_at_) announce_failure();
-  if (!give_up_at_ || now < *give_up_at_) return;
-  for (Part& part : parts_) {
-    if (part.stage == Stage::kEnded) continue;
-    announce(Level::kWarning, "host ", part.host, " has not ended its ranks in time; its link is cut");
-    give_up_part(part);
-  }
-}
-
-void JobRun::fail(Failure failure) {
-  if (failure_) {
-    // Ranks that lose their partner exit by themselves; a signal is rather the cause.
-    const bool is_cause =
-        !failure_is_announced_ && has_run_ && failure_->exit_code < 128 && failure.exit_code >= 128;
-    if (is_cause) failure_ = std::move(failure);
-    return;
-  }
-  if (signal_ != 0 && failure.exit_code >= 128) return;  // the ranks end by the signal that they were sent
-  failure_ = std::move(failure);
-  announce_at_ = RunClock::now();
-  if (has_run_) *announce_at_ += kSettleTime;
-  stop_all();
-}
-
-void JobRun::announce_failure() {
-  if (!failure_ || failure_is_announced_) return;
-  failure_is_announced_ = true;
-  const char* outlook = "; nothing was started";
-  if (has_run_)
-    outlook =
-        nodes_.size() > 1 ? "; the ranks of all machines are being stopped" : "; all ranks are being stopped";
-  announce(Level::kError, failure_->text, outlook, failure_->details);
-}
-
-void JobRun::stop_all() {
-  give_up_at_ = RunClock::now() + kStopPatience;
-  for (Part& part : parts_) {
-    if (part.stage == Stage::kEnded) continue;
-    if (part.link && part.stage != Stage::kAwaited) {
-      part.link->send({{"t", "stop"}});
-      continue;
-    }
-    part.stage = Stage::kEnded;
-    if (part.link) part.link->close();
-    if (part.child.pid > 0 && !exits_.contains(part.child.pid)) ::kill(-part.child.pid, SIGKILL);
   }
 }
 

@@ -25,6 +25,7 @@ struct MachineJob {
   /// How many machines to use of those that answer, the first ones: given how many ranks each has, returns a
   /// number; 0 where none fits. Empty: all, and one that does not answer is an error.
   std::function<size_t(const ResourcePool&)> choose_machines;
+  std::vector<std::string> doubtful_hosts;  ///< lost before: they are waited for some seconds only
 };
 
 /// How a start ended.

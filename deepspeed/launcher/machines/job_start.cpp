@@ -9,16 +9,20 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/hmac.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/link/hmac.h"
 
 namespace deepspeed::launcher {
 
 bool places_ranks(Runner runner) { return runner != Runner::kPdsh && runner != Runner::kSsh; }
 
 JobStart::JobStart(const MachineJob& job, const ResourcePool& nodes, const BlockedSignals& signals)
-    : job_(job), nodes_(nodes), signals_(signals), id_(hex(random_bytes(12))) {
+    : job_(job),
+      nodes_(nodes),
+      signals_(signals),
+      id_(hex(random_bytes(12))),
+      store_secret_(hex(random_bytes(32))) {
   if (job_.args.runner == Runner::kSsh) return;
   secret_ = random_bytes(32);
   listener_ = std::make_unique<LinkListener>(secret_);
@@ -30,6 +34,7 @@ JobStart::~JobStart() {
 
 CarriedJob JobStart::carried_job() const {
   CarriedJob job{job_.words, job_.exports, "", secret_, {}, 0};
+  job.exports.emplace("DEEPSPEED_STORE_SECRET", store_secret_);  // one that the user has set stays
   char folder[PATH_MAX] = {};
   if (::getcwd(folder, sizeof(folder)) == nullptr)
     raise<IoError>("the folder that the job is started in has no name any more: ", std::strerror(errno));
@@ -117,6 +122,17 @@ Child JobStart::start_runner(const ResourcePool& nodes) {
   const auto words = runner_command(runner);
   announce(log::Level::kInfo, "cmd = ", join(words, " "));
   return start_child(words, environment, false, SIGTERM, signals_.before());
+}
+
+std::optional<Child> JobStart::start_cleaner(const Part& part) const {
+  const std::string process = text_of(part.hello, "process");
+  if (process.empty()) return std::nullopt;
+  const std::vector<std::string> words = {job_.node_program, "--end", process};
+  if (job_.machine.is_this(part.host))
+    return start_child(words, job_.environment, false, SIGKILL, signals_.before());
+  auto command = ssh_command(runner_job(), part.host, words, job_.environment);
+  command.insert(command.begin() + 1, "-q");  // a machine that is gone has been reported already
+  return start_child(command, job_.environment, false, SIGKILL, signals_.before());
 }
 
 void JobStart::write_host_list(const ResourcePool& nodes) {

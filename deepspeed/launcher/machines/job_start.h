@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ class JobStart {
   /// Starts pdsh, mpirun or srun for these machines.
   Child start_runner(const ResourcePool& nodes);
 
+  /// Starts what ends the processes of a part from outside, by ssh: they may hang. Nothing where the part has
+  /// not told which they are.
+  std::optional<Child> start_cleaner(const Part& part) const;
+
   /// Returns where programs connect to; nothing where the runner is ssh.
   LinkListener* listener() const { return listener_.get(); }
 
@@ -50,6 +55,7 @@ class JobStart {
   const BlockedSignals& signals_;
   std::string id_;
   std::string secret_;
+  std::string store_secret_;  // of the store in which the ranks meet
   std::unique_ptr<LinkListener> listener_;
   std::string host_list_;  // a file
 };

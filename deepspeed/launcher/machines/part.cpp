@@ -1,6 +1,8 @@
 #include "deepspeed/launcher/machines/part.h"
 
 #include <algorithm>
+#include <climits>
+#include <cstdint>
 
 #include "deepspeed/base/message.h"
 #include "deepspeed/base/version.h"
@@ -24,11 +26,31 @@ std::string text_of(const Json& message, const char* key) {
   return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+int number_of(const Json& message, const char* key, int otherwise) {
+  const auto found = message.find(key);
+  if (found == message.end() || !found->is_number_integer()) return otherwise;
+  const auto number = found->get<int64_t>();
+  return number >= INT_MIN && number <= INT_MAX ? static_cast<int>(number) : otherwise;
+}
+
 std::string version_fault(const Part& part, const std::string& node_program) {
   const std::string found = text_of(part.hello, "version");
   if (found == version()) return "";
   return message("host ", part.host, ": the library there is version ", found, ", here it is ", version(),
                  "; install the same one (", node_program, ")");
+}
+
+std::string python_fault(const std::vector<Part>& parts) {
+  const Part* first = nullptr;
+  for (const Part& part : parts) {
+    if (part.stage != Stage::kPlanned) continue;
+    if (first == nullptr) first = &part;
+    if (part.python == first->python) continue;
+    return message("host ", part.host, ": the program runs by '", part.python, "' there, on host ",
+                   first->host, " by '", first->python,
+                   "'; let PYTHON, PATH or --venv_script choose the same one");
+  }
+  return "";
 }
 
 std::string reason_of_no_answer(const Part& part, const std::string& why,

@@ -25,15 +25,22 @@ struct Part {
   std::optional<Channel> link;
   Json hello = Json::object();
   std::string address;  ///< from which it has connected
+  std::string python;   ///< the version of the interpreter that runs the program; "" for another program
   Stage stage = Stage::kAwaited;
 };
 
 /// Returns a text of a message; "" where it has none.
 std::string text_of(const Json& message, const char* key);
 
+/// Returns a whole number of a message; `otherwise` where it has none.
+int number_of(const Json& message, const char* key, int otherwise);
+
 /// Says what is wrong with the library of a part that has answered: its version is another one than here. ""
 /// where nothing is.
 std::string version_fault(const Part& part, const std::string& node_program);
+
+/// Names a part that would run the program by another Python than the first one does; "" where none would.
+std::string python_fault(const std::vector<Part>& parts);
 
 /// Says why a part has not answered: `why`, or what the exit of its ssh tells.
 std::string reason_of_no_answer(const Part& part, const std::string& why,

@@ -25,7 +25,8 @@ struct NodeLaunch {
   /// announces. {"t": "beat"} once a second, {"t": "failed", "rank", "code", "text", "details"},
   /// {"t": "stopped", "text"}.
   int report_fd = -1;
-  /// How long the supervisor's parent may write no byte into its pipe before it counts as gone; 0: for ever.
+  /// How long the supervisor's parent may write no byte into its pipe before it counts as gone, and a rank
+  /// that somebody has stopped before it counts as failed; 0: for ever.
   std::chrono::milliseconds parent_silence{0};
 };
 

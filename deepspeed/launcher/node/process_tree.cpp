@@ -1,11 +1,14 @@
 #include "deepspeed/launcher/node/process_tree.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include <sys/prctl.h>
@@ -34,9 +37,10 @@ std::vector<ProcessEntry> all_processes() {
     const size_t name_end = line.rfind(')');
     if (name_end == std::string::npos) continue;  // it has ended since
     char state = 0;
-    ProcessEntry process{*pid, 0, 0};
+    ProcessEntry process{*pid, 0, 0, false};
     if (std::sscanf(line.c_str() + name_end + 1, " %c %d %d", &state, &process.parent, &process.group) != 3)
       continue;
+    process.has_ended = state == 'Z';
     processes.push_back(process);
   }
   return processes;
@@ -50,9 +54,11 @@ void become_subreaper() {
   }
 }
 
-std::vector<ProcessEntry> descendants() {
+std::vector<ProcessEntry> descendants() { return descendants_of(::getpid()); }
+
+std::vector<ProcessEntry> descendants_of(pid_t pid) {
   const auto all = all_processes();
-  std::set<pid_t> family = {::getpid()};
+  std::set<pid_t> family = {pid};
   std::vector<ProcessEntry> found;
   // Parents may stand after their children in /proc, so passes repeat until one finds no new process.
   for (bool more = true; more;) {
@@ -64,6 +70,35 @@ std::vector<ProcessEntry> descendants() {
     }
   }
   return found;
+}
+
+std::string process_name(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos || line.compare(name_end, 3, ") Z") == 0) return "";
+  // The time is the 20th word after the program's name.
+  std::istringstream words(line.substr(name_end + 1));
+  std::string word;
+  for (int i = 0; i < 20; ++i) words >> word;
+  return std::to_string(pid) + ":" + word;
+}
+
+bool kill_process_tree(const std::string& name, std::chrono::milliseconds patience) {
+  const auto pid = parse_whole_number(name.substr(0, name.find(':')));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto runs = [](const ProcessEntry& process) { return !process.has_ended; };
+  while (pid && *pid > 0 && process_name(*pid) == name) {
+    // Orphans of a process below go to one above it, so the top one goes last.
+    const auto below = descendants_of(*pid);
+    const auto left = std::count_if(below.begin(), below.end(), runs);
+    for (const ProcessEntry& process : below) ::kill(process.pid, SIGKILL);
+    if (left == 0) ::kill(*pid, SIGKILL);
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
 }
 
 std::vector<ProcessEntry> kill_descendants(std::chrono::milliseconds patience) {

@@ -50,6 +50,8 @@ struct RankState {
   int rank = 0;
   pid_t pid = 0;
   std::optional<ExitStatus> status;  ///< set once it has ended
+  int stopped_by = 0;                ///< the signal, while somebody has stopped it
+  Clock::time_point stopped_at;
 };
 
 class Supervisor {
@@ -72,7 +74,8 @@ class Supervisor {
   void listen_to_launcher();
   void beat();
   void report(const Json& event) const;
-  void take_stop(const RankState& rank, int number);
+  void take_stop(RankState& rank, int number);
+  void watch_stopped();
   void take_signals();
   void take_signal(int number);
   void reap();
@@ -114,6 +117,7 @@ int Supervisor::run() {
     take_signals();
     relay_.relay();
     reap();
+    watch_stopped();
     watch_leftovers();
     enforce_deadline();
     oom_watch_.refresh();
@@ -128,7 +132,7 @@ void Supervisor::start_ranks() {
   for (const RankCommand& command : launch_.ranks) {
     try {
       const SpawnedRank spawned = spawn_rank(launch_.program, command, rank_signals_);
-      ranks_.push_back({command.rank, spawned.pid, std::nullopt});
+      ranks_.push_back({command.rank, spawned.pid, std::nullopt, 0, {}});
       relay_.add(command.rank, spawned.stderr_fd, command.log_file);
       announce(Level::kDebug, "rank ", command.rank, " is process ", spawned.pid);
     } catch (const Error& error) {
@@ -211,14 +215,14 @@ void Supervisor::reap() {
   const RankState* failed = nullptr;
   for (;;) {
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid < 0 && errno == ECHILD) no_process_left_ = true;
     if (pid <= 0) break;
     const auto rank =
         std::find_if(ranks_.begin(), ranks_.end(), [&](const RankState& r) { return r.pid == pid; });
     if (rank == ranks_.end()) continue;  // an adopted orphan
-    if (WIFSTOPPED(status)) {
-      take_stop(*rank, WSTOPSIG(status));
+    if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+      take_stop(*rank, WIFSTOPPED(status) ? WSTOPSIG(status) : 0);
       continue;
     }
     rank->status = ExitStatus(status);
@@ -235,13 +239,33 @@ void Supervisor::reap() {
 }
 
 /// Tells of a rank that somebody has stopped: the others wait for it.
-void Supervisor::take_stop(const RankState& rank, int number) {
-  if (paused_ || deadline_) return;
+void Supervisor::take_stop(RankState& rank, int number) {
+  rank.stopped_by = paused_ ? 0 : number;
+  rank.stopped_at = Clock::now();
+  if (number == 0 || paused_ || deadline_) return;
   const std::string text =
       message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ", signal_name(number),
               "; the other ranks wait for it until `kill -CONT ", rank.pid, "`");
   if (launch_.report_fd < 0) announce(Level::kWarning, text);
   report({{"t", "stopped"}, {"rank", rank.rank}, {"text", text}});
+}
+
+/// In a job of several machines a rank that does not go on is a failure, as a machine that hangs is one.
+void Supervisor::watch_stopped() {
+  const auto limit = launch_.parent_silence;
+  if (limit.count() == 0 || deadline_) return;
+  for (const RankState& rank : ranks_) {
+    if (rank.status || rank.stopped_by == 0 || Clock::now() - rank.stopped_at < limit) continue;
+    exit_code_ = 128 + rank.stopped_by;
+    ask_all_to_end(SIGTERM, launch_.stop_grace);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
+    report({{"t", "failed"},
+            {"rank", rank.rank},
+            {"code", exit_code_},
+            {"text", message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
+                             signal_name(rank.stopped_by), " and has not gone on for ", seconds, " s")}});
+    return;
+  }
 }
 
 void Supervisor::take_failure(const RankState& failed) {

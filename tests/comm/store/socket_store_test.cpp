@@ -27,6 +27,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/store/store_server.h"
 
+#include "tests/comm/store/served_store.h"
 #include "tests/support/error_of.h"
 
 namespace deepspeed::comm {
@@ -35,61 +36,6 @@ namespace {
 using testing::error_of;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
-using StorePtr = c10::intrusive_ptr<c10d::Store>;
-
-StoreAddress own_address() {
-  static std::atomic<int> number = 0;
-  return local_store_address("deepspeed-cpp-test/" + std::to_string(::getpid()) + "/" +
-                             std::to_string(++number));
-}
-
-StoreAddress address_of_loopback() {
-  StoreAddress address;
-  auto& four = reinterpret_cast<sockaddr_in&>(address.address);
-  four.sin_family = AF_INET;
-  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.length = sizeof(four);
-  return address;
-}
-
-/// A connection to the server, whether it has been greeted or not.
-Descriptor connection_to(const StoreAddress& address) {
-  std::string why_not;
-  auto socket = connect_to(address, std::chrono::steady_clock::now() + 60s, why_not);
-  EXPECT_TRUE(socket) << why_not;
-  return socket;
-}
-
-/// A server with the store of its own rank, 0 of `ranks`, as a job has it.
-struct Served {
-  explicit Served(StoreAddress where = own_address(), int ranks = 2) {
-    auto listener = listen_at(where);
-    EXPECT_TRUE(listener) << std::strerror(errno);
-    ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&where.address), &where.length);
-    address = where;
-    auto server = std::make_shared<StoreServer>(std::move(listener), ranks);
-    auto socket = connection_to(address);
-    std::string why_not;
-    EXPECT_TRUE(greet_store(socket.get(), 0, ranks, {}, why_not)) << why_not;
-    store = c10::make_intrusive<SocketStore>(address, std::move(socket), 60s, std::move(server));
-  }
-  /// Says why a rank does not get in; "" where it does.
-  std::string joins_as(int rank, int ranks, Descriptor& socket) const {
-    socket = connection_to(address);
-    std::string why_not;
-    greet_store(socket.get(), rank, ranks, {}, why_not);
-    return why_not;
-  }
-
-  StoreAddress address;
-  StorePtr store;
-};
-
-/// Waits for what another thread or process is about to do.
-void until(const std::function<bool()>& done) {
-  for (int i = 0; i < 60000 && !done(); ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_TRUE(done());
-}
 
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text(const std::vector<uint8_t>& value) { return {value.begin(), value.end()}; }

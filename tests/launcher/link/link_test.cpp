@@ -1,18 +1,25 @@
 // What travels between the launcher and the machines, and who may listen.
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/hmac.h"
 #include "deepspeed/launcher/link/channel.h"
-#include "deepspeed/launcher/link/hmac.h"
 #include "deepspeed/launcher/link/tcp_link.h"
 
 #include "tests/support/error_of.h"
@@ -22,19 +29,6 @@ namespace {
 
 using testing::error_of;
 using ::testing::HasSubstr;
-
-// The examples of FIPS 180-2 and RFC 4231.
-TEST(Hmac, IsThatOfTheStandards) {
-  EXPECT_EQ(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(hex(sha256(std::string(1000000, 'a'))),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-  EXPECT_EQ(hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
-            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-  EXPECT_EQ(
-      hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
-      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
-}
 
 CarriedJob any_job() {
   CarriedJob job;
@@ -86,6 +80,17 @@ TEST(Deposit, IsTakenOnceAndGoesWithItsObject) {
   EXPECT_EQ(take_deposit(id), "text");
   EXPECT_EQ(take_deposit(id), "text");
   EXPECT_ERROR(IoError, take_deposit(id), "there is no description of the job");
+  // Files of others in its place: a pipe that nobody writes to, and a link.
+  const std::string pipe = "/tmp/deepspeed_job_" + id + "n2", link = "/tmp/deepspeed_job_" + id + "n3";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0666), 0);
+  ASSERT_EQ(::symlink("/etc/passwd", link.c_str()), 0);
+  EXPECT_ERROR(IoError, take_deposit(id), "there is no description of the job");
+  ::unlink(pipe.c_str());
+  ::unlink(link.c_str());
+  const Deposit private_one(id + "n4", "text");
+  struct stat status {};
+  ASSERT_EQ(::stat(("/tmp/deepspeed_job_" + id + "n4").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
   EXPECT_ERROR(UsageError, take_deposit("../x"), "expected letters and digits");
 }
 
@@ -130,6 +135,98 @@ TEST(Channel, NeverWaitsForAnEndThatDoesNotRead) {
   EXPECT_EQ(pair.here->pending_bytes(), 0u);
 }
 
+void write_all(int fd, const std::string& bytes) {
+  size_t written = 0;
+  while (written < bytes.size()) {
+    const ssize_t size =
+        ::send(fd, bytes.data() + written, bytes.size() - written, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size <= 0) return;
+    written += static_cast<size_t>(size);
+  }
+}
+
+/// A channel, and the bare descriptor of an end that may lie.
+struct BarePair {
+  std::optional<Channel> channel;
+  int bare = -1;
+  BarePair() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    channel.emplace(ends[0], ends[0]);
+    bare = ends[1];
+  }
+  ~BarePair() { ::close(bare); }
+  /// Gives what the channel has sent.
+  std::string sent() const {
+    char bytes[65536];
+    const ssize_t size = ::recv(bare, bytes, sizeof(bytes), MSG_DONTWAIT);
+    return {bytes, size > 0 ? static_cast<size_t>(size) : 0};
+  }
+};
+
+TEST(Channel, EndsAtALineThatIsTooLong) {
+  for (const bool ends : {false, true}) {
+    BarePair pair;
+    pair.channel->limit_lines(1000);
+    write_all(pair.bare, "{\"t\": \"" + std::string(2000, 'x') + (ends ? "\"}\n" : ""));
+    EXPECT_TRUE(pair.channel->exchange().empty());
+    EXPECT_TRUE(pair.channel->is_closed());
+  }
+}
+
+TEST(Channel, IsNotHeldUpByAnEndThatSendsWithoutPause) {
+  BarePair pair;
+  std::atomic<bool> over = false;
+  std::thread sending([&] {
+    const std::string line = "{\"t\": \"x\"}\n";
+    std::string many;
+    for (int i = 0; i < 5000; ++i) many += line;
+    while (!over) write_all(pair.bare, many);
+  });
+  for (int i = 0; i < 20; ++i) pair.channel->exchange();  // each comes back
+  over = true;
+  pair.channel->close();
+  sending.join();
+}
+
+TEST(Channel, SealsWhatItSends) {
+  Pair pair;
+  pair.here->seal("one", "two");
+  pair.there->seal("two", "one");
+  for (int i = 0; i < 3; ++i) {
+    pair.here->send({{"t", "question"}, {"i", i}});
+    ASSERT_EQ(pair.there->exchange().at(0)["i"], i);
+    pair.there->send({{"t", "answer"}, {"i", i}});
+    ASSERT_EQ(pair.here->exchange().at(0)["i"], i);
+  }
+}
+
+TEST(Channel, TakesNoForeignLineOnceItIsSealed) {
+  BarePair source;
+  source.channel->seal("key", "other");
+  source.channel->send({{"t", "one"}});
+  const std::string first = source.sent();
+  source.channel->send({{"t", "two"}});
+  const std::string second = source.sent();
+  ASSERT_EQ(first.substr(32), "{\"t\":\"one\"}\n");
+  const auto taken_of = [](const std::string& bytes) {
+    BarePair pair;
+    pair.channel->seal("other", "key");
+    write_all(pair.bare, bytes);
+    const size_t count = pair.channel->exchange().size();
+    return std::make_pair(count, pair.channel->is_closed());
+  };
+  EXPECT_EQ(taken_of(first + second), std::make_pair(size_t{2}, false));
+  EXPECT_EQ(taken_of(first + first), std::make_pair(size_t{1}, true)) << "sent again";
+  EXPECT_EQ(taken_of(second), std::make_pair(size_t{0}, true)) << "one left out";
+  EXPECT_EQ(taken_of("{\"t\":\"one\"}\n"), std::make_pair(size_t{0}, true)) << "no seal";
+  std::string changed = first;
+  changed[changed.find("one")] = 'O';
+  EXPECT_EQ(taken_of(changed), std::make_pair(size_t{0}, true)) << "changed";
+  const std::string back = first.substr(0, 32) + second.substr(32);
+  EXPECT_EQ(taken_of(back), std::make_pair(size_t{0}, true)) << "the seal of another line";
+}
+
 TEST(Channel, EndsAtWhatIsNoMessage) {
   for (const char* text : {"x\n", "[]\n", "{}\n", "{\"t\": 1}\n"}) {
     int ends[2];
@@ -170,6 +267,95 @@ TEST(TcpLink, StandsBetweenEndsThatKnowTheSecret) {
   std::vector<Json> messages;
   while (messages.empty()) messages = machine->exchange();
   EXPECT_EQ(messages[0]["t"], "start");
+}
+
+int connected_socket(int port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  return socket;
+}
+
+/// Whether the listener closes the connection while it is served.
+bool is_dropped(LinkListener& listener, int socket) {
+  for (;;) {
+    listener.accept();
+    pollfd entry{socket, POLLIN, 0};
+    ::poll(&entry, 1, 10);
+    char bytes[4096];
+    const ssize_t size = ::recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (size == 0 || (size < 0 && errno != EAGAIN)) return true;
+  }
+}
+
+TEST(TcpLink, DropsWhatStrangersSay) {
+  LinkListener listener("secret");
+  const std::string lines[] = {
+      std::string(100000, 'x'),                                                           // without an end
+      "GET / HTTP/1.0\r\n\r\n",                                                           // another protocol
+      "{\"t\":\"hello\",\"node\":0}\n",                                                   // no proof at all
+      "{\"t\":\"proof\",\"number\":\"0\",\"proof\":\"" + std::string(64, '0') + "\"}\n",  // a wrong one
+      "{\"t\":\"proof\",\"number\":1,\"proof\":[]}\n",                                    // of other types
+  };
+  for (const std::string& line : lines) {
+    const int stranger = connected_socket(listener.port());
+    write_all(stranger, line);
+    EXPECT_TRUE(is_dropped(listener, stranger)) << line.substr(0, 60);
+    ::close(stranger);
+  }
+}
+
+TEST(TcpLink, IsNotHeldUpByStrangersWhoSayNothing) {
+  LinkListener listener("secret");
+  std::vector<int> strangers;
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(connected_socket(listener.port()));
+    if (i % 50 == 0) listener.accept();
+  }
+  CarriedJob job;
+  job.secret = "secret";
+  job.port = listener.port();
+  job.addresses = {"127.0.0.1"};
+  std::optional<Channel> machine;
+  std::thread connecting([&] { machine = connect_to_launcher(job, {{"t", "hello"}}); });
+  EXPECT_EQ(guests_of(listener, [] { return false; }).size(), 1u);
+  connecting.join();
+  for (const int stranger : strangers) ::close(stranger);
+}
+
+TEST(TcpLink, TakesNoAnswerOfAnEarlierConnection) {
+  // Someone between both ends passes the words of one connection on, and says them again in the next one.
+  LinkListener listener("secret");
+  const auto proof_of = [](const std::string& challenge) {
+    const std::string number = Json::parse(challenge)["number"];
+    const std::string proof = hex(hmac_sha256("secret", "machine:" + number + ":0"));
+    return Json{{"t", "proof"}, {"number", "0"}, {"proof", proof}}.dump() + "\n";
+  };
+  const auto line_of = [&](int socket) {
+    std::string line;
+    char byte = 0;
+    while (byte != '\n') {
+      listener.accept();
+      if (::recv(socket, &byte, 1, MSG_DONTWAIT) == 1) line += byte;
+    }
+    return line;
+  };
+  const int first = connected_socket(listener.port());
+  const std::string proof = proof_of(line_of(first));
+  write_all(first, proof);
+  EXPECT_THAT(line_of(first), HasSubstr("proof"));
+  const int second = connected_socket(listener.port());
+  line_of(second);
+  write_all(second, proof);
+  EXPECT_TRUE(is_dropped(listener, second));
+  // A foreign line after the right proof.
+  write_all(first, "{\"t\":\"hello\",\"node\":0}\n");
+  EXPECT_TRUE(is_dropped(listener, first));
+  ::close(first);
+  ::close(second);
 }
 
 TEST(TcpLink, DropsAStrangerAndIsNotTakenInByOne) {

@@ -1,4 +1,4 @@
-#include "deepspeed/launcher/link/hmac.h"
+#include "deepspeed/base/hmac.h"
 
 #include <array>
 #include <bit>
@@ -10,7 +10,7 @@
 
 #include "deepspeed/base/error.h"
 
-namespace deepspeed::launcher {
+namespace deepspeed {
 namespace {
 
 constexpr size_t kShaBlock = 64;
@@ -113,4 +113,4 @@ std::string random_bytes(size_t count) {
   return bytes;
 }
 
-}  // namespace deepspeed::launcher
+}  // namespace deepspeed

@@ -1,0 +1,102 @@
+// A store between machines lets in whoever knows the job's secret, and nobody else.
+#include "deepspeed/comm/store/store_guard.h"
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "deepspeed/base/env.h"
+#include "deepspeed/base/error.h"
+
+#include "tests/comm/store/served_store.h"
+
+namespace deepspeed::comm {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Guarded : ::testing::Test {
+  void SetUp() override { know("the job's secret"); }
+  void TearDown() override { know(std::nullopt); }
+  static void know(const std::optional<std::string>& secret) { env::set(kStoreSecretVariable, secret); }
+};
+
+TEST_F(Guarded, LetsInWhoKnowsTheSecret) {
+  const Served served(address_of_loopback());
+  Descriptor socket;
+  EXPECT_EQ(served.joins_as(1, 2, socket), "");
+  served.store->clone()->set("a", std::string("1"));
+  EXPECT_EQ(served.store->get_to_str("a"), "1");
+  const auto late = served.joins_as(1, 2, socket);
+  EXPECT_THAT(late, HasSubstr("has all its ranks"));
+}
+
+TEST_F(Guarded, TellsBothEndsWhoseSecretIsMissing) {
+  const Served served(address_of_loopback());
+  Descriptor socket;
+  know("another");
+  EXPECT_THAT(served.joins_as(1, 2, socket),
+              HasSubstr("does not know the job's secret (DEEPSPEED_STORE_SECRET)"));
+  know(std::nullopt);
+  EXPECT_THAT(served.joins_as(1, 2, socket), HasSubstr("rank 0 has a secret, this rank has none"));
+  const Served open(address_of_loopback());
+  know("the job's secret");
+  EXPECT_THAT(open.joins_as(1, 2, socket), HasSubstr("rank 0 has no secret, this rank has one"));
+  EXPECT_EQ(Served().joins_as(1, 2, socket), "") << "a socket of this user needs none";
+}
+
+TEST_F(Guarded, RefusesStrangers) {
+  const Served served(address_of_loopback());
+  const auto greeting = [](const std::vector<std::string>& more) {
+    std::vector<std::string> texts = {kStoreGreeting};
+    texts.insert(texts.end(), more.begin(), more.end());
+    return encode_store_message({static_cast<uint8_t>(StoreCall::kJoin), -1, 0, texts});
+  };
+  const std::string set =
+      encode_store_message({static_cast<uint8_t>(StoreCall::kSet), 0, 0, {"a", "stranger"}});
+  const std::string none(64, '0');
+  // No greeting, none with a proof, wrong proofs, and what would count after a greeting.
+  const std::vector<std::string> said = {set,
+                                         greeting({}) + set,
+                                         greeting({"1"}) + set,
+                                         greeting({"1"}) + greeting({none}) + set,
+                                         greeting({""}) + greeting({""}) + set,
+                                         greeting({"1", "2"}) + set};
+  for (const std::string& bytes : said) {
+    const auto socket = connection_to(served.address);
+    ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    ::shutdown(socket.get(), SHUT_WR);
+    until([&] {
+      char buffer[4096];
+      const auto count = ::recv(socket.get(), buffer, sizeof(buffer), 0);
+      return count == 0 || (count < 0 && errno != EAGAIN);
+    });
+  }
+  EXPECT_FALSE(served.store->check({"a"}));
+}
+
+TEST_F(Guarded, TakesAProofOnce) {
+  // Whoever reads along sends the same words again.
+  const StoreGuard guard("the job's secret");
+  const auto greeting = [](const std::string& text) {
+    return StoreMessage{static_cast<uint8_t>(StoreCall::kJoin), 1, 2, {kStoreGreeting, text}};
+  };
+  StoreGuard::Shown first, second;
+  const auto question = guard.check(first, greeting("1"));
+  const auto proof = guard_proof("the job's secret", "client", "1", question->texts[0]);
+  EXPECT_FALSE(guard.check(first, greeting(proof)));
+  EXPECT_TRUE(guard.check(second, greeting("1")));
+  EXPECT_THROW(guard.check(second, greeting(proof)), CommError);
+  // The server's own proof is none of a client.
+  StoreGuard::Shown third;
+  const auto answer = guard.check(third, greeting("1"));
+  EXPECT_THROW(guard.check(third, greeting(answer->texts[1])), CommError);
+}
+
+}  // namespace
+}  // namespace deepspeed::comm

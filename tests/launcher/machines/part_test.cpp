@@ -1,0 +1,58 @@
+// What the launcher makes of the words of other machines, whatever they say.
+#include "deepspeed/launcher/machines/part.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deepspeed/base/version.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Part, ReadsTextsAndNumbersOfMessagesOfAnyKind) {
+  const Json message = {{"t", "x"},       {"text", 1},         {"code", "7"},
+                        {"large", 1e300}, {"long", 1LL << 40}, {"good", -3}};
+  EXPECT_EQ(text_of(message, "t"), "x");
+  EXPECT_EQ(text_of(message, "text"), "");
+  EXPECT_EQ(text_of(message, "none"), "");
+  EXPECT_EQ(number_of(message, "good", 1), -3);
+  for (const char* key : {"code", "large", "long", "none"}) EXPECT_EQ(number_of(message, key, 1), 1) << key;
+}
+
+std::vector<Part> planned(const std::vector<std::string>& pythons) {
+  std::vector<Part> parts(pythons.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].host = "host" + std::to_string(i);
+    parts[i].python = pythons[i];
+    parts[i].stage = Stage::kPlanned;
+  }
+  return parts;
+}
+
+TEST(Part, NamesAHostWithAnotherPython) {
+  EXPECT_EQ(python_fault(planned({"Python 3.11.7", "Python 3.11.7"})), "");
+  EXPECT_EQ(python_fault(planned({"", ""})), "");
+  EXPECT_THAT(
+      python_fault(planned({"Python 3.11.7", "Python 3.9.1"})),
+      HasSubstr("host host1: the program runs by 'Python 3.9.1' there, on host host0 by 'Python 3.11.7'"));
+  auto parts = planned({"Python 3.11.7", "Python 3.9.1"});
+  parts[1].stage = Stage::kEnded;  // it takes no part
+  EXPECT_EQ(python_fault(parts), "");
+}
+
+TEST(Part, NamesAHostWithAnotherLibrary) {
+  Part part;
+  part.host = "one";
+  part.hello = {{"t", "hello"}, {"version", version()}};
+  EXPECT_EQ(version_fault(part, "/bin/ds_node"), "");
+  part.hello["version"] = Json::array();
+  EXPECT_THAT(version_fault(part, "/bin/ds_node"), HasSubstr("host one: the library there is version "));
+}
+
+}  // namespace
+}  // namespace deepspeed::launcher

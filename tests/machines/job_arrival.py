@@ -1,0 +1,156 @@
+"""What arrives at the ranks of other machines, what is refused before anything starts, and the tools for all machines."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from jobs import BINARIES, BUILD, NAMES, PYTHON, SECRET, JobTest
+
+# Every character that means something to a shell, to ssh, pdsh, mpirun or srun.
+WORDS = [
+    "plain",
+    "",
+    " ",
+    "a  b",
+    "\ttab\t",
+    "two\nlines",
+    "it's",
+    'say "x"',
+    "'",
+    '"',
+    "$HOME",
+    "${HOME}",
+    "$(touch $MARK)",
+    "`touch $MARK`",
+]
+WORDS += [
+    "a\\b\\\\",
+    "\\",
+    "%h %n %% 5%",
+    "*",
+    "?",
+    "[a-z]",
+    "~",
+    "~root",
+    "{a,b}",
+    "; touch $MARK",
+    "&& touch $MARK",
+    "| cat",
+    "> $MARK",
+    "< x",
+]
+WORDS += ["#x", "!x", "!!", "-w", "--", "--local_rank", "-x A=b", ":", "a=b", "\u00e9\u4e16", "(x)", "\x01\x7f", "last"]
+
+
+class ArrivalTest(JobTest):
+    # --- what arrives ---
+
+    def check_arguments(self, runner):
+        self.require(runner)
+        code = self.run_job(runner, *WORDS)
+        self.assertEqual(code, 0, self.said())
+        self.assertEqual(len(WORDS), 41)
+        for rank, name in enumerate(NAMES):
+            found = self.found(name)
+            self.assertEqual(found["words"], WORDS)
+            self.assertEqual(found["SECRET"], SECRET)
+            self.assertFalse(found["secret_is_shown"] or found["job_is_seen"])
+            self.assertEqual(found["store_is_guarded"], 64)
+            self.assertEqual(found["cwd"], str(self.work))
+            place = [found[key] for key in ("WORLD_SIZE", "LOCAL_SIZE", "CROSS_SIZE")]
+            self.assertEqual(place, ["4", "2", "2"])
+            self.assertEqual(found["host"], f"worker-{rank // 2}")
+            self.assertEqual((found["LOCAL_RANK"], found["CROSS_RANK"]), (str(rank % 2), str(rank // 2)))
+            self.assertEqual(found["MASTER_ADDR"], "10.77.0.10")
+        output = self.output.read_text()
+        for rank in range(4):
+            self.assertIn(f"output of rank {rank}", output)
+        self.assertFalse(self.mark.exists())
+        self.assertNotIn("hush", self.said())
+        self.assertFalse(list(pathlib.Path("/tmp").glob("deepspeed_job_*")))
+        self.expect_nothing_left()
+
+    def test_arguments_by_ssh(self):
+        self.check_arguments("ssh")
+
+    def test_arguments_by_pdsh(self):
+        self.check_arguments("pdsh")
+
+    def test_arguments_by_openmpi(self):
+        self.check_arguments("openmpi")
+
+    def test_arguments_by_mpich(self):
+        self.check_arguments("mpich")
+
+    def test_arguments_by_slurm(self):
+        self.check_arguments("slurm")
+
+    # --- bad input, before anything starts ---
+
+    def expect_refusal(self, *expected, code=None, **options):
+        self.assertNotEqual(self.run_job("ssh", **options), 0, self.said())
+        for text in expected:
+            self.assertIn(text, self.said())
+        self.assertFalse(list(self.out.iterdir()), "something was started")
+
+    def test_an_unreachable_host(self):
+        self.expect_refusal("host nowhere cannot be reached by ssh", hosts=["worker-0 slots=1", "nowhere slots=1"])
+
+    def test_an_address_that_no_machine_has(self):
+        self.expect_refusal(
+            "--master_addr 10.77.0.99 is no address of this machine", "host worker-0", flags=["--master_addr", "10.77.0.99"]
+        )
+
+    def test_another_version(self):
+        other = self.folder / "other_node"
+        other.write_text(
+            """#!/bin/sh\nif [ "$(hostname)" = worker-1 ]; then echo '{"t":"hello","version":"0.0.1"}'; cat >/dev/null; else exec """
+            + f"{BINARIES}/ds_node"
+            + """ "$@"; fi\n"""
+        )
+        other.chmod(0o755)
+        self.expect_refusal("host worker-1: the library there is version 0.0.1", DS_NODE_PROGRAM=str(other))
+
+    def test_a_missing_library(self):
+        self.expect_refusal("the program /no/ds_node cannot be run there (exit code 127)", DS_NODE_PROGRAM="/no/ds_node")
+
+    def test_another_python(self):
+        other = self.folder / "python"
+        old = 'if [ "$(hostname)" = worker-1 ] && [ "$1" = --version ]; then echo Python 2.7.0; exit; fi'
+        other.write_text(f'#!/bin/sh\n{old}\nexec {sys.executable} "$@"\n')
+        other.chmod(0o755)
+        self.expect_refusal("host worker-1: the program runs by 'Python 2.7.0' there", "PYTHON", PYTHON=str(other))
+
+    def test_a_missing_program_of_one_machine(self):
+        hosts = self.hostfile()
+        command = [str(BINARIES / "deepspeed"), "--hostfile", hosts, "--launcher", "ssh", "/no/such/program"]
+        made = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(made.returncode, 127, made.stderr)
+        self.assertIn("host worker-", made.stderr)
+        self.assertIn("/no/such/program", made.stderr)
+
+    # --- tools ---
+
+    def test_the_links_within_and_between_machines_are_measured(self):
+        self.start("ssh", "--links", self.folder / "links.json", "--trials", 1, program=[str(BINARIES / "ds_bench")])
+        self.assertEqual(self.end(), 0, self.said())
+        self.assertIn("between nodes", self.output.read_text())
+        self.assertTrue(json.loads((self.folder / "links.json").read_text()))
+
+    def test_a_command_on_all_machines(self):
+        command = [str(BINARIES / "ds_ssh"), "-f", self.hostfile(), "sh", "-c", 'hostname; echo "$0" "$1"', *WORDS[9:13]]
+        made = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for number in range(2):
+            self.assertIn(f"worker-{number}: worker-{number}\nworker-{number}: {WORDS[9]} {WORDS[10]}\n", made.stdout)
+
+    def test_a_report_of_all_machines(self):
+        if PYTHON == "-":
+            self.skipTest("this build has no Python package")
+        command = [PYTHON, "-m", "deepspeed.env_report", "--hide_operator_status", "--hostfile", self.hostfile()]
+        made = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=str(BUILD / "python")))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for number in range(2):
+            self.assertIn(f"worker-{number}: torch version", made.stdout)

@@ -1,0 +1,181 @@
+"""How jobs of several machines end, and go on: one death ends the job on all machines."""
+
+import os
+import pathlib
+import signal
+import time
+
+from jobs import JobTest, installed_runners
+from machines import wait_until
+
+# Repeats each way in which a job may be lost.
+TIMES = int(os.environ.get("DS_MACHINES_TIMES", "1"))
+
+
+class EndsTest(JobTest):
+    # --- one death ends the job ---
+
+    def lose(self, runner, what, do, code, cause, on=None):
+        """Does something to a job that runs, as often as is asked for: it ends with the code, says the cause, and leaves nothing."""
+        self.require(runner)
+        longest = 0
+        for _ in range(TIMES):
+            self.reset()
+            self.start(runner, kind="wait")
+            self.wait_for_ranks()
+            victim = do()
+            began = time.monotonic()
+            self.assertEqual(self.end(), code, self.said())
+            lines = [line for line in self.said().splitlines() if cause.format(victim=victim) in line]
+            self.assertEqual(len(lines), 1 if cause else len(lines), self.said())
+            self.expect_nothing_left(on)
+            longest = max(longest, time.monotonic() - began)
+            for machine in self.machines:
+                machine.set_link("up")
+                machine.send(signal.SIGCONT)
+            self.expect_nothing_left()
+        print(f"{what} by {runner}: {TIMES} of {TIMES}, the longest end took {longest:.1f} s", flush=True)
+
+    def signal_rank(self, rank, number):
+        victim = self.found(f"rank{rank}.0")["pid"]
+        os.kill(victim, number)
+        return victim
+
+    def check_failure(self, runner):
+        cause = "host worker-1: rank 2 (pid {victim}) was ended by SIGKILL"
+        self.lose(runner, "SIGKILL of a rank", lambda: self.signal_rank(2, signal.SIGKILL), 137, cause)
+
+    def test_a_killed_rank_by_ssh(self):
+        self.check_failure("ssh")
+
+    def test_a_killed_rank_by_pdsh(self):
+        self.check_failure("pdsh")
+
+    def test_a_killed_rank_by_openmpi(self):
+        self.check_failure("openmpi")
+
+    def test_a_killed_rank_by_mpich(self):
+        self.check_failure("mpich")
+
+    def test_a_killed_rank_by_slurm(self):
+        self.check_failure("slurm")
+
+    def test_a_rank_that_fails_gives_its_code(self):
+        self.assertEqual(self.run_job("ssh", kind="fail"), 7, self.said())
+        self.assertIn("host worker-1: rank 3", self.said())
+        self.assertIn("ended with exit code 7", self.said())
+
+    def check_lost(self, runner, what, end_machine, expected, on=None):
+        self.lose(runner, what, lambda: end_machine(self.machines[1]), 1, f"host worker-1 is lost: {expected}", on)
+
+    def test_a_killed_node_program(self):
+        for runner in ("ssh", "pdsh"):
+            with self.subTest(runner):
+                self.check_lost(runner, "SIGKILL of ds_node and its supervisor", self.kill_programs, "its connection ended")
+
+    def kill_programs(self, machine, number=signal.SIGKILL):
+        for pid in machine.processes("/ds_node"):
+            os.kill(pid, number)
+
+    def test_a_killed_ssh_session(self):
+        def end_session(machine):
+            for pid in machine.processes("/ds_node"):
+                status = pathlib.Path(f"/proc/{pid}/status").read_text()
+                parent = int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
+                os.kill(parent, signal.SIGKILL)
+
+        self.check_lost("ssh", "SIGKILL of sshd's child", end_session, "its connection ended")
+
+    def test_a_lost_network(self):
+        for runner in ("ssh", "pdsh"):
+            with self.subTest(runner):
+                self.check_lost(runner, "the network's end", lambda machine: machine.set_link("down"), "nothing was heard from it")
+
+    def test_a_machine_that_hangs(self):
+        # Once it goes on, what still runs there ends by itself.
+        others = [self.machines[0], self.machines[2]]
+        self.check_lost("ssh", "SIGSTOP of a machine", lambda machine: machine.send(signal.SIGSTOP), "nothing was heard from it", others)
+
+    def test_a_node_program_that_hangs(self):
+        def stop(machine):
+            for pid in machine.processes("/ds_node"):
+                if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "ds_node":
+                    os.kill(pid, signal.SIGSTOP)
+
+        self.check_lost("ssh", "SIGSTOP of ds_node", stop, "")
+
+    def test_a_node_program_and_its_supervisor_that_hang(self):
+        for runner in ("ssh", "pdsh"):
+            with self.subTest(runner):
+                self.check_lost(
+                    runner,
+                    "SIGSTOP of ds_node and its supervisor",
+                    lambda machine: self.kill_programs(machine, signal.SIGSTOP),
+                    "nothing was heard from it",
+                )
+
+    def test_a_stopped_rank(self):
+        cause = "host worker-1: rank 3 (pid {victim}) was stopped by SIGSTOP and has not gone on for 5 s"
+        self.lose("ssh", "SIGSTOP of a rank", lambda: self.signal_rank(3, signal.SIGSTOP), 147, cause)
+
+    def test_a_stopped_rank_may_go_on(self):
+        self.start("ssh", kind="wait", DS_LINK_TIMEOUT="60")
+        self.wait_for_ranks()
+        victim = self.signal_rank(3, signal.SIGSTOP)
+        wait_until(lambda: f"host worker-1: rank 3 (pid {victim}) was stopped by SIGSTOP; the other" in self.said(), "the line")
+        self.signal_rank(3, signal.SIGCONT)
+        self.job.send_signal(signal.SIGTERM)
+        self.assertEqual(self.end(), 143, self.said())
+        self.expect_nothing_left()
+
+    # --- ends of the launcher ---
+
+    def test_signals_to_the_launcher(self):
+        for runner in installed_runners():
+            for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+                with self.subTest(f"{runner} {number}"):
+                    self.lose(runner, f"{number.name} of the launcher", lambda: self.job.send_signal(number), code, "")
+
+    # --- going on ---
+
+    def check_elastic(self, runner):
+        self.require(runner)
+        hosts = ["worker-0 slots=2", "worker-1 slots=2", "worker-2 slots=2"]
+        flags = ["--elastic_training", "--min_elastic_nodes", "2", "--max_restarts", "3"]
+        self.start(runner, kind="wait_first", hosts=hosts, flags=flags)
+        self.wait_for_ranks([f"rank{rank}.0" for rank in range(6)])
+        self.machines[1].set_link("down")
+        self.assertEqual(self.end(), 0, self.said())
+        self.assertIn("host worker-1 is lost", self.said())
+        self.assertIn("the job starts again (1 of at most 3); host worker-1 was lost and is tried once more", self.said())
+        again = [self.found(f"rank{rank}.1") for rank in range(4)]
+        self.assertEqual([found["host"] for found in again], ["worker-0", "worker-0", "worker-2", "worker-2"])
+        self.assertEqual({found["WORLD_SIZE"] for found in again}, {"4"})
+        self.expect_nothing_left()
+
+    def test_an_elastic_job_goes_on_without_a_lost_machine(self):
+        self.check_elastic("ssh")
+
+    def test_an_elastic_job_goes_on_by_pdsh(self):
+        self.check_elastic("pdsh")
+
+    def test_an_elastic_job_ends_with_too_few_machines(self):
+        self.start("ssh", kind="wait", flags=["--elastic_training", "--min_elastic_nodes", "2"])
+        self.wait_for_ranks()
+        self.machines[1].set_link("down")
+        self.assertEqual(self.end(), 1, self.said())
+        self.assertIn("too few for --min_elastic_nodes", self.said())
+
+    def test_a_machine_that_comes_back_is_taken_in(self):
+        hosts = ["worker-0 slots=1", "worker-1 slots=1", "worker-2 slots=1"]
+        self.start("ssh", kind="wait_first", hosts=hosts, flags=["--elastic_training", "--max_restarts", "3"], DS_TEST_WAITS="2")
+        self.wait_for_ranks([f"rank{rank}.0" for rank in range(3)])
+        self.machines[1].set_link("down")
+        self.wait_for_ranks([f"rank{rank}.1" for rank in range(2)])
+        self.machines[1].set_link("up")
+        os.kill(self.found("rank0.1")["pid"], signal.SIGKILL)
+        self.assertEqual(self.end(), 0, self.said())
+        hosts = [[self.found(f"rank{rank}.{start}")["host"] for rank in range(3 - start % 2)] for start in range(3)]
+        every = ["worker-0", "worker-1", "worker-2"]
+        self.assertEqual(hosts, [every, ["worker-0", "worker-2"], every])
+        self.expect_nothing_left()
