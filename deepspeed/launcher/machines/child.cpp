@@ -75,13 +75,12 @@ std::pair<std::string, int> finish_child(Child& child, int patience_ms) {
   return {output, is_late ? -1 : status};
 }
 
-void end_children(std::vector<pid_t> children) {
-  constexpr auto kPatience = std::chrono::seconds(3);
+void end_children(std::vector<pid_t> children, std::chrono::seconds patience) {
   for (const int number : {0, SIGTERM, SIGKILL}) {
     for (const pid_t pid : children) {
       if (number != 0) ::kill(-pid, number);
     }
-    const auto until = std::chrono::steady_clock::now() + kPatience;
+    const auto until = std::chrono::steady_clock::now() + patience;
     while (!children.empty() && std::chrono::steady_clock::now() < until) {
       std::erase_if(children, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
       if (!children.empty()) ::poll(nullptr, 0, 10);

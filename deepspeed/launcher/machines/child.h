@@ -1,6 +1,7 @@
 // Processes that the launcher starts here to reach other machines: ssh, pdsh, mpirun, srun.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,8 +29,8 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
 /// longer than `patience_ms`; then it is killed.
 std::pair<std::string, int> finish_child(Child& child, int patience_ms);
 
-/// Waits until children have ended: asks them after some seconds (SIGTERM), and kills them after as many
-/// more.
-void end_children(std::vector<pid_t> children);
+/// Waits until children have ended: asks them once `patience` is over (SIGTERM), and kills them after as long
+/// again.
+void end_children(std::vector<pid_t> children, std::chrono::seconds patience);
 
 }  // namespace deepspeed::launcher

@@ -59,6 +59,9 @@ void JobRun::await_cleaners() {
     return exits_.contains(cleaner.child.pid) || EndClock::now() - cleaner.began > kCleanerPatience;
   };
   while (!std::all_of(cleaners_.begin(), cleaners_.end(), is_over)) turn();
+  for (const Cleaner& cleaner : cleaners_) {
+    if (!exits_.contains(cleaner.child.pid)) ::kill(-cleaner.child.pid, SIGKILL);
+  }
 }
 
 void JobRun::give_up_part(Part& part) {

@@ -185,7 +185,8 @@ void JobRun::finish() {
   for (const Cleaner& cleaner : cleaners_) children.push_back(cleaner.child.pid);
   children.push_back(runner_.pid);
   std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
-  end_children(std::move(children));  // they end by themselves now that the links are closed
+  // They end by themselves now that the links are closed, but for a runner that waits for a lost machine.
+  end_children(std::move(children), std::chrono::seconds(lost_hosts_.empty() ? 3 : 1));
 }
 
 // --- a turn of the loop ---
