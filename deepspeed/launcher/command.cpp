@@ -173,7 +173,8 @@ void choose_runner(LaunchArgs& args, const Environment& environment) {
 MachineJob make_job(const LaunchArgs& args, const std::vector<std::string>& words, const Machine& machine,
                     const std::optional<ResourcePool>& pool) {
   const Environment own = current_environment();
-  MachineJob job{args, words, pool && args.world_info.empty() ? args.hostfile : "", machine, own, {}, "", {}, {}};
+  MachineJob job{args, words, pool && args.world_info.empty() ? args.hostfile : "", machine, own, {}, "",
+                 {},   {}};
   job.exports = exports_of(own, variables_of_files(own), std::filesystem::current_path().string());
   job.node_program = find_node_program(own);
   choose_runner(job.args, own);
