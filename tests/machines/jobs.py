@@ -16,7 +16,6 @@ from machines import wait_until
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 BINARIES = BUILD / "bin"
 PYTHON = sys.argv[2]  # an interpreter with torch, or -
-TESTS = pathlib.Path(__file__).resolve().parent.parent
 RANKS = pathlib.Path(__file__).with_name("ranks.py")
 SECRET = "hush 1'2\"3 $(touch $MARK) `touch $MARK` \\ %h%n"
 NAMES = ("rank0.0", "rank1.0", "rank2.0", "rank3.0")
@@ -99,7 +98,8 @@ class JobTest(unittest.TestCase):
         path.write_text("\n".join(lines or ["worker-0 slots=2", "worker-1 slots=2"]) + "\n")
         return str(path)
 
-    def start(self, runner, *words, flags=(), hosts=(), kind="end", door=(), program=(), **variables):
+    def start(self, runner, *words, flags=(), hosts=(), kind="end", door=(), is_whole=False, program=(), **variables):
+        """Starts a job. door: what starts it, in place of `deepspeed`; is_whole: it takes the program alone, without flags."""
         folder = self.folder / f"bin_of_{runner}"
         folder.mkdir(exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEPSPEED", "DS_"))}
@@ -109,12 +109,14 @@ class JobTest(unittest.TestCase):
             # Not a link: MPICH's looks for its other programs beside itself.
             (folder / "mpirun").write_text(f'#!/bin/sh\nexec {mpirun_of(runner)} "$@"\n')
             (folder / "mpirun").chmod(0o755)
-        environment["PATH"] = f"{folder}:{environment['PATH']}"
         environment.update(variables)
-        command = [*(door or [str(BINARIES / "deepspeed")]), "--no_local_rank", *flags]
-        if runner:
-            command += ["--hostfile", self.hostfile(*hosts), "--launcher", runner]
-        command += ["--", *(program or [str(RANKS), str(self.out), kind]), *map(str, words)]
+        environment["PATH"] = f"{folder}:{variables.get('PATH', '')}:{os.environ['PATH']}"
+        command = [*(door or [str(BINARIES / "deepspeed")])]
+        if not is_whole:
+            command += ["--no_local_rank", *flags]
+            command += ["--hostfile", self.hostfile(*hosts), "--launcher", runner] if runner else []
+            command += ["--"]
+        command += [*(program or [str(RANKS), str(self.out), kind]), *map(str, words)]
         self.errors = self.folder / "errors"
         self.output = self.folder / "output"
         with open(self.errors, "w") as errors, open(self.output, "w") as output:
@@ -159,3 +161,21 @@ class JobTest(unittest.TestCase):
     def reset(self):
         for path in self.out.iterdir():
             path.unlink()
+
+    # --- training ---
+
+    def losses_in_python(self, runner, door, **options):
+        """Trains a small net (train.py) by what `door` starts; returns {(rank, step): loss}."""
+        self.reset()
+        environment = {"PYTHON": PYTHON, "PYTHONPATH": str(BUILD / "python"), "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
+        program = [str(pathlib.Path(__file__).with_name("train.py"))]
+        self.start(runner, self.out, door=door, program=program, **environment, **options)
+        self.assertEqual(self.end(), 0, f"{runner}: {self.said()}")
+        self.expect_nothing_left()
+        return {(rank, step): loss for rank in range(4) for step, loss in enumerate(self.found(f"losses.{rank}"))}
+
+    def expect_close(self, ours, expected):
+        self.assertEqual(ours.keys(), expected.keys())
+        for step, loss in expected.items():
+            # Sums of four ranks have another order on two machines.
+            self.assertAlmostEqual(ours[step], loss, delta=1e-5 * abs(loss), msg=f"step {step}")
