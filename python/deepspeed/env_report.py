@@ -120,4 +120,4 @@ def cli_main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli_main()
