@@ -20,6 +20,7 @@ class EndsTest(JobTest):
         self.require(runner)
         longest = 0
         for _ in range(TIMES):
+            self.end_everything()
             self.reset()
             self.start(runner, kind="wait")
             self.wait_for_ranks()

@@ -82,6 +82,9 @@ class JobTest(unittest.TestCase):
         self.job = None
 
     def tearDown(self):
+        self.end_everything()
+
+    def end_everything(self):
         for machine in self.machines:
             machine.set_link("up")
             machine.send(signal.SIGCONT)

@@ -196,6 +196,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
     os.environ["SLURM_CONF"] = str(place / "slurm.conf")
     munge = pathlib.Path("/run/munge")
     munge.mkdir(exist_ok=True)
+    sh("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(munge))
     key = place / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)

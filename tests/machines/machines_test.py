@@ -5,6 +5,7 @@ a job may be lost so often, and tells the longest time until its end.
 """
 
 import os
+import signal
 import sys
 import unittest
 
@@ -18,5 +19,7 @@ if __name__ == "__main__":
         print(f"skipped: machines of network namespaces: {reason}")
         sys.exit(77)
     machines.enter()
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # a shell's background ignores them, and so would the jobs
+        signal.signal(number, signal.SIG_DFL)
     names = [] if any(word.startswith("job_") for word in sys.argv) else MODULES
     unittest.main(module=None, argv=[sys.argv[0], *sys.argv[3:], *names], verbosity=2)

@@ -105,7 +105,22 @@ def test_names_that_no_machine_has_are_refused(host):
         runner._parse_hostfile([f"{host} slots=2"])
 
 
+def test_variables_go_to_ranks_as_they_stand_and_are_shown_as_a_shell_reads_them():
+    made, environment = multinode_runner.SlurmRunner(runner.parse_args(["x.py"]), "", HOSTS), {}
+    for value, shown in (("a.b:c", "a.b:c"), ("64(x2)", '"64(x2)"'), ('a "b" $c', r'"a \"b\" \$c"')):
+        made.add_export("KEY", value)
+        made.get_cmd(environment, HOSTS)
+        assert made.exports == {"KEY": shown} and environment["KEY"] == value
+
+
+def test_filters_may_leave_nothing():
+    assert runner.parse_resource_filter(HOSTS, exclude_str="one@two:0,1") == {}
+    with pytest.raises(ValueError, match="three"):
+        runner.parse_resource_filter(HOSTS, exclude_str="three")
+
+
 def test_world_info_goes_there_and_back():
+    assert resources.decode_world_info(runner.encode_world_info({"one": 2, "two": [0, 1]})) == HOSTS
     assert resources.decode_world_info(runner.encode_world_info(HOSTS)) == HOSTS
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from typing import TYPE_CHECKING
 
-from deepspeed._errors import DeepSpeedError
+from deepspeed._errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 
-class ElasticityError(DeepSpeedError):
+class ElasticityError(ConfigError):
     """The base of the errors about elasticity."""
 
 
@@ -21,6 +23,17 @@ class ElasticityConfigError(ElasticityError):
 
 class ElasticityIncompatibleWorldSize(ElasticityError):
     """A number of devices that the chosen batch does not fit."""
+
+
+@contextlib.contextmanager
+def elasticity_errors() -> Iterator[None]:
+    """Raises ElasticityConfigError in place of a ConfigError of the core that is about the section."""
+    try:
+        yield
+    except ConfigError as error:
+        if re.match(r"(\[config\] )?(elasticity\b|\w+: got \S+ beside elasticity\b)", str(error)):
+            raise ElasticityConfigError(str(error)) from None
+        raise
 
 
 _DEFAULTS = {
@@ -38,6 +51,13 @@ _DEFAULTS = {
 }
 
 
+def require_sizes(enabled: bool, section: Mapping[str, Any]) -> None:
+    """Raises ElasticityConfigError where a section that is enabled has no sizes to choose from."""
+    for key in ("max_train_batch_size", "micro_batch_sizes"):
+        if enabled and key not in section:
+            raise ElasticityConfigError(f"elasticity.{key}: missing, expected it beside elasticity.enabled true")
+
+
 class ElasticityConfig:
     """Holds the section's values under DeepSpeed's names. Raises ElasticityConfigError as the core finds faults."""
 
@@ -45,9 +65,7 @@ class ElasticityConfig:
         from deepspeed.elasticity.elasticity import batch_of
 
         values = {**_DEFAULTS, **param_dict}
-        for key in ("max_train_batch_size", "micro_batch_sizes"):
-            if values["enabled"] and key not in param_dict:
-                raise ElasticityConfigError(f"elasticity.{key}: missing, expected it beside elasticity.enabled true")
+        require_sizes(values["enabled"], param_dict)
         batch_of(values, 0)
         self.enabled: bool = values["enabled"]
         self.max_acceptable_batch_size: int = values["max_train_batch_size"]

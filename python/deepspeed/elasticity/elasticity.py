@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed._errors import ConfigError
-from deepspeed.elasticity.config import ElasticityConfigError, ElasticityError, ElasticityIncompatibleWorldSize
+from deepspeed.elasticity.config import (
+    ElasticityConfigError,
+    ElasticityError,
+    ElasticityIncompatibleWorldSize,
+    require_sizes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
 
 _SECTION = "elasticity"
 _LATEST = 0.2
+_OLDEST_DEEPSPEED = (0, 3, 8)
 _VARIABLE = "DEEPSPEED_ELASTICITY_CONFIG"
 
 
@@ -57,6 +64,10 @@ def compute_elastic_config(
     section = config[_SECTION]
     if not section.get("enabled", False):
         raise ElasticityConfigError("elasticity.enabled: got false, expected true for elastic training")
+    require_sizes(True, section)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", target_deepspeed_version)[:3])
+    if numbers < _OLDEST_DEEPSPEED:
+        raise ElasticityError(f"target_deepspeed_version: got {target_deepspeed_version}, expected 0.3.8 or newer, which knows elasticity")
     version = float(section.get("version", _LATEST))
     if version > _LATEST:
         raise ElasticityError(f"elasticity.version: got {version}, expected at most {_LATEST}")

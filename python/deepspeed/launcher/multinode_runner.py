@@ -38,7 +38,8 @@ class MultiNodeRunner(ABC):
         self.user_script: str = args.user_script
         self.world_info_base64 = world_info_base64
         self.resource_pool = resource_pool
-        self.exports: dict[str, str] = {}  # {name: value as it stands}
+        self.exports: dict[str, str] = {}  # {name: value as a shell reads it}, as DeepSpeed's runners have them
+        self._values: dict[str, str] = {}  # {name: value as it stands}
 
     @abstractmethod
     def get_cmd(self, environment: dict[str, str], active_resources: Mapping[str, Sequence[int]]) -> Any:
@@ -53,7 +54,9 @@ class MultiNodeRunner(ABC):
         key, var = key.strip(), var.strip()
         if not _NAME.fullmatch(key):
             raise ValueError(f"variable {key!r}: expected a name of letters, digits and underscores that begins with no digit")
-        self.exports[key] = var
+        plain = re.fullmatch(r"[\w@%+=:,./-]*", var, re.ASCII)
+        self.exports[key] = var if plain else '"' + re.sub(r'([\\"$`])', r"\\\1", var) + '"'
+        self._values[key] = var
 
     def parse_user_args(self) -> list[str]:
         return self.user_arguments
@@ -62,7 +65,8 @@ class MultiNodeRunner(ABC):
         """Raises ValueError for arguments that the launcher does not have."""
         from deepspeed.launcher.runner import program_words
 
-        _core.check_launch([*program_words(self.args, launcher=self.name)])
+        if self.name:  # else a launcher of a program's own
+            _core.check_launch(program_words(self.args, launcher=self.name))
 
     def _command(self, environment: dict[str, str], active_resources: Mapping[str, int | Sequence[int]]) -> list[str]:
         hosts = [(host, list(range(slots)) if isinstance(slots, int) else list(slots)) for host, slots in active_resources.items()]
@@ -77,7 +81,7 @@ class MultiNodeRunner(ABC):
             getattr(self.args, "slurm_comment", ""),
         )
         environment.update(variables)
-        environment.update(self.exports)
+        environment.update(self._values)
         return command
 
 

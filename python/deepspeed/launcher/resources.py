@@ -7,6 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from deepspeed import _core
+from deepspeed._errors import UsageError
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ def parse_node_config_list(node_config_list: str) -> dict[str, list[int]]:
 def parse_resource_filter(
     host_info: Mapping[str, Sequence[int]], include_str: str = "", exclude_str: str = ""
 ) -> Mapping[str, Sequence[int]]:
-    """Returns {host: [slots]} after one of both filters, in the order of host_info. Raises ValueError for what it lacks."""
+    """Returns {host: [slots]} after one of both filters, in the order of host_info, perhaps none. Raises ValueError for what it lacks."""
     if include_str and exclude_str:
         raise ValueError("include_str and exclude_str are mutually exclusive.")
     if not include_str and not exclude_str:
         return host_info
-    return OrderedDict(_core.filter_hosts(list(host_info.items()), include_str, exclude_str))
+    try:
+        return OrderedDict(_core.filter_hosts(list(host_info.items()), include_str, exclude_str))
+    except UsageError as error:
+        if not str(error).endswith("leaves no slot to run on"):  # an error of the program that starts a job, not of this function
+            raise
+        return OrderedDict()
 
 
 def parse_inclusion_exclusion(resource_pool: Mapping[str, int], inclusion: str, exclusion: str) -> Mapping[str, Sequence[int]]:
@@ -56,9 +62,9 @@ def parse_inclusion_exclusion(resource_pool: Mapping[str, int], inclusion: str, 
     return parse_resource_filter(active, include_str=inclusion, exclude_str=exclusion)
 
 
-def encode_world_info(world_info: Mapping[str, Sequence[int]]) -> str:
-    """Returns {host: slots} as a word that --world_info of deepspeed.launcher.launch takes."""
-    return _core.encode_world_info(list(world_info.items()))
+def encode_world_info(world_info: Mapping[str, int | Sequence[int]]) -> str:
+    """Returns {host: slots, or their number} as a word that --world_info of deepspeed.launcher.launch takes."""
+    return _core.encode_world_info([(host, range(slots) if isinstance(slots, int) else slots) for host, slots in world_info.items()])
 
 
 def decode_world_info(word: str) -> dict[str, list[int]]:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from deepspeed import _config, _core
 from deepspeed._errors import ConfigError
+from deepspeed.elasticity.config import elasticity_errors
 from deepspeed.runtime.optimizer_names import *  # noqa: F403  -- scripts read them here
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class DeepSpeedConfig:
 
     def __init__(self, config: Any, mpu: Mpu | None = None, mesh_device: object = None) -> None:
         given = _config.read_config(config)
-        self._fill(given, _core.read_config(_config.for_core(given), _world_size()))
+        with elasticity_errors():
+            self._fill(given, _core.read_config(_config.for_core(given), _world_size()))
 
     @classmethod
     def of_resolved(cls, given: Mapping[str, Any], resolved: dict[str, Any]) -> DeepSpeedConfig:

@@ -14,6 +14,7 @@ from deepspeed._client_optimizer import plan_optimizer
 from deepspeed._clients import enters_no_sync_everywhere
 from deepspeed._errors import NotSupportedError, UsageError
 from deepspeed._mpu import core_mpu
+from deepspeed.elasticity.config import elasticity_errors
 from deepspeed.monitor.monitor import MonitorMaster
 from deepspeed.runtime.backward.derivative_window import open_in_derivative
 from deepspeed.runtime.backward.direct_backward import by_engine, refuse_direct
@@ -121,7 +122,8 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
 
     def _make_core(self, model: torch.nn.Module, plan: OptimizerPlan, make_schedule: Callable[[Any], ClientSchedule] | None) -> Any:
         described = _model.describe(model)
-        core = _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
+        with elasticity_errors():
+            core = _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
         if core.has_optimizer() and core.zero_optimization_stage() == 0:
             core.leave_unannounced_gradients()  # of another engine's backward, which zero_grad() of the module drops, as in a GAN
         return core
