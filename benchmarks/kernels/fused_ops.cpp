@@ -1,9 +1,11 @@
 // The fused operators, forward and backward, against torch's own operators that give the same. Verifies
 // outputs and gradients first, then times both in turns: a ratio is the median over the rounds of (time of
-// torch / own time).
+// torch / own time). The least times are printed beside it, since a busy machine adds to both, and the most
+// memory of either: own / torch.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -197,9 +199,28 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
+
+double status_mib(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(key + ":", 0) == 0) return std::stod(line.substr(key.size() + 1)) / 1024;
+  }
+  throw std::runtime_error("/proc/self/status has no " + key);
+}
+
+/// Returns the most memory in MiB that was resident at a time beyond what was so before.
+double peak_mib_of(const std::function<void()>& work) {
+  std::ofstream("/proc/self/clear_refs") << 5;  // VmHWM begins at VmRSS again
+  const double before = status_mib("VmRSS");
+  work();
+  return status_mib("VmHWM") - before;
+}
+
 void measure(const Case& c, const Options& options) {
   verify(c, options);
-  const at::Tensor grad = at::randn_like(c.torchs(c.inputs));
+  const at::Tensor output = c.torchs(c.inputs);
+  const at::Tensor grad = output.dim() == 0 ? at::ones_like(output) : at::randn_like(output);
   std::vector<double> own, torchs, ratios;
   for (int round = 0; round < options.rounds + 2; ++round) {
     const double a = seconds_of([&] { run(c.own, c, grad); }),
@@ -209,8 +230,11 @@ void measure(const Case& c, const Options& options) {
     torchs.push_back(b);
     ratios.push_back(b / a);
   }
-  std::printf("%-42s | %9.2f | %9.2f | %7.2f\n", c.name.c_str(), median(own) * 1e3, median(torchs) * 1e3,
-              median(ratios));
+  const double own_mib = peak_mib_of([&] { run(c.own, c, grad); }),
+               torch_mib = peak_mib_of([&] { run(c.torchs, c, grad); });
+  std::printf("%-42s | %9.2f | %9.2f | %7.2f | %7.2f | %8.0f | %8.0f | %6.2f\n", c.name.c_str(),
+              least(own) * 1e3, least(torchs) * 1e3, least(torchs) / least(own), median(ratios), own_mib,
+              torch_mib, own_mib / torch_mib);
   std::fflush(stdout);
 }
 
@@ -218,7 +242,8 @@ void measure_all(const Options& options) {
   if (options.threads > 0) at::set_num_threads(options.threads);
   std::printf("%d threads, %s, %lld rows of %lld\n", at::get_num_threads(), options.dtype.c_str(),
               static_cast<long long>(options.rows), static_cast<long long>(options.columns));
-  std::printf("%-42s | %9s | %9s | %7s\n", "forward and backward", "own (ms)", "torch (ms)", "ratio");
+  std::printf("%-42s | %9s | %9s | %7s | %7s | %8s | %8s | %6s\n", "forward and backward", "own (ms)",
+              "torch", "ratio", "median", "own MiB", "torch", "ratio");
   const Inputs make(options);
   for (const auto& cases : {&norm_cases, &feed_forward_cases, &attention_cases, &vocabulary_cases}) {
     for (const Case& c : cases(make)) {

@@ -1,8 +1,12 @@
-// A hash that is the same on all machines: FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv).
+// Hashes that are the same on all machines: one that is quick (FNV-1a, 64 bits,
+// http://www.isthe.com/chongo/tech/comp/fnv), and one that nobody forges (HMAC-SHA-256, FIPS 180-4, RFC 2104),
+// by which ends of a connection show that they know a secret.
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "deepspeed/base/export.h"
@@ -25,5 +29,20 @@ class DEEPSPEED_API Hash {
   void add_byte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3ULL; }
   uint64_t value_ = 0xcbf29ce484222325ULL;
 };
+
+/// Returns the 32 bytes of SHA-256.
+DEEPSPEED_API std::string sha256(std::string_view bytes);
+
+/// Returns the 32 bytes of HMAC-SHA-256.
+DEEPSPEED_API std::string hmac_sha256(std::string_view key, std::string_view bytes);
+
+/// Writes bytes as hexadecimal digits.
+DEEPSPEED_API std::string hex(std::string_view bytes);
+
+/// Compares in a time that does not tell where texts differ.
+DEEPSPEED_API bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+/// Returns bytes of the kernel's random generator. Throws IoError where it gives none.
+DEEPSPEED_API std::string random_bytes(size_t count);
 
 }  // namespace deepspeed

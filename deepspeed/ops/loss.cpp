@@ -1,6 +1,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "deepspeed/kernels/ops/cross_entropy.h"
 #include "deepspeed/ops/autograd_function.h"
@@ -80,7 +81,12 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const variable_list saved = context->get_saved_variables();
     variable_list made;
     if (data["in_forward"].toBool()) {
-      for (int i = 0; i < 3; ++i) made.push_back(saved[i].defined() ? saved[i].mul(gradients[0]) : saved[i]);
+      const bool is_last = !torch::autograd::get_current_graph_task_keep_graph();
+      for (int i = 0; i < 3; ++i) {
+        at::Tensor gradient = saved[i];
+        if (gradient.defined()) gradient = is_last ? gradient.mul_(gradients[0]) : gradient.mul(gradients[0]);
+        made.push_back(gradient);
+      }
     } else {
       const variable_list inputs(saved.begin(), saved.begin() + 4);
       const at::Tensor row_gradients = gradients[0].mul(saved[4]).expand({inputs[3].numel()}).contiguous();

@@ -74,6 +74,7 @@ TEST(LinearCrossEntropyOp, GivesItsGradientsAgainWhereTheGraphIsRetained) {
   const at::Tensor once = gradient(1);
   EXPECT_TRUE(at::allclose(gradient(4), once * 4));
   EXPECT_TRUE(at::equal(gradient(1), once));
+  EXPECT_TRUE(at::equal(torch::autograd::grad({loss}, {weight}, {at::full({}, 4.0)})[0], once * 4));
 }
 
 TEST(LinearCrossEntropyOp, CastsUnderAutocast) {

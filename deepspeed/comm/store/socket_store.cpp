@@ -13,7 +13,7 @@
 #include <poll.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/store/store_guard.h"
 

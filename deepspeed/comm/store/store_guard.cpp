@@ -4,7 +4,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 #include "deepspeed/base/message.h"
 
 namespace deepspeed::comm {

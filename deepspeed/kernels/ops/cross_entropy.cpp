@@ -196,7 +196,7 @@ LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tens
   if (wanted.weight) weight_sum.emplace(rows, step == rows.rows());
   at::Tensor bias_sum;
   if (wanted.bias) bias_sum = at::zeros_like(rows.bias, rows.bias.options().dtype(wide_dtype(rows.bias)));
-  const at::Tensor all_logits = at::empty({step, rows.classes()}, rows.hidden.options());
+  at::Tensor all_logits = at::empty({step, rows.classes()}, rows.hidden.options());
   for (int64_t begin = 0; begin < rows.rows(); begin += step) {
     const int64_t count = std::min(step, rows.rows() - begin);
     const auto chunk_of = [&](const at::Tensor& tensor) {
@@ -213,6 +213,7 @@ LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tens
     if (wanted.weight) weight_sum->add(logits, chunk);
     if (wanted.bias) bias_sum.add_(logits.sum(0, false, bias_sum.scalar_type()));
   }
+  all_logits.reset();  // before the sum of 16 bits is copied
   if (wanted.weight) result.gradients.weight = weight_sum->result();
   if (wanted.bias) result.gradients.bias = bias_sum.to(rows.bias.scalar_type());
   return result;

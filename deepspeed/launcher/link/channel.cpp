@@ -11,7 +11,7 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 
 namespace deepspeed::launcher {
 namespace {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 #include "deepspeed/launcher/args/numbers.h"
 
 namespace deepspeed::launcher {

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 #include "deepspeed/launcher/link/channel.h"
 #include "deepspeed/launcher/link/tcp_link.h"
 

@@ -1,4 +1,4 @@
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 
 #include <array>
 #include <bit>

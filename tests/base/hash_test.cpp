@@ -1,5 +1,5 @@
 // SHA-256 and HMAC, by the examples of their standards.
-#include "deepspeed/base/hmac.h"
+#include "deepspeed/base/hash.h"
 
 #include <string>
 
