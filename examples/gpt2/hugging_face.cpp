@@ -19,8 +19,9 @@ constexpr const char* kMatrices = "(c_attn|c_proj|c_fc)\\.weight$";  // of Conv1
 
 /// The files of older versions hold the masks of the attention, and some hold the head, which is tied.
 deepspeed::LoadWeightsOptions load_options() {
-  return {.rename = {{"lm_head.weight", ""}},
-          .rename_rules = {{"^transformer\\.", ""}, {"^h\\.[0-9]+\\.attn\\.(bias|masked_bias)$", ""}},
+  return {.rename_rules = {{"^transformer\\.", ""},
+                           {"^lm_head\\.weight$", ""},
+                           {"^h\\.[0-9]+\\.attn\\.(bias|masked_bias)$", ""}},
           .transpose = {kMatrices}};
 }
 

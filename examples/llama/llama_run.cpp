@@ -18,7 +18,7 @@ namespace {
 /// Some files hold the head, although it is the embedding, and older ones what rotary embedding computes.
 deepspeed::LoadWeightsOptions load_options(const LlamaConfig& config) {
   deepspeed::LoadWeightsOptions options{.rename_rules = {{"^.*\\.rotary_emb\\.inv_freq$", ""}}};
-  if (config.tie_word_embeddings) options.rename["lm_head.weight"] = "";
+  if (config.tie_word_embeddings) options.rename_rules.push_back({"^lm_head\\.weight$", ""});
   return options;
 }
 
