@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -69,7 +70,9 @@ class ArrivalTest(JobTest):
             self.assertIn(f"output of rank {rank}", output)
         self.assertFalse(self.mark.exists())
         self.assertNotIn("hush", self.said())
-        self.assertFalse(list(pathlib.Path("/tmp").glob("deepspeed_job_*")))
+        jobs = re.findall(r"--job (\w+)", self.said())
+        self.assertEqual(len(jobs), runner == "pdsh")
+        self.assertFalse([path for job in jobs for path in pathlib.Path("/tmp").glob(f"deepspeed_job_{job}*")])
         self.expect_nothing_left()
 
     def test_arguments_by_ssh(self):
