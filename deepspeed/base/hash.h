@@ -1,6 +1,6 @@
 // Hashes that are the same on all machines: one that is quick (FNV-1a, 64 bits,
-// http://www.isthe.com/chongo/tech/comp/fnv), and one that nobody forges (HMAC-SHA-256, FIPS 180-4, RFC 2104),
-// by which ends of a connection show that they know a secret.
+// http://www.isthe.com/chongo/tech/comp/fnv), and one that nobody forges (HMAC-SHA-256, FIPS 180-4, RFC
+// 2104), by which ends of a connection show that they know a secret.
 #pragma once
 
 #include <bit>
