@@ -55,9 +55,9 @@ void add_options(CLI::App& app, Options& options) {
 }
 
 void save_bert(deepspeed::TrainingEngine& engine, const BertConfig& config, const fs::path& folder) {
-  const auto tensors = examples::whole_tensors(engine);
-  if (engine.rank() == 0)
-    examples::write_model_folder(folder, to_json(config), with_hugging_face_names(tensors));
+  auto tensors = with_hugging_face_names(examples::whole_tensors(engine));
+  if (!config.tie_word_embeddings) repeat_bias_of_decoder(tensors);
+  if (engine.rank() == 0) examples::write_model_folder(folder, to_json(config), tensors);
 }
 
 void run(const Options& options) {

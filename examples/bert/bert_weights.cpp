@@ -1,5 +1,6 @@
 #include "bert_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <regex>
@@ -25,6 +26,9 @@ constexpr auto kParts = std::to_array<std::pair<const char*, const char*>>({
     {"output_", "output.dense"},
     {"norm_", "output.LayerNorm"},
 });
+
+constexpr const char* kBias = "cls.predictions.bias";
+constexpr const char* kDecoderBias = "cls.predictions.decoder.bias";
 
 /// Appends a parameter of a layer, whose name is `prefix` and `name`.
 void append_layer_part(NamedTensors& found, const std::string& prefix, std::string name,
@@ -74,6 +78,11 @@ NamedTensors with_hugging_face_names(const NamedTensors& tensors) {
   return found;
 }
 
+void repeat_bias_of_decoder(NamedTensors& tensors) {
+  const auto bias = std::ranges::find(tensors, kBias, &deepspeed::NamedTensor::name);
+  if (bias != tensors.end()) tensors.push_back({kDecoderBias, bias->tensor.clone()});
+}
+
 std::vector<std::string> load_bert(Bert& model, const std::filesystem::path& folder) {
   NamedTensors own;
   for (const auto& item : model.named_parameters()) own.push_back({item.key(), item.value().detach()});
@@ -84,10 +93,16 @@ std::vector<std::string> load_bert(Bert& model, const std::filesystem::path& fol
   std::vector<std::string> left_out;
   std::vector<std::pair<size_t, at::Tensor>> copies;
   std::string problems;
+  // A decoder that is not the embedding has a bias of its own, in whose place others stay unused.
+  const bool has_own_bias =
+      !model.config().tie_word_embeddings &&
+      std::ranges::any_of(source->weights(), [](const auto& weight) { return weight.name == kDecoderBias; });
   for (size_t i = 0; i < source->weights().size(); ++i) {
     const auto& [file_name, tensor] = source->weights()[i];
-    const std::string name = newer_name(file_name);
-    if (is_of_another_head(name, model.config())) {
+    const bool is_unused_bias = has_own_bias && file_name == kBias;
+    const bool is_own_bias = has_own_bias && file_name == kDecoderBias;
+    const std::string name = is_own_bias ? kBias : newer_name(file_name);
+    if (is_unused_bias || is_of_another_head(name, model.config())) {
       left_out.push_back(file_name);
       continue;
     }
