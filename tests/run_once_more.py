@@ -230,5 +230,6 @@ def session_of(leader):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background job ignores it, and so would what tests interrupt
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has started ends with it
     sys.exit(Runner(*sys.argv[1:4], sys.argv[4:]).main())

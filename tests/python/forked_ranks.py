@@ -1,4 +1,4 @@
-"""Ranks that are forks of a process which has imported torch: the import takes longer than most tests do.
+"""Ranks that are forks of a process which has imported the package: the import takes longer than most tests do.
 
 Each rank is a program in an interpreter of its own, which ends as one that was started does. Neighbouring ranks are
 forks of two different processes, with other addresses and other hashes, as ranks have them that are started.
@@ -139,7 +139,10 @@ def become(request):
 
 
 if __name__ == "__main__":
-    import torch  # noqa: F401  -- what the ranks have in common
+    # What ranks have in common. Optimizers of torch load its compiler, which takes a second.
+    import torch._dynamo  # noqa: F401
+
+    import deepspeed  # noqa: F401
 
     # To take it down takes a second, and is not what a rank's end is about.
     gc.freeze()

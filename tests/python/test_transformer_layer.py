@@ -45,8 +45,9 @@ def plain_layer(layer, x, mask):
 @pytest.mark.parametrize("options", [{}, {"attn_dropout_ratio": 0.2, "hidden_dropout_ratio": 0.2}, {"normalize_invertible": True}])
 def test_gradients_are_finite_differences(pre, mask, options):
     torch.manual_seed(3)
-    layer = DeepSpeedTransformerLayer(config_of(pre_layer_norm=pre, layer_norm_eps=1e-3, seed=5, **options)).double()
-    x = torch.randn(2, 3, 8, dtype=torch.float64, requires_grad=True)
+    sizes = dict(hidden_size=4, intermediate_size=6)  # a forward for each element
+    layer = DeepSpeedTransformerLayer(config_of(pre_layer_norm=pre, layer_norm_eps=1e-3, seed=5, **sizes, **options)).double()
+    x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     added = torch.randn(2, 1, 1, 3, dtype=torch.float64) if mask else None
 
     def run(states, *weights):
