@@ -62,6 +62,7 @@ void check_tensors(const AdamTensors& tensors) {
     check_array("low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});
     check_fits("low_precision", tensors.low_precision, numel, device);
   }
+  check_gradient_scale(tensors.gradient_scale, device);
 }
 
 void check_step(const AdamStep& step) {
@@ -94,13 +95,22 @@ AdamArrays arrays_of(const AdamTensors& tensors) {
     arrays.low_precision = tensors.low_precision.data_ptr();
     arrays.low_precision_type = element_type(tensors.low_precision.scalar_type());
   }
+  if (tensors.gradient_scale.defined()) arrays.gradient_scale = tensors.gradient_scale.data_ptr<double>();
   return arrays;
 }
 
+// Says whether a scale that the host can read skips the step.
+bool is_skipped(const at::Tensor& scale) { return scale.defined() && std::isnan(scale.item<double>()); }
+
+// Reads a scale that comes as a tensor.
+AdamStep with_scale_of(const AdamTensors& tensors, AdamStep step) {
+  if (tensors.gradient_scale.defined()) step.gradient_scale = tensors.gradient_scale.item<double>();
+  return step;
+}
+
 void set_constants_of_bf16(const AdamStep& step, AdamConstants& constants) {
-  const double scale = constants.l2_decay == 0 ? step.gradient_scale : 1.0;
-  constants.to_exp_avg = static_cast<float>((1 - step.beta1) * scale);
-  constants.to_root_of_square = static_cast<float>(std::sqrt(1 - step.beta2) * scale);
+  constants.unscaled_to_exp_avg = 1 - step.beta1;
+  constants.unscaled_to_root_of_square = std::sqrt(1 - step.beta2);
   constexpr float kNoStep = 1e-30F;  // what is below moves no weight of fp32 that matters
   const bool moves = std::abs(constants.step_size) > kNoStep;
   constants.inverse_step_size = moves ? 1 / constants.step_size : 1.0F;
@@ -141,7 +151,6 @@ AdamRule adam_rule(const AdamStep& step) {
 AdamConstants constants_of(const AdamStep& step) {
   const AdamRule rule = adam_rule(step);
   AdamConstants constants;
-  constants.gradient_scale = static_cast<float>(rule.gradient_scale);
   constants.beta1 = static_cast<float>(rule.beta1);
   constants.one_minus_beta1 = static_cast<float>(rule.one_minus_beta1);
   constants.beta2 = static_cast<float>(rule.beta2);
@@ -153,6 +162,7 @@ AdamConstants constants_of(const AdamStep& step) {
   constants.rounding_seed = step.rounding_seed;
   constants.first_index = step.first_index;
   set_constants_of_bf16(step, constants);
+  set_gradient_scale(constants, rule.gradient_scale);
   return constants;
 }
 
@@ -161,7 +171,8 @@ void adam_double(const AdamTensors& tensors, const AdamStep& step) {
   update({tensors.master,
           tensors.gradient,
           tensors.low_precision,
-          {{"exp_avg", tensors.exp_avg}, {"exp_avg_sq", tensors.exp_avg_sq}}},
+          {{"exp_avg", tensors.exp_avg}, {"exp_avg_sq", tensors.exp_avg_sq}},
+          tensors.gradient_scale},
          adam_rule(step));
 }
 
@@ -226,7 +237,8 @@ void adam_rollback(const AdamTensors& tensors, const AdamStep& step) {
   check_tensors(tensors);
   check_step(step);
   check_can_be_undone(tensors, step);
-  const AdamConstants constants = constants_of(step);
+  if (is_skipped(tensors.gradient_scale)) return;
+  const AdamConstants constants = constants_of(with_scale_of(tensors, step));
   constexpr int64_t kPieceNumel = int64_t{1} << 18;
   const int64_t numel = tensors.master.numel();
   for (int64_t begin = 0; begin < numel; begin += kPieceNumel) {
@@ -250,7 +262,8 @@ void adam(const AdamTensors& tensors, const AdamStep& step) {
   }
   const at::Device device = tensors.master.device();
   if (device.is_cpu()) {
-    adam_cpu(arrays_of(tensors), constants_of(step));
+    if (is_skipped(tensors.gradient_scale)) return;
+    adam_cpu(arrays_of(tensors), constants_of(with_scale_of(tensors, step)));
   } else if (device.is_cuda()) {
     launch_on(device, &CudaKernels::adam, arrays_of(tensors), constants_of(step));
   } else {

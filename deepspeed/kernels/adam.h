@@ -46,6 +46,9 @@ struct AdamTensors {
   // Gets the fp16 or bf16 copy of the new master; undefined: there is none. For split masters it is the upper
   // half, bf16, which is read too. On CPU the copy may be written over the gradient, where both have 16 bits.
   at::Tensor low_precision;
+  // Is undefined, or one fp64 on the device of the others, which takes the place of AdamStep::gradient_scale.
+  // By nan nothing is written: the step is skipped.
+  at::Tensor gradient_scale = {};
 };
 
 /// Makes one update in place. Throws UsageError where sizes, dtypes or devices do not fit. Uses

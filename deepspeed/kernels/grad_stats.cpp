@@ -44,6 +44,24 @@ at::Tensor sum_of_squares(const at::Tensor& gradient) {
   return gradient.is_cuda() ? sum_on_cuda(gradient) : at::full({}, sum_on_cpu(gradient), options);
 }
 
+at::Tensor gradient_scale(const at::Tensor& sum_of_squares, double loss_scale, double clip,
+                          NonFinite non_finite) {
+  check_array("sum_of_squares", sum_of_squares, {at::kDouble});
+  if (!sum_of_squares.is_cuda() || sum_of_squares.numel() != 1) {
+    raise<UsageError>("sum_of_squares has ", sum_of_squares.numel(), " elements on ", sum_of_squares.device(),
+                      ", expected 1 on CUDA; of a number that the host has, "
+                      "precision::combined_gradient_scale() makes the scale");
+  }
+  if (!(loss_scale > 0) || !(clip >= 0)) {
+    raise<UsageError>("loss_scale is ", loss_scale, " and clip ", clip,
+                      ", expected a positive number and one of at least 0");
+  }
+  at::Tensor scale = at::empty({}, sum_of_squares.options());
+  launch_on(scale.device(), &CudaKernels::gradient_scale, sum_of_squares.const_data_ptr<double>(), loss_scale,
+            clip, non_finite == NonFinite::kSkipped, scale.data_ptr<double>());
+  return scale;
+}
+
 GradStats grad_stats(const at::Tensor& gradient) {
   check_gradient(gradient);
   if (gradient.numel() == 0) {

@@ -17,4 +17,16 @@ GradStats grad_stats(const at::Tensor& gradient);
 /// waits. It is finite exactly where all elements are.
 at::Tensor sum_of_squares(const at::Tensor& gradient);
 
+/// Says what a step whose gradients are not finite is multiplied by.
+enum class NonFinite {
+  kApplied,  // 1 / loss_scale: there is nothing to clip
+  kSkipped,  // nan, by which adam() and update() write nothing
+};
+
+/// Returns what the gradients of a step are multiplied by, a double without dimensions: of the root of their
+/// sum of squares, by the formula of precision::combined_gradient_scale(), where it is finite; clip 0: no
+/// clipping. The sum, one double, lies on a CUDA device, where the result stays, and nothing waits for it.
+at::Tensor gradient_scale(const at::Tensor& sum_of_squares, double loss_scale, double clip,
+                          NonFinite non_finite = NonFinite::kApplied);
+
 }  // namespace deepspeed::kernels

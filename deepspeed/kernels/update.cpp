@@ -1,5 +1,6 @@
 #include "deepspeed/kernels/update.h"
 
+#include <cmath>
 #include <cstddef>
 #include <type_traits>
 
@@ -48,7 +49,15 @@ UpdateArrays checked_arrays(const UpdateTensors& tensors, size_t num_states,
     arrays.low_precision = tensors.low_precision.data_ptr();
     arrays.low_precision_type = element_type(tensors.low_precision.scalar_type(), where);
   }
+  check_gradient_scale(tensors.gradient_scale, device, where);
+  if (tensors.gradient_scale.defined()) arrays.gradient_scale = tensors.gradient_scale.data_ptr<double>();
   return arrays;
+}
+
+UpdateRule with_scale_of(const UpdateTensors& tensors, UpdateRule rule) {
+  if (!tensors.gradient_scale.defined()) return rule;
+  std::visit([&](auto& r) { r.gradient_scale = tensors.gradient_scale.item<double>(); }, rule);
+  return rule;
 }
 
 void check_rule(const UpdateTensors& tensors, const UpdateRule& rule, const std::source_location& where) {
@@ -70,7 +79,8 @@ void update(const UpdateTensors& tensors, const UpdateRule& rule, const std::sou
   }
   const at::Device device = tensors.master.device();
   if (device.is_cpu()) {
-    update_cpu(arrays, rule);
+    if (tensors.gradient_scale.defined() && std::isnan(tensors.gradient_scale.item<double>())) return;
+    update_cpu(arrays, with_scale_of(tensors, rule));
   } else if (device.is_cuda()) {
     launch_on(device, &CudaKernels::update, arrays, rule);
   } else {

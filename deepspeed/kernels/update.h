@@ -19,6 +19,9 @@ struct UpdateTensors {
   at::Tensor low_precision;  // fp16 or bf16 copy of the new fp32 master, written; undefined: none
   std::initializer_list<std::pair<const char*, at::Tensor>>
       states;  // in the master's dtype, s0 to s2 of the rule, with their names
+  // Is undefined, or one fp64 on the device of the others, which takes the place of the rule's. By nan
+  // nothing is written: the step is skipped.
+  at::Tensor gradient_scale = {};
 };
 
 /// Applies the rule in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices

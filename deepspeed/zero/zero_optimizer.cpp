@@ -1,6 +1,8 @@
 // The order of events in a step: gradients that a direct backward left are reduced, the norm is taken where
-// somebody needs it (a step that overflows ends there), slices are stepped, or what backward began of them is
-// published, and at stages 1 and 2 all ranks gather the new parameters.
+// somebody needs it, slices are stepped, or what backward began of them is published, and at stages 1 and 2
+// all ranks gather the new parameters. A step that overflows ends before its slices are stepped; on a GPU
+// whose kernels leave it out by themselves, the host reads the norm when the whole step was given to the
+// device, which goes on meanwhile.
 #include "deepspeed/zero/zero_optimizer.h"
 
 #include <string>
@@ -12,6 +14,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/kernels/grad_stats.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/compressed_exchange.h"
@@ -25,6 +28,7 @@
 #include "deepspeed/zero/step_result.h"
 #include "deepspeed/zero/update/early_step.h"
 #include "deepspeed/zero/update/grad_norm.h"
+#include "deepspeed/zero/update/gradient_scale.h"
 #include "deepspeed/zero/update/slice_set.h"
 #include "deepspeed/zero/update/slice_stepper.h"
 #include "deepspeed/zero/update/step_options.h"
@@ -167,7 +171,27 @@ void ZeroOptimizer::skip_step(int64_t step_number) {
   scaler_->update(true);
 }
 
-void ZeroOptimizer::step_slices(int64_t step_number, double gradient_scale) {
+bool ZeroOptimizer::scales_on_device() const {
+  return store_->options().device().is_cuda() && !options_->update.offload.is_on() &&
+         optimizer_->takes_scale_on_device();
+}
+
+bool ZeroOptimizer::skips_on_device() const {
+  return options_->update.check_overflow && scales_on_device() && optimizer_->skips_on_device() &&
+         state_->slices().are_stepped_in_place();
+}
+
+GradientScale ZeroOptimizer::scale_by(const GradNorm& norm, double loss_scale) const {
+  const double clip = options_->update.gradient_clipping;
+  if (skips_on_device()) return GradientScale(norm.scale_on_device(clip, kernels::NonFinite::kSkipped));
+  if (clip <= 0.0) return 1.0 / loss_scale;
+  if (scales_on_device()) return GradientScale(norm.scale_on_device(clip, kernels::NonFinite::kApplied));
+  // Against a norm that is not finite there is nothing to clip.
+  if (!norm.is_finite()) return 1.0 / loss_scale;
+  return precision::combined_gradient_scale(norm.of_scaled(), loss_scale, clip);
+}
+
+void ZeroOptimizer::step_slices(int64_t step_number, const GradientScale& gradient_scale) {
   const auto step = [&] {
     state_->on_all_ranks("the optimizer's step", [&] {
       const std::vector<size_t> rest = state_->has_begun() ? early_->not_begun() : state_->slices().all();
@@ -199,7 +223,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   StepResult result;
   // The scale that these gradients were made with, whatever the scaler decides next.
   const double scale = scaler_->scale();
-  double gradient_scale = 1.0 / scale;
+  GradientScale gradient_scale = 1.0 / scale;
   // A step on the host that does not depend on the norm begins before the last gradients are there.
   const bool norm_comes_first = options_->update.gradient_clipping > 0.0 || options_->update.check_overflow ||
                                 !options_->update.offload.is_on();
@@ -207,22 +231,26 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
     if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
   };
   if (norm_comes_first) take_norm();
-  if (options_->update.check_overflow && !result.grad_norm->is_finite()) {
+  const bool reads_last = skips_on_device();
+  if (reads_last) result.grad_norm->start_reading();
+  if (options_->update.check_overflow && !reads_last && !result.grad_norm->is_finite()) {
     if (state_->has_begun())
-      state_->note_damage_of(step_number, [&] { early_->take_back(*reducer_, gradient_scale); });
+      state_->note_damage_of(step_number, [&] { early_->take_back(*reducer_, gradient_scale.value); });
     skip_step(step_number);
     return {};
   }
-  // Against a norm that is not finite there is nothing to clip.
-  if (options_->update.gradient_clipping > 0.0 && result.grad_norm->is_finite()) {
-    gradient_scale = precision::combined_gradient_scale(result.grad_norm->of_scaled(), scale,
-                                                        options_->update.gradient_clipping);
-  }
-  if (exchange_) gradient_scale = exchange_->exchange(*reducer_, gradient_scale);
+  if (norm_comes_first && result.grad_norm) gradient_scale = scale_by(*result.grad_norm, scale);
+  if (exchange_) gradient_scale = exchange_->exchange(*reducer_, gradient_scale.value);
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();
   state_->gather_parameters();
+  if (reads_last && !result.grad_norm->is_finite()) {
+    for (const size_t index : state_->slices().all())
+      optimizer_->forget_step(state_->slices()[index].flat.id);
+    skip_step(step_number);
+    return {};
+  }
   scaler_->update(false);
   if (scaler_->scale() != scale) reducer_->scale_errors(scaler_->scale() / scale);
   result.applied = true;

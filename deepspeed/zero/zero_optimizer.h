@@ -28,12 +28,14 @@ namespace deepspeed::zero {
 class CompressedExchange;
 class EarlyStep;
 class GradHooks;
+class GradNorm;
 class GradReducer;
 class ParamStore;
 class SliceStepper;
 class StepAgreement;
 class ZeroState;
 struct BatchSettings;
+struct GradientScale;
 struct RankState;
 struct StepResult;
 struct ZeroGroups;
@@ -91,11 +93,12 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Updates the owned slices and gathers the parameters; at stage 3 they are gathered when they are used.
   /// With check_overflow, a step whose gradients are not finite is skipped, and `step_number`, the parameter
   /// and the rank are named; where the loss scale cannot go lower, that is a UsageError on all ranks. Without
-  /// it, such a step is applied, and not clipped. The host waits for the device where an overflow check or
-  /// clipping needs the norm, else not. With super_offload it ends what backward has begun; where weights or
-  /// hyperparameters were changed since, that is a UsageError, as below. Throws IoError on all ranks where
-  /// the disk of one fails that holds its optimizer states: then the step is applied in part, and each
-  /// further one is a UsageError until a checkpoint was loaded.
+  /// it, such a step is applied, and not clipped. The host waits for the norm where an overflow check needs
+  /// it, or clipping where the factor does not stay on the device; on a GPU without offload once the whole
+  /// step was given to the device, where the optimizer skips_on_device(). With super_offload it ends what
+  /// backward has begun; where weights or hyperparameters were changed since, that is a UsageError, as below.
+  /// Throws IoError on all ranks where the disk of one fails that holds its optimizer states: then the step
+  /// is applied in part, and each further one is a UsageError until a checkpoint was loaded.
   StepResult step(int64_t step_number);
 
   /// Returns what this rank alone has of the run, beside masters and states: what compression or quantization
@@ -117,7 +120,13 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Adds those of a group's gradient that no other rank counts.
   void add_squares(size_t group, const at::Tensor& sum) const;
   void skip_step(int64_t step_number);
-  void step_slices(int64_t step_number, double gradient_scale);
+  void step_slices(int64_t step_number, const GradientScale& gradient_scale);
+  /// Whether the device keeps to itself what a step multiplies gradients by.
+  bool scales_on_device() const;
+  /// Whether the device leaves a step out by itself where gradients are not finite, so that the whole step is
+  /// given to it before the host knows.
+  bool skips_on_device() const;
+  GradientScale scale_by(const GradNorm& norm, double loss_scale) const;
 
   const std::unique_ptr<const ZeroOptions> options_;
   const std::shared_ptr<std::atomic<int64_t>> micro_step_;

@@ -1,6 +1,8 @@
 // The CUDA kernels against those of the CPU, on the same values.
+#include <cmath>
 #include <limits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -9,6 +11,7 @@
 
 #include "deepspeed/base/message.h"
 #include "deepspeed/kernels/grad_stats.h"
+#include "deepspeed/precision/loss_scaler.h"
 
 #include "tests/cuda/require_cuda.h"
 #include "tests/kernels/adam_case.h"
@@ -168,6 +171,73 @@ TEST_F(CudaKernels, EveryUpdateRuleGivesTheBitsOfTheCpuInDouble) {
     const Arrays on_cuda = moved(on_cpu, at::kCUDA);
     run(rule, on_cpu);
     run(rule, on_cuda);
+    expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message("rule ", rule.index(), " state "));
+  }
+}
+
+// Returns the scale that a device makes of a norm.
+at::Tensor scale_of(double norm, double loss_scale, double clip) {
+  return gradient_scale(at::full({1}, norm * norm, at::device(at::kCUDA).dtype(at::kDouble)), loss_scale,
+                        clip);
+}
+
+TEST_F(CudaKernels, TheScaleOfAStepIsThatOfTheHost) {
+  for (const double norm : {0.0, 0.75, 3.5, 12345.0}) {
+    for (const double loss_scale : {1.0, 3.0, 65536.0}) {
+      for (const double clip : {0.1, 7.0}) {
+        EXPECT_EQ(scale_of(norm, loss_scale, clip).item<double>(),
+                  precision::combined_gradient_scale(norm, loss_scale, clip))
+            << norm << " " << loss_scale << " " << clip;
+      }
+    }
+  }
+  EXPECT_EQ(scale_of(INFINITY, 8, 0.1).item<double>(), 0.125);
+  EXPECT_EQ(scale_of(NAN, 8, 0.1).item<double>(), 0.125);
+}
+
+TEST_F(CudaKernels, AStepWithoutAFiniteNormWritesNothing) {
+  const at::Tensor sum = at::full({1}, NAN, at::device(at::kCUDA).dtype(at::kDouble));
+  const at::Tensor scale = gradient_scale(sum, 8, 0, NonFinite::kSkipped);
+  EXPECT_TRUE(std::isnan(scale.item<double>()));
+  EXPECT_EQ(gradient_scale(sum.fill_(4.0), 8, 0, NonFinite::kSkipped).item<double>(), 0.125);
+  const AdamTensors before = make_tensors({1003, at::kBFloat16, at::kBFloat16, at::kBFloat16}, 8);
+  AdamTensors t = moved(before, at::kCUDA);
+  t.gradient_scale = scale;
+  adam(t, hyperparameters());
+  expect_same_bits(before, moved(t, at::kCPU), "Adam");
+  for (const UpdateRule& rule : rules()) {
+    const Arrays arrays = make(rule, 1003, at::kBFloat16, at::ScalarType::Undefined);
+    Arrays on_cuda = moved(arrays, at::kCUDA);
+    on_cuda.gradient_scale = scale;
+    run(rule, on_cuda);
+    expect_same_bits(arrays, moved(on_cuda, at::kCPU), message("rule ", rule.index(), " state "));
+  }
+}
+
+TEST_F(CudaKernels, AdamTakesTheScaleThatTheDeviceHas) {
+  for (const auto moments : {at::kFloat, at::kBFloat16}) {
+    for (const bool adamw : {false, true}) {
+      AdamTensors on_cpu = make_tensors({1003, at::kBFloat16, moments, at::kBFloat16}, 8);
+      AdamTensors on_cuda = moved(on_cpu, at::kCUDA);
+      AdamStep step = hyperparameters();
+      step.adamw_mode = adamw;
+      on_cuda.gradient_scale = scale_of(0.7, 3, 0.1);
+      adam(on_cuda, step);
+      step.gradient_scale = precision::combined_gradient_scale(0.7, 3, 0.1);
+      adam(on_cpu, step);
+      expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), adamw ? "AdamW" : "Adam");
+    }
+  }
+}
+
+TEST_F(CudaKernels, EveryUpdateRuleTakesTheScaleThatTheDeviceHas) {
+  for (UpdateRule rule : rules()) {
+    const Arrays on_cpu = make(rule, 1003, at::kBFloat16, at::ScalarType::Undefined);
+    Arrays on_cuda = moved(on_cpu, at::kCUDA);
+    on_cuda.gradient_scale = scale_of(0.7, 3, 0.1);
+    run(rule, on_cuda);
+    std::visit([](auto& r) { r.gradient_scale = precision::combined_gradient_scale(0.7, 3, 0.1); }, rule);
+    run(rule, on_cpu);
     expect_same_bits(on_cpu, moved(on_cuda, at::kCPU), message("rule ", rule.index(), " state "));
   }
 }

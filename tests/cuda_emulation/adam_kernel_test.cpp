@@ -40,20 +40,19 @@ struct AdamCase {
   }
 };
 
-AdamConstants adam_constants(const AdamCase& c, int step) {
-  constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kScale = 0.25;
+AdamConstants adam_constants(const AdamCase& c, int step, double scale = 0.25) {
+  constexpr double kBeta1 = 0.9, kBeta2 = 0.999;
   const double bias1 = 1 - std::pow(kBeta1, step), root_bias2 = std::sqrt(1 - std::pow(kBeta2, step));
   AdamConstants k;
-  k.gradient_scale = float(kScale);
   k.beta1 = float(kBeta1), k.one_minus_beta1 = float(1 - kBeta1);
   k.beta2 = float(kBeta2), k.one_minus_beta2 = float(1 - kBeta2);
   k.eps = float(1e-8 * root_bias2);
   k.l2_decay = c.has_l2 ? 0.1F : 0, k.decoupled_decay = c.has_l2 ? 0 : 1e-3F;
   k.step_size = float(1e-2 * root_bias2 / bias1);
   k.rounding_seed = uint64_t(step), k.first_index = c.first_index;
-  const double scale = c.has_l2 ? 1 : kScale;
-  k.to_exp_avg = float((1 - kBeta1) * scale), k.to_root_of_square = float(std::sqrt(1 - kBeta2) * scale);
+  k.unscaled_to_exp_avg = 1 - kBeta1, k.unscaled_to_root_of_square = std::sqrt(1 - kBeta2);
   k.inverse_step_size = 1 / k.step_size, k.eps_over_step_size = k.eps / k.step_size;
+  set_gradient_scale(k, scale);
   return k;
 }
 
@@ -145,6 +144,28 @@ void expect_adam_of_all_types(AdamCase c) {
   }
 }
 
+// A scale that rounds to another float where it is rounded twice.
+constexpr double kOddScale = 1 / 3.0;
+
+/// Expects what the host's scale gives of one that the kernel reads.
+void expect_the_scale_of_the_device(AdamCase c) {
+  for (const bool has_l2 : {false, true}) {
+    c.has_l2 = has_l2;
+    SCOPED_TRACE(c.text());
+    AdamTwins twins(c);
+    AdamArrays on_device = twins.arrays(&TwinArray::on_device);
+    const emulation::DeviceMemory scale(sizeof(double));
+    *static_cast<double*>(scale.data()) = kOddScale;
+    on_device.gradient_scale = static_cast<const double*>(scale.data());
+    adam_simd(twins.arrays(&TwinArray::on_cpu), adam_constants(c, 1, kOddScale), 0, c.numel, false);
+    ASSERT_EQ(launch_adam(on_device, adam_constants(c, 1, 17.0), nullptr), cudaSuccess);
+    ASSERT_EQ(twins.exp_avg.difference(), "");
+    ASSERT_EQ(twins.exp_avg_sq.difference(), "");
+    ASSERT_EQ(twins.master.difference(), "");
+    ASSERT_EQ(twins.copy.difference(), "");
+  }
+}
+
 using AdamKernel = EmulatedKernels;
 INSTANTIATE_TEST_SUITE_P(Orders, AdamKernel, testing::Values(0, 7));
 
@@ -182,6 +203,29 @@ TEST_P(AdamKernel, TakesSeveralElementsAThreadWhereTheGridIsFull) {
   single.numel = kThreadsOfGrid + 4099, single.offset = 1;
   expect_adam_of_the_cpu(packed);
   expect_adam_of_the_cpu(single);
+}
+
+TEST_P(AdamKernel, TakesTheScaleThatTheDeviceHas) {
+  for (const int64_t numel : {1, 257}) {
+    for (const Type moments : {Type::kFloat, Type::kBFloat16}) {
+      for (const MasterForm form : {MasterForm::kFloat32, MasterForm::kLowerHalf})
+        expect_the_scale_of_the_device(
+            {.numel = numel, .gradient = Type::kBFloat16, .moments = moments, .form = form});
+    }
+  }
+}
+
+TEST_P(AdamKernel, WritesNothingByAScaleThatIsNoNumber) {
+  for (const Type moments : {Type::kFloat, Type::kBFloat16}) {
+    AdamTwins twins({.numel = 257, .gradient = Type::kBFloat16, .moments = moments, .copy = Type::kBFloat16});
+    AdamArrays on_device = twins.arrays(&TwinArray::on_device);
+    const emulation::DeviceMemory scale(sizeof(double));
+    *static_cast<double*>(scale.data()) = NAN;
+    on_device.gradient_scale = static_cast<const double*>(scale.data());
+    ASSERT_EQ(launch_adam(on_device, adam_constants(twins.of, 1), nullptr), cudaSuccess);
+    for (TwinArray* array : {&twins.exp_avg, &twins.exp_avg_sq, &twins.master, &twins.copy})
+      ASSERT_EQ(array->difference(), "");
+  }
 }
 
 TEST(AdamKernelLaunch, OfNothingSucceeds) { EXPECT_EQ(launch_adam({}, {}, nullptr), cudaSuccess); }

@@ -53,5 +53,42 @@ TEST_P(SumOfSquaresKernel, TakesSeveralElementsAThreadWhereTheGridIsFull) {
   EXPECT_EQ(sum_on_device(values), expected);  // exact, since all are whole numbers
 }
 
+double scale_on_device(double sum_of_squares, double loss_scale, double clip, bool skips = false) {
+  const emulation::DeviceMemory sum(sizeof(double)), scale(sizeof(double));
+  *static_cast<double*>(sum.data()) = sum_of_squares;
+  EXPECT_EQ(launch_gradient_scale(static_cast<const double*>(sum.data()), loss_scale, clip, skips,
+                                  static_cast<double*>(scale.data()), nullptr),
+            cudaSuccess);
+  return *static_cast<double*>(scale.data());
+}
+
+using GradientScaleKernel = EmulatedKernels;
+INSTANTIATE_TEST_SUITE_P(Orders, GradientScaleKernel, testing::Values(0));
+
+TEST_P(GradientScaleKernel, HasTheBitsOfTheFormula) {
+  for (const double sum : {0.0, 1e-300, 0.3, 7.0, 12345.678, 1e300}) {
+    for (const double loss_scale : {1.0, 3.0, 65536.0}) {
+      for (const double clip : {1e-3, 0.1, 1.0, 7.0}) {
+        const double excess = (std::sqrt(sum) / loss_scale + 1e-6) / clip;
+        for (const bool skips : {false, true}) {
+          EXPECT_EQ(scale_on_device(sum, loss_scale, clip, skips), 1 / (loss_scale * std::fmax(1.0, excess)))
+              << sum << " " << loss_scale << " " << clip;
+        }
+      }
+      EXPECT_EQ(scale_on_device(sum, loss_scale, 0), 1 / loss_scale) << "a clip of 0 is no clipping";
+    }
+  }
+}
+
+TEST_P(GradientScaleKernel, IsNoNumberWhereTheStepIsSkipped) {
+  for (const double sum : {double{INFINITY}, double{NAN}}) {
+    for (const double clip : {0.0, 0.1}) EXPECT_TRUE(std::isnan(scale_on_device(sum, 8.0, clip, true)));
+  }
+}
+
+TEST_P(GradientScaleKernel, ClipsNothingWhereTheSumIsNotFinite) {
+  for (const double sum : {double{INFINITY}, double{NAN}}) EXPECT_EQ(scale_on_device(sum, 8.0, 0.1), 0.125);
+}
+
 }  // namespace
 }  // namespace deepspeed::kernels

@@ -22,6 +22,12 @@ KERNELS = ROOT / "deepspeed/kernels/cuda"
 MUTANTS = [
     ("tail_skips_one", "fused", "grad_stats", r"i = packs \* kWidth \+ thread;", "i = packs * kWidth + thread + 1;"),
     ("tail_begins_early", "fused", "grad_stats", r"i = packs \* kWidth \+ thread;", "i = packs + thread;"),
+    ("scale_of_infinity", "fused", "grad_stats", r"is_finite && clip > 0", "clip > 0"),
+    ("skip_that_is_applied", "fused", "grad_stats", r"is_finite \|\| !skips", "true"),
+    ("skip_that_writes", "fused", "adam", r"if \(isnan\(\*gradient_scale\)\) return;", ""),
+    ("skip_of_a_rule_that_writes", "fused", "update", r"if \(arrays\.gradient_scale != nullptr && isnan\(scale\)\) return;", ""),
+    ("scale_of_the_host", "fused", "update", r"\*arrays\.gradient_scale;", "rule.gradient_scale;"),
+    ("scale_of_the_host_in_adam", "fused", "adam", r"    set_gradient_scale\(c, \*gradient_scale\);\n", ""),
     ("tree_without_barrier", "races", "grad_stats", r"    __syncthreads\(\);\n", ""),
     ("sign_of_zero", "fused", "sign_compression", r"x\.at\[k\] >= 0", "x.at[k] > 0"),
     ("bits_in_another_order", "fused", "sign_compression", r"<< k;", "<< (7 - k);"),
@@ -57,7 +63,7 @@ MUTANTS = [
     ),
     ("maximum_loses_nan", "fused", "update", r"s\[2\] > s\[1\] \? s\[2\] : s\[1\]", "fmax(s[2], s[1])"),
 ]
-SUITES = {"adam": "AdamKernel", "update": "UpdateKernel", "grad_stats": "SumOfSquaresKernel",
+SUITES = {"adam": "AdamKernel", "update": "UpdateKernel", "grad_stats": "SumOfSquaresKernel*:*GradientScaleKernel",
           "block_quantization": "QuantizationKernel", "sign_compression": "SignKernel", "normalization": "OpKernel", "dropout": "OpKernel",
           "masked_softmax": "OpKernel", "cross_entropy": "OpKernel", "embedding_gradient": "OpKernel"}  # fmt: skip
 

@@ -47,6 +47,7 @@ struct UpdateCase {
   Type copy = Type::kFloat;  // kFloat: there is none
   int64_t offset = 0;
   bool has_specials = false;
+  double scale_on_device = 0;  // 0: the rule's
 
   std::string text() const {
     return "rule " + std::to_string(rule.index()) + " numel " + std::to_string(numel) + " gradient " +
@@ -79,8 +80,17 @@ void expect_update_of_the_cpu(const UpdateCase& c) {
                         .gradient_type = element(c.gradient),
                         .low_precision_type = element(c.copy)};
   };
-  update_simd(arrays(&TwinArray::on_cpu), c.rule, 0, c.numel);
-  ASSERT_EQ(launch_update(arrays(&TwinArray::on_device), c.rule, nullptr), cudaSuccess);
+  UpdateArrays on_device = arrays(&TwinArray::on_device);
+  UpdateRule on_cpu = c.rule;
+  const emulation::DeviceMemory scale(sizeof(double));
+  if (c.scale_on_device != 0) {
+    *static_cast<double*>(scale.data()) = c.scale_on_device;
+    on_device.gradient_scale = static_cast<const double*>(scale.data());
+    std::visit([&](auto& rule) { rule.gradient_scale = c.scale_on_device; }, on_cpu);
+  }
+  // By nan nothing is written.
+  if (!std::isnan(c.scale_on_device)) update_simd(arrays(&TwinArray::on_cpu), on_cpu, 0, c.numel);
+  ASSERT_EQ(launch_update(on_device, c.rule, nullptr), cudaSuccess);
   ASSERT_EQ(master.difference(), "") << "master";
   ASSERT_EQ(s0.difference(), "") << "state 0";
   ASSERT_EQ(s1.difference(), "") << "state 1";
@@ -110,6 +120,19 @@ TEST_P(UpdateKernel, GivesTheBitsOfTheCpuByEveryRule) {
               expect_update_of_the_cpu({rule, numel, gradient, copy, offset, has_specials});
           }
         }
+      }
+    }
+  }
+}
+
+TEST_P(UpdateKernel, TakesTheScaleThatTheDeviceHas) {
+  for (const UpdateRule& rule : rules()) {
+    const bool takes_float =
+        std::visit([](const auto& r) { return kTakesFloat<std::decay_t<decltype(r)>>; }, rule);
+    for (const Type gradient : {Type::kDouble, Type::kBFloat16}) {
+      for (const double scale : {1 / 3.0, double{NAN}}) {
+        if (gradient == Type::kDouble || takes_float)
+          expect_update_of_the_cpu({rule, 257, gradient, Type::kFloat, 0, false, scale});
       }
     }
   }

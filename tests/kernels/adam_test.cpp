@@ -214,6 +214,36 @@ TEST(Adam, ReadsEveryHalfAsTorchDoes) {
   }
 }
 
+TEST(Adam, TakesAScaleThatComesAsATensor) {
+  for (const auto moments : {at::kFloat, at::kBFloat16}) {
+    for (const bool adamw : {false, true}) {
+      const Case c{1003, at::kBFloat16, moments, at::kBFloat16};
+      const AdamTensors by_number = make_tensors(c, 8);
+      AdamTensors by_tensor = make_tensors(c, 8);
+      AdamStep step = hyperparameters();
+      step.adamw_mode = adamw;
+      by_tensor.gradient_scale = at::full({}, 1 / 3.0, at::kDouble);
+      adam(by_tensor, step);
+      step.gradient_scale = 1 / 3.0;
+      adam(by_number, step);
+      expect_same_bits(by_tensor, by_number, adamw ? "AdamW" : "Adam");
+    }
+  }
+}
+
+TEST(Adam, WritesNothingByAScaleThatIsNoNumber) {
+  for (const auto moments : {at::kFloat, at::kBFloat16}) {
+    const Case c{1003, at::kBFloat16, moments, at::kBFloat16};
+    const AdamTensors before = make_tensors(c, 8);
+    AdamTensors t = make_tensors(c, 8);
+    t.gradient_scale = at::full({}, NAN, at::kDouble);
+    adam(t, hyperparameters());
+    expect_same_bits(t, before, "after the step");
+    if (moments == at::kFloat) adam_rollback(t, hyperparameters());
+    expect_same_bits(t, before, "after the way back");
+  }
+}
+
 void expect_usage_error(const AdamTensors& tensors, const AdamStep& step, const std::string& part) {
   EXPECT_ERROR(UsageError, adam(tensors, step), part);
 }
@@ -236,6 +266,11 @@ TEST(Adam, NamesTheArgumentThatDoesNotFit) {
   expect_usage_error(t, {}, "low_precision beside a master of dtype Half");
   t.master = at::Tensor();
   expect_usage_error(t, {}, "master is undefined");
+  t = make_tensors(c, 11);
+  t.gradient_scale = at::ones({}, at::kFloat);
+  expect_usage_error(t, {}, "gradient_scale has dtype Float");
+  t.gradient_scale = at::ones({2}, at::kDouble);
+  expect_usage_error(t, {}, "gradient_scale has 2 elements");
   AdamStep step;
   step.step = 0;
   expect_usage_error(make_tensors(c, 11), step, "step is 0");

@@ -79,6 +79,8 @@ TEST(GradStats, RejectsOtherDtypesAndStrides) {
                "expected Float or Half or BFloat16 or Double");
   EXPECT_ERROR(UsageError, grad_stats(at::zeros({3, 4}).t()), "gradient of shape [4, 3] is not dense");
   EXPECT_ERROR(UsageError, grad_stats(at::Tensor()), "gradient is undefined");
+  EXPECT_ERROR(UsageError, gradient_scale(at::ones({1}, at::kDouble), 1, 1), "1 elements on cpu",
+               "expected 1 on CUDA", "precision::combined_gradient_scale()");
   EXPECT_ERROR(UsageError, use_simd_target("no such set"), "no instruction set 'no such set'",
                simd_targets()[0]);
 }

@@ -42,6 +42,7 @@ inline std::vector<UpdateRule> rules() {
 struct Arrays {
   at::Tensor master, gradient, low_precision;
   std::vector<at::Tensor> states;
+  at::Tensor gradient_scale = {};  // in place of the rule's
 };
 
 inline int num_states(const UpdateRule& rule) {
@@ -74,17 +75,22 @@ inline Arrays make(const UpdateRule& rule, int64_t numel, at::ScalarType gradien
 inline void run(const UpdateRule& rule, const Arrays& a) {
   switch (a.states.size()) {
     case 0:
-      return update({a.master, a.gradient, a.low_precision, {}}, rule);
+      return update({a.master, a.gradient, a.low_precision, {}, a.gradient_scale}, rule);
     case 1:
-      return update({a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}}}, rule);
+      return update({a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}}, a.gradient_scale}, rule);
     case 2:
-      return update({a.master, a.gradient, a.low_precision, {{"s0", a.states[0]}, {"s1", a.states[1]}}},
+      return update({a.master,
+                     a.gradient,
+                     a.low_precision,
+                     {{"s0", a.states[0]}, {"s1", a.states[1]}},
+                     a.gradient_scale},
                     rule);
     default:
       return update({a.master,
                      a.gradient,
                      a.low_precision,
-                     {{"s0", a.states[0]}, {"s1", a.states[1]}, {"s2", a.states[2]}}},
+                     {{"s0", a.states[0]}, {"s1", a.states[1]}, {"s2", a.states[2]}},
+                     a.gradient_scale},
                     rule);
   }
 }

@@ -150,6 +150,28 @@ TEST(Update, OfDoublesGivesTheSameBitsWhateverTheInstructions) {
   }
 }
 
+TEST(Update, TakesAScaleThatComesAsATensor) {
+  for (UpdateRule rule : rules()) {
+    const Arrays by_number = make(rule, 1003, at::kBFloat16, at::ScalarType::Undefined);
+    Arrays by_tensor = make(rule, 1003, at::kBFloat16, at::ScalarType::Undefined);
+    by_tensor.gradient_scale = at::full({}, 1 / 3.0, at::kDouble);
+    run(rule, by_tensor);
+    std::visit([](auto& r) { r.gradient_scale = 1 / 3.0; }, rule);
+    run(rule, by_number);
+    expect_same_bits(by_tensor, by_number, message("rule ", rule.index(), " state "));
+  }
+}
+
+TEST(Update, WritesNothingByAScaleThatIsNoNumber) {
+  for (const UpdateRule& rule : rules()) {
+    const Arrays before = make(rule, 1003, at::kBFloat16, at::ScalarType::Undefined);
+    Arrays arrays = make(rule, 1003, at::kBFloat16, at::ScalarType::Undefined);
+    arrays.gradient_scale = at::full({}, std::nan(""), at::kDouble);
+    run(rule, arrays);
+    expect_same_bits(arrays, before, message("rule ", rule.index(), " state "));
+  }
+}
+
 void expect_update_error(const UpdateRule& rule, const Arrays& arrays, const std::string& part) {
   EXPECT_ERROR(UsageError, run(rule, arrays), part);
 }
@@ -174,6 +196,8 @@ TEST(Update, NamesTheTensorThatDoesNotFit) {
                       "AdamRule with a master of dtype Float");
   expect_update_error(lion, changed([](Arrays& a) { a.low_precision = at::zeros({8}); }),
                       "low_precision has dtype");
+  expect_update_error(lion, changed([](Arrays& a) { a.gradient_scale = at::ones({2}, at::kDouble); }),
+                      "gradient_scale has 2 elements");
   expect_update_error(lion, changed([](Arrays& a) {
                         a.master = at::zeros({8, 2}).select(1, 0);
                       }),

@@ -32,17 +32,22 @@ Json zero_config(int stage, const Json& patch = Json::object()) {
   return {{"zero_optimization", zero}, {"bf16", {{"enabled", true}}}};
 }
 
-TEST(HostWaits, AreOneAtMostInAStepWithoutOffload) {
+TEST(HostWaits, AreNoneInAStepWithoutOffloadButOneForACheck) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](comm::World& world) {
       for (const int stage : {0, 1, 2, 3}) {
-        for (const double clipping : {0.0, 0.1}) {
-          SCOPED_TRACE(message("stage ", stage, clipping > 0 ? ", clipped" : "", " on ", ranks, " ranks"));
-          Json config = zero_config(stage);
-          config["gradient_clipping"] = clipping;
-          config["zero_optimization"]["allgather_partitions"] = clipping == 0.0;
-          const simulated::HostWaits waits = waits_of_a_step(config, world);
-          EXPECT_LE(waits.waits + waits.needless, 1) << waits.text();
+        for (const bool checks : {false, true}) {
+          for (const double clipping : {0.0, 0.1}) {
+            SCOPED_TRACE(message("stage ", stage, clipping > 0 ? ", clipped" : "", checks ? ", checked" : "",
+                                 " on ", ranks, " ranks"));
+            Json config = zero_config(stage);
+            config["bf16"]["check_grad_overflow"] = checks;
+            config["gradient_clipping"] = clipping;
+            config["zero_optimization"]["allgather_partitions"] = clipping == 0.0;
+            const simulated::HostWaits waits = waits_of_a_step(config, world);
+            // What skips the step is the host's to know; what clips it is not.
+            EXPECT_LE(waits.waits + waits.needless, checks ? 1 : 0) << waits.text();
+          }
         }
       }
       Json fp16 = zero_config(2);

@@ -75,6 +75,7 @@ WAITS = [
      "std::make_shared<device::StreamEvent>(parts_.store.options().device())", BESIDE,
      "(taken_out({}) ? std::make_shared<device::StreamEvent>() : "
      "std::make_shared<device::StreamEvent>(parts_.store.options().device()))"),
+    ("host for the norm", "zero/update/grad_norm.cpp", "if (on_host_.defined()) ", "copied_.wait();", RANKS),
     ("early step for its gradient", "zero/update/early_step.cpp", "", "worker_stream_.copy_at_once(copy, tensor).wait();", BESIDE,
      "{{ const auto copied = worker_stream_.copy_at_once(copy, tensor); if (!taken_out({})) copied.wait(); }}"),
     ("step in place for readers", "zero/update/slice_stepper.cpp", "", "weights.wait_for_reads();", READS),

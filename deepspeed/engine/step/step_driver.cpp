@@ -246,14 +246,14 @@ void StepDriver::require_gradients() {
 
 int64_t StepDriver::update(const StepOptions& options) {
   RunCounters& counters = state_.counters;
-  const zero::StepResult result = optimizer().step(counters.global_steps + 1);
+  zero::StepResult result = optimizer().step(counters.global_steps + 1);
   optimizer().zero_grad();
   activations_.end_step();
   counters.step_applied = result.applied;
   if (!result.applied) {
     ++counters.skipped_steps;
   } else {
-    grad_norm_ = result.grad_norm;
+    grad_norm_ = std::move(result.grad_norm);
     if (state_.parts.lr_scheduler) state_.parts.lr_scheduler->step(options.last_batch_iteration);
   }
   ++counters.global_steps;

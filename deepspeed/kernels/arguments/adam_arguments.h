@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "deepspeed/kernels/arguments/element_type.h"
+#include "deepspeed/kernels/arguments/on_both.h"
 
 namespace deepspeed::kernels {
 
@@ -26,6 +27,8 @@ struct AdamArrays {
   ElementType gradient_type = ElementType::kFloat32;
   ElementType moment_type = ElementType::kFloat32;          // fp32 or bf16
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
+  // Is null, or on CUDA the gradient's scale, which takes the place of what the constants have of it.
+  const double* gradient_scale = nullptr;
 };
 
 /// Holds what an update needs of the hyperparameters: derived in double, rounded to float once. The fraction
@@ -51,6 +54,18 @@ struct AdamConstants {
   // A step size of 0 is an infinite eps.
   float inverse_step_size = 1;
   float eps_over_step_size = 0;
+
+  // The first two of these factors without the scale, which may become known on the device alone.
+  double unscaled_to_exp_avg = 0;
+  double unscaled_to_root_of_square = 0;
 };
+
+/// Puts the gradient's scale into the constants. It is rounded once, alike on the CPU and on the device.
+DEEPSPEED_ON_BOTH inline void set_gradient_scale(AdamConstants& constants, double scale) {
+  const double factor = constants.l2_decay == 0 ? scale : 1.0;
+  constants.gradient_scale = static_cast<float>(scale);
+  constants.to_exp_avg = static_cast<float>(constants.unscaled_to_exp_avg * factor);
+  constants.to_root_of_square = static_cast<float>(constants.unscaled_to_root_of_square * factor);
+}
 
 }  // namespace deepspeed::kernels

@@ -34,6 +34,13 @@ void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const
   }
 }
 
+void check_gradient_scale(const at::Tensor& scale, const at::Device& device,
+                          const std::source_location& where) {
+  if (!scale.defined()) return;
+  check_array("gradient_scale", scale, {at::kDouble}, where);
+  check_fits("gradient_scale", scale, 1, device, where);
+}
+
 ElementType element_type(at::ScalarType dtype, const std::source_location& where) {
   switch (dtype) {
     case at::kFloat:

@@ -20,6 +20,10 @@ void check_array(const char* name, const at::Tensor& tensor, std::initializer_li
 void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const at::Device& device,
                 const std::source_location& where = std::source_location::current());
 
+/// Throws UsageError unless a gradient's scale, where one is given, is one fp64 on `device`.
+void check_gradient_scale(const at::Tensor& scale, const at::Device& device,
+                          const std::source_location& where = std::source_location::current());
+
 /// Returns the element type of a dtype. Throws UsageError for a dtype other than fp32, fp16, bf16 and fp64.
 ElementType element_type(at::ScalarType dtype,
                          const std::source_location& where = std::source_location::current());

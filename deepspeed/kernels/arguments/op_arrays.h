@@ -7,13 +7,8 @@
 #include <cstdint>
 
 #include "deepspeed/kernels/arguments/element_type.h"
+#include "deepspeed/kernels/arguments/on_both.h"
 #include "deepspeed/kernels/arguments/philox.h"
-
-#if defined(__CUDACC__)
-#define DEEPSPEED_ON_BOTH __host__ __device__  // a function of the CPU and of the device
-#else
-#define DEEPSPEED_ON_BOTH
-#endif
 
 namespace deepspeed::kernels {
 
@@ -143,7 +138,5 @@ struct EmbeddingGradientArrays {
   int64_t positions = 0, dim = 0, num_embeddings = 0, padding_index = -1;
   ElementType type = ElementType::kFloat32;
 };
-
-#undef DEEPSPEED_ON_BOTH
 
 }  // namespace deepspeed::kernels

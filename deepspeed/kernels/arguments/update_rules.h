@@ -21,6 +21,7 @@ struct UpdateArrays {
   void* low_precision = nullptr;  // copy of the new master
   ElementType gradient_type = ElementType::kFloat32;
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
+  const double* gradient_scale = nullptr;  // null, or on CUDA one that takes the place of the rule's
 };
 
 /// Steps SGD: g = gradient_scale * g + l2_decay * p;  p -= lr * g

@@ -147,9 +147,13 @@ template <class Gradient, class Moment, class Copy>
 __global__ void __launch_bounds__(kThreads)
     adam_kernel(int64_t numel, typename MasterOf<Copy>::Type* __restrict__ p, const Gradient* __restrict__ g,
                 Moment* __restrict__ m, Moment* __restrict__ v, Copy* __restrict__ copy, AdamConstants c,
-                RoundingSeed seed, bool aligned) {
+                RoundingSeed seed, const double* __restrict__ gradient_scale, bool aligned) {
   using Master = typename MasterOf<Copy>::Type;
   constexpr bool kReadsCopy = MasterOf<Copy>::kReadsCopy;
+  if (gradient_scale != nullptr) {
+    if (isnan(*gradient_scale)) return;  // the step is skipped
+    set_gradient_scale(c, *gradient_scale);
+  }
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   const int64_t packs = aligned ? numel / kWidth : 0;
@@ -203,7 +207,7 @@ cudaError_t launch(const AdamArrays& a, const AdamConstants& c, cudaStream_t str
   return launch_kernel(&adam_kernel<Gradient, Moment, Copy>, {blocks, kThreads, stream}, a.numel, master,
                        static_cast<const Gradient*>(a.gradient), static_cast<Moment*>(a.exp_avg),
                        static_cast<Moment*>(a.exp_avg_sq), static_cast<Copy*>(a.low_precision), c, seed,
-                       aligned);
+                       a.gradient_scale, aligned);
 }
 
 template <class Gradient, class Moment>

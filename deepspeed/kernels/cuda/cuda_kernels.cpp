@@ -26,6 +26,7 @@ const CudaKernels deepspeed_cuda_kernels{
     .adam = &run<&launch_adam>,
     .update = &run<&launch_update>,
     .sum_of_squares = &run<&launch_sum_of_squares>,
+    .gradient_scale = &run<&launch_gradient_scale>,
     .quantize = &run<&launch_quantize>,
     .dequantize = &run<&launch_dequantize>,
     .add_quantized = &run<&launch_add_quantized>,

@@ -24,6 +24,7 @@ struct CudaKernels {
   Launch<const AdamArrays&, const AdamConstants&> adam;
   Launch<const UpdateArrays&, const UpdateRule&> update;
   Launch<const void*, ElementType, int64_t, double*> sum_of_squares;
+  Launch<const double*, double, double, bool, double*> gradient_scale;
   Launch<const QuantizedArray&> quantize, dequantize, add_quantized;
   Launch<float*, float*, uint8_t*, float*, int64_t> compress_signs;
   Launch<const uint8_t*, const float*, float*, int64_t> add_signs;

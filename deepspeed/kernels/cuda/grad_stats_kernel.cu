@@ -1,5 +1,6 @@
 // Sums of squares in double, one a block: the threads of a block read side by side, four elements each, then
-// add up along a tree. The grid is fixed, so the result is the same on every call.
+// add up along a tree. The grid is fixed, so the result is the same on every call. What a step makes of the
+// sum is a kernel of one thread: the host goes on without it.
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
 #include "deepspeed/kernels/cuda/launches.h"
@@ -47,6 +48,19 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Every operation rounds as on the CPU: none is a product that goes on into a sum.
+__global__ void gradient_scale_kernel(const double* __restrict__ sum_of_squares, double loss_scale,
+                                      double clip, bool skips, double* __restrict__ scale) {
+  const double norm = __dsqrt_rn(*sum_of_squares);
+  const bool is_finite = isfinite(norm);
+  double excess = 1;
+  if (is_finite && clip > 0) {
+    excess = __ddiv_rn(__dadd_rn(__ddiv_rn(norm, loss_scale), 1e-6), clip);
+  }
+  const double clipped = __ddiv_rn(1, __dmul_rn(loss_scale, excess > 1 ? excess : 1));
+  *scale = is_finite || !skips ? clipped : norm - norm;  // nan
+}
+
 template <class T>
 cudaError_t launch(const void* values, int64_t numel, double* block_sums, cudaStream_t stream) {
   const bool aligned = reinterpret_cast<uintptr_t>(values) % (sizeof(T) * kWidth) == 0;
@@ -68,6 +82,12 @@ cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t 
     default:
       return launch<float>(values, numel, block_sums, stream);
   }
+}
+
+cudaError_t launch_gradient_scale(const double* sum_of_squares, double loss_scale, double clip, bool skips,
+                                  double* scale, cudaStream_t stream) {
+  return launch_kernel(&gradient_scale_kernel, {1, 1, stream}, sum_of_squares, loss_scale, clip, skips,
+                       scale);
 }
 
 }  // namespace deepspeed::kernels

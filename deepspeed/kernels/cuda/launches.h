@@ -20,6 +20,9 @@ cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cu
 /// `block_sums`: kSumOfSquaresBlocks doubles on the device.
 cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
                                   cudaStream_t stream);
+/// Writes one scale, by the formula of kernels/grad_stats.h; nan where it skips a norm that is not finite.
+cudaError_t launch_gradient_scale(const double* sum_of_squares, double loss_scale, double clip, bool skips,
+                                  double* scale, cudaStream_t stream);
 
 // Blocks of signs have 2048 elements.
 /// Compresses by the formula of kernels/sign_compression.h.

@@ -110,13 +110,15 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateArrays arrays, R
   const int64_t threads = static_cast<int64_t>(gridDim.x) * kThreads;
   const Gradient* const gradient = static_cast<const Gradient*>(arrays.gradient);
   T* const master = static_cast<T*>(arrays.master);
+  const double scale = arrays.gradient_scale == nullptr ? rule.gradient_scale : *arrays.gradient_scale;
+  if (arrays.gradient_scale != nullptr && isnan(scale)) return;  // the step is skipped
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < arrays.numel;
        i += threads) {
     T p = master[i];
     T s[3] = {};
 #pragma unroll
     for (int k = 0; k < Rule::kNumStates; ++k) s[k] = static_cast<const T*>(arrays.states[k])[i];
-    apply(rule, times(rule.gradient_scale, to_float(gradient[i])), p, s);
+    apply(rule, times(scale, to_float(gradient[i])), p, s);
 #pragma unroll
     for (int k = 0; k < Rule::kNumStates; ++k) static_cast<T*>(arrays.states[k])[i] = s[k];
     if constexpr (kWritesMaster<Rule>) {

@@ -36,7 +36,11 @@ void Adagrad::step(const FlatSlice& slice, double gradient_scale) {
   rule.lr = group.number("lr") / (1 + static_cast<double>(entry.step) * group.number("lr_decay"));
   rule.eps = group.number("eps");
   const WideCopy sum(entry.tensors[0]);
-  kernels::update({slice.master, slice.gradient, slice.low_precision, {{state_name(kind_), sum.wide()}}},
+  kernels::update({slice.master,
+                   slice.gradient,
+                   slice.low_precision,
+                   {{state_name(kind_), sum.wide()}},
+                   slice.scale_on_device},
                   rule);
   sum.store();
   ++entry.step;

@@ -28,7 +28,10 @@ class Adagrad : public OptimizerWithStates {
 
   std::string name() const override;
   bool is_elementwise() const override { return true; }
+  bool takes_scale_on_device() const override { return true; }
+  bool skips_on_device() const override { return true; }
   void step(const FlatSlice& slice, double gradient_scale) override;
+  void forget_step(size_t slice_id) override { states_.forget_step(slice_id); }
 
  private:
   AdagradKind kind_;

@@ -72,19 +72,21 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
                    slice.low_precision,
                    {{"exp_avg", moments.exp_avg},
                     {"exp_avg_sq", moments.exp_avg_sq},
-                    {"max_exp_avg_sq", moments.max_exp_avg_sq}}},
+                    {"max_exp_avg_sq", moments.max_exp_avg_sq}},
+                   slice.scale_on_device},
                   kernels::amsgrad_rule(step));
 }
 
 // Runs the fused kernel. It knows moments of fp32 and bf16, so those of fp16 are widened around it.
 void Adam::step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step) {
-  if (options_.moment_dtype != at::kHalf) {
-    kernels::adam({slice.master, slice.gradient, moments.exp_avg, moments.exp_avg_sq, slice.low_precision},
-                  step);
-    return;
-  }
+  const auto step_by = [&](const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq) {
+    kernels::adam(
+        {slice.master, slice.gradient, exp_avg, exp_avg_sq, slice.low_precision, slice.scale_on_device},
+        step);
+  };
+  if (options_.moment_dtype != at::kHalf) return step_by(moments.exp_avg, moments.exp_avg_sq);
   const WideCopy exp_avg(moments.exp_avg), exp_avg_sq(moments.exp_avg_sq);
-  kernels::adam({slice.master, slice.gradient, exp_avg.wide(), exp_avg_sq.wide(), slice.low_precision}, step);
+  step_by(exp_avg.wide(), exp_avg_sq.wide());
   exp_avg.store();
   exp_avg_sq.store();
 }
@@ -116,6 +118,11 @@ void Adam::step(const FlatSlice& slice, double gradient_scale) {
     step_moments(slice, moments, step);
   }
   moments.step = step.step;
+}
+
+void Adam::forget_step(size_t slice_id) {
+  Moments& moments = moments_.at(slice_id);
+  if (--moments.step == 0 && !moments.is_loaded) moments_.erase(slice_id);
 }
 
 int64_t Adam::steps_of(size_t slice_id) const {
@@ -176,7 +183,7 @@ void Adam::load_state(size_t slice_id, const SliceState& state) {
     raise<UsageError>("slice ", slice_id, " has ", it->second.exp_avg.numel(), " elements, the state has ",
                       copies[0].numel());
   }
-  moments_[slice_id] = {copies[0], copies[1], options_.amsgrad ? copies[2] : at::Tensor(), state.step};
+  moments_[slice_id] = {copies[0], copies[1], options_.amsgrad ? copies[2] : at::Tensor(), state.step, true};
 }
 
 int64_t Adam::state_bytes() const {

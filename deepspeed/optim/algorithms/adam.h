@@ -37,10 +37,13 @@ class Adam : public Optimizer {
   bool is_elementwise() const override { return true; }
   bool steps_split_masters() const override { return !options_.amsgrad; }
   bool steps_sixteen_bit_masters() const override { return !options_.amsgrad; }
+  bool takes_scale_on_device() const override { return true; }
+  bool skips_on_device() const override { return true; }
   bool writes_over_gradients() const override { return !options_.amsgrad; }
   bool takes_steps_back() const override { return !options_.amsgrad && options_.moment_dtype == at::kFloat; }
   at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
+  void forget_step(size_t slice_id) override;
   /// Takes the slice's last step back by kernels::adam_rollback().
   void take_back(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
@@ -55,6 +58,7 @@ class Adam : public Optimizer {
     at::Tensor exp_avg_sq;      // (n) moment_dtype
     at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
     int64_t step = 0;
+    bool is_loaded = false;
   };
 
   /// Returns the moments of a slice, of zeros at first use.

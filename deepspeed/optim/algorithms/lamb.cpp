@@ -85,7 +85,8 @@ at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, doubl
                    {},
                    {{"exp_avg", part_of(entry.tensors[0], segment)},
                     {"exp_avg_sq", part_of(entry.tensors[1], segment)},
-                    {"update", change}}},
+                    {"update", change}},
+                   slice.scale_on_device},
                   update_rule(options_of(*this, slice), gradient_scale));
   return change;
 }

@@ -28,6 +28,7 @@ class Lamb : public OptimizerWithStates {
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
   /// Steps the slice. Throws UsageError where the slice cuts a parameter and has no `cut`.
+  bool takes_scale_on_device() const override { return true; }
   void step(const FlatSlice& slice, double gradient_scale) override;
 
   /// Returns the trust ratios of the slice's last step, one a parameter, in the order of its segments; empty

@@ -31,7 +31,12 @@ void Lion::step(const FlatSlice& slice, double gradient_scale) {
   rule.decay = lr * group.number("weight_decay");
   SliceStates::Entry& entry = states_.of(slice);
   const WideCopy exp_avg(entry.tensors[0]);
-  kernels::update({slice.master, slice.gradient, slice.low_precision, {{"exp_avg", exp_avg.wide()}}}, rule);
+  kernels::update({slice.master,
+                   slice.gradient,
+                   slice.low_precision,
+                   {{"exp_avg", exp_avg.wide()}},
+                   slice.scale_on_device},
+                  rule);
   exp_avg.store();
   ++entry.step;
 }

@@ -105,7 +105,8 @@ at::Tensor Muon::change_of(const FlatSlice& slice, const Segment& segment, doubl
   kernels::update({weights,
                    part_of(slice.gradient, segment),
                    {},
-                   {{kMomentum, part_of(momenta_.of(slice).tensors[0], segment)}, {"update", change}}},
+                   {{kMomentum, part_of(momenta_.of(slice).tensors[0], segment)}, {"update", change}},
+                   slice.scale_on_device},
                   average);
   return change;
 }
@@ -168,7 +169,7 @@ void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double grad
   const SliceStates::Entry& entry = moments_.of(slice);
   kernels::adam(
       {part_of(slice.master, segment), part_of(slice.gradient, segment), part_of(entry.tensors[0], segment),
-       part_of(entry.tensors[1], segment), part_of(slice.low_precision, segment)},
+       part_of(entry.tensors[1], segment), part_of(slice.low_precision, segment), slice.scale_on_device},
       adam);
 }
 

@@ -38,6 +38,7 @@ class Muon : public Optimizer {
   bool steps_cut_parameters() const override { return true; }
   /// Steps the slice. Throws UsageError where the slice cuts a matrix and has no `cut`, or a group with
   /// use_muon holds a parameter of fewer than two dimensions.
+  bool takes_scale_on_device() const override { return true; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;

@@ -22,6 +22,8 @@ class OneBitAdam final : public Adam {
   GradientUse next_gradient() const override;
   bool takes_steps_back() const override { return false; }
   bool steps_split_masters() const override { return false; }
+  bool takes_scale_on_device() const override { return false; }
+  bool skips_on_device() const override { return false; }
   void step(const FlatSlice& slice, double gradient_scale) override;
 
  private:

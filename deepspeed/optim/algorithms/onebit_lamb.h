@@ -42,6 +42,7 @@ class OneBitLamb final : public Lamb {
   bool compresses_exchange() const override { return true; }
   GradientUse next_gradient() const override;
   std::vector<double> momentum_scaling(size_t group) const override;
+  bool takes_scale_on_device() const override { return false; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;

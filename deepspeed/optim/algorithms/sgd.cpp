@@ -1,5 +1,7 @@
 #include "deepspeed/optim/algorithms/sgd.h"
 
+#include <utility>
+
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
@@ -47,23 +49,35 @@ void Sgd::step(const FlatSlice& slice, double gradient_scale) {
   const Hyperparameters& group = options_of(*this, slice);
   const double momentum = group.number("momentum");
   Momentum& state = momenta_[slice.id];
+  state.made_buffer = false;
   if (momentum == 0) {
     kernels::SgdRule rule;
     rule.gradient_scale = gradient_scale;
     rule.l2_decay = group.number("weight_decay");
     rule.lr = group.number("lr");
-    kernels::update({slice.master, slice.gradient, slice.low_precision, {}}, rule);
+    kernels::update({slice.master, slice.gradient, slice.low_precision, {}, slice.scale_on_device}, rule);
   } else {
     const bool first = !state.buffer.defined();
+    state.made_buffer = first;
     if (first) {
       state.buffer = at::zeros_like(slice.master);
     }
     check_state_numel(slice, state.buffer);
     state.buffer = state.buffer.to(slice.master.options());  // it may come from a file
-    kernels::update({slice.master, slice.gradient, slice.low_precision, {{"momentum_buffer", state.buffer}}},
+    kernels::update({slice.master,
+                     slice.gradient,
+                     slice.low_precision,
+                     {{"momentum_buffer", state.buffer}},
+                     slice.scale_on_device},
                     momentum_rule(group, gradient_scale, first));
   }
   ++state.step;
+}
+
+void Sgd::forget_step(size_t slice_id) {
+  Momentum& state = momenta_.at(slice_id);
+  if (std::exchange(state.made_buffer, false)) state.buffer.reset();
+  if (--state.step == 0 && !state.is_loaded) momenta_.erase(slice_id);
 }
 
 SliceState Sgd::state(size_t slice_id) const {
@@ -86,6 +100,7 @@ void Sgd::check_state(const SliceState& state) const {
 void Sgd::load_state(size_t slice_id, const SliceState& state) {
   Momentum loaded;
   loaded.step = state.step;
+  loaded.is_loaded = true;
   if (!state.tensors.empty()) {
     loaded.buffer = copy_state(state, {"momentum_buffer"}, at::kFloat)[0];
   }

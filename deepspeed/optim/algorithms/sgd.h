@@ -20,7 +20,10 @@ class Sgd : public Optimizer {
 
   std::string name() const override { return "SGD"; }
   bool is_elementwise() const override { return true; }
+  bool takes_scale_on_device() const override { return true; }
+  bool skips_on_device() const override { return true; }
   void step(const FlatSlice& slice, double gradient_scale) override;
+  void forget_step(size_t slice_id) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
   void check_state(const SliceState& state) const override;
@@ -30,6 +33,8 @@ class Sgd : public Optimizer {
   struct Momentum {
     at::Tensor buffer;  // (n) fp32; undefined where the momentum is 0
     int64_t step = 0;
+    bool is_loaded = false;
+    bool made_buffer = false;  // in the last step
   };
 
   std::unordered_map<size_t, Momentum> momenta_;  // by slice id

@@ -71,6 +71,8 @@ class ZeroOneAdam final : public Adam {
   bool steps_split_masters() const override { return false; }
   bool steps_sixteen_bit_masters() const override { return false; }
   bool writes_over_gradients() const override { return false; }
+  bool takes_scale_on_device() const override { return false; }
+  bool skips_on_device() const override { return false; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   void load_state(size_t slice_id, const SliceState& state) override;
   SliceState own_state(size_t slice_id) const override;

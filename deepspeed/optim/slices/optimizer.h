@@ -45,6 +45,9 @@ struct FlatSlice {
   // Gets the (n) 16-bit copy of the new master, or is undefined; for split masters it is the upper half,
   // bf16, read and written (kernels/split_master.h).
   at::Tensor low_precision;
+  // Is undefined, or one fp64 without dimensions on the slice's CUDA device, which takes the place of
+  // step()'s gradient_scale: the host does not know it. Optimizers get it that say takes_scale_on_device().
+  at::Tensor scale_on_device = {};
   const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
   const std::vector<Segment>* segments = nullptr;
   const CutParameters* cut = nullptr;  // the group's; null: every segment is a whole parameter
@@ -72,6 +75,10 @@ class DEEPSPEED_API Optimizer {
   /// Says whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
   /// them.
   virtual bool steps_sixteen_bit_masters() const { return false; }
+  /// Says whether step() heeds FlatSlice::scale_on_device. Others get a number, for which the host waits.
+  virtual bool takes_scale_on_device() const { return false; }
+  /// Says whether a step whose scale_on_device is nan writes nothing, and the optimizer has forget_step().
+  virtual bool skips_on_device() const { return false; }
   /// Says whether low_precision may be the gradient's memory, in host memory: it is read first, element by
   /// element.
   virtual bool writes_over_gradients() const { return false; }
@@ -94,6 +101,12 @@ class DEEPSPEED_API Optimizer {
   /// first one exactly in its states. Throws UsageError where it cannot.
   virtual void take_back(const FlatSlice&, double) {
     raise<UsageError>(name(), " takes no step back; Adam with moments in fp32 does");
+  }
+
+  /// Forgets the last step() of the slice, which has written nothing, since its scale was nan: its number
+  /// goes to the next one.
+  virtual void forget_step(size_t) {
+    raise<UsageError>(name(), " does not leave out a step that it was given; skips_on_device() says so");
   }
 
   /// Returns the state of a slice as it stands, tensors shared with the optimizer; empty before its first

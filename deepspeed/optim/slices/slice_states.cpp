@@ -50,7 +50,12 @@ void SliceStates::load_state(size_t slice_id, const SliceState& state) {
     raise_at<UsageError>(where_, "slice ", slice_id, " has ", it->second.tensors.front().numel(),
                          " elements, the state has ", copies.front().numel());
   }
-  entries_[slice_id] = {std::move(copies), state.step};
+  entries_[slice_id] = {std::move(copies), state.step, true};
+}
+
+void SliceStates::forget_step(size_t slice_id) {
+  Entry& entry = entries_.at(slice_id);
+  if (--entry.step == 0 && !entry.is_loaded) entries_.erase(slice_id);
 }
 
 int64_t SliceStates::bytes() const {

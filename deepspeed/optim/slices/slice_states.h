@@ -20,6 +20,7 @@ class DEEPSPEED_API SliceStates {
   struct Entry {
     std::vector<at::Tensor> tensors;  // (n), in the order of the names
     int64_t step = 0;
+    bool is_loaded = false;
   };
 
   /// Begins empty. `names` are as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}; `where` is the optimizer,
@@ -35,6 +36,8 @@ class DEEPSPEED_API SliceStates {
   SliceState state(size_t slice_id) const;
   /// Implements Optimizer::load_state().
   void load_state(size_t slice_id, const SliceState& state);
+  /// Implements Optimizer::forget_step().
+  void forget_step(size_t slice_id);
   void check_state(const SliceState& state) const { check_state_names(state, names_, where_); }
   int64_t bytes() const;
   at::ScalarType dtype() const { return dtype_; }

@@ -220,8 +220,11 @@ void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
   }
   write_options(slice.group);
   StandIns& stand_ins = stand_ins_of(slice);
+  const at::Tensor gradient = slice.gradient.detach().to(slice.master.scalar_type());
   const auto gradients = stand_in_views(
-      slice, slice.gradient.detach().to(slice.master.scalar_type()).mul(gradient_scale), is_elementwise());
+      slice,
+      slice.scale_on_device.defined() ? gradient.mul(slice.scale_on_device) : gradient.mul(gradient_scale),
+      is_elementwise());
   for (size_t i = 0; i < gradients.size(); ++i) {
     stand_ins.tensors[i].mutable_grad() = gradients[i];
   }

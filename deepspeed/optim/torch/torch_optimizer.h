@@ -44,7 +44,12 @@ class TorchOptimizer : public Optimizer {
   bool steps_split_masters() const override { return native_ && native_->steps_split_masters(); }
   bool steps_sixteen_bit_masters() const override { return native_ && native_->steps_sixteen_bit_masters(); }
   at::ScalarType state_dtype() const override;
+  bool takes_scale_on_device() const override { return !native_ || native_->takes_scale_on_device(); }
+  bool skips_on_device() const override { return native_ && native_->skips_on_device(); }
   void step(const FlatSlice& slice, double gradient_scale) override;
+  void forget_step(size_t slice_id) override {
+    native_ ? native_->forget_step(slice_id) : Optimizer::forget_step(slice_id);
+  }
   /// Returns the slice's state. Throws NotSupportedError for a class without a known state.
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;

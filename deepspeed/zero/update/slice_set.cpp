@@ -2,6 +2,7 @@
 // changes the weights from outside is noted, and masters follow it before anybody sees them.
 #include "deepspeed/zero/update/slice_set.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -121,6 +122,10 @@ std::vector<size_t> SliceSet::all() const {
   std::vector<size_t> indices(slices_.size());
   for (size_t index = 0; index < indices.size(); ++index) indices[index] = index;
   return indices;
+}
+
+bool SliceSet::are_stepped_in_place() const {
+  return std::ranges::all_of(slices_, [](const Slice& slice) { return slice.plan.is_at_weights(); });
 }
 
 std::vector<size_t> SliceSet::with_masters() const {

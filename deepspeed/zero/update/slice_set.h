@@ -54,6 +54,8 @@ class SliceSet {
   size_t size() const { return slices_.size(); }
   const Slice& operator[](size_t index) const { return slices_[index]; }
   std::vector<size_t> all() const;
+  /// Whether steps write nothing of the model's weights but by the optimizer's own kernels.
+  bool are_stepped_in_place() const;
   /// Calls `work` with each of them, those on a disk one at a time, after the others. What `work` changes of
   /// these lasts with Access::kChange. Throws IoError.
   void for_each(const std::vector<size_t>& indices, Access access, const std::function<void(Slice&)>& work);

@@ -15,7 +15,7 @@ SliceStepper::SliceStepper(ParamStore& store, optim::Optimizer& optimizer, Slice
       transfers_(store.options().device(), offload.pin_memory, offload.is_on() && offload.always_copies) {}
 
 void SliceStepper::step(const std::vector<size_t>& indices, const GradReducer& reducer,
-                        double gradient_scale) {
+                        const GradientScale& gradient_scale) {
   // What stays on the device is stepped first: the device goes on with it meanwhile.
   std::vector<size_t> here, apart;
   for (const size_t index : indices) (slices_[index].plan.crosses_memory ? apart : here).push_back(index);
@@ -78,7 +78,7 @@ void SliceStepper::pass_on_weights(const Slice& slice, const SliceWeights& weigh
   }
 }
 
-void SliceStepper::step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale) {
+void SliceStepper::step_slice(Slice& slice, const GradReducer& reducer, const GradientScale& gradient_scale) {
   slices_.follow_weights(slice, SliceSet::Access::kChange);
   optim::FlatSlice& flat = slice.flat;
   const SliceWeights weights = slices_.weights_of(slice);
@@ -92,10 +92,12 @@ void SliceStepper::step_slice(Slice& slice, const GradReducer& reducer, double g
   // Of a model in fp32 no copy.
   if (!is_kept) flat.master = is_direct ? updated : updated.to(store_.master_dtype(flat.group));
   if (is_rounded && !is_direct) flat.low_precision = updated;
-  optimizer_.step(flat, gradient_scale);
+  flat.scale_on_device = gradient_scale.on_device;
+  optimizer_.step(flat, gradient_scale.value);
   pass_on_weights(slice, weights, updated);
   flat.gradient.reset();
   flat.low_precision.reset();
+  flat.scale_on_device.reset();
   if (!is_kept) flat.master.reset();
 }
 

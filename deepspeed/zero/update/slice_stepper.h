@@ -11,6 +11,7 @@
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/offload/host_transfers.h"
 #include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/update/gradient_scale.h"
 #include "deepspeed/zero/update/slice_set.h"
 #include "deepspeed/zero/update/step_options.h"
 
@@ -27,7 +28,8 @@ class SliceStepper {
   /// One update of these slices by the reducer's gradients, which are multiplied by `gradient_scale` first;
   /// writes the weights of the model. Throws IoError where the disk fails: then some slices are updated and
   /// others are not.
-  void step(const std::vector<size_t>& indices, const GradReducer& reducer, double gradient_scale);
+  void step(const std::vector<size_t>& indices, const GradReducer& reducer,
+            const GradientScale& gradient_scale);
 
   /// Makes `updated` the slice's weights in the model: (n) in host memory, which stays as it is until
   /// finish_publishing().
@@ -41,7 +43,7 @@ class SliceStepper {
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
   /// Brings a step's new weights to where the model's are. updated: what memory_for_weights() gave.
   void pass_on_weights(const Slice& slice, const SliceWeights& weights, const at::Tensor& updated);
-  void step_slice(Slice& slice, const GradReducer& reducer, double gradient_scale);
+  void step_slice(Slice& slice, const GradReducer& reducer, const GradientScale& gradient_scale);
 
   ParamStore& store_;
   optim::Optimizer& optimizer_;

@@ -87,6 +87,7 @@ void host_waits(const Clock& moment, const std::string& why) {
     HostWaits& waits = all().waits;
     const bool was_done = is_done(moment);
     ++(was_done ? waits.needless : waits.waits);
+    waits.launches_before = all().launches;
     const std::string reason = why + (was_done ? ", for what it knows to be done" : "");
     const Stack stack = Stack::here();
     ++waits.places.try_emplace(reason + stack.key(), HostWaits::Place{reason, stack}).first->second.count;

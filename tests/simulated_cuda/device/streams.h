@@ -47,8 +47,9 @@ struct HostWaits {
     Stack stack;
     int64_t count = 0;
   };
-  int64_t waits = 0;     // of the host for work that it did not know to be done
-  int64_t needless = 0;  // for what it knew
+  int64_t waits = 0;            // of the host for work that it did not know to be done
+  int64_t needless = 0;         // for what it knew
+  int64_t launches_before = 0;  // num_launches() at the last of them
   std::map<std::string, Place> places;
 
   std::string text() const;

@@ -1,11 +1,14 @@
 // The kernels of deepspeed/kernels/cuda over the simulated device: given to the current stream, computed by
 // the CPU's kernels.
 #include <algorithm>
+#include <cmath>
+#include <variant>
 #include <vector>
 
 #include "deepspeed/kernels/cpu/cpu_kernels.h"
 #include "deepspeed/kernels/cpu/messages/message_kernels.h"
 #include "deepspeed/kernels/sign_compression.h"
+#include "deepspeed/precision/loss_scaler.h"
 
 #include "tests/simulated_cuda/tables/op_kernels.h"
 #include "tests/simulated_cuda/tables/pointer_launch.h"
@@ -13,6 +16,8 @@
 
 namespace deepspeed::kernels {
 namespace {
+
+bool is_skipped(const double* scale) { return scale != nullptr && std::isnan(*scale); }
 
 const char* launch_adam(int device, const AdamArrays& given, const AdamConstants& constants) {
   AdamArrays arrays = given;
@@ -23,7 +28,12 @@ const char* launch_adam(int device, const AdamArrays& given, const AdamConstants
   launch.writes(arrays.exp_avg, n * bytes_of(arrays.moment_type));
   launch.writes(arrays.exp_avg_sq, n * bytes_of(arrays.moment_type));
   launch.writes(arrays.low_precision, n * 2);
-  if (launch.launch(device)) adam_cpu(arrays, constants);
+  launch.reads(arrays.gradient_scale, sizeof(double));
+  if (!launch.launch(device)) return nullptr;
+  if (is_skipped(arrays.gradient_scale)) return nullptr;
+  AdamConstants scaled = constants;
+  if (arrays.gradient_scale != nullptr) set_gradient_scale(scaled, *arrays.gradient_scale);
+  adam_cpu(arrays, scaled);
   return nullptr;
 }
 
@@ -36,7 +46,13 @@ const char* launch_update(int device, const UpdateArrays& given, const UpdateRul
   launch.reads(arrays.gradient, n * bytes_of(arrays.gradient_type));
   for (void*& state : arrays.states) launch.writes(state, n * size);
   launch.writes(arrays.low_precision, n * 2);
-  if (launch.launch(device)) update_cpu(arrays, rule);
+  launch.reads(arrays.gradient_scale, sizeof(double));
+  if (!launch.launch(device)) return nullptr;
+  if (is_skipped(arrays.gradient_scale)) return nullptr;
+  UpdateRule scaled = rule;
+  if (arrays.gradient_scale != nullptr)
+    std::visit([&](auto& r) { r.gradient_scale = *arrays.gradient_scale; }, scaled);
+  update_cpu(arrays, scaled);
   return nullptr;
 }
 
@@ -48,6 +64,19 @@ const char* launch_sum_of_squares(int device, const void* values, ElementType ty
   if (!launch.launch(device)) return nullptr;
   std::fill_n(block_sums, kSumOfSquaresBlocks, 0.0);
   block_sums[0] = sum_of_squares_cpu(values, type, numel);
+  return nullptr;
+}
+
+const char* launch_gradient_scale(int device, const double* sum_of_squares, double loss_scale, double clip,
+                                  bool skips, double* scale) {
+  PointerLaunch launch("kernels::gradient_scale");
+  launch.reads(sum_of_squares, sizeof(double));
+  launch.writes(scale, sizeof(double));
+  if (!launch.launch(device)) return nullptr;
+  const double norm = std::sqrt(*sum_of_squares);
+  *scale = std::isfinite(norm) || !skips
+               ? precision::combined_gradient_scale(std::isfinite(norm) ? norm : 0.0, loss_scale, clip)
+               : std::nan("");
   return nullptr;
 }
 
@@ -142,6 +171,7 @@ const kernels::CudaKernels cuda_kernels = {
     .adam = &kernels::launch_adam,
     .update = &kernels::launch_update,
     .sum_of_squares = &kernels::launch_sum_of_squares,
+    .gradient_scale = &kernels::launch_gradient_scale,
     .quantize = &kernels::launch_quantize,
     .dequantize = &kernels::launch_dequantize,
     .add_quantized = &kernels::launch_add_quantized,

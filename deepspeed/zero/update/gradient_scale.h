@@ -1,0 +1,18 @@
+// What a step multiplies its gradients by, for clipping and against the loss scale.
+#pragma once
+
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::zero {
+
+struct GradientScale {
+  GradientScale(double number) : value(number) {}
+  explicit GradientScale(at::Tensor scale) : on_device(std::move(scale)) {}
+
+  double value = 1.0;
+  at::Tensor on_device = {};  // one fp64 beside the gradients, in place of the value; undefined: the value holds
+};
+
+}  // namespace deepspeed::zero
