@@ -53,6 +53,7 @@ struct LayerCall {
   DeepSpeedTransformerConfig options;  // without dropout outside of training
   int64_t batch = 0, sequence = 0;
   Philox probabilities = {}, attention_output = {}, layer_output = {};  // of the three dropouts
+  AttentionKind attention_kind = AttentionKind::kWritten;               // what the forward has taken
 
   std::string name() const { return layer_name(options); }
   AttentionCall attention(const at::Tensor& mask) const {
@@ -62,6 +63,7 @@ struct LayerCall {
             mask,
             options.attn_dropout_ratio,
             probabilities,
+            options.seed >= 0,
             options.attn_dropout_checkpoint};
   }
 };
@@ -87,9 +89,9 @@ Philox draw(const DeepSpeedTransformerConfig& options, double ratio, const at::D
   return philox;
 }
 
-/// Fills `kept` and `attention_kept`. Returns the output, of the shape of x.
+/// Fills `kept` and `attended`. Returns the output, of the shape of x.
 at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const TransformerWeights& w,
-                       const LayerCall& call, Activations& kept, variable_list& attention_kept) {
+                       const LayerCall& call, Activations& kept, AttentionResult& attended) {
   const DeepSpeedTransformerConfig& options = call.options;
   const double ratio = options.hidden_dropout_ratio, eps = options.layer_norm_eps;
   const bool keeps_sums = !options.normalize_invertible;
@@ -102,11 +104,10 @@ at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const Transf
   }
   if (keeps_sums || !options.pre_layer_norm) kept.input = x;
 
-  const at::Tensor& attended = options.pre_layer_norm ? kept.normed : input;
-  const at::Tensor qkv = add_product(w.attn_qkvb, attended, w.attn_qkvw.t());
-  AttentionResult attended_to = attention(qkv, call.attention(mask));
-  attention_kept = std::move(attended_to.kept);
-  kept.context = attended_to.context;
+  const at::Tensor& multiplied = options.pre_layer_norm ? kept.normed : input;
+  const at::Tensor qkv = add_product(w.attn_qkvb, multiplied, w.attn_qkvw.t());
+  attended = attention(qkv, call.attention(mask));
+  kept.context = attended.context;
   const at::Tensor middle_sum = kernels::bias_dropout_residual(
       product(kept.context, w.attn_ow.t()), w.attn_ob, input, ratio, call.attention_output);
 
@@ -205,8 +206,9 @@ class LayerBackward {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);
     matrix(&TransformerWeights::attn_ow, output, kept_.context);
-    const at::Tensor grad_qkv = attention_backward(product(output, w_.attn_ow), kept_.context,
-                                                   attention_kept_, call_.attention(mask_));
+    const at::Tensor grad_qkv =
+        attention_backward(product(output, w_.attn_ow),
+                           {call_.attention_kind, kept_.context, attention_kept_}, call_.attention(mask_));
     matrix(&TransformerWeights::attn_qkvw, grad_qkv, attended);
     gradients_.attn_qkvb = kernels::bias_dropout_residual_backward(grad_qkv, w_.attn_qkvb, 0, {}).bias;
     return grad_qkv;
@@ -272,17 +274,18 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
     call.attention_output = draw(options, options.hidden_dropout_ratio, device);
     call.layer_output = draw(options, options.hidden_dropout_ratio, device);
     Activations kept;
-    variable_list attention_kept;
+    AttentionResult attended;
     at::Tensor output;
     with_whole(weights, [&] {
-      output = run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept,
-                           attention_kept);
+      output =
+          run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept, attended);
     });
+    call.attention_kind = attended.kind;
     variable_list saved = weights.vec();
     saved.push_back(arguments.mask);
     std::apply([&](const auto&... tensors) { (saved.push_back(tensors), ...); },
                visit_detail::tie_members(kept));
-    saved.insert(saved.end(), attention_kept.begin(), attention_kept.end());
+    saved.insert(saved.end(), attended.kept.begin(), attended.kept.end());
     context->save_for_backward(std::move(saved));
     save_value(context, std::move(call));
     return output;

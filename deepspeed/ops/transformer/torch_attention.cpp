@@ -1,0 +1,171 @@
+// The operators take views of qkv, [batch, heads, sequence, d], and give their results in such a layout that
+// the context is a view of the output. Backward copies the gradients of queries, keys and values side by
+// side.
+#include "deepspeed/ops/transformer/torch_attention.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include <ATen/SDPBackend.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
+
+#include "deepspeed/ops/transformer/heads.h"
+#include "deepspeed/ops/transformer/products.h"
+
+namespace deepspeed::ops {
+namespace {
+
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+constexpr int64_t kAlignment = 8;  // elements, of heads and of rows of the mask
+
+bool is_row_of_keys(const at::Tensor& mask) { return mask.size(1) == 1 && mask.size(2) == 1; }
+
+/// Returns the mask in the dtype of the scores, undefined without one. Where a whole row is hidden, the sum
+/// of a score and the least number would be -inf, and the row nan; the bound leaves room for it.
+at::Tensor bias_of(const AttentionCall& call, at::ScalarType dtype) {
+  if (!call.mask.defined()) return {};
+  return call.mask.clamp_min(dtype == at::kHalf ? -65504.0 : -1e38).to(dtype);
+}
+
+/// Returns the mask as memory-efficient attention takes it: of all sizes, rows at multiples of kAlignment.
+at::Tensor aligned_bias_of(const AttentionCall& call, const at::Tensor& query) {
+  const at::Tensor bias = bias_of(call, query.scalar_type());
+  if (!bias.defined()) return bias;
+  std::vector<int64_t> sizes = bias.sizes().vec();
+  const int64_t keys = sizes.back();
+  sizes.back() = (keys + kAlignment - 1) / kAlignment * kAlignment;
+  const at::Tensor aligned = at::empty(sizes, bias.options()).narrow(-1, 0, keys);
+  aligned.copy_(bias);
+  return aligned.expand({query.size(0), query.size(1), query.size(2), query.size(2)});
+}
+
+std::optional<at::Tensor> optional_tensor(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
+/// Asks torch for the operator of a training step: backwards know fewer sizes than forwards.
+at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, const HeadSizes& sizes) {
+  const at::AutoGradMode with_grad(true);
+  const at::Tensor heads = by_heads(qkv.detach(), sizes);
+  std::array<at::Tensor, 3> learned;
+  for (int i = 0; i < 3; ++i) learned[static_cast<size_t>(i)] = heads[i].detach().set_requires_grad(true);
+  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(
+      learned[0], learned[1], learned[2], optional_tensor(bias_of(call, qkv.scalar_type())),
+      call.dropout_ratio, false, sizes.scale()));
+}
+
+/// Lays the gradients side by side, as qkv is laid out.
+at::Tensor joined(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
+  const at::Tensor all =
+      at::empty({sizes.batch, sizes.sequence, 3, sizes.heads, sizes.width}, qkv.options());
+  all.select(2, 0).copy_(std::get<0>(gradients).transpose(1, 2));
+  all.select(2, 1).copy_(std::get<1>(gradients).transpose(1, 2));
+  all.select(2, 2).copy_(std::get<2>(gradients).transpose(1, 2));
+  return all.view(qkv.sizes());
+}
+
+}  // namespace
+
+AttentionKind torch_attention_kind(const at::Tensor& qkv, const AttentionCall& call) {
+  if (qkv.is_cpu()) return call.dropout_ratio == 0 ? AttentionKind::kFlashOfCpu : AttentionKind::kWritten;
+  const HeadSizes sizes(call, qkv.size(1) / 3);
+  const bool draws_by_torch = call.dropout_ratio == 0 || (call.dropout_ratio < 1 && !call.has_own_seed);
+  const bool keeps_mask = !call.mask.defined() || qkv.element_size() == 4 || is_row_of_keys(call.mask);
+  if (qkv.scalar_type() == at::kDouble || !draws_by_torch || !keeps_mask || sizes.width % kAlignment != 0)
+    return AttentionKind::kWritten;
+  switch (torch_choice(qkv, call, sizes)) {
+    case at::SDPBackend::flash_attention:
+      return call.mask.defined() ? AttentionKind::kWritten : AttentionKind::kFlash;
+    case at::SDPBackend::efficient_attention:
+      return AttentionKind::kEfficient;
+    case at::SDPBackend::cudnn_attention:
+      return AttentionKind::kCudnn;
+    default:
+      return AttentionKind::kWritten;
+  }
+}
+
+AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call, AttentionKind kind) {
+  const HeadSizes sizes(call, qkv.size(1) / 3);
+  const at::Tensor heads = by_heads(qkv.to(product_type(qkv)), sizes);
+  const at::Tensor queries = heads[0], keys = heads[1], values = heads[2];
+  const double ratio = call.dropout_ratio, scale = sizes.scale();
+  AttentionResult result{kind, {}, {qkv}};
+  const auto take = [&](const at::Tensor& output, std::initializer_list<at::Tensor> kept) {
+    result.context =
+        output.transpose(1, 2).reshape({sizes.batch * sizes.sequence, -1}).to(qkv.scalar_type());
+    result.kept.insert(result.kept.end(), kept);
+  };
+  if (kind == AttentionKind::kFlashOfCpu) {
+    const auto [output, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+        queries, keys, values, 0.0, false, optional_tensor(call.mask), scale);
+    take(output, {sums});
+  } else if (kind == AttentionKind::kFlash) {
+    const auto [output, sums, of_queries, of_keys, most_queries, most_keys, state, unused, debug] =
+        at::_scaled_dot_product_flash_attention(queries, keys, values, ratio, false, false, scale);
+    take(output, {sums, state, unused});
+  } else if (kind == AttentionKind::kEfficient) {
+    const auto [output, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(
+        queries, keys, values, optional_tensor(aligned_bias_of(call, queries)), true, ratio, false, scale);
+    take(output, {sums, seed, offset});
+  } else {
+    const auto [output, sums, of_queries, of_keys, most_queries, most_keys, seed, offset, debug] =
+        at::_scaled_dot_product_cudnn_attention(queries, keys, values,
+                                                optional_tensor(bias_of(call, queries.scalar_type())), true,
+                                                ratio, false, false, scale);
+    take(output, {sums, seed, offset});
+  }
+  return result;
+}
+
+at::Tensor torch_attention_backward(const at::Tensor& grad_context, const AttentionResult& result,
+                                    const AttentionCall& call) {
+  const at::Tensor& qkv = result.kept[0];
+  const HeadSizes sizes(call, grad_context.size(1));
+  const at::ScalarType type = product_type(qkv);
+  const at::Tensor heads = by_heads(qkv.to(type), sizes);
+  const at::Tensor queries = heads[0], keys = heads[1], values = heads[2];
+  const at::Tensor gradient = by_heads(grad_context.to(type), sizes)[0];
+  const at::Tensor output = by_heads(result.context.to(type), sizes)[0], &sums = result.kept[1];
+  const double ratio = call.dropout_ratio, scale = sizes.scale();
+  if (result.kind == AttentionKind::kFlashOfCpu) {
+    return joined(
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            gradient, queries, keys, values, output, sums, 0.0, false, optional_tensor(call.mask), scale),
+        sizes, qkv);
+  }
+  const at::Tensor &seed = result.kept[2], &offset = result.kept[3];
+  if (result.kind == AttentionKind::kFlash) {
+    return joined(at::_scaled_dot_product_flash_attention_backward(
+                      gradient, queries, keys, values, output, sums, {}, {}, sizes.sequence, sizes.sequence,
+                      ratio, false, seed, offset, scale),
+                  sizes, qkv);
+  }
+  if (result.kind == AttentionKind::kEfficient) {
+    const auto [of_queries, of_keys, of_values, of_bias] =
+        at::_scaled_dot_product_efficient_attention_backward(
+            gradient, queries, keys, values, aligned_bias_of(call, queries), output, sums, seed, offset,
+            ratio, {true, true, true, false}, false, scale);
+    return joined({of_queries, of_keys, of_values}, sizes, qkv);
+  }
+  return joined(at::_scaled_dot_product_cudnn_attention_backward(
+                    gradient, queries, keys, values, output, sums, seed, offset,
+                    bias_of(call, queries.scalar_type()), {}, {}, sizes.sequence, sizes.sequence, ratio,
+                    false, scale),
+                sizes, qkv);
+}
+
+}  // namespace deepspeed::ops
