@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "deepspeed/base/error.h"
@@ -210,16 +211,24 @@ class LayerBackward {
         attention_backward(product(output, w_.attn_ow),
                            {call_.attention_kind, kept_.context, attention_kept_}, call_.attention(mask_));
     matrix(&TransformerWeights::attn_qkvw, grad_qkv, attended);
-    gradients_.attn_qkvb = kernels::bias_dropout_residual_backward(grad_qkv, w_.attn_qkvb, 0, {}).bias;
+    gradients_.attn_qkvb = sum_of_rows(grad_qkv, w_.attn_qkvb);
     return grad_qkv;
   }
 
   at::Tensor dropped_bias(const at::Tensor& gradient, at::Tensor TransformerWeights::*bias_gradient,
                           const at::Tensor& bias, const Philox& philox) {
-    auto found =
-        kernels::bias_dropout_residual_backward(gradient, bias, call_.options.hidden_dropout_ratio, philox);
+    const double ratio = call_.options.hidden_dropout_ratio;
+    if (ratio == 0) {  // the gradient is its own
+      gradients_.*bias_gradient = sum_of_rows(gradient, bias);
+      return gradient;
+    }
+    auto found = kernels::bias_dropout_residual_backward(gradient, bias, ratio, philox);
     gradients_.*bias_gradient = std::move(found.bias);
     return found.input;
+  }
+
+  static at::Tensor sum_of_rows(const at::Tensor& gradient, const at::Tensor& bias) {
+    return gradient.sum(0, /*keepdim=*/false, bias.scalar_type());
   }
 
   void matrix(at::Tensor TransformerWeights::*weight, const at::Tensor& gradient, const at::Tensor& input) {

@@ -62,15 +62,14 @@ at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, co
   const at::Tensor heads = by_heads(qkv.detach(), sizes);
   std::array<at::Tensor, 3> learned;
   for (int i = 0; i < 3; ++i) learned[static_cast<size_t>(i)] = heads[i].detach().set_requires_grad(true);
-  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(
-      learned[0], learned[1], learned[2], optional_tensor(bias_of(call, qkv.scalar_type())),
-      call.dropout_ratio, false, sizes.scale()));
+  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(learned[0], learned[1], learned[2],
+                                                           optional_tensor(bias_of(call, qkv.scalar_type())),
+                                                           call.dropout_ratio, false, sizes.scale()));
 }
 
 /// Lays the gradients side by side, as qkv is laid out.
 at::Tensor joined(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
-  const at::Tensor all =
-      at::empty({sizes.batch, sizes.sequence, 3, sizes.heads, sizes.width}, qkv.options());
+  const at::Tensor all = at::empty({sizes.batch, sizes.sequence, 3, sizes.heads, sizes.width}, qkv.options());
   all.select(2, 0).copy_(std::get<0>(gradients).transpose(1, 2));
   all.select(2, 1).copy_(std::get<1>(gradients).transpose(1, 2));
   all.select(2, 2).copy_(std::get<2>(gradients).transpose(1, 2));
@@ -105,8 +104,7 @@ AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call
   const double ratio = call.dropout_ratio, scale = sizes.scale();
   AttentionResult result{kind, {}, {qkv}};
   const auto take = [&](const at::Tensor& output, std::initializer_list<at::Tensor> kept) {
-    result.context =
-        output.transpose(1, 2).reshape({sizes.batch * sizes.sequence, -1}).to(qkv.scalar_type());
+    result.context = output.transpose(1, 2).reshape({sizes.batch * sizes.sequence, -1}).to(qkv.scalar_type());
     result.kept.insert(result.kept.end(), kept);
   };
   if (kind == AttentionKind::kFlashOfCpu) {
@@ -161,11 +159,11 @@ at::Tensor torch_attention_backward(const at::Tensor& grad_context, const Attent
             ratio, {true, true, true, false}, false, scale);
     return joined({of_queries, of_keys, of_values}, sizes, qkv);
   }
-  return joined(at::_scaled_dot_product_cudnn_attention_backward(
-                    gradient, queries, keys, values, output, sums, seed, offset,
-                    bias_of(call, queries.scalar_type()), {}, {}, sizes.sequence, sizes.sequence, ratio,
-                    false, scale),
-                sizes, qkv);
+  return joined(
+      at::_scaled_dot_product_cudnn_attention_backward(gradient, queries, keys, values, output, sums, seed,
+                                                       offset, bias_of(call, queries.scalar_type()), {}, {},
+                                                       sizes.sequence, sizes.sequence, ratio, false, scale),
+      sizes, qkv);
 }
 
 }  // namespace deepspeed::ops
