@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds, checks and times everything for one GPU in one call of under 9 minutes, the most valuable first:
 #   benchmarks/gpu/run.sh [FOLDER FOR THE LOGS]
-# Tests on the device, kernels beside the CPU's, GPT-2 of 124M and 1.5B from C++ and from Python against torch and DeepSpeed,
+# Tests on the device, kernels beside the device's bandwidth, the fused operators and the transformer layer against torch eager and
+# torch.compile, GPT-2 of 124M and 1.5B from C++ and from Python against torch and DeepSpeed,
 # ZeRO-3 and offloading of 7B beside DeepSpeed. Other calls: --smaller offloads 4B, where the host's memory has no room for
 # DeepSpeed's 7B; --largest trains the largest models, 17B with exact fp32 masters and 30B with 16-bit states.
 #
@@ -29,7 +30,7 @@ cmake --preset release -B "$build" -DDEEPSPEED_CUDA=ON -DDEEPSPEED_PYTHON=ON -DP
   -DDEEPSPEED_TORCH_DIR="$torch_dir" -DDEEPSPEED_WERROR=OFF >"$logs/configure.log" 2>&1 || { tail -n 30 "$logs/configure.log"; exit 1; }
 said "configured"
 targets=(cuda_tests kernels_tests benchmarks/end_to_end_gpt2_throughput benchmarks/kernels_device_bandwidth
-         benchmarks/offload_host_step_limits _core)
+         benchmarks/kernels_fused_ops benchmarks/offload_host_step_limits _core)
 ninja -C "$build" "${targets[@]}" >"$logs/build.log" 2>&1 || { grep -a -E -A20 'FAILED|error' "$logs/build.log" | head -n 60; exit 1; }
 said "built on $(nproc) cores"
 python3 - <<'PYTHON'
@@ -46,8 +47,19 @@ if [ "$rows" != largest ]; then
   [ "$status" != 124 ] || echo "the tests were not done after $tests_limit s"
   grep -E 'tests passed|[*]{3}|Failure|FAILED' "$logs/tests.log" | head -n 40 || true
   said "tests on the device: $([ "$status" = 0 ] && echo passed || echo FAILED)"
-  "$build/benchmarks/kernels_device_bandwidth" | tee "$logs/kernels.md" || status=1
+  timeout 60 "$build/benchmarks/kernels_device_bandwidth" | tee "$logs/kernels.md" || status=1
   said "kernels"
+fi
+if [ "$rows" = models ]; then
+  # Rows of BERT's width in bf16, the vocabulary of GPT-2.
+  timeout 60 "$build/benchmarks/kernels_fused_ops" --device cuda --dtype bfloat16 --rows 65536 --vocabulary 50257 --rounds 5 |
+    tee "$logs/fused_ops.txt" || status=1
+  said "fused operators"
+  # BERT large. torch.compile takes half a minute for a row of its own.
+  PYTHONPATH=$build/python timeout 120 python3 benchmarks/kernels/transformer_layer.py --device cuda --hidden 1024 --heads 16 --batch 32 \
+    --sequences 512 128 --dtypes bfloat16 float32 --peers encoder written compiled_written --repeats 5 --seconds 75 |
+    tee "$logs/transformer_layer.md" || status=1
+  said "transformer layer"
 fi
 peer=()
 [ ! -d "$pack/peer" ] || peer=(--deepspeed "$pack/peer")
