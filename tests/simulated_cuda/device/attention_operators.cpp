@@ -62,7 +62,8 @@ void check_has_16_bits(const at::Tensor& query) {
 
 void check_efficient_bias(const at::Tensor& bias, const at::Tensor& query) {
   if (!bias.defined()) return;
-  TORCH_CHECK(bias.scalar_type() == query.scalar_type(), "invalid dtype for bias - should match query's dtype");
+  TORCH_CHECK(bias.scalar_type() == query.scalar_type(),
+              "invalid dtype for bias - should match query's dtype");
   TORCH_CHECK(bias.dim() == 4 && bias.size(0) == query.size(0) && bias.size(1) == query.size(1) &&
                   bias.size(2) == query.size(2) && bias.size(3) == query.size(2),
               "attn_bias: wrong shape");
@@ -186,10 +187,10 @@ EfficientResult efficient(const at::Tensor& query, const at::Tensor& key, const 
   return {output, sums, scalar_of(numbers.seed), scalar_of(numbers.offset)};
 }
 
-EfficientResult efficient_backward(const at::Tensor& gradient, const at::Tensor& query,
-                                   const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
-                                   const at::Tensor& output, const at::Tensor& sums, const at::Tensor& seed,
-                                   const at::Tensor& offset, double ratio, std::array<bool, 4> wanted, bool,
+EfficientResult efficient_backward(const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key,
+                                   const at::Tensor& value, const at::Tensor& bias, const at::Tensor& output,
+                                   const at::Tensor& sums, const at::Tensor& seed, const at::Tensor& offset,
+                                   double ratio, std::array<bool, 4> wanted, bool,
                                    std::optional<double> scale) {
   check_heads(query, key, value, ratio);
   check_efficient_bias(bias, query);
