@@ -61,11 +61,30 @@ MUTANTS = [
         r"atomicAdd\((.*) \+ column, value\);",
         "*(static_cast<W*>(a.grad_weight) + (is_row ? index : 0) * a.dim + column) += value;",
     ),
+    ("row_of_31_bits", "fused", "normalization", r"\(a\.output\) \+ row \* a\.columns", "(a.output) + int(row * a.columns)"),
+    ("sums_of_31_bits", "fused", "normalization", r"\[row \* a\.rows\.columns \+ at\.column\]", "[int(row * a.rows.columns) + at.column]"),
+    ("element_of_31_bits", "fused", "activations", r"i = row \* a\.rows\.columns \+ column", "i = int(row * a.rows.columns + column)"),
+    ("half_of_31_bits", "fused", "activations", r"\[row \* a\.up_stride \+ column\]", "[int(row * a.up_stride + column)]"),
+    ("words_of_32_bits", "fused", "dropout", r"uint32_t\(counter >> 32\)", "0U"),
+    ("scores_of_31_bits", "fused", "masked_softmax", r"\(a\.scores\) \+ row \* a\.columns", "(a.scores) + int(row * a.columns)"),
+    ("mask_of_31_bits", "fused", "masked_softmax", r"int64_t of_mask", "int of_mask"),
+    ("head_of_31_bits", "fused", "rotary", r"return batch \* strides\[0\]", "return int(batch * strides[0])"),
+    ("table_of_31_bits", "fused", "rotary", r"int64_t table =", "int table ="),
+    ("logits_of_31_bits", "fused", "cross_entropy", r"\+ row \* a\.columns;", "+ int(row * a.columns);"),
+    ("position_of_31_bits", "fused", "embedding_gradient", r"\[position \* a\.dim \+ column\]", "[int(position * a.dim) + column]"),
+    (
+        "table_row_of_31_bits",
+        "fused",
+        "embedding_gradient",
+        r"\(is_row \? index : 0\) \* a\.dim",
+        "int((is_row ? index : 0) * a.dim)",
+    ),
     ("maximum_loses_nan", "fused", "update", r"s\[2\] > s\[1\] \? s\[2\] : s\[1\]", "fmax(s[2], s[1])"),
 ]
 SUITES = {"adam": "AdamKernel", "update": "UpdateKernel", "grad_stats": "SumOfSquaresKernel*:*GradientScaleKernel",
           "block_quantization": "QuantizationKernel", "sign_compression": "SignKernel", "normalization": "OpKernel", "dropout": "OpKernel",
-          "masked_softmax": "OpKernel", "cross_entropy": "OpKernel", "embedding_gradient": "OpKernel"}  # fmt: skip
+          "masked_softmax": "OpKernel", "cross_entropy": "OpKernel", "embedding_gradient": "OpKernel",
+          "activations": "OpKernel", "rotary": "OpKernel"}  # fmt: skip
 
 
 def outcome(build, work, variant, file, pattern, replacement):

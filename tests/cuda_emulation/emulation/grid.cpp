@@ -163,8 +163,14 @@ void Grid::run(dim3 grid, dim3 block, size_t bytes, const char* name, void (*ker
   const auto launch = static_cast<uint32_t>(++counts().launches);
   const uint64_t num_blocks = uint64_t{grid.x} * grid.y * grid.z;
   const uint64_t first = shuffles_ ? random() % num_blocks : 0;
-  for (uint64_t i = 0; i < num_blocks; ++i) {
-    const uint64_t b = (first + i) % num_blocks;
+  uint64_t begin = first, count = num_blocks;
+  if (!single_blocks().empty()) {
+    begin = single_blocks().front(), count = 1;
+    single_blocks().pop_front();
+    if (begin >= num_blocks) add_finding("launch", "there is no block " + std::to_string(begin));
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t b = (begin + i) % num_blocks;
     builtins.block_index = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y),
                             unsigned(b / grid.x / grid.y)};
     running.launch = launch, running.block = uint32_t(b), running.epoch = 0;
@@ -373,6 +379,11 @@ void Grid::describe_deadlock() {
 uint64_t& order_seed() {
   static uint64_t seed = 0;
   return seed;
+}
+
+std::deque<uint64_t>& single_blocks() {
+  static std::deque<uint64_t> numbers;
+  return numbers;
 }
 
 Counts& counts() {

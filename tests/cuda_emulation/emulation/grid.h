@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ using Where = std::source_location;
 
 /// In which order threads run: 0: by their numbers; else at random, by this seed.
 uint64_t& order_seed();
+
+/// The blocks that the next launches run, one block each, from the first launch on: what a grid does at the
+/// end of arrays that no test has the time for. Launches behind the last of them run all their blocks.
+std::deque<uint64_t>& single_blocks();
 
 /// What a launch did wrong. A launch with findings fails with cudaErrorLaunchFailure.
 struct Finding {
