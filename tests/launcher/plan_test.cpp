@@ -141,10 +141,11 @@ TEST(Resources, SayWhatIsWrongWithAHostfile) {
   const auto resolve = [](const LaunchArgs& args, const ResourcePool& hosts, int num_gpus) {
     resolve_resources(args, hosts, machine_with_gpus(num_gpus), std::nullopt);
   };
-  LaunchArgs included;
-  included.include = "box";
+  LaunchArgs included, excluded;
+  included.include = excluded.exclude = "box";
   EXPECT_ERROR(UsageError, resolve({}, {{"box", {}}}, 0), "gives every host slots=0");
   EXPECT_ERROR(UsageError, resolve(included, {{"box", {}}}, 0), "--include 'box' leaves no slot to run on");
+  EXPECT_ERROR(UsageError, resolve(excluded, {{"box", {0}}}, 0), "--exclude 'box' leaves no slot to run on");
   EXPECT_ERROR(UsageError, resolve({}, {{"box", {0}}, {"localhost", {0}}}, 0), "'box' and 'localhost'",
                "write one line with all slots");
   EXPECT_ERROR(UsageError, resolve({}, {{"box", {0, 1, 2}}}, 2), "slot 2 of host 'box'",

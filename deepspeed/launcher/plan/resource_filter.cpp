@@ -89,7 +89,6 @@ ResourcePool include_resources(const ResourcePool& pool, const std::string& text
     HostSlots taken{node.host, spec->slots.empty() ? node.slots : spec->slots};
     if (!taken.slots.empty()) kept.push_back(taken);
   }
-  if (kept.empty()) raise<UsageError>("--include '", text, "' leaves no slot to run on");
   return kept;
 }
 
@@ -104,7 +103,6 @@ ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text
       left.slots = spec->slots.empty() ? std::vector<int>{} : without(node, spec->slots);
     if (!left.slots.empty()) kept.push_back(left);
   }
-  if (kept.empty()) raise<UsageError>("--exclude '", text, "' leaves no slot to run on");
   return kept;
 }
 

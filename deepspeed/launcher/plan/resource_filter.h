@@ -13,11 +13,12 @@ namespace deepspeed::launcher {
 /// not fit the grammar.
 DEEPSPEED_API ResourcePool parse_node_specs(const std::string& text, const std::string& flag);
 
-/// Keeps the hosts and slots of `pool` that the include text names, in the pool's order. Throws UsageError
-/// for a host or slot that the pool does not have, and where nothing is left.
+/// Keeps the hosts and slots of `pool` that the include text names, in the pool's order; perhaps none, where
+/// the hosts have no slots. Throws UsageError for a host or slot that the pool does not have.
 DEEPSPEED_API ResourcePool include_resources(const ResourcePool& pool, const std::string& text);
 
-/// Removes the hosts and slots that the text names from the pool. Throws UsageError where nothing is left.
+/// Removes the hosts and slots that the text names from the pool; perhaps none is left. Throws UsageError as
+/// include_resources() does.
 DEEPSPEED_API ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text);
 
 }  // namespace deepspeed::launcher

@@ -45,8 +45,16 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
 }
 
 ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
-  if (!args.include.empty()) return include_resources(pool, args.include);
-  if (!args.exclude.empty()) return exclude_resources(pool, args.exclude);
+  const bool includes = !args.include.empty();
+  if (includes || !args.exclude.empty()) {
+    ResourcePool left =
+        includes ? include_resources(pool, args.include) : exclude_resources(pool, args.exclude);
+    if (left.empty()) {
+      raise<UsageError>(includes ? "--include '" + args.include : "--exclude '" + args.exclude,
+                        "' leaves no slot to run on");
+    }
+    return left;
+  }
   ResourcePool used;
   std::copy_if(pool.begin(), pool.end(), std::back_inserter(used),
                [](const HostSlots& node) { return !node.slots.empty(); });

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from deepspeed import _core
-from deepspeed._errors import UsageError
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
@@ -47,12 +46,7 @@ def parse_resource_filter(
         raise ValueError("include_str and exclude_str are mutually exclusive.")
     if not include_str and not exclude_str:
         return host_info
-    try:
-        return OrderedDict(_core.filter_hosts(list(host_info.items()), include_str, exclude_str))
-    except UsageError as error:
-        if not str(error).endswith("leaves no slot to run on"):  # an error of the program that starts a job, not of this function
-            raise
-        return OrderedDict()
+    return OrderedDict(_core.filter_hosts(list(host_info.items()), include_str, exclude_str))
 
 
 def parse_inclusion_exclusion(resource_pool: Mapping[str, int], inclusion: str, exclusion: str) -> Mapping[str, Sequence[int]]:

@@ -110,7 +110,11 @@ TEST(ResourceFilter, NamesTheFlagAndWhatItDoesNotFind) {
               HasSubstr("--include: no slot 7 on host 'worker-0', which has 0,1,2,3"));
   EXPECT_THAT(exclude("worker-7:1"), HasSubstr("--exclude: hostname 'worker-7' not found"));
   EXPECT_THAT(exclude("worker-1:9"), HasSubstr("no slot 9 on host 'worker-1'"));
-  EXPECT_THAT(exclude("worker-0@worker-1"), HasSubstr("leaves no slot"));
+}
+
+TEST(ResourceFilter, MayLeaveNothing) {
+  EXPECT_EQ(exclude_resources(kPool, "worker-0@worker-1"), ResourcePool{});
+  EXPECT_EQ(include_resources({{"empty", {}}}, "empty"), ResourcePool{});
 }
 
 TEST(ResourceFilter, RefusesTextOutsideTheGrammar) {
