@@ -273,7 +273,8 @@ int run_checked(const std::vector<std::string>& words) {
 
 NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& own_environment) {
   Environment environment = with(own_environment, variables_of_files(own_environment));
-  if (!args.venv_script.empty()) environment = source_script(args.venv_script, environment);
+  if (!args.venv_script.empty())
+    environment = source_script(args.venv_script, environment, current_signals());
   // A misspelled program fails before anything else.
   find_program_command(args, environment);
   NodeEnvironment node;

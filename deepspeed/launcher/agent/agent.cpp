@@ -150,7 +150,8 @@ void Agent::plan(const Json& message) {
   const LaunchArgs args = parse_args(job_->words).args;
   log::set_level(args.log_level);
   Environment environment = current_environment();
-  if (!args.venv_script.empty()) environment = source_script(args.venv_script, environment);
+  if (!args.venv_script.empty())
+    environment = source_script(args.venv_script, environment, signals_.before());
   for (const auto& [name, value] : job_->exports) environment[name] = value;
   Machine machine = read_machine();
   const auto accelerator = environment.find("DS_ACCELERATOR");
@@ -170,7 +171,7 @@ void Agent::plan(const Json& message) {
   }
   launch_ = plan_ranks(args, machine, environment, node, places);
   Json answer = {{"t", "planned"}};
-  if (args.runs_python()) answer["python"] = python_version(launch_.program, environment);
+  if (args.runs_python()) answer["python"] = python_version(launch_.program, environment, signals_.before());
   if (message.value("first", false)) {
     const PortChoice port = check_meeting(args, message);
     launch_.port_claim = port.claim;

@@ -1,17 +1,16 @@
 #include "deepspeed/launcher/agent/plan_ranks.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <utility>
 
-#include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/plan/program.h"
 
 namespace deepspeed::launcher {
@@ -96,48 +95,27 @@ void set_meeting(NodeLaunch& launch, const std::string& address, int port) {
 
 namespace {
 
-/// Runs a program with its output going into a pipe; returns (output, status of waitpid()).
-std::pair<std::string, int> output_of(const std::vector<std::string>& words, const Environment& environment) {
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : environment) entries.push_back(name + "=" + value);
-  std::vector<char*> argv, envp;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  for (std::string& entry : entries) envp.push_back(entry.data());
-  argv.push_back(nullptr);
-  envp.push_back(nullptr);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("no pipe: ", std::strerror(errno));
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    const int nothing = ::open("/dev/null", O_RDONLY);
-    ::dup2(nothing, STDIN_FILENO);
-    ::dup2(ends[1], STDOUT_FILENO);
-    ::execve(argv[0], argv.data(), envp.data());
-    ::_exit(127);
-  }
-  ::close(ends[1]);
-  std::string output;
-  char bytes[4096];
-  for (ssize_t size; pid > 0;) {
-    size = ::read(ends[0], bytes, sizeof(bytes));
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
-    output.append(bytes, static_cast<size_t>(size));
-  }
-  ::close(ends[0]);
-  int status = -1;
-  if (pid > 0) ::waitpid(pid, &status, 0);
-  return {output, status};
+/// Returns what a program writes, and its status of waitpid(), -1 where it has not ended in time.
+std::pair<std::string, int> output_of(const std::vector<std::string>& words, const Environment& environment,
+                                      const SignalState& signals, std::chrono::seconds patience) {
+  Child child = start_child(words, environment, true, SIGKILL, signals);
+  return finish_child(child, patience);
 }
 
 }  // namespace
 
-std::string python_version(const std::string& interpreter, const Environment& environment) {
-  const std::string output = output_of({interpreter, "--version"}, environment).first;
+std::string python_version(const std::string& interpreter, const Environment& environment,
+                           const SignalState& signals, std::chrono::seconds patience) {
+  const auto [output, status] = output_of({interpreter, "--version"}, environment, signals, patience);
+  if (status == -1) {
+    raise<UsageError>("the interpreter ", interpreter, " has not answered --version within ",
+                      patience.count(), " s; PYTHON names another one");
+  }
   return output.substr(0, std::min<size_t>(output.find('\n'), 80));
 }
 
-Environment source_script(const std::string& script, const Environment& environment) {
+Environment source_script(const std::string& script, const Environment& environment,
+                          const SignalState& signals, std::chrono::seconds patience) {
   std::string path = script;
   const auto home = environment.find("HOME");
   if (path.starts_with("~/") && home != environment.end()) path = home->second + path.substr(1);
@@ -151,7 +129,12 @@ Environment source_script(const std::string& script, const Environment& environm
   // kernel shows them, since `env` may be another program after the script.
   constexpr const char* kCommand =
       "exec 3>&1 1>&2; . \"$1\" || exit 1; exec 1>&3 3>&-; exec /bin/cat /proc/self/environ";
-  const auto [output, status] = output_of({shell, "-c", kCommand, shell, path}, environment);
+  const auto [output, status] =
+      output_of({shell, "-c", kCommand, shell, path}, environment, signals, patience);
+  if (status == -1) {
+    raise<UsageError>("--venv_script: sourcing '", path, "' by ", shell, " has not ended within ",
+                      patience.count(), " s; it reads nothing from standard input");
+  }
   if (status != 0 || output.empty())
     raise<UsageError>("--venv_script: sourcing '", path, "' by ", shell, " failed; its errors stand above");
   Environment variables;

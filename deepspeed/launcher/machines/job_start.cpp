@@ -148,12 +148,11 @@ void JobStart::write_host_list(const ResourcePool& nodes) {
 }
 
 void check_hosts(const MachineJob& job, const ResourcePool& nodes) {
-  constexpr int kPatienceMs = 30000;
+  constexpr auto kPatience = std::chrono::seconds(30);
   RunnerJob runner;
   runner.runner = job.args.runner;
   runner.ssh_port = job.args.ssh_port;
-  SignalState signals;
-  ::sigprocmask(SIG_SETMASK, nullptr, &signals.mask);
+  const SignalState signals = current_signals();
   std::vector<Part> tries;
   for (const HostSlots& node : nodes) {
     if (job.machine.is_this(node.host)) continue;
@@ -164,7 +163,7 @@ void check_hosts(const MachineJob& job, const ResourcePool& nodes) {
   }
   std::string wrong;
   for (Part& tried : tries) {
-    const auto [output, status] = finish_child(tried.child, kPatienceMs);
+    const auto [output, status] = finish_child(tried.child, kPatience);
     if (!wrong.empty()) continue;
     tried.hello["version"] = output.substr(0, output.find('\n'));
     wrong = version_fault(tried, job.node_program);

@@ -14,8 +14,8 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/machines/child.h"
 #include "deepspeed/launcher/machines/runner_command.h"
+#include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/node/exit_status.h"
 
 namespace deepspeed::launcher {
@@ -97,8 +97,7 @@ int run_checked_on_hosts(const std::vector<std::string>& words) {
   RunnerJob job;
   job.runner = Runner::kSsh;
   job.ssh_port = command.port;
-  SignalState signals;
-  ::sigprocmask(SIG_SETMASK, nullptr, &signals.mask);
+  const SignalState signals = current_signals();
   std::vector<HostOutput> hosts;
   for (const HostSlots& node : *pool) {
     hosts.push_back({node.host,

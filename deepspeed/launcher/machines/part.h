@@ -7,8 +7,8 @@
 
 #include "deepspeed/base/json.h"
 #include "deepspeed/launcher/link/channel.h"
-#include "deepspeed/launcher/machines/child.h"
 #include "deepspeed/launcher/machines/job_run.h"
+#include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/plan/hostfile.h"
 

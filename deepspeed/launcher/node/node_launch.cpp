@@ -54,13 +54,10 @@ ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
 
 }  // namespace
 
-BlockedSignals::BlockedSignals() : watched_(watched_signals()) {
-  struct sigaction pipe {};
-  ::sigaction(SIGPIPE, nullptr, &pipe);
-  before_.pipe_ignored = pipe.sa_handler == SIG_IGN;
+BlockedSignals::BlockedSignals() : watched_(watched_signals()), before_(current_signals()) {
   // Children of a process that ignores SIGCHLD vanish without their status.
   ::signal(SIGCHLD, SIG_DFL);
-  ::sigprocmask(SIG_BLOCK, &watched_, &before_.mask);
+  ::sigprocmask(SIG_BLOCK, &watched_, nullptr);
 }
 
 BlockedSignals::~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_.mask, nullptr); }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/launcher/node/exec_arguments.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -32,9 +33,7 @@ struct ChildFailure {
 
 /// Holds everything the child needs, made before the fork: between fork and exec only system calls are made.
 struct ChildPlan {
-  std::vector<char*> argv;
-  std::vector<char*> envp;
-  std::vector<std::string> environment;
+  const ExecArguments* arguments = nullptr;
   cpu_set_t* cores = nullptr;
   size_t cores_bytes = 0;
   int stdin_fd = -1;   // -1: keep
@@ -106,17 +105,14 @@ void redirect(const ChildPlan& plan, int from, int to) {
   redirect(plan, plan.stderr_fd, STDERR_FILENO);
   if (!plan.signals.pipe_ignored) ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &plan.signals.mask, nullptr);
-  ::execve(program, plan.argv.data(), plan.envp.data());
+  ::execve(program, plan.arguments->argv(), plan.arguments->envp());
   fail_in_child(plan, "executing the program");
 }
 
-void fill_arguments(ChildPlan& plan, const std::string& program, const RankCommand& command) {
-  plan.argv.push_back(const_cast<char*>(program.c_str()));
-  for (const std::string& arg : command.args) plan.argv.push_back(const_cast<char*>(arg.c_str()));
-  plan.argv.push_back(nullptr);
-  for (const auto& [name, value] : command.environment) plan.environment.push_back(name + "=" + value);
-  for (std::string& entry : plan.environment) plan.envp.push_back(entry.data());
-  plan.envp.push_back(nullptr);
+std::vector<std::string> words_of(const std::string& program, const RankCommand& command) {
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), command.args.begin(), command.args.end());
+  return words;
 }
 
 void fill_cores(ChildPlan& plan, const std::vector<int>& cores) {
@@ -143,11 +139,21 @@ void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t p
 
 }  // namespace
 
+SignalState current_signals() {
+  SignalState signals;
+  ::sigprocmask(SIG_SETMASK, nullptr, &signals.mask);
+  struct sigaction pipe {};
+  ::sigaction(SIGPIPE, nullptr, &pipe);
+  signals.pipe_ignored = pipe.sa_handler == SIG_IGN;
+  return signals;
+}
+
 SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, const SignalState& signals) {
   ChildPlan plan;
   plan.parent = ::getpid();
   plan.signals = signals;
-  fill_arguments(plan, program, command);
+  const ExecArguments arguments(words_of(program, command), command.environment);
+  plan.arguments = &arguments;
   Fd no_input, log;
   if (command.rank != 0) no_input.reset(open_or_raise("/dev/null", O_RDONLY, command.rank));
   if (!command.log_file.empty())

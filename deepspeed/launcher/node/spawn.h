@@ -31,6 +31,9 @@ struct SignalState {
   bool pipe_ignored = false;
 };
 
+/// Returns the signals as they are now.
+SignalState current_signals();
+
 /// Starts `program` as the leader of its own process group. It gets SIGKILL when this thread's process ends.
 /// Rank 0 keeps the launcher's standard input, the others read nothing. Throws IoError naming the rank and
 /// the step that failed.

@@ -1,4 +1,4 @@
-#include "deepspeed/launcher/machines/child.h"
+#include "deepspeed/launcher/node/child.h"
 
 #include <cerrno>
 #include <chrono>
@@ -13,22 +13,37 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/launcher/node/exec_arguments.h"
 #include "deepspeed/launcher/plan/program.h"
 
 namespace deepspeed::launcher {
+namespace {
+
+constexpr int kLookForEndMs = 20;
+constexpr int kReadsOfAPipe = 16;  // no pipe holds more
+
+/// Adds what a descriptor that does not block has, in parts; false at its end.
+bool read_what_is_there(int fd, std::string& text) {
+  char bytes[65536];
+  for (int reads = 0; reads < kReadsOfAPipe; ++reads) {
+    const ssize_t size = ::read(fd, bytes, sizeof(bytes));
+    if (size > 0) {
+      text.append(bytes, static_cast<size_t>(size));
+    } else if (size == 0 || errno != EINTR) {
+      return size < 0 && errno == EAGAIN;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals) {
   const auto path = environment.find("PATH");
   const std::string program =
       find_program(words.front(), path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second);
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : environment) entries.push_back(name + "=" + value);
-  std::vector<char*> argv, envp;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  for (std::string& entry : entries) envp.push_back(entry.data());
-  argv.push_back(nullptr);
-  envp.push_back(nullptr);
+  const ExecArguments arguments(words, environment);
   int in[2] = {-1, -1}, out[2] = {-1, -1};
   if (has_pipes && (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0))
     raise<IoError>("no pipe: ", std::strerror(errno));
@@ -43,7 +58,7 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
     if (has_pipes) ::dup2(out[1], STDOUT_FILENO);
     if (!signals.pipe_ignored) ::signal(SIGPIPE, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &signals.mask, nullptr);
-    ::execve(program.c_str(), argv.data(), envp.data());
+    ::execve(program.c_str(), arguments.argv(), arguments.envp());
     ::_exit(126);
   }
   ::setpgid(pid, pid);
@@ -53,26 +68,25 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
   return {pid, in[1], out[0]};
 }
 
-std::pair<std::string, int> finish_child(Child& child, int patience_ms) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
+std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
   if (child.input >= 0) ::close(std::exchange(child.input, -1));
+  ::fcntl(child.output, F_SETFL, O_NONBLOCK);
   std::string output;
-  bool is_late = false;
-  for (bool open = true; open && !is_late;) {
-    pollfd entry{child.output, POLLIN, 0};
-    ::poll(&entry, 1, 100);
-    is_late = std::chrono::steady_clock::now() > until;
-    if (entry.revents == 0) continue;
-    char bytes[4096];
-    const ssize_t size = ::read(child.output, bytes, sizeof(bytes));
-    open = size > 0 || (size < 0 && errno == EINTR);
-    if (size > 0) output.append(bytes, static_cast<size_t>(size));
-  }
-  if (is_late) ::kill(child.pid, SIGKILL);
-  ::close(std::exchange(child.output, -1));
   int status = -1;
+  bool has_ended = false;
+  for (bool open = true; !has_ended && std::chrono::steady_clock::now() < until;) {
+    // Without the end of its output only a look tells that the child has ended: another process may hold it.
+    pollfd entry{open ? child.output : -1, POLLIN, 0};
+    ::poll(&entry, 1, open ? kLookForEndMs : 1);
+    has_ended = ::waitpid(child.pid, &status, WNOHANG) == child.pid;
+    open = open && read_what_is_there(child.output, output);
+  }
+  ::close(std::exchange(child.output, -1));
+  if (has_ended) return {output, status};
+  ::kill(-child.pid, SIGKILL);
   ::waitpid(child.pid, &status, 0);
-  return {output, is_late ? -1 : status};
+  return {output, -1};
 }
 
 void end_children(std::vector<pid_t> children, std::chrono::seconds patience) {

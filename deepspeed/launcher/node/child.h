@@ -1,4 +1,4 @@
-// Processes that the launcher starts here to reach other machines: ssh, pdsh, mpirun, srun.
+// Processes that the launcher starts beside the ranks: ssh, pdsh, mpirun, srun, a shell, an interpreter.
 #pragma once
 
 #include <chrono>
@@ -25,9 +25,10 @@ struct Child {
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals);
 
-/// Returns what a child writes and its exit status (of waitpid()) once it has ended, -1 where that takes
-/// longer than `patience_ms`; then it is killed.
-std::pair<std::string, int> finish_child(Child& child, int patience_ms);
+/// Closes a child's input, and returns what it writes and its exit status (of waitpid()) once it has ended,
+/// whoever else holds its output still. The status is -1 where that takes longer than `patience`; then its
+/// process group is killed.
+std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience);
 
 /// Waits until children have ended: asks them once `patience` is over (SIGTERM), and kills them after as long
 /// again.

@@ -1,0 +1,68 @@
+// Processes beside the ranks are read until they have ended, whatever they leave behind.
+#include "deepspeed/launcher/node/child.h"
+
+#include <csignal>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "deepspeed/launcher/node/process_tree.h"
+
+namespace deepspeed::launcher {
+namespace {
+
+constexpr auto kEnough = std::chrono::seconds(300);
+
+Child start_shell(const std::string& line) {
+  return start_child({"/bin/sh", "-c", line}, current_environment(), true, SIGKILL, current_signals());
+}
+
+TEST(Child, GetsWordsAndVariablesAsTheyAre) {
+  Environment environment = {{"EMPTY", ""}, {"ODD", "a=b\n'c' $d"}};
+  Child child =
+      start_child({"/bin/sh", "-c", "printf '%s|' \"$0\" \"$@\" \"$EMPTY\" \"$ODD\"", "zero", "", "a  b"},
+                  environment, true, SIGKILL, current_signals());
+  EXPECT_EQ(finish_child(child, kEnough), std::pair(std::string("zero||a  b||a=b\n'c' $d|"), 0));
+}
+
+TEST(Child, IsReadWholeAndGivesItsStatus) {
+  Child child = start_shell("head -c 300000 /dev/zero; exit 3");
+  const auto [output, status] = finish_child(child, kEnough);
+  EXPECT_EQ(output.size(), 300000u);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+TEST(Child, IsNotWaitedForByThePipeThatItLeavesToAnother) {
+  Child child = start_shell("sleep 600 & echo $!");
+  const auto [output, status] = finish_child(child, kEnough);
+  EXPECT_EQ(status, 0);
+  const pid_t sleeper = std::stoi(output);
+  EXPECT_NE(process_name(sleeper), "") << "the sleeper ends the pipe";
+  ::kill(sleeper, SIGKILL);
+}
+
+TEST(Child, MayCloseItsOutputBeforeItEnds) {
+  Child child = start_shell("echo a; exec >&-; sleep 0.2; exit 4");
+  const auto [output, status] = finish_child(child, kEnough);
+  EXPECT_EQ(output, "a\n");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 4);
+}
+
+TEST(Child, IsKilledWithWhatItHasStartedOnceItIsLate) {
+  Child child = start_shell("sleep 600 & echo $!; wait");
+  const pid_t pid = child.pid;
+  const auto [output, status] = finish_child(child, std::chrono::milliseconds(500));
+  EXPECT_EQ(status, -1);
+  EXPECT_EQ(process_name(pid), "");
+  // An orphan's status is collected by another process a moment later.
+  if (!output.empty()) {
+    const pid_t sleeper = std::stoi(output);
+    while (process_name(sleeper) != "") ::usleep(1000);
+  }
+}
+
+}  // namespace
+}  // namespace deepspeed::launcher
