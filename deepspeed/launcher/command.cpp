@@ -173,8 +173,12 @@ void choose_runner(LaunchArgs& args, const Environment& environment) {
 MachineJob make_job(const LaunchArgs& args, const std::vector<std::string>& words, const Machine& machine,
                     const std::optional<ResourcePool>& pool) {
   const Environment own = current_environment();
-  MachineJob job{args, words, pool && args.world_info.empty() ? args.hostfile : "", machine, own, {}, "",
-                 {},   {}};
+  MachineJob job;
+  job.args = args;
+  job.words = words;
+  job.hostfile = pool && args.world_info.empty() ? args.hostfile : "";
+  job.machine = machine;
+  job.environment = own;
   job.exports = exports_of(own, variables_of_files(own), std::filesystem::current_path().string());
   job.node_program = find_node_program(own);
   choose_runner(job.args, own);
@@ -241,7 +245,7 @@ int run_elastic(MachineJob job, const ResourcePool& nodes, const BlockedSignals&
 
 int start_elsewhere(const LaunchArgs& args, const std::vector<std::string>& words, const Machine& machine,
                     const std::optional<ResourcePool>& pool) {
-  const MachineJob job = make_job(args, words, machine, pool);
+  MachineJob job = make_job(args, words, machine, pool);
   const ResourcePool nodes = choose_nodes(args, pool ? *pool : local_pool(args, machine));
   if (args.elastic && nodes.size() < static_cast<size_t>(args.min_nodes.value_or(1))) {
     raise<UsageError>("--min_elastic_nodes is ", *args.min_nodes, ", but the hostfile has ", nodes.size(),
@@ -249,7 +253,7 @@ int start_elsewhere(const LaunchArgs& args, const std::vector<std::string>& word
   }
   const bool is_of_mpi = job.args.runner != Runner::kPdsh && job.args.runner != Runner::kSsh &&
                          job.args.runner != Runner::kSlurm;
-  if (is_of_mpi && !args.no_ssh_check && pool) check_hosts(job, nodes);
+  job.checks_hosts = is_of_mpi && !args.no_ssh_check && pool.has_value();
   const PidFile pid_file(args.save_pid ? pid_file_path() : "");
   const BlockedSignals signals;
   ::signal(SIGPIPE, SIG_IGN);

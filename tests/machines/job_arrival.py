@@ -7,7 +7,10 @@ import re
 import subprocess
 import sys
 
-from jobs import BINARIES, BUILD, NAMES, PYTHON, SECRET, JobTest
+import machines
+from jobs import BINARIES, BUILD, NAMES, PYTHON, SECRET, JobTest, installed_runners
+
+BY_SSH = ("ssh", "pdsh", "openmpi", "mpich")  # they go to the machines, or try them, by ssh
 
 # Every character that means something to a shell, to ssh, pdsh, mpirun or srun.
 WORDS = [
@@ -90,21 +93,46 @@ class ArrivalTest(JobTest):
     def test_arguments_by_slurm(self):
         self.check_arguments("slurm")
 
+    def test_addresses_of_the_launcher_that_lead_nowhere(self):
+        # As many as would take minutes one after the other. The first machine sends what goes there to a hole.
+        hole, worker = "10.77.0.240", self.machines[0]
+        addresses = [f"10.99.0.{number}/32" for number in range(1, 41)]
+        for address in addresses:
+            machines.sh("ip", "addr", "add", address, "dev", "lo")
+        worker.run("ip", "neigh", "replace", hole, "lladdr", "02:00:00:00:00:99", "nud", "permanent", "dev", "eth0")
+        worker.run("ip", "route", "add", "10.99.0.0/24", "via", hole)
+        try:
+            for runner in installed_runners():
+                with self.subTest(runner):
+                    self.assertEqual(self.run_job(runner), 0, self.said())
+        finally:
+            worker.run("ip", "route", "del", "10.99.0.0/24")
+            for address in addresses:
+                machines.sh("ip", "addr", "del", address, "dev", "lo")
+
     # --- bad input, before anything starts ---
 
-    def expect_refusal(self, *expected, code=None, **options):
-        self.assertNotEqual(self.run_job("ssh", **options), 0, self.said())
+    def expect_refusal(self, *expected, runner="ssh", **options):
+        self.assertNotEqual(self.run_job(runner, **options), 0, self.said())
         for text in expected:
             self.assertIn(text, self.said())
         self.assertFalse(list(self.out.iterdir()), "something was started")
+        self.expect_nothing_left()
+
+    def expect_refusals(self, *expected, runners=BY_SSH, **options):
+        for runner in set(runners) & set(installed_runners()):
+            with self.subTest(runner):
+                self.expect_refusal(*expected, runner=runner, **options)
 
     def test_an_unreachable_host(self):
-        self.expect_refusal("host nowhere cannot be reached by ssh", hosts=["worker-0 slots=1", "nowhere slots=1"])
+        hosts = ["worker-0 slots=1", "nowhere slots=1"]
+        self.expect_refusals("host nowhere cannot be reached by ssh", "(--exclude)", runners=("ssh", "pdsh"), hosts=hosts)
+        self.expect_refusals("host nowhere cannot be reached by ssh", "--no_ssh_check", runners=("openmpi", "mpich"), hosts=hosts)
 
     def test_an_address_that_no_machine_has(self):
-        self.expect_refusal(
-            "--master_addr 10.77.0.99 is no address of this machine", "host worker-0", flags=["--master_addr", "10.77.0.99"]
-        )
+        address = ["--master_addr", "10.77.0.99"]
+        expected = "--master_addr 10.77.0.99 is no address of this machine"
+        self.expect_refusals(expected, "host worker-0", runners=installed_runners(), flags=address)
 
     def test_another_version(self):
         other = self.folder / "other_node"
@@ -114,10 +142,10 @@ class ArrivalTest(JobTest):
             + """ "$@"; fi\n"""
         )
         other.chmod(0o755)
-        self.expect_refusal("host worker-1: the library there is version 0.0.1", DS_NODE_PROGRAM=str(other))
+        self.expect_refusals("host worker-1: the library there is version 0.0.1", DS_NODE_PROGRAM=str(other))
 
     def test_a_missing_library(self):
-        self.expect_refusal("the program /no/ds_node cannot be run there (exit code 127)", DS_NODE_PROGRAM="/no/ds_node")
+        self.expect_refusals("the program /no/ds_node cannot be run there (exit code 127)", DS_NODE_PROGRAM="/no/ds_node")
 
     def test_another_python(self):
         other = self.folder / "python"

@@ -138,6 +138,10 @@ def make(count):
     lines += [f"{NETWORK}.{10 + number} {name}" for number, name in enumerate(names)]
     (folder / "hosts").write_text("\n".join(lines) + "\n")
     sh("mount", "--bind", str(folder / "hosts"), "/etc/hosts")
+    own = pathlib.Path.home() / ".bashrc"  # bash reads it at each command by ssh, whatever it holds
+    if own.exists():
+        (folder / "nothing").touch()
+        sh("mount", "--bind", str(folder / "nothing"), str(own))
     ssh = pathlib.Path.home() / ".ssh"
     ssh.mkdir(mode=0o700, exist_ok=True)
     sh("mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(ssh))

@@ -1,5 +1,6 @@
 #include "deepspeed/launcher/agent/node_program.h"
 
+#include <chrono>
 #include <csignal>
 #include <iostream>
 #include <optional>
@@ -22,6 +23,9 @@
 
 namespace deepspeed::launcher {
 namespace {
+
+// As long as the launcher waits for a machine.
+constexpr auto kDepositPatience = std::chrono::seconds(60);
 
 std::string host_name() {
   char name[256] = {};
@@ -115,7 +119,7 @@ int run_agent(const std::vector<std::string>& words) {
   if (words.size() == 4 && words[0] == "--job" && words[2] == "--node") {
     const auto node = parse_whole_number(words[3]);
     if (!node) raise<UsageError>("--node is '", words[3], "', expected this machine's number");
-    job = CarriedJob::from_text(take_deposit(words[1]));
+    job = CarriedJob::from_text(take_deposit(words[1], kDepositPatience));
     hello["node"] = *node;
   } else if (words.size() == 2 && words[0] == "--rank") {
     Environment environment = current_environment();

@@ -12,7 +12,7 @@ namespace deepspeed::launcher {
 ///
 ///     --link                 the link is standard input and output (of ssh)
 ///     --deposit ID           keeps the job's description, which standard input tells, until that ends
-///     --job ID --node N      takes that description and connects to the launcher (under pdsh)
+///     --job ID --node N      waits for that description and connects to the launcher (under pdsh)
 ///     --rank RUNNER          takes description and rank from the variables of MPI or Slurm, and connects
 ///     --end PROCESS          kills what a program of this kind, which may hang, has started, and that
 ///     program

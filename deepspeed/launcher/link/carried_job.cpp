@@ -5,21 +5,27 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/table/base64.h"
+#include "deepspeed/launcher/link/abandoned.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kJobVariable = "DEEPSPEED_JOB";
 constexpr size_t kVariableBytes = 96 * 1024;
+constexpr char kEndOfDeposit = '\n';  // what does not end so is being written
+constexpr int kLookForDepositMs = 20;
 
 [[noreturn]] void refuse_job() {
   raise<UsageError>(
@@ -41,6 +47,29 @@ std::string deposit_path(const std::string& id) {
       !id.empty() && std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
   if (!is_plain) raise<UsageError>("job '", id, "': expected letters and digits");
   return "/tmp/deepspeed_job_" + id;
+}
+
+/// Reads and removes the first file whose path begins so, which this user has written to its end.
+std::optional<std::string> deposit_that_is_there(const std::string& beginning) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
+    const std::string path = entry.path().string();
+    if (!path.starts_with(beginning)) continue;
+    // Others may put something else there, a pipe for example, which must not be waited for.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;  // another program of this machine has just taken it
+    struct stat status {};
+    const bool is_own = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+    std::string text;
+    char bytes[65536];
+    for (ssize_t size; is_own && (size = ::read(fd, bytes, sizeof(bytes))) > 0;)
+      text.append(bytes, static_cast<size_t>(size));
+    ::close(fd);
+    if (!is_own || !text.ends_with(kEndOfDeposit) || ::unlink(path.c_str()) != 0) continue;
+    text.pop_back();
+    return text;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -98,42 +127,31 @@ CarriedJob take_job(Environment& environment) {
 }
 
 Deposit::Deposit(const std::string& id, const std::string& text) : path_(deposit_path(id)) {
+  const std::string whole = text + kEndOfDeposit;
   const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   size_t written = 0;
-  while (fd >= 0 && written < text.size()) {
-    const ssize_t size = ::write(fd, text.data() + written, text.size() - written);
+  while (fd >= 0 && written < whole.size()) {
+    const ssize_t size = ::write(fd, whole.data() + written, whole.size() - written);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
     written += static_cast<size_t>(size);
   }
   const int error = errno;
   if (fd >= 0) ::close(fd);
-  if (fd >= 0 && written == text.size()) return;
+  if (fd >= 0 && written == whole.size()) return;
   if (fd >= 0) ::unlink(path_.c_str());
   raise<IoError>("cannot write ", path_, ": ", std::strerror(error));
 }
 
 Deposit::~Deposit() { ::unlink(path_.c_str()); }
 
-std::string take_deposit(const std::string& id) {
+std::string take_deposit(const std::string& id, std::chrono::milliseconds patience) {
   const std::string beginning = deposit_path(id);
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
-    const std::string path = entry.path().string();
-    if (!path.starts_with(beginning)) continue;
-    // Others may put something else there, a pipe for example, which must not be waited for.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) continue;  // another program of this machine has just taken it
-    struct stat status {};
-    const bool is_own = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
-    std::string text;
-    char bytes[65536];
-    for (ssize_t size; is_own && (size = ::read(fd, bytes, sizeof(bytes))) > 0;)
-      text.append(bytes, static_cast<size_t>(size));
-    ::close(fd);
-    if (!is_own || ::unlink(path.c_str()) != 0) continue;
-    return text;
-  }
+  const auto until = std::chrono::steady_clock::now() + patience;
+  do {
+    if (auto text = deposit_that_is_there(beginning)) return *std::move(text);
+    if (std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, kLookForDepositMs);
+  } while (std::chrono::steady_clock::now() < until && !is_abandoned());
   raise<IoError>("there is no description of the job, ", beginning, ", that this user has written");
 }
 

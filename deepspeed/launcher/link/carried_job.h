@@ -2,6 +2,7 @@
 // variables and the job's secret. It travels on the runner's own channel, never on a command line.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ Environment job_variables(const CarriedJob& job);
 /// where there is none.
 CarriedJob take_job(Environment& environment);
 
-/// Keeps the description in a file that its user alone reads, for a program that another runner starts later
-/// (pdsh has no channel of its own). It is removed with this object, and by take_deposit().
+/// Keeps the description in a file that its user alone reads, for a program that another runner starts (pdsh
+/// has no channel of its own). It is removed with this object, and by take_deposit().
 class Deposit {
  public:
   /// `id` has letters and digits alone. Throws IoError where the file exists or cannot be written.
@@ -47,8 +48,8 @@ class Deposit {
 };
 
 /// Reads and removes the file of a Deposit whose id begins with this one: several machines may share the
-/// folder, and each has a deposit of its own there. Throws IoError where there is none that this user has
-/// written.
-std::string take_deposit(const std::string& id);
+/// folder, and each has a deposit of its own there. Throws IoError where none that this user has written is
+/// there within `patience`, or this process is abandoned before.
+std::string take_deposit(const std::string& id, std::chrono::milliseconds patience);
 
 }  // namespace deepspeed::launcher

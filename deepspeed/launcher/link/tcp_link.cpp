@@ -14,13 +14,13 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/abandoned.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 constexpr auto kProofPatience = std::chrono::seconds(10);
 constexpr auto kConnectPatience = std::chrono::seconds(30);
-constexpr int kTryMs = 3000;
 constexpr auto kLeastTime = std::chrono::seconds(1);
 constexpr size_t kMaxCandidates = 256;
 constexpr size_t kMaxHandshakeBytes = 4096;
@@ -67,30 +67,20 @@ int open_listener() {
   return -1;
 }
 
-/// Tries one address; a socket that is connected, or -1.
-int try_address(const std::string& host, int port) {
+/// Begins to connect to an address; -1 where that fails at once.
+int begin_to_connect(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return -1;
-  int connected = -1;
-  for (const addrinfo* entry = list; entry != nullptr && connected < 0; entry = entry->ai_next) {
-    const int socket = ::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (socket < 0) continue;
-    int error = ::connect(socket, entry->ai_addr, entry->ai_addrlen) == 0 ? 0 : errno;
-    pollfd out{socket, POLLOUT, 0};
-    if (error == EINPROGRESS && ::poll(&out, 1, kTryMs) == 1) {
-      socklen_t length = sizeof(error);
-      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &length);
-    }
-    if (error == 0) {
-      connected = socket;
-    } else {
-      ::close(socket);
-    }
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return -1;
+  int socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    ::close(socket);
+    socket = -1;
   }
-  ::freeaddrinfo(list);
-  return connected;
+  ::freeaddrinfo(found);
+  return socket;
 }
 
 /// Seals a link whose ends have shown the secret: `first` is the machine's number, `second` the launcher's.
@@ -102,32 +92,53 @@ void seal_link(Channel& channel, const std::string& secret, const std::string& f
   channel.seal(is_machine ? of_machine : of_launcher, is_machine ? of_launcher : of_machine);
 }
 
-/// Waits for the next message; nothing where the other end leaves or does not say it in time.
-std::optional<Json> next_message(Channel& channel, Channel::Clock::time_point until) {
-  while (!channel.is_closed() && Channel::Clock::now() < until) {
-    std::vector<pollfd> entries;
-    channel.append_poll_entries(entries);
-    ::poll(entries.data(), entries.size(), 100);
-    auto messages = channel.exchange();
-    if (!messages.empty()) return std::move(messages.front());
+/// Is one way to the launcher, which may lead nowhere, or to a stranger.
+struct Attempt {
+  Channel channel;
+  std::string ours, theirs;  ///< the numbers that both ends have drawn
+};
+
+/// Shows the secret and asks for it. Whether the other end has shown that it knows it; closes the channel of
+/// one that does not.
+bool advance_attempt(Attempt& attempt, const std::string& secret) {
+  for (const Json& message : attempt.channel.exchange()) {
+    if (attempt.ours.empty()) {
+      attempt.theirs = text_at(message, "number");
+      attempt.ours = hex(random_bytes(16));
+      const std::string shown = proof(secret, "machine", attempt.theirs, attempt.ours);
+      attempt.channel.send({{"t", "proof"}, {"number", attempt.ours}, {"proof", shown}});
+      continue;
+    }
+    const bool knows_secret = equal_in_constant_time(text_at(message, "proof"),
+                                                     proof(secret, "launcher", attempt.ours, attempt.theirs));
+    if (knows_secret) seal_link(attempt.channel, secret, attempt.ours, attempt.theirs, true);
+    if (!knows_secret) attempt.channel.close();
+    return knows_secret;
   }
-  return std::nullopt;
+  return false;
 }
 
-/// Shows the secret and asks for it; whether the other end knows it.
-bool shake_hands(Channel& channel, const std::string& secret) {
+/// Tries all addresses at once; nothing where none leads to the launcher.
+std::optional<Channel> try_addresses(const CarriedJob& job) {
+  std::vector<Attempt> attempts;
+  for (const std::string& address : job.addresses) {
+    const int socket = begin_to_connect(address, job.port);
+    if (socket < 0) continue;
+    prepare_socket(socket);
+    attempts.push_back({Channel(socket, socket), "", ""});
+    attempts.back().channel.limit_lines(kMaxHandshakeBytes);
+  }
   const auto until = Channel::Clock::now() + kProofPatience;
-  channel.limit_lines(kMaxHandshakeBytes);
-  const auto challenge = next_message(channel, until);
-  if (!challenge) return false;
-  const std::string theirs = text_at(*challenge, "number");
-  const std::string ours = hex(random_bytes(16));
-  channel.send({{"t", "proof"}, {"number", ours}, {"proof", proof(secret, "machine", theirs, ours)}});
-  const auto answer = next_message(channel, until);
-  if (!answer || !equal_in_constant_time(text_at(*answer, "proof"), proof(secret, "launcher", ours, theirs)))
-    return false;
-  seal_link(channel, secret, ours, theirs, true);
-  return true;
+  while (!attempts.empty() && Channel::Clock::now() < until && !is_abandoned()) {
+    std::vector<pollfd> entries;
+    for (const Attempt& attempt : attempts) attempt.channel.append_poll_entries(entries);
+    ::poll(entries.data(), entries.size(), 100);
+    for (Attempt& attempt : attempts) {
+      if (advance_attempt(attempt, job.secret)) return std::move(attempt.channel);
+    }
+    std::erase_if(attempts, [](const Attempt& attempt) { return attempt.channel.is_closed(); });
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -211,17 +222,12 @@ std::vector<LinkListener::Guest> LinkListener::accept() {
 Channel connect_to_launcher(const CarriedJob& job, const Json& hello) {
   const auto until = Channel::Clock::now() + kConnectPatience;
   do {
-    for (const std::string& address : job.addresses) {
-      const int socket = try_address(address, job.port);
-      if (socket < 0) continue;
-      prepare_socket(socket);
-      Channel channel(socket, socket);
-      if (!shake_hands(channel, job.secret)) continue;
-      channel.send(hello);
-      return channel;
+    if (auto channel = try_addresses(job)) {
+      channel->send(hello);
+      return *std::move(channel);
     }
     ::poll(nullptr, 0, 200);
-  } while (Channel::Clock::now() < until);
+  } while (Channel::Clock::now() < until && !is_abandoned());
   raise<IoError>("the launcher cannot be reached at port ", job.port, " of ", join(job.addresses, ", "),
                  "; let the machines of the job connect to the one that starts it");
 }

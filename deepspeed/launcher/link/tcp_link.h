@@ -57,8 +57,9 @@ class LinkListener {
   std::vector<Candidate> candidates_;
 };
 
-/// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. Throws IoError
-/// where none does within 30 seconds, or where what listens there does not know the secret.
+/// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. All are tried
+/// at once: one may lead nowhere, or to a stranger that is silent. Throws IoError where none leads to one
+/// that knows the secret within 30 seconds.
 Channel connect_to_launcher(const CarriedJob& job, const Json& hello);
 
 }  // namespace deepspeed::launcher

@@ -76,8 +76,11 @@ void JobRun::give_up_part(Part& part) {
   if (!exits_.contains(part.child.pid)) ::kill(-part.child.pid, SIGKILL);
 }
 
-void JobRun::take_runner_end(const ExitStatus& status) {
-  if (is_stopping()) return;
+/// Looks whether the runner has ended too early. What the scouts find tells the cause better.
+void JobRun::watch_runner() {
+  const auto found = exits_.find(runner_.pid);
+  if (found == exits_.end() || is_stopping() || !scouts_have_answered()) return;
+  const ExitStatus& status = found->second;
   const std::string end =
       message("--launcher ", name_of(job_.args.runner), " ended with ", status.describe());
   std::vector<std::string> unheard;
@@ -107,8 +110,7 @@ void JobRun::watch_start() {
   const bool are_ranks = places_ranks(job_.args.runner);
   const bool waits_for_first = job_.args.runner == Runner::kSlurm && !first_guest_;
   const auto since = EndClock::now() - (are_ranks && first_guest_ ? *first_guest_ : stage_began_);
-  for (auto* parts : {&deposits_, &parts_}) {
-    if (parts == &parts_ && start_.listener() != nullptr && runner_.pid == 0) continue;
+  for (auto* parts : {&scouts_, &parts_}) {
     for (Part& part : *parts) {
       if (is_stopping()) return;
       const bool was_lost = contains(job_.doubtful_hosts, part.host);
@@ -160,15 +162,17 @@ void JobRun::announce_failure() {
 
 void JobRun::stop_all() {
   give_up_at_ = EndClock::now() + kStopPatience;
+  for (Part& scout : scouts_) scout.stage = Stage::kEnded;
   for (Part& part : parts_) {
     if (part.stage == Stage::kEnded) continue;
-    if (part.link && part.stage != Stage::kAwaited) {
-      part.link->send({{"t", "stop"}});
-      continue;
-    }
+    const bool has_answered = part.link && part.stage != Stage::kAwaited;
+    if (has_answered) part.link->send({{"t", "stop"}});
+    if (has_answered && has_run_) continue;
+    // Where no rank has started there is nothing to wait for.
     part.stage = Stage::kEnded;
     if (part.link) part.link->close();
-    if (part.child.pid > 0 && !exits_.contains(part.child.pid)) ::kill(-part.child.pid, SIGKILL);
+    if (!has_answered && part.child.pid > 0 && !exits_.contains(part.child.pid))
+      ::kill(-part.child.pid, SIGKILL);
   }
 }
 

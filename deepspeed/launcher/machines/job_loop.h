@@ -39,7 +39,8 @@ class JobRun {
   bool await(Stage stage);
   bool all_reached(Stage stage) const;
   bool is_stopping() const { return failure_ || signal_ != 0; }
-  void check_versions(const std::vector<Part>& parts);
+  bool scouts_have_answered() const;
+  void dismiss_scouts();
   void choose_machines();
   void prepare();
   void begin();
@@ -56,7 +57,7 @@ class JobRun {
   void take_guests();
   void take_lost(Part& part, const std::string& why);
   void reap();
-  void take_runner_end(const ExitStatus& status);
+  void watch_runner();
   void beat();
   void watch_silence();
   void watch_start();
@@ -81,7 +82,7 @@ class JobRun {
   const std::chrono::milliseconds silence_limit_;
   const int signal_fd_;
   JobStart start_;
-  std::vector<Part> parts_, deposits_;
+  std::vector<Part> parts_, scouts_;
   Child runner_;
   struct Cleaner {
     Child child;

@@ -1,10 +1,11 @@
 // A start of a job, as one loop around poll() (turn) that is left in stages (run):
 //
-// 1. The runner is started (job_start.h). Each program that it starts says hello over its link
-//    (agent/agent.h): standard input and output of ssh, else TCP with the job's secret.
-// 2. Once all have answered, versions are compared, and each is told its ranks. It answers that it has
-// planned
-//    them, or why it cannot: until then nothing runs, so every mistake is an error without a trace.
+// 1. The runner is started, with scouts by ssh beside it (job_start.h). Each program that it starts says
+// hello
+//    over its link (agent/agent.h): standard input and output of ssh, else TCP with the job's secret. Another
+//    version than here is an error.
+// 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot:
+//    until then nothing runs, so every mistake is an error without a trace.
 // 3. All start. From here on each end shows once a second that it lives.
 // 4. The first failure of a rank, and each machine that is silent for too long or whose link ends, ends all
 //    (job_end.cpp). Failures that come within a moment are compared: ranks that lose a partner fail as well.
@@ -54,8 +55,7 @@ JobEnd JobRun::run() {
   start();
   bool goes_on = await(Stage::kGreeted);
   if (goes_on) {
-    deposits_.clear();  // their programs end with their links
-    check_versions(parts_);
+    dismiss_scouts();
     choose_machines();
     prepare();
     goes_on = await(Stage::kPlanned);
@@ -77,39 +77,30 @@ JobEnd JobRun::run() {
 void JobRun::start() {
   parts_ = start_.parts();
   if (start_.listener() == nullptr) return;
-  deposits_ = start_.deposits();
-  const auto has_answered = [](const Part& part) { return part.stage >= Stage::kGreeted; };
-  while (!is_stopping() && !std::all_of(deposits_.begin(), deposits_.end(), has_answered)) turn();
-  if (!is_stopping()) check_versions(deposits_);
-  if (is_stopping()) return;
-  // Hosts of an elastic job that do not answer are dropped: pdsh must not wait for them.
-  ResourcePool nodes = nodes_;
-  std::erase_if(nodes, [&](const HostSlots& node) {
-    return std::find(lost_hosts_.begin(), lost_hosts_.end(), node.host) != lost_hosts_.end();
-  });
-  std::erase_if(parts_, [](const Part& part) { return part.stage == Stage::kEnded; });
-  if (!places_ranks(job_.args.runner)) {
-    for (size_t i = 0; i < parts_.size(); ++i) parts_[i].number = static_cast<int>(i);
-  }
-  if (!nodes.empty()) runner_ = start_.start_runner(nodes);
+  scouts_ = start_.scouts();
+  runner_ = start_.start_runner(nodes_);
 }
 
 bool JobRun::all_reached(Stage stage) const {
   return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) { return part.stage >= stage; });
 }
 
+bool JobRun::scouts_have_answered() const {
+  return std::all_of(scouts_.begin(), scouts_.end(),
+                     [](const Part& scout) { return scout.stage >= Stage::kGreeted; });
+}
+
 bool JobRun::await(Stage stage) {
   stage_began_ = RunClock::now();
-  while (!all_reached(stage)) turn();
+  while (!all_reached(stage) || !scouts_have_answered()) turn();
   return !is_stopping();
 }
 
-void JobRun::check_versions(const std::vector<Part>& parts) {
-  for (const Part& part : parts) {
-    if (is_stopping() || part.stage == Stage::kEnded) continue;
-    const std::string fault = version_fault(part, job_.node_program);
-    if (!fault.empty()) fail({fault, "", 2});
+void JobRun::dismiss_scouts() {
+  for (Part& scout : scouts_) {
+    if (scout.link) scout.link->send({{"t", "stop"}});
   }
+  scouts_.clear();  // the programs there end with their links
 }
 
 /// In an elastic job, keeps as many of the machines that answer as the rules allow, from the top.
@@ -181,7 +172,7 @@ void JobRun::finish() {
     if (part.link) part.link->close();
     children.push_back(part.child.pid);
   }
-  deposits_.clear();
+  dismiss_scouts();
   for (const Cleaner& cleaner : cleaners_) children.push_back(cleaner.child.pid);
   children.push_back(runner_.pid);
   std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
@@ -194,7 +185,7 @@ void JobRun::finish() {
 void JobRun::turn() {
   wait_for_events();
   take_signals();
-  take_messages(deposits_);
+  take_messages(scouts_);
   take_guests();
   take_messages(parts_);
   output_.write([&](int number, size_t bytes) {
@@ -203,6 +194,7 @@ void JobRun::turn() {
     }
   });
   reap();
+  watch_runner();
   beat();
   watch_silence();
   watch_start();
@@ -211,7 +203,7 @@ void JobRun::turn() {
 
 void JobRun::wait_for_events() {
   std::vector<pollfd> entries = {{signal_fd_, POLLIN, 0}};
-  for (const auto* parts : {&parts_, &deposits_}) {
+  for (const auto* parts : {&parts_, &scouts_}) {
     for (const Part& part : *parts) {
       if (part.link) part.link->append_poll_entries(entries);
     }
@@ -265,6 +257,8 @@ void JobRun::take_message(Part& part, const Json& message) {
   if (kind == "hello" && part.stage == Stage::kAwaited) {
     part.hello = message;
     part.stage = Stage::kGreeted;
+    if (const std::string fault = version_fault(part, job_.node_program); !fault.empty())
+      fail({fault, "", 2});
   } else if (kind == "planned" && part.stage == Stage::kGreeted) {
     part.stage = Stage::kPlanned;
     part.python = text_of(message, "python");
@@ -305,10 +299,7 @@ void JobRun::take_guests() {
 
 void JobRun::reap() {
   int status = 0;
-  for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    exits_[pid] = ExitStatus(status);
-    if (pid == runner_.pid) take_runner_end(ExitStatus(status));
-  }
+  for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) exits_[pid] = ExitStatus(status);
 }
 
 void JobRun::beat() {

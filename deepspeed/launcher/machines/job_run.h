@@ -26,6 +26,7 @@ struct MachineJob {
   /// number; 0 where none fits. Empty: all, and one that does not answer is an error.
   std::function<size_t(const ResourcePool&)> choose_machines;
   std::vector<std::string> doubtful_hosts;  ///< lost before: they are waited for some seconds only
+  bool checks_hosts = false;                ///< by ssh, where MPI starts the programs
 };
 
 /// How a start ended.
@@ -39,9 +40,5 @@ struct JobEnd {
 /// output is the ranks'. What goes wrong is a line of the log that names host and rank.
 JobEnd run_on_machines(const MachineJob& job, const ResourcePool& nodes, int restarts,
                        const BlockedSignals& signals);
-
-/// Tries all hosts by ssh, and asks for the library's version there. Throws UsageError naming a host that
-/// cannot be reached, or has another version.
-void check_hosts(const MachineJob& job, const ResourcePool& nodes);
 
 }  // namespace deepspeed::launcher

@@ -90,16 +90,22 @@ std::vector<Part> JobStart::parts() const {
   return parts;
 }
 
-std::vector<Part> JobStart::deposits() const {
-  std::vector<Part> deposits;
-  if (job_.args.runner != Runner::kPdsh) return deposits;
-  const std::string text = carried_job().text();
+std::vector<Part> JobStart::scouts() const {
+  std::vector<Part> scouts;
+  const bool brings_job = job_.args.runner == Runner::kPdsh;
+  const std::string text = brings_job ? carried_job().text() : "";
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    deposits.push_back(part_by_ssh(nodes_[i], static_cast<int>(i),
-                                   {job_.node_program, "--deposit", id_ + "n" + std::to_string(i)}));
-    deposits.back().link->send({{"t", "deposit"}, {"job", text}});
+    const int number = static_cast<int>(i);
+    if (brings_job) {
+      const std::vector<std::string> words = {job_.node_program, "--deposit",
+                                              id_ + "n" + std::to_string(number)};
+      scouts.push_back(part_by_ssh(nodes_[i], number, words));
+      scouts.back().link->send({{"t", "deposit"}, {"job", text}});
+    } else if (job_.checks_hosts && !job_.machine.is_this(nodes_[i].host)) {
+      scouts.push_back(part_by_ssh(nodes_[i], number, {job_.node_program, "--link"}));
+    }
   }
-  return deposits;
+  return scouts;
 }
 
 Child JobStart::start_runner(const ResourcePool& nodes) {
@@ -145,35 +151,6 @@ void JobStart::write_host_list(const ResourcePool& nodes) {
   if (fd >= 0) host_list_ = path;
   if (fd >= 0) ::close(fd);
   if (!written) raise<IoError>("cannot write ", path, ": ", std::strerror(error));
-}
-
-void check_hosts(const MachineJob& job, const ResourcePool& nodes) {
-  constexpr auto kPatience = std::chrono::seconds(30);
-  RunnerJob runner;
-  runner.runner = job.args.runner;
-  runner.ssh_port = job.args.ssh_port;
-  const SignalState signals = current_signals();
-  std::vector<Part> tries;
-  for (const HostSlots& node : nodes) {
-    if (job.machine.is_this(node.host)) continue;
-    const auto command = ssh_command(runner, node.host, {job.node_program, "--version"}, job.environment);
-    tries.emplace_back();
-    tries.back().host = node.host;
-    tries.back().child = start_child(command, job.environment, true, SIGKILL, signals);
-  }
-  std::string wrong;
-  for (Part& tried : tries) {
-    const auto [output, status] = finish_child(tried.child, kPatience);
-    if (!wrong.empty()) continue;
-    tried.hello["version"] = output.substr(0, output.find('\n'));
-    wrong = version_fault(tried, job.node_program);
-    if (status == 0) continue;
-    wrong = message(
-        "host ", tried.host, " cannot be reached by ssh, or has no program ", job.node_program,
-        "; its errors stand above. --no_ssh_check leaves this check out where --launcher reaches it by "
-        "another way");
-  }
-  if (!wrong.empty()) raise<UsageError>(wrong);
 }
 
 }  // namespace deepspeed::launcher

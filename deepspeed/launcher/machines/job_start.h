@@ -27,9 +27,10 @@ class JobStart {
   /// host that is this machine needs no ssh.
   std::vector<Part> parts() const;
 
-  /// Brings the job's description to each machine by ssh where the runner is pdsh, which hands on neither
-  /// input nor variables. The descriptions go with the links of the parts that are returned.
-  std::vector<Part> deposits() const;
+  /// Goes to each machine by ssh beside the runner: with the job's description where that is pdsh, which
+  /// hands on neither input nor variables, and where it is MPI's and hosts are checked to see whether each
+  /// answers. The programs there end with the links of the parts that are returned.
+  std::vector<Part> scouts() const;
 
   /// Starts pdsh, mpirun or srun for these machines.
   Child start_runner(const ResourcePool& nodes);

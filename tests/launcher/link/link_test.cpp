@@ -1,6 +1,7 @@
 // What travels between the launcher and the machines, and who may listen.
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -9,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
@@ -29,6 +32,8 @@ namespace {
 
 using testing::error_of;
 using ::testing::HasSubstr;
+
+constexpr std::chrono::milliseconds kAtOnce(0);
 
 CarriedJob any_job() {
   CarriedJob job;
@@ -74,24 +79,59 @@ TEST(Deposit, IsTakenOnceAndGoesWithItsObject) {
     const Deposit deposit(id, "text");
     EXPECT_ERROR(IoError, Deposit(id, "other"), "cannot write");
   }
-  EXPECT_ERROR(IoError, take_deposit(id), "there is no description of the job");
+  EXPECT_ERROR(IoError, take_deposit(id, kAtOnce), "there is no description of the job");
   const Deposit deposit(id + "n0", "text");
   const Deposit another(id + "n1", "text");
-  EXPECT_EQ(take_deposit(id), "text");
-  EXPECT_EQ(take_deposit(id), "text");
-  EXPECT_ERROR(IoError, take_deposit(id), "there is no description of the job");
+  EXPECT_EQ(take_deposit(id, kAtOnce), "text");
+  EXPECT_EQ(take_deposit(id, kAtOnce), "text");
+  EXPECT_ERROR(IoError, take_deposit(id, kAtOnce), "there is no description of the job");
   // Files of others in its place: a pipe that nobody writes to, and a link.
   const std::string pipe = "/tmp/deepspeed_job_" + id + "n2", link = "/tmp/deepspeed_job_" + id + "n3";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0666), 0);
   ASSERT_EQ(::symlink("/etc/passwd", link.c_str()), 0);
-  EXPECT_ERROR(IoError, take_deposit(id), "there is no description of the job");
+  EXPECT_ERROR(IoError, take_deposit(id, kAtOnce), "there is no description of the job");
   ::unlink(pipe.c_str());
   ::unlink(link.c_str());
   const Deposit private_one(id + "n4", "text");
   struct stat status {};
   ASSERT_EQ(::stat(("/tmp/deepspeed_job_" + id + "n4").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0600u);
-  EXPECT_ERROR(UsageError, take_deposit("../x"), "expected letters and digits");
+  EXPECT_ERROR(UsageError, take_deposit("../x", kAtOnce), "expected letters and digits");
+}
+
+TEST(Deposit, IsWaitedForUntilItIsWhole) {
+  const std::string id = "late" + std::to_string(::getpid()), path = "/tmp/deepspeed_job_" + id;
+  const int part = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+  ASSERT_EQ(::write(part, "te", 2), 2);
+  EXPECT_ERROR(IoError, take_deposit(id, kAtOnce), "there is no description of the job");
+  std::string taken;
+  std::thread taking([&] { taken = take_deposit(id, std::chrono::minutes(10)); });
+  EXPECT_EQ(::write(part, "xt", 2), 2);
+  EXPECT_EQ(::write(part, "\n", 1), 1);
+  ::close(part);
+  taking.join();
+  EXPECT_EQ(taken, "text");
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
+TEST(Deposit, IsNotWaitedForWhereNobodyIsLeft) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    for (const int end : ends) ::close(end);
+    try {
+      take_deposit("nobody" + std::to_string(::getpid()), std::chrono::hours(10));
+    } catch (const IoError&) {
+      ::_exit(7);
+    }
+    ::_exit(0);
+  }
+  for (const int end : ends) ::close(end);  // as when ssh has ended
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 struct Pair {
