@@ -72,7 +72,8 @@ def time_start(job, runner, python):
 
 
 def print_table(title, times):
-    print(f"| {title} | ranks start, least (s) | median | first step, least (s) | median | times one machine's |\n|---|---|---|---|---|---|")
+    print(f"| {title} | ranks start, least (s) | median | first step, least (s) | median | times one machine's |")
+    print("|---|---|---|---|---|---|")
     base = statistics.median(stepped for _, stepped in times[ONE])
     for name, found in times.items():
         ranks, steps = ([pair[i] for pair in found] for i in (0, 1))

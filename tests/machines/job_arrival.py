@@ -165,10 +165,37 @@ class ArrivalTest(JobTest):
     # --- tools ---
 
     def test_the_links_within_and_between_machines_are_measured(self):
-        self.start("ssh", "--links", self.folder / "links.json", "--trials", 1, program=[str(BINARIES / "ds_bench")])
+        path, most = self.folder / "links.json", 0.4
+        for machine in self.machines:
+            machine.limit_link(f"{1000 * most:.0f}mbit")
+        try:
+            for runner in set(installed_runners()) & {"ssh", "openmpi"}:
+                with self.subTest(runner):
+                    path.unlink(missing_ok=True)
+                    program = [str(BINARIES / "ds_bench")]
+                    self.start(runner, "--backends", "shm", "--links", path, "--trials", 1, program=program, OMP_NUM_THREADS="1")
+                    self.assertEqual(self.end(), 0, self.said())
+                    output = self.output.read_text()
+                    self.assertEqual([output.count(text) for text in ("within a node", "between nodes", "wrote ")], [1, 1, 1], output)
+                    found = json.loads(path.read_text())
+                    self.assertEqual(set(found), {"within_node", "between_nodes"})
+                    within, between = (found[name]["gbps"] for name in ("within_node", "between_nodes"))
+                    print(f"links by {runner}: {found}", flush=True)
+                    # What a node receives goes through its link; what its ranks send each other does not.
+                    self.assertTrue(0 < between < 1.2 * most < within, found)
+                    self.assertTrue(all(speed["latency_us"] > 0 for speed in found.values()), found)
+        finally:
+            for machine in self.machines:
+                machine.limit_link(None)
+        # All ranks go by what rank 0 reads, on the other machine too.
+        program, words = [str(BINARIES / "ds_bench")], ["--backends", "shm", "--all-reduce", "--maxsize", "1M", "--trials", 1]
+        self.start("ssh", *words, program=program, DEEPSPEED_LINKS=str(path))
         self.assertEqual(self.end(), 0, self.said())
-        self.assertIn("between nodes", self.output.read_text())
-        self.assertTrue(json.loads((self.folder / "links.json").read_text()))
+        self.assertNotIn("links.json", self.said())
+        path.write_text("{}")
+        self.start("ssh", *words, program=program, DEEPSPEED_LINKS=str(path))
+        self.assertNotEqual(self.end(), 0, self.said())
+        self.assertIn(f"{path} has no within_node", self.said())
 
     def test_a_command_on_all_machines(self):
         command = [str(BINARIES / "ds_ssh"), "-f", self.hostfile(), "sh", "-c", 'hostname; echo "$0" "$1"', *WORDS[9:13]]

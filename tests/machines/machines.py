@@ -3,6 +3,7 @@
 The whole test runs in namespaces of its own (enter()), so nothing of it outlives its end, and nothing outside is touched.
 """
 
+import atexit
 import os
 import pathlib
 import shutil
@@ -21,7 +22,7 @@ def why_not():
     """Returns what this computer lacks for such machines; "" where it lacks nothing."""
     if os.geteuid() != 0:
         return "not root"
-    for program in ("unshare", "nsenter", "ip", "ssh", "ssh-keygen", "/usr/sbin/sshd"):
+    for program in ("unshare", "nsenter", "ip", "tc", "ssh", "ssh-keygen", "/usr/sbin/sshd"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
     tried = subprocess.run([*SPACES, "ip", "link", "add", "try0", "type", "bridge"], capture_output=True, text=True)
@@ -69,6 +70,11 @@ class Machine:
         """Takes the network away ("down"), or gives it back ("up")."""
         sh("ip", "link", "set", self.port, state)
 
+    def limit_link(self, rate):
+        """Lets no more bits a second ("100mbit") come to this machine; as many as there are (None)."""
+        words = ["replace", "dev", self.port, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
+        sh("tc", "qdisc", *(words if rate else ["del", "dev", self.port, "root"]))
+
     def _network(self, pid):
         try:
             return os.readlink(f"/proc/{pid}/ns/net")
@@ -105,6 +111,16 @@ def is_alive(pid):
         return False
 
 
+def is_below(pid, top):
+    """Whether a process is a child of another one, or a child of its child, and so on."""
+    while pid not in (0, top):
+        try:
+            pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return pid == top
+
+
 def processes(word):
     """Returns the ids of all processes whose command line has the word, or a word that ends with it."""
     found = []
@@ -127,6 +143,7 @@ def wait_until(holds, what="", patience=120):
 def make(count):
     """Returns (folder, [machines]): a bridge, keys, and machines worker-0, worker-1 and so on."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="deepspeed_machines_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
     sh("hostname", "launcher")
     sh("ip", "link", "set", "lo", "up")

@@ -10,26 +10,33 @@ namespace {
 
 // A clock's own uncertainty: what is faster was not measured.
 constexpr double kLeastMicroseconds = 0.01;
+// The large size takes this part longer than the small one at least. On a busy machine the small one may take
+// longer by chance, and a line through both would tell of any speed.
+constexpr double kLeastPart = 1.0 / 8;
 
-/// Returns what a rank of `group` receives, by a line through the times of two sizes.
+/// Returns what a rank of `group` receives, by the times of two sizes.
 LinkSpeed speed_of(const ProcessGroup& all, const ProcessGroup& group, const MeasureLinksOptions& options) {
   all.barrier();
   const auto rows = measure_collectives(group, {.operations = {"all_gather"},
                                                 .sizes = {options.small_bytes, options.large_bytes},
                                                 .trials = options.trials});
-  const auto microseconds = [&](size_t row) {
-    return all.all_reduce_scalar(rows[row].milliseconds, ReduceOp::kMax) * 1000;
+  const auto taken = [&](size_t row) -> TakenTime {
+    return {.bits = 8.0 * double(rows[row].bytes) * (group.size() - 1) / group.size(),
+            .microseconds = all.all_reduce_scalar(rows[row].milliseconds, ReduceOp::kMax) * 1000};
   };
-  const auto bits = [&](size_t row) {
-    return 8.0 * double(rows[row].bytes) * (group.size() - 1) / group.size();
-  };
-  const double small = microseconds(0), large = microseconds(1);
-  const double a_microsecond = (bits(1) - bits(0)) / std::max(large - small, kLeastMicroseconds);
-  return {.latency_us = std::max(small - bits(0) / a_microsecond, kLeastMicroseconds),
-          .gbps = a_microsecond / 1000};
+  const TakenTime small = taken(0);
+  return speed_by_line(small, taken(1));
 }
 
 }  // namespace
+
+LinkSpeed speed_by_line(const TakenTime& small, const TakenTime& large) {
+  const double longer = std::max(
+      {large.microseconds - small.microseconds, large.microseconds * kLeastPart, kLeastMicroseconds});
+  const double a_microsecond = (large.bits - small.bits) / longer;
+  return {.latency_us = std::max(small.microseconds - small.bits / a_microsecond, kLeastMicroseconds),
+          .gbps = a_microsecond / 1000};
+}
 
 LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node, const ProcessGroup& across,
                           const MeasureLinksOptions& options) {

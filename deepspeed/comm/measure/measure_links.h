@@ -22,4 +22,14 @@ struct MeasureLinksOptions {
 DEEPSPEED_API LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node,
                                         const ProcessGroup& across, const MeasureLinksOptions& options = {});
 
+/// Is how long so many bits took.
+struct TakenTime {
+  double bits = 0;
+  double microseconds = 0;
+};
+
+/// Returns the speed of a link by a line through two times, of more bits for the large one. Where chance made
+/// the small one take about as long, the speed is at most eight times what the large one shows by itself.
+LinkSpeed speed_by_line(const TakenTime& small, const TakenTime& large);
+
 }  // namespace deepspeed::comm

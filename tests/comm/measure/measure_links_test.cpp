@@ -33,5 +33,19 @@ TEST(MeasureLinks, GivesAllRanksTheSameFigures) {
   });
 }
 
+TEST(MeasureLinks, TellsNoSpeedThatAChanceWouldMake) {
+  const auto line =
+      comm::speed_by_line({.bits = 8000, .microseconds = 10}, {.bits = 8e6, .microseconds = 1009});
+  EXPECT_DOUBLE_EQ(line.gbps, 8.0);
+  EXPECT_DOUBLE_EQ(line.latency_us, 9.0);
+  for (const double small : {1000.0, 1009.0, 50000.0}) {
+    const auto speed =
+        comm::speed_by_line({.bits = 8000, .microseconds = small}, {.bits = 8e6, .microseconds = 1000});
+    EXPECT_NEAR(speed.gbps, 8 * 8.0, 0.1) << small;
+    EXPECT_GT(speed.latency_us, 0) << small;
+    EXPECT_NO_THROW(comm::link_figures_of(comm::link_figures_json({speed, speed}), "figures")) << small;
+  }
+}
+
 }  // namespace
 }  // namespace deepspeed::testing
