@@ -4,6 +4,9 @@
 // after the other, each once the reply before it is written: a client that does not read is not read either.
 // A call that waits for a key is kept with its client; a change of the key answers it anew, and its deadline
 // ends it. While a client waits, its socket is watched for its end alone.
+//
+// Whoever has not greeted yet may be a stranger: it may stay for some seconds, and of many the oldest makes
+// room. A rank that is dropped so comes again.
 #include "deepspeed/comm/store/store_server.h"
 
 #include <algorithm>
@@ -46,6 +49,9 @@ constexpr int kAcceptsATurn = 64;
 constexpr uint64_t kListenerId = 0, kStopId = 1, kFirstClientId = 2;
 // How long nobody is accepted where the process has no descriptor left.
 constexpr milliseconds kAcceptPause(100);
+// How long a client may take to greet, how long it has at least, and how many may be about to.
+constexpr milliseconds kGreetingPatience(10000), kLeastTimeToGreet(1000);
+constexpr size_t kMaxUngreeted = 512;
 
 }  // namespace
 
@@ -95,6 +101,7 @@ class StoreServer::Loop {
     Descriptor socket;
     std::string received, to_send;
     bool has_greeted = false;
+    ServerClock::time_point came;
     StoreGuard::Shown shown;
     int joins = -1;                       // the rank that it has joined as
     std::optional<StoreMessage> pending;  // the call that waits
@@ -172,17 +179,21 @@ class StoreServer::Loop {
   Deadline next_deadline() const {
     Deadline next = accepts_again_;
     if (!deadlines_.empty() && (!next || deadlines_.begin()->first < *next)) next = deadlines_.begin()->first;
+    if (!ungreeted_.empty()) {
+      const auto last = ungreeted_.begin()->first + kGreetingPatience;
+      if (!next || last < *next) next = last;
+    }
     return next;
   }
 
   void accept_clients() {
     if (!listener_) return;
     for (int i = 0; i < kAcceptsATurn; ++i) {
+      if (ungreeted_.size() >= kMaxUngreeted && !drop_oldest_ungreeted()) return pause_accepting();
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
-        ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-        accepts_again_ = ServerClock::now() + kAcceptPause;
-        return;
+        if (drop_oldest_ungreeted()) continue;
+        return pause_accepting();
       }
       if (!socket) return;
       if (is_local_ && user_of_peer(socket.get()) != ::geteuid()) continue;
@@ -195,9 +206,24 @@ class StoreServer::Loop {
       auto& client = clients_[id];
       client.id = id;
       client.socket = std::move(socket);
+      client.came = ServerClock::now();
+      ungreeted_.emplace(client.came, id);
       client.interest = EPOLLIN | EPOLLRDHUP;
       if (!watch(EPOLL_CTL_ADD, fd, id, client.interest)) drop(id);
     }
+  }
+
+  void pause_accepting() {
+    ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+    accepts_again_ = ServerClock::now() + kAcceptPause;
+  }
+
+  // False where the oldest one has just come.
+  bool drop_oldest_ungreeted() {
+    if (ungreeted_.empty() || ServerClock::now() - ungreeted_.begin()->first < kLeastTimeToGreet)
+      return false;
+    drop(ungreeted_.begin()->second);
+    return true;
   }
 
   void serve(uint64_t id, uint32_t events) {
@@ -276,6 +302,7 @@ class StoreServer::Loop {
       return true;  // it goes on, comes again, or goes
     }
     client.has_greeted = true;
+    ungreeted_.erase({client.came, client.id});
     if (request.number >= 0) {
       client.joins = static_cast<int>(request.number);
       ranks_.join(client.joins);
@@ -334,6 +361,8 @@ class StoreServer::Loop {
       accepts_again_.reset();
       watch(EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN);
     }
+    while (!ungreeted_.empty() && ungreeted_.begin()->first + kGreetingPatience <= now)
+      drop(ungreeted_.begin()->second);
     while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
       Client& client = clients_.at(deadlines_.begin()->second);
       stop_waiting_for_key(client);
@@ -376,6 +405,7 @@ class StoreServer::Loop {
     Client& client = found->second;
     if (client.pending) stop_waiting_for_key(client);
     forget_deadline(client);
+    ungreeted_.erase({client.came, client.id});
     if (client.joins >= 0) ranks_.leave(client.joins);
     // A child of this process may hold the socket still, which neither epoll nor the client is to notice.
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
@@ -395,6 +425,7 @@ class StoreServer::Loop {
   std::unordered_map<uint64_t, Client> clients_;
   std::unordered_map<std::string, std::set<uint64_t>> waiting_;       // clients that wait for a key
   std::set<std::pair<ServerClock::time_point, uint64_t>> deadlines_;  // of those that wait
+  std::set<std::pair<ServerClock::time_point, uint64_t>> ungreeted_;  // by the time at which they came
   std::deque<uint64_t> ready_;                                        // clients whose key has changed
   Deadline accepts_again_;
   std::unique_ptr<std::thread> thread_;

@@ -8,7 +8,8 @@
 namespace deepspeed::comm {
 
 /// Answers at a listening socket, in a thread of its own, until it is destroyed. A client that ends, sends
-/// what is no message or does not read is dropped or waits; it holds up nobody else.
+/// what is no message or does not read is dropped or waits; it holds up nobody else. One that does not greet
+/// is dropped after ten seconds, or earlier where many come.
 class StoreServer {
  public:
   /// Takes a listening socket and, or null, `reserved`, which is kept as long. Each of the `world_size` ranks

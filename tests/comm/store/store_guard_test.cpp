@@ -2,13 +2,19 @@
 #include "deepspeed/comm/store/store_guard.h"
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
@@ -78,6 +84,47 @@ TEST_F(Guarded, RefusesStrangers) {
     });
   }
   EXPECT_FALSE(served.store->check({"a"}));
+}
+
+bool has_ended(const Descriptor& socket) {
+  char byte = 0;
+  const auto count = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+  return count == 0 || (count < 0 && errno != EAGAIN);
+}
+
+TEST_F(Guarded, DropsStrangersThatSayNothing) {
+  const Served served(address_of_loopback());
+  const auto silent = connection_to(served.address), slow = connection_to(served.address);
+  ::send(slow.get(), "\x40\0\0", 3, MSG_NOSIGNAL);
+  until([&] { return has_ended(silent) && has_ended(slow); });
+  served.store->set("a", std::string("1"));
+  EXPECT_EQ(served.store->get_to_str("a"), "1");
+}
+
+TEST_F(Guarded, LetsRanksInThoughStrangersHoldAllDescriptors) {
+  // In a process of its own, whose descriptors are few: the server's ends of the connections need them too.
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const Served served(address_of_loopback());
+    const rlimit few{200, 200};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    std::vector<Descriptor> strangers;
+    std::string why_not;
+    for (bool goes_on = true; goes_on;) {
+      auto stranger = connect_to(served.address, {}, why_not);
+      goes_on = static_cast<bool>(stranger);
+      if (goes_on) strangers.push_back(std::move(stranger));
+    }
+    strangers.pop_back();  // for the rank's own end
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    auto socket = connect_to(served.address, deadline, why_not);
+    const bool is_in = socket && greet_store(socket.get(), 1, 2, deadline, why_not);
+    if (!is_in) std::fprintf(stderr, "%s\n", why_not.c_str());
+    ::_exit(is_in && strangers.size() > 50 ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Guarded, TakesAProofOnce) {
