@@ -49,7 +49,8 @@ class TakesScale : public optim::Optimizer {
 struct Trained {
   std::vector<at::Tensor> weights;
   std::vector<at::Tensor> states;
-  std::vector<double> numbers;      // of each step: applied or not, loss scale, rate, skips, norm; of slices: their steps
+  std::vector<double>
+      numbers;  // of each step: applied or not, loss scale, rate, skips, norm; of slices: their steps
   int64_t skipped_steps = 0;
   int num_on_device = 0;            // slices that were stepped by a scale of the device
   int64_t host_waits = 0;           // of the last step
@@ -63,16 +64,15 @@ Trained train(const Json& config, const Json& optimizer, bool on_device, const c
               bool has_bad_steps = false) {
   TakesScale::num_on_device = 0;
   const auto engine =
-      initialize(std::make_shared<OddNet>(), {.config = config,
-                                              .slice_optimizer =
-                                                  [&](std::vector<optim::ParamGroup> groups) {
-                                                    return std::make_unique<TakesScale>(
-                                                        optim::make_optimizer(optimizer["type"],
-                                                                              optimizer["params"],
-                                                                              std::move(groups)),
-                                                        on_device);
-                                                  },
-                                              .world = world})
+      initialize(std::make_shared<OddNet>(),
+                 {.config = config,
+                  .slice_optimizer =
+                      [&](std::vector<optim::ParamGroup> groups) {
+                        return std::make_unique<TakesScale>(
+                            optim::make_optimizer(optimizer["type"], optimizer["params"], std::move(groups)),
+                            on_device);
+                      },
+                  .world = world})
           .engine;
   Trained trained;
   const auto type = engine->module().parameters().front().scalar_type();
@@ -150,7 +150,8 @@ void expect_skips_of_the_host(int stage, double clipping, Json precision, const 
   precision["gradient_clipping"] = clipping;
   precision["zero_allow_untested_optimizer"] = true;
   precision["log_level"] = "error";
-  precision["scheduler"] = {{"type", "WarmupLR"}, {"params", {{"warmup_max_lr", 0.01}, {"warmup_num_steps", 9}}}};
+  precision["scheduler"] = {{"type", "WarmupLR"},
+                            {"params", {{"warmup_max_lr", 0.01}, {"warmup_num_steps", 9}}}};
   Json config = config_of(stage);
   config.erase("bf16");
   config.update(precision);
@@ -180,8 +181,8 @@ TEST(ScaleOnDevice, SkipsStepsAsTheHostDoesAtEveryStage) {
         for (const Json& precision : checked_precisions()) {
           for (const double clipping : {0.0, 0.05}) {
             if (clipping == 0.0 && precision.empty()) continue;  // fp32 without clipping checks nothing
-            expect_skips_of_the_host(stage, clipping, precision, {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}},
-                                     world);
+            expect_skips_of_the_host(stage, clipping, precision,
+                                     {{"type", "AdamW"}, {"params", {{"lr", 0.01}}}}, world);
           }
         }
       }

@@ -21,6 +21,7 @@
 #include "deepspeed/zero/step_agreement.h"
 #include "deepspeed/zero/step_result.h"
 #include "deepspeed/zero/zero_optimizer.h"
+#include "deepspeed/zero/zero_state.h"
 
 namespace deepspeed {
 namespace {

@@ -12,7 +12,8 @@ struct GradientScale {
   explicit GradientScale(at::Tensor scale) : on_device(std::move(scale)) {}
 
   double value = 1.0;
-  at::Tensor on_device = {};  // one fp64 beside the gradients, in place of the value; undefined: the value holds
+  at::Tensor on_device =
+      {};  // one fp64 beside the gradients, in place of the value; undefined: the value holds
 };
 
 }  // namespace deepspeed::zero

@@ -92,7 +92,8 @@ TEST(ScaleOnDevice, LeavesAStepOutWhereItIsNoNumber) {
 
 TEST(ScaleOnDevice, LeavesLoadedStatesOfNoStepWhereTheFirstIsLeftOut) {
   for (const char* type : {"AdamW", "Lion", "SGD"}) {
-    const Json params = type == std::string("SGD") ? Json{{"lr", 0.01}, {"momentum", 0.9}} : Json{{"lr", 0.01}};
+    const Json params =
+        type == std::string("SGD") ? Json{{"lr", 0.01}, {"momentum", 0.9}} : Json{{"lr", 0.01}};
     const auto first = make(type, params), second = make(type, params);
     const at::Tensor weights = test_gradients(1, {8, 6})[0];
     TestSlice slice(weights), other(weights);
