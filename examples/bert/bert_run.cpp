@@ -81,7 +81,7 @@ void run(const Options& options) {
 
   examples::Progress progress(stdout, world.rank() != 0, options.steps, options.log_every,
                               engine->config().train_batch_size * options.context);
-  for (const auto& name : left_out) progress.note("left out " + name + ", which is of another head");
+  for (const auto& name : left_out) progress.note("left out " + name + ", which this model does not use");
   examples::train_and_evaluate(*engine, *loader, data.held_out, options, progress,
                                [&, &engine = engine](const TokenBatch& batch, int64_t number) {
                                  const auto masked = mask_tokens(

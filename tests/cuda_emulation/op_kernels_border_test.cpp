@@ -2,14 +2,14 @@
 // last row alone holds numbers. Its results must be, bit for bit, those of an array of this row alone. The
 // memory is sparse: what is not touched is nowhere. Of each launch the block runs that takes the last row; it
 // also takes other rows, which are 0.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <initializer_list>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <sys/mman.h>
 
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
 #include "deepspeed/kernels/cuda/launches.h"
@@ -26,7 +26,8 @@ constexpr int64_t kMostBlocks = 1 << 16, kThreads = 256, kSegment = 4096;  // as
 class SparseMemory {
  public:
   explicit SparseMemory(size_t bytes) : bytes_(bytes) {
-    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data_ =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data_ == MAP_FAILED) throw std::bad_alloc();
   }
   ~SparseMemory() { ::munmap(data_, bytes_); }
@@ -73,7 +74,8 @@ class BorderArray {
   }
 
   void* on(Side side) {
-    return (side.is_device ? (side.is_small ? small_device_ : device_) : (side.is_small ? small_cpu_ : cpu_)).data();
+    return (side.is_device ? (side.is_small ? small_device_ : device_) : (side.is_small ? small_cpu_ : cpu_))
+        .data();
   }
   char* row(Side side) { return static_cast<char*>(on(side)) + (side.is_small ? 0 : last_); }
 
@@ -154,8 +156,9 @@ TEST_P(OpKernelBorder, Normalizes) {
   for (const Type type : kTypes) {
     for (const Shape& shape : kShapes) {
       const auto [rows, columns] = shape;
-      BorderArray input(type, rows, columns, 1), residual(type, rows, columns, 2), output(type, rows, columns, 3),
-          sum(type, rows, columns, 4), grad(type, rows, columns, 5), grad_input(type, rows, columns, 6);
+      BorderArray input(type, rows, columns, 1), residual(type, rows, columns, 2),
+          output(type, rows, columns, 3), sum(type, rows, columns, 4), grad(type, rows, columns, 5),
+          grad_input(type, rows, columns, 6);
       BorderArray mean(Type::kFloat, rows, 1, 7), rstd(Type::kFloat, rows, 1, 8);
       BorderArray weight(type, 1, columns, 9), bias(type, 1, columns, 10);
       run(
@@ -180,9 +183,9 @@ TEST_P(OpKernelBorder, Normalizes) {
           shape,
           [&](Side side, int64_t n) {
             NormBackwardArrays a;
-            a.grad_output = grad.on(side), a.sum = sum.on(side), a.mean = mean.on(side), a.rstd = rstd.on(side),
-            a.weight = weight.on(side), a.grad_input = grad_input.on(side), a.weight_parts = weights.on(side),
-            a.bias_parts = biases.on(side);
+            a.grad_output = grad.on(side), a.sum = sum.on(side), a.mean = mean.on(side),
+            a.rstd = rstd.on(side), a.weight = weight.on(side), a.grad_input = grad_input.on(side),
+            a.weight_parts = weights.on(side), a.bias_parts = biases.on(side);
             a.rows = {n, shape.columns, parts_of(n)}, a.type = a.parameter_type = element(type);
             return a;
           },
@@ -214,20 +217,17 @@ TEST_P(OpKernelBorder, Activates) {
           return a;
         };
       };
-      run(
-          shape, gelu(false, true),
+      run(shape, gelu(false, true),
           [&](const BiasGeluArrays& a, int64_t n) { bias_gelu_simd(a, (n - 1) * columns, n * columns); },
           &launch_bias_gelu, {shape.segment_block()});
       EXPECT_EQ(output.difference(), "");
-      run(
-          shape, gelu(true, false),
+      run(shape, gelu(true, false),
           [&](const BiasGeluArrays& a, int64_t n) {
             bias_gelu_backward_simd(a, (n - 1) * columns, n * columns, nullptr);
           },
           &launch_bias_gelu_backward, {shape.segment_block()});
       EXPECT_EQ(output.difference(), "");
-      run(
-          shape, gelu(true, true),
+      run(shape, gelu(true, true),
           [&](const BiasGeluArrays& a, int64_t n) {
             float* const own = static_cast<float*>(a.bias_parts) + (a.rows.parts - 1) * columns;
             std::fill_n(own, columns, 0.0F);
@@ -239,7 +239,8 @@ TEST_P(OpKernelBorder, Activates) {
       EXPECT_EQ(std::memcmp(sums.row({false, false}), sums.row({false, true}), 96 * sizeof(float)), 0);
 
       // Halves of one tensor: rows lie at twice their width.
-      BorderArray both(type, rows, 2 * columns, 6), grads(type, rows, 2 * columns, 7), half(type, rows, columns, 8);
+      BorderArray both(type, rows, 2 * columns, 6), grads(type, rows, 2 * columns, 7),
+          half(type, rows, columns, 8);
       const auto swiglu = [&](bool backward) {
         return [&, backward](Side side, int64_t n) {
           const auto second = [&](BorderArray& array) {
@@ -248,18 +249,17 @@ TEST_P(OpKernelBorder, Activates) {
           SwigluArrays a;
           a.gate = both.on(side), a.up = second(both);
           if (!backward) a.output = half.on(side);
-          if (backward) a.grad_output = half.on(side), a.grad_gate = grads.on(side), a.grad_up = second(grads);
+          if (backward)
+            a.grad_output = half.on(side), a.grad_gate = grads.on(side), a.grad_up = second(grads);
           a.gate_stride = a.up_stride = a.grad_gate_stride = a.grad_up_stride = 2 * shape.columns;
           a.rows = n, a.columns = shape.columns, a.type = element(type);
           return a;
         };
       };
-      run(
-          shape, swiglu(false), [](const SwigluArrays& a, int64_t n) { swiglu_simd(a, n - 1, n); }, &launch_swiglu,
-          {shape.segment_block()});
+      run(shape, swiglu(false), [](const SwigluArrays& a, int64_t n) { swiglu_simd(a, n - 1, n); },
+          &launch_swiglu, {shape.segment_block()});
       EXPECT_EQ(half.difference(), "");
-      run(
-          shape, swiglu(true), [](const SwigluArrays& a, int64_t n) { swiglu_backward_simd(a, n - 1, n); },
+      run(shape, swiglu(true), [](const SwigluArrays& a, int64_t n) { swiglu_backward_simd(a, n - 1, n); },
           &launch_swiglu_backward, {shape.segment_block()});
       EXPECT_EQ(grads.difference(), "");
     }
@@ -311,7 +311,8 @@ TEST_P(OpKernelBorder, TakesTheSoftmax) {
   for (const Type type : kTypes) {
     for (const Shape& shape : kShapes) {
       const auto [rows, columns] = shape;
-      BorderArray scores(type, rows, columns, 1), mask(type, rows, columns, 2), output(type, rows, columns, 3);
+      BorderArray scores(type, rows, columns, 1), mask(type, rows, columns, 2),
+          output(type, rows, columns, 3);
       run(
           shape,
           [&](Side side, int64_t n) {
@@ -322,8 +323,8 @@ TEST_P(OpKernelBorder, TakesTheSoftmax) {
             a.type = a.mask_type = element(type);
             return a;
           },
-          [](const MaskedSoftmaxArrays& a, int64_t n) { masked_softmax_simd(a, n - 1, n); }, &launch_masked_softmax,
-          {shape.row_block()});
+          [](const MaskedSoftmaxArrays& a, int64_t n) { masked_softmax_simd(a, n - 1, n); },
+          &launch_masked_softmax, {shape.row_block()});
       EXPECT_EQ(output.difference(), "");
       run(
           shape,
@@ -369,7 +370,8 @@ TEST_P(OpKernelBorder, TakesTheCrossEntropy) {
   for (const Type type : kTypes) {
     const Shape shape = kShapes[1];
     const auto [rows, columns] = shape;
-    BorderArray logits(type, rows, columns, 1), losses(Type::kFloat, rows, 1, 2), gradients(Type::kFloat, rows, 1, 3);
+    BorderArray logits(type, rows, columns, 1), losses(Type::kFloat, rows, 1, 2),
+        gradients(Type::kFloat, rows, 1, 3);
     BorderArray targets(Type::kDouble, rows, 1, 4);  // int64 in the place of doubles
     targets.set_row<int64_t>({17});
     run(
@@ -381,8 +383,8 @@ TEST_P(OpKernelBorder, TakesTheCrossEntropy) {
           a.rows = n, a.columns = shape.columns, a.ignore_index = -100, a.type = element(type);
           return a;
         },
-        [](const CrossEntropyArrays& a, int64_t n) { cross_entropy_simd(a, n - 1, n); }, &launch_cross_entropy,
-        {block_of(rows - 1, rows, kThreads)});
+        [](const CrossEntropyArrays& a, int64_t n) { cross_entropy_simd(a, n - 1, n); },
+        &launch_cross_entropy, {block_of(rows - 1, rows, kThreads)});
     EXPECT_EQ(losses.difference(), "");
     EXPECT_EQ(logits.difference(), "");
   }
@@ -393,7 +395,8 @@ TEST_P(OpKernelBorder, SumsRowsOfAnEmbedding) {
   const auto [rows, columns] = shape;
   BorderArray grad(Type::kFloat, rows, columns, 1), indices(Type::kDouble, rows, 1, 2);
   // The last position's row of the table is its last. All other positions have row 0, and gradients of 0.
-  SparseMemory of_cpu(static_cast<size_t>(rows * columns) * 4), of_device(static_cast<size_t>(rows * columns) * 4);
+  SparseMemory of_cpu(static_cast<size_t>(rows * columns) * 4),
+      of_device(static_cast<size_t>(rows * columns) * 4);
   indices.set_row<int64_t>({rows - 1});
   const auto arrays = [&](Side side, void* weight) {
     EmbeddingGradientArrays a;

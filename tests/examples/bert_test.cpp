@@ -1,6 +1,7 @@
 // The example's BERT: its task, its training, and its weights in Hugging Face's form.
 #include "bert.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include <torch/torch.h>
@@ -9,6 +10,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/archive/safetensors.h"
+#include "deepspeed/checkpoint/weights/weight_source.h"
 #include "deepspeed/deepspeed.h"
 
 #include "bert_run.h"
@@ -134,6 +136,38 @@ TEST(BertWeights, OfOlderFilesAndOtherHeadsAreUnderstood) {
       model.named_parameters()["bert.encoder.layer.0.norm_w"]));
 }
 
+// A decoder that is not the embedding has a bias under two names, of which Transformers takes the decoder's.
+TEST(BertWeights, OfADecoderOfItsOwnComeBackWithItsBias) {
+  torch::manual_seed(1);
+  BertConfig config = small_config();
+  config.tie_word_embeddings = false;
+  Bert model(config), other(config), third(config);
+  const torch::NoGradGuard no_grad;
+  model.named_parameters()["cls.predictions.bias"].normal_();
+  NamedTensors tensors = with_hugging_face_names(tensors_of(model));
+  repeat_bias_of_decoder(tensors);
+  EXPECT_EQ(tensors.size(), 5 + 2 * 16 + 5 + 2U);
+  const auto named = deepspeed::by_name(tensors);
+  const auto decoder = named.at("cls.predictions.decoder.weight");
+  EXPECT_FALSE(decoder.equal(named.at("bert.embeddings.word_embeddings.weight")));
+  EXPECT_TRUE(named.at("cls.predictions.decoder.bias").equal(named.at("cls.predictions.bias")));
+  const TemporaryFolder folder;
+  examples::write_model_folder(folder.path(), to_json(config), tensors);
+  EXPECT_FALSE(read_bert_config(folder.path()).tie_word_embeddings);
+  EXPECT_EQ(load_bert(other, folder.path()), std::vector<std::string>{"cls.predictions.bias"});
+  for (const auto& item : model.named_parameters())
+    EXPECT_TRUE(item.value().equal(other.named_parameters()[item.key()])) << item.key();
+
+  for (auto& [name, tensor] : tensors) {
+    if (name == "cls.predictions.bias") tensor = at::full({40}, 7.0F);
+  }
+  const TemporaryFolder of_transformers;
+  examples::write_model_folder(of_transformers.path(), to_json(config), tensors);
+  load_bert(third, of_transformers.path());
+  EXPECT_TRUE(
+      third.named_parameters()["cls.predictions.bias"].equal(named.at("cls.predictions.decoder.bias")));
+}
+
 TEST(BertWeights, ThatDoNotFitAreListedAndChangeNothing) {
   torch::manual_seed(1);
   Bert model(small_config()), other(small_config());
@@ -204,6 +238,38 @@ TEST_F(BertRun, ItsLossFallsOnTwoRanksAtEveryStageAlike) {
       EXPECT_NEAR(found[step], of_stage_0[step], 1e-4 * of_stage_0[step]) << "stage " << stage << " " << step;
     Bert trained(read_bert_config(folder / "trained"));
     EXPECT_TRUE(load_bert(trained, folder / "trained").empty());
+  }
+}
+
+TEST_F(BertRun, WritesADecoderOfItsOwnThatTrainingGoesOnWith) {
+  BertConfig config = small_config(257);
+  config.tie_word_embeddings = false;
+  for (const int stage : {0, 3}) {
+    Options first = options(stage);
+    folder.write("config.json", to_json(config).dump());
+    first.steps = 20;
+    train(first, 2);
+    Bert trained(read_bert_config(folder / "trained"));
+    EXPECT_FALSE(trained.config().tie_word_embeddings);
+    load_bert(trained, folder / "trained");
+    const auto names = deepspeed::checkpoint::open_weights(folder / "trained")->weights();
+    EXPECT_EQ(std::ranges::count(names, "cls.predictions.decoder.bias", &deepspeed::NamedTensor::name), 1);
+    const auto parameters = trained.named_parameters();
+    EXPECT_GT(parameters["cls.predictions.bias"].abs().max().item<double>(), 0);
+    const double before = losses().back();
+
+    Options second = options(stage);
+    second.folders.new_model.clear();
+    second.folders.model = folder / "trained";
+    second.folders.output = folder / "trained more";
+    second.steps = 1;
+    train(second, 2);
+    ASSERT_EQ(losses().size(), 1U);
+    EXPECT_NEAR(losses().front(), before, 0.5) << "stage " << stage;
+    Bert more(read_bert_config(folder / "trained more"));
+    load_bert(more, folder / "trained more");
+    EXPECT_TRUE(torch::allclose(more.named_parameters()["cls.predictions.decoder.weight"],
+                                parameters["cls.predictions.decoder.weight"], 0, 0.05));
   }
 }
 
