@@ -29,7 +29,7 @@ bool cpu_multiplies(at::ScalarType dtype) {
 }
 
 /// Says whether MKL, by which torch multiplies float32, leaves speed to oneDNN: its best products are for
-/// Intel's processors alone. On AMD's with AVX-512 oneDNN is 1.2 to 1.5 times as fast.
+/// Intel's processors alone. On AMD's with AVX-512 oneDNN is 1.1 to 1.5 times as fast.
 bool prefers_onednn() {
 #if defined(__x86_64__)
   static const bool prefers = at::get_cpu_capability() == "AVX512" && __builtin_cpu_is("intel") == 0;
