@@ -1,12 +1,13 @@
 """How jobs of several machines end, and go on: one death ends the job on all machines."""
 
+import contextlib
 import os
 import pathlib
 import signal
 import time
 
-from jobs import JobTest, installed_runners
-from machines import wait_until
+from jobs import JobTest, installed_runners, mpirun_of
+from machines import is_below, processes, sh, wait_until
 
 # Repeats each way in which a job may be lost.
 TIMES = int(os.environ.get("DS_MACHINES_TIMES", "1"))
@@ -16,7 +17,8 @@ class EndsTest(JobTest):
     # --- one death ends the job ---
 
     def lose(self, runner, what, do, code, cause, on=None):
-        """Does something to a job that runs, as often as is asked for: it ends with the code, says the cause, and leaves nothing."""
+        """Does something to a job that runs, as often as is asked for: it ends with the code (None: any but 0), says the cause, and
+        leaves nothing."""
         self.require(runner)
         longest = 0
         for _ in range(TIMES):
@@ -26,10 +28,13 @@ class EndsTest(JobTest):
             self.wait_for_ranks()
             victim = do()
             began = time.monotonic()
-            self.assertEqual(self.end(), code, self.said())
+            found = self.end()
+            self.assertTrue(found == code or (code is None and found != 0), f"{found}\n{self.said()}")
             lines = [line for line in self.said().splitlines() if cause.format(victim=victim) in line]
             self.assertEqual(len(lines), 1 if cause else len(lines), self.said())
             self.expect_nothing_left(on)
+            if runner == "slurm":
+                wait_until(lambda: not sh("squeue", "-h").strip(), "Slurm's jobs end")
             longest = max(longest, time.monotonic() - began)
             for machine in self.machines:
                 machine.set_link("up")
@@ -74,9 +79,32 @@ class EndsTest(JobTest):
             with self.subTest(runner):
                 self.check_lost(runner, "SIGKILL of ds_node and its supervisor", self.kill_programs, "its connection ended")
 
+    def test_a_killed_node_program_of_a_rank(self):
+        # MPI and Slurm notice as well, and may be the first to say so.
+        for runner in set(installed_runners()) - {"ssh", "pdsh"}:
+            with self.subTest(runner):
+                self.lose(runner, "SIGKILL of ds_node and its supervisor", lambda: self.kill_programs(self.machines[1]), None, "")
+                self.assertTrue("is lost" in self.said() or f"--launcher {runner} ended with" in self.said(), self.said())
+
+    def test_a_killed_runner(self):
+        for runner in set(installed_runners()) - {"ssh"}:
+            program = {"pdsh": "pdsh", "slurm": "srun"}.get(runner) or str(mpirun_of(runner))
+            with self.subTest(runner):
+                self.lose(runner, f"SIGKILL of {program}", lambda program=program: self.kill_runner(program), None, "")
+
+    def kill_runner(self, program):
+        """Kills the processes of the runner here."""
+        found = [pid for pid in processes(program) if is_below(pid, self.job.pid)]
+        self.assertTrue(found, f"no {program}")
+        self.kill_all(found)
+
     def kill_programs(self, machine, number=signal.SIGKILL):
-        for pid in machine.processes("/ds_node"):
-            os.kill(pid, number)
+        self.kill_all(machine.processes("/ds_node"), number)
+
+    def kill_all(self, pids, number=signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # the end of one may be that of another
+                os.kill(pid, number)
 
     def test_a_killed_ssh_session(self):
         def end_session(machine):

@@ -69,6 +69,10 @@ Json hello_of_rank(const std::string& runner) {
     if (runner != name || hello.contains("rank")) continue;
     if (const auto rank = env::get_int(variable)) hello["rank"] = *rank;
   }
+  if (const auto job = runner == "slurm" ? env::get("SLURM_JOB_ID") : std::nullopt) {
+    hello["slurm_job"] = *job;
+    hello["slurm_step"] = env::get("SLURM_STEP_ID").value_or("");
+  }
   if (!hello.contains("rank"))
     raise<UsageError>("--launcher ", runner, " has set no variable that tells this process its rank");
   return hello;
@@ -77,7 +81,7 @@ Json hello_of_rank(const std::string& runner) {
 /// Removes what only starts this program from the variables that ranks see.
 void forget_variables_of_job() {
   for (const auto& [name, value] : current_environment()) {
-    if (name == "DEEPSPEED_JOB" || name.starts_with("DEEPSPEED_JOB_")) env::set(name.c_str(), std::nullopt);
+    if (is_job_variable(name)) env::set(name.c_str(), std::nullopt);
   }
 }
 

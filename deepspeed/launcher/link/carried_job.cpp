@@ -102,6 +102,10 @@ CarriedJob CarriedJob::from_text(const std::string& text) {
   return job;
 }
 
+bool is_job_variable(const std::string& name) {
+  return name == kJobVariable || name.starts_with(std::string(kJobVariable) + "_");
+}
+
 Environment job_variables(const CarriedJob& job) {
   const std::string text = job.text();
   Environment variables;

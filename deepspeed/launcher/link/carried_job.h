@@ -29,6 +29,9 @@ struct CarriedJob {
 /// limits each to 128 KiB.
 Environment job_variables(const CarriedJob& job);
 
+/// Whether a variable has such a name. One that the user has set would be taken for a part of the job.
+bool is_job_variable(const std::string& name);
+
 /// Takes the job out of an environment, and its variables with it, which no rank sees. Throws UsageError
 /// where there is none.
 CarriedJob take_job(Environment& environment);

@@ -49,7 +49,7 @@ void JobRun::take_lost(Part& part, const std::string& why) {
 
 /// Asks for the end of what still runs on a machine that has not done so by itself: its `ds_node` may hang.
 void JobRun::start_cleaner(const Part& part) {
-  if (places_ranks(job_.args.runner)) return;  // MPI and Slurm have their own ways, and need no ssh
+  if (places_ranks(job_.args.runner) && !cleaners_.empty()) return;  // one ends the whole job
   if (auto cleaner = start_.start_cleaner(part)) cleaners_.push_back({*cleaner, EndClock::now()});
 }
 
@@ -93,6 +93,7 @@ void JobRun::watch_runner() {
           kLostMachineExitCode});
   } else if (!status.success() && !all_reached(Stage::kEnded)) {
     fail({end + " while ranks were running", "", status.exit_code()});
+    start_cleaner(parts_.front());
   }
 }
 

@@ -12,6 +12,7 @@
 #include "deepspeed/base/hash.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/plan/program.h"
 
 namespace deepspeed::launcher {
 
@@ -116,6 +117,7 @@ Child JobStart::start_runner(const ResourcePool& nodes) {
   if (places_ranks(runner.runner)) {
     // What the files of variables say holds for programs of MPI from their start.
     for (const auto& [name, value] : job_.exports) environment[name] = value;
+    std::erase_if(environment, [](const auto& variable) { return is_job_variable(variable.first); });
     for (const auto& [name, value] : job_variables(carried_job())) {
       environment[name] = value;
       runner.variables.push_back(name);
@@ -130,7 +132,21 @@ Child JobStart::start_runner(const ResourcePool& nodes) {
   return start_child(words, environment, false, SIGTERM, signals_.before());
 }
 
+/// Cancels the step alone where srun has not made the job but runs in one that the user has.
+std::optional<Child> JobStart::start_cancelling(const Part& part) const {
+  std::string job = text_of(part.hello, "slurm_job");
+  if (job.empty()) return std::nullopt;
+  if (job_.environment.contains("SLURM_JOB_ID")) job += "." + text_of(part.hello, "slurm_step");
+  try {
+    return start_child({"scancel", "--quiet", job}, job_.environment, false, SIGKILL, signals_.before());
+  } catch (const ProgramError&) {
+    return std::nullopt;  // Slurm's own limits end it
+  }
+}
+
 std::optional<Child> JobStart::start_cleaner(const Part& part) const {
+  if (job_.args.runner == Runner::kSlurm) return start_cancelling(part);
+  if (places_ranks(job_.args.runner)) return std::nullopt;  // MPI has its own ways, and needs no ssh
   const std::string process = text_of(part.hello, "process");
   if (process.empty()) return std::nullopt;
   const std::vector<std::string> words = {job_.node_program, "--end", process};

@@ -35,8 +35,9 @@ class JobStart {
   /// Starts pdsh, mpirun or srun for these machines.
   Child start_runner(const ResourcePool& nodes);
 
-  /// Starts what ends the processes of a part from outside, by ssh: they may hang. Nothing where the part has
-  /// not told which they are.
+  /// Starts what ends the processes of a part from outside: they may hang. That goes by ssh. Under Slurm it
+  /// cancels the whole job, which stays in the queue where srun was killed. Nothing where the part has not
+  /// told which they are, and under MPI.
   std::optional<Child> start_cleaner(const Part& part) const;
 
   /// Returns where programs connect to; nothing where the runner is ssh.
@@ -46,6 +47,7 @@ class JobStart {
   std::string text_for_links() const;
 
  private:
+  std::optional<Child> start_cancelling(const Part& part) const;
   CarriedJob carried_job() const;
   RunnerJob runner_job() const;
   Part part_by_ssh(const HostSlots& node, int number, const std::vector<std::string>& words) const;

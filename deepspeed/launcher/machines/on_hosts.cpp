@@ -22,6 +22,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kHostsUsage = "expected: ds_ssh [-f HOSTFILE] [-p PORT] COMMAND [its arguments]";
+constexpr size_t kLongestLine = size_t{1} << 20;  // one that is longer is cut
 constexpr const char* kDefaultHostfile = "/job/hostfile";
 
 struct HostOutput {
@@ -64,7 +65,7 @@ HostsCommand parse_hosts_command(const std::vector<std::string>& words) {
 void write_lines(HostOutput& host) {
   for (size_t end; (end = host.line.find('\n')) != std::string::npos; host.line.erase(0, end + 1))
     std::cout << host.host << ": " << host.line.substr(0, end) << "\n";
-  if (host.ended && !host.line.empty())
+  if ((host.ended && !host.line.empty()) || host.line.size() > kLongestLine)
     std::cout << host.host << ": " << std::exchange(host.line, {}) << "\n";
   std::cout << std::flush;
 }

@@ -1,12 +1,16 @@
 #include "deepspeed/launcher/plan/environment_file.h"
 
 #include <cctype>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text_file.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -14,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDefaultName = ".deepspeed_env";
+constexpr size_t kMaxVariablesBytes = size_t{16} << 20;
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n\f\v";
@@ -31,11 +36,29 @@ bool is_name(std::string_view text) {
   return true;
 }
 
+/// Whether another user has put the file into a folder where everyone may write, as the kernel tells for
+/// files of its own (fs.protected_regular).
+bool is_of_a_stranger(const fs::path& path) {
+  struct stat folder {}, entry {}, file {};
+  const fs::path parent = path.parent_path();
+  if (::stat(parent.c_str(), &folder) != 0 || ::lstat(path.c_str(), &entry) != 0 ||
+      ::stat(path.c_str(), &file) != 0)
+    return false;
+  const auto is_trusted = [&](uid_t user) {
+    return user == ::geteuid() || user == 0 || user == folder.st_uid;
+  };
+  return (folder.st_mode & S_IWOTH) != 0 && !(is_trusted(entry.st_uid) && is_trusted(file.st_uid));
+}
+
 void read_into(Environment& variables, const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) raise<IoError>("cannot read ", path.string(), "; remove it or make it readable");
+  if (is_of_a_stranger(path)) {
+    raise<UsageError>(path.string(), " was put there by another user, who would choose the variables of all ranks, ",
+                      "since everyone may write to that folder; start from another folder, or name another file by ",
+                      kEnvironmentFileVariable);
+  }
+  std::istringstream lines(read_text_file(path, kMaxVariablesBytes, "file of variables"));
   std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  for (int number = 1; std::getline(lines, line); ++number) {
     const std::string_view entry = trimmed(line);
     if (entry.empty() || entry.front() == '#') continue;
     const size_t equals = entry.find('=');
@@ -44,6 +67,8 @@ void read_into(Environment& variables, const fs::path& path) {
       raise<UsageError>(path.string(), " line ", number, ": got '", entry.substr(0, 80),
                         "', expected KEY=VALUE");
     }
+    if (entry.find('\0') != std::string_view::npos)
+      raise<UsageError>(path.string(), " line ", number, ": ", name, " has a byte 0, which no variable can have");
     variables[std::string(name)] = trimmed(entry.substr(equals + 1));
   }
 }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -17,6 +18,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr int kMaxSlots = 65536;
+constexpr size_t kMaxSlotsOfAll = size_t{1} << 20;
 constexpr size_t kMaxHostfileBytes = size_t{16} << 20;
 
 /// Parses a line that is neither blank nor a comment; nothing where it does not fit the grammar. Text after
@@ -86,6 +88,8 @@ std::string encode_world_info(const ResourcePool& pool) {
 
 ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
   ResourcePool pool;
+  std::set<std::string> hosts;
+  size_t num_slots = 0;
   std::istringstream lines(text);
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
@@ -100,11 +104,13 @@ ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
       raise<UsageError>(name, " line ", number, ": host '", entry->host,
                         "' has slots=0, expected 1 or more; leave the line out to leave the host out");
     }
-    const auto same_host = [&](const HostSlots& other) { return other.host == entry->host; };
-    if (std::any_of(pool.begin(), pool.end(), same_host)) {
+    if (!hosts.insert(entry->host).second) {
       raise<UsageError>(name, " line ", number, ": multiple entries for host '", entry->host,
                         "', expected one with the sum of its slots");
     }
+    num_slots += entry->slots.size();
+    if (num_slots > kMaxSlotsOfAll)
+      raise<UsageError>(name, " line ", number, ": more than ", kMaxSlotsOfAll, " slots in all");
     pool.push_back(*entry);
   }
   if (pool.empty()) {
