@@ -93,6 +93,27 @@ class ArrivalTest(JobTest):
     def test_arguments_by_slurm(self):
         self.check_arguments("slurm")
 
+    def test_shells_that_print_something_at_their_start(self):
+        keys = pathlib.Path.home() / ".ssh" / "authorized_keys"
+        before = keys.read_text()
+        keys.write_text(f"""command="echo '{{}}'; printf 'Welcome!'; eval \\"$SSH_ORIGINAL_COMMAND\\"" {before}""")
+        try:
+            for runner in ("ssh", "pdsh", "mpich"):
+                if runner in installed_runners():
+                    with self.subTest(runner):
+                        self.assertEqual(self.run_job(runner), 0, self.said())
+            keys.write_text(f"""command="echo This account is closed.; exit 1" {before}""")
+            self.reset()
+            self.expect_refusal("cannot be reached by ssh (", "what answers there wrote 'This account is closed.'")
+        finally:
+            keys.write_text(before)
+
+    def test_variables_with_the_names_of_the_job(self):
+        for runner in set(installed_runners()) - {"ssh"}:
+            with self.subTest(runner):
+                names = [f"DEEPSPEED_JOB{end}" for end in ("", "_1", "_2")]
+                self.assertEqual(self.run_job(runner, **dict.fromkeys(names, "e30=")), 0, self.said())
+
     def test_addresses_of_the_launcher_that_lead_nowhere(self):
         # As many as would take minutes one after the other. The first machine sends what goes there to a hole.
         hole, worker = "10.77.0.240", self.machines[0]
@@ -143,6 +164,25 @@ class ArrivalTest(JobTest):
         )
         other.chmod(0o755)
         self.expect_refusals("host worker-1: the library there is version 0.0.1", DS_NODE_PROGRAM=str(other))
+
+    def test_a_machine_that_lies(self):
+        version = subprocess.run([str(BINARIES / "ds_node"), "--version"], capture_output=True, text=True).stdout.strip()
+        hello = json.dumps({"t": "hello", "version": version, "process": 7, "address": [], "host": None})
+        liar = self.folder / "liar"
+        for words in ("b'x' * (17 << 20)", r"""b'{"t":"planned","port":1e99}\n[1, 2]\n'""", r"""b'{"t":"ended","code":"x"}\n{"t":"'"""):
+            with self.subTest(words):
+                liar.write_text(
+                    f"""#!{sys.executable}
+import os, sys
+if os.uname().nodename != "worker-1":
+    os.execv("{BINARIES}/ds_node", ["{BINARIES}/ds_node", *sys.argv[1:]])
+print({hello!r}, flush=True)
+sys.stdin.readline()
+sys.stdout.buffer.write({words})
+"""
+                )
+                liar.chmod(0o755)
+                self.expect_refusal("host worker-1", DS_NODE_PROGRAM=str(liar))
 
     def test_a_missing_library(self):
         self.expect_refusals("the program /no/ds_node cannot be run there (exit code 127)", DS_NODE_PROGRAM="/no/ds_node")

@@ -92,6 +92,8 @@ Channel standard_link() {
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
+  // What the shell has printed at its start may have no end of line.
+  static_cast<void>(!::write(out, "\n", 1));
   Channel link(in, out);
   link.send(hello_message());
   return link;
@@ -103,7 +105,7 @@ int keep_deposit(const std::string& id) {
   const Json message = Json::parse(line, nullptr, false);
   if (!message.is_object() || !message.contains("job")) raise<IoError>("no description of the job came");
   const Deposit deposit(id, message.at("job"));
-  std::cout << hello_message().dump() << std::endl;
+  std::cout << "\n" << hello_message().dump() << std::endl;
   // The file goes with the launcher, which ends this input.
   while (std::getline(std::cin, line)) {
   }

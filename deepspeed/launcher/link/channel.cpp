@@ -1,5 +1,6 @@
 #include "deepspeed/launcher/link/channel.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr size_t kReadBytes = 65536;
 constexpr int kReadsAtATime = 16;
 constexpr size_t kSealDigits = 32;
+constexpr size_t kMaxNoiseBytes = 65536;
+constexpr size_t kNoiseKept = 200;
 
 void make_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -35,6 +38,9 @@ Channel::Channel(Channel&& other) noexcept
     : read_fd_(std::exchange(other.read_fd_, -1)),
       write_fd_(std::exchange(other.write_fd_, -1)),
       closed_(std::exchange(other.closed_, true)),
+      skips_noise_(other.skips_noise_),
+      skipped_bytes_(other.skipped_bytes_),
+      noise_(std::move(other.noise_)),
       max_line_(other.max_line_),
       incoming_(std::move(other.incoming_)),
       outgoing_(std::move(other.outgoing_)),
@@ -48,6 +54,9 @@ Channel& Channel::operator=(Channel&& other) noexcept {
   read_fd_ = std::exchange(other.read_fd_, -1);
   write_fd_ = std::exchange(other.write_fd_, -1);
   closed_ = std::exchange(other.closed_, true);
+  skips_noise_ = other.skips_noise_;
+  skipped_bytes_ = other.skipped_bytes_;
+  noise_ = std::move(other.noise_);
   max_line_ = other.max_line_;
   incoming_ = std::move(other.incoming_);
   outgoing_ = std::move(other.outgoing_);
@@ -126,6 +135,14 @@ std::optional<Json> Channel::message_of(std::string_view line) {
   return message;
 }
 
+bool Channel::may_skip(std::string_view line) {
+  skipped_bytes_ += line.size() + 1;
+  if (!skips_noise_ || skipped_bytes_ > kMaxNoiseBytes) return false;
+  if (!line.empty() && noise_.size() < kNoiseKept) noise_ += (noise_.empty() ? "" : "\n") + std::string(line);
+  noise_.resize(std::min(noise_.size(), kNoiseKept));
+  return true;
+}
+
 std::vector<Json> Channel::exchange() {
   std::vector<Json> messages;
   write_some();
@@ -137,7 +154,9 @@ std::vector<Json> Channel::exchange() {
     auto message = end - begin > max_line_
                        ? std::nullopt
                        : message_of(std::string_view(incoming_).substr(begin, end - begin));
+    if (!message && may_skip(std::string_view(incoming_).substr(begin, end - begin))) continue;
     is_wrong = !message;
+    skips_noise_ = false;
     if (message) messages.push_back(*std::move(message));
   }
   incoming_.erase(0, begin);

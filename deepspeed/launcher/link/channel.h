@@ -38,6 +38,12 @@ class Channel {
   /// that is foreign, was changed, left out or sent again closes the channel.
   void seal(std::string sending_key, std::string receiving_key);
 
+  /// Skips lines that are no message, until the first one comes: a shell's own files may print something at
+  /// its start. Many of them close the channel.
+  void skip_noise() { skips_noise_ = true; }
+  /// Returns the beginning of what was skipped.
+  const std::string& noise() const { return noise_; }
+
   /// Adds what poll() is to wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
@@ -68,11 +74,15 @@ class Channel {
   bool read_some();
   /// Returns nothing for a line that is no message.
   std::optional<Json> message_of(std::string_view line);
+  bool may_skip(std::string_view line);
 
   int read_fd_;
   int write_fd_;
   bool closed_ = false;
   bool has_ended_ = false;
+  bool skips_noise_ = false;
+  size_t skipped_bytes_ = 0;
+  std::string noise_;
   size_t max_line_ = size_t{16} << 20;
   std::string incoming_, outgoing_;
   Seal sent_, received_;

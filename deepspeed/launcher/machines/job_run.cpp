@@ -38,6 +38,7 @@ using log::Level;
 using RunClock = std::chrono::steady_clock;
 
 constexpr int kTurnMs = 200;
+constexpr size_t kMostOutput = size_t{4} << 20;  // a machine keeps within a quarter of it (agent.cpp)
 
 }  // namespace
 
@@ -270,6 +271,8 @@ void JobRun::take_message(Part& part, const Json& message) {
   } else if (kind == "out") {
     if (auto bytes = config::decode_base64(text_of(message, "bytes")))
       output_.add(part.number, *std::move(bytes));
+    if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
+      take_lost(part, "it sends more output than it may");
   } else if (kind == "ended") {
     take_end(part, number_of(message, "code", kLostMachineExitCode));
   }

@@ -71,6 +71,7 @@ Part JobStart::part_by_ssh(const HostSlots& node, int number, const std::vector<
   part.number = number;
   part.child = start_child(command, job_.environment, true, SIGKILL, signals_.before());
   part.link.emplace(part.child.output, part.child.input);
+  part.link->skip_noise();
   return part;
 }
 

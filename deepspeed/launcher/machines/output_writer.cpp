@@ -28,6 +28,7 @@ void OutputWriter::write(const std::function<void(int, size_t)>& written) {
       reader_is_gone_ = size < 0;
       if (size > 0) begin_ += static_cast<size_t>(size);
     }
+    sizes_[number] -= bytes.size();
     written(number, bytes.size());
     waiting_.pop_front();
     begin_ = 0;

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,16 @@ namespace deepspeed::launcher {
 class OutputWriter {
  public:
   /// Adds bytes of the part with that number.
-  void add(int number, std::string bytes) { waiting_.emplace_back(number, std::move(bytes)); }
+  void add(int number, std::string bytes) {
+    sizes_[number] += bytes.size();
+    waiting_.emplace_back(number, std::move(bytes));
+  }
+
+  /// Returns how many bytes of a part wait.
+  size_t waiting_of(int number) const {
+    const auto found = sizes_.find(number);
+    return found == sizes_.end() ? 0 : found->second;
+  }
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
@@ -27,6 +37,7 @@ class OutputWriter {
 
  private:
   std::deque<std::pair<int, std::string>> waiting_;
+  std::map<int, size_t> sizes_;
   size_t begin_ = 0;  // of what is left of the first one
   bool reader_is_gone_ = false;
 };

@@ -65,7 +65,9 @@ std::string reason_of_no_answer(const Part& part, const std::string& why,
     return message("host ", part.host, ": the program ", job.node_program, " cannot be run there (exit code ",
                    code, "); install this library at the same place, or name another one by DS_NODE_PROGRAM");
   }
+  const std::string noise = part.link ? part.link->noise() : "";
   return message("host ", part.host, " cannot be reached by ssh (", end ? end->describe() : why,
+                 noise.empty() ? "" : "; what answers there wrote '" + noise + "'",
                  "); its errors stand above. Set up ssh without a password, or leave the host out",
                  job.checks_hosts
                      ? " of the hostfile; --no_ssh_check leaves this check out where --launcher reaches it "

@@ -39,7 +39,8 @@ bool is_name(std::string_view text) {
 /// Whether another user has put the file into a folder where everyone may write, as the kernel tells for
 /// files of its own (fs.protected_regular).
 bool is_of_a_stranger(const fs::path& path) {
-  struct stat folder {}, entry {}, file {};
+  struct stat folder {
+  }, entry{}, file{};
   const fs::path parent = path.parent_path();
   if (::stat(parent.c_str(), &folder) != 0 || ::lstat(path.c_str(), &entry) != 0 ||
       ::stat(path.c_str(), &file) != 0)
@@ -52,9 +53,10 @@ bool is_of_a_stranger(const fs::path& path) {
 
 void read_into(Environment& variables, const fs::path& path) {
   if (is_of_a_stranger(path)) {
-    raise<UsageError>(path.string(), " was put there by another user, who would choose the variables of all ranks, ",
-                      "since everyone may write to that folder; start from another folder, or name another file by ",
-                      kEnvironmentFileVariable);
+    raise<UsageError>(
+        path.string(), " was put there by another user, who would choose the variables of all ranks, ",
+        "since everyone may write to that folder; start from another folder, or name another file by ",
+        kEnvironmentFileVariable);
   }
   std::istringstream lines(read_text_file(path, kMaxVariablesBytes, "file of variables"));
   std::string line;
@@ -68,7 +70,8 @@ void read_into(Environment& variables, const fs::path& path) {
                         "', expected KEY=VALUE");
     }
     if (entry.find('\0') != std::string_view::npos)
-      raise<UsageError>(path.string(), " line ", number, ": ", name, " has a byte 0, which no variable can have");
+      raise<UsageError>(path.string(), " line ", number, ": ", name,
+                        " has a byte 0, which no variable can have");
     variables[std::string(name)] = trimmed(entry.substr(equals + 1));
   }
 }

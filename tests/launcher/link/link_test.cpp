@@ -73,6 +73,13 @@ TEST(CarriedJob, IsCutIntoVariablesThatTheKernelTakes) {
   EXPECT_ERROR(UsageError, take_job(variables), "DEEPSPEED_JOB is not set");
 }
 
+TEST(CarriedJob, KnowsTheNamesOfItsVariables) {
+  for (const auto& [name, value] : job_variables(any_job())) EXPECT_TRUE(is_job_variable(name)) << name;
+  EXPECT_TRUE(is_job_variable("DEEPSPEED_JOB_17"));
+  for (const char* name : {"DEEPSPEED_JOBS", "DEEPSPEED", "JOB", ""})
+    EXPECT_FALSE(is_job_variable(name)) << name;
+}
+
 TEST(Deposit, IsTakenOnceAndGoesWithItsObject) {
   const std::string id = "test" + std::to_string(::getpid());
   {
@@ -364,6 +371,38 @@ TEST(TcpLink, IsNotHeldUpByStrangersWhoSayNothing) {
   EXPECT_EQ(guests_of(listener, [] { return false; }).size(), 1u);
   connecting.join();
   for (const int stranger : strangers) ::close(stranger);
+}
+
+TEST(Channel, SkipsWhatAShellPrintsBeforeTheFirstMessage) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Channel channel(ends[0], ends[0]);
+  channel.skip_noise();
+  write_all(ends[1], "Welcome!\n\n{\"a\": 1}\nlast login\n{\"t\":\"hello\"}\n");
+  const auto messages = channel.exchange();
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0]["t"], "hello");
+  EXPECT_EQ(channel.noise(), "Welcome!\n{\"a\": 1}\nlast login");
+  EXPECT_FALSE(channel.is_closed());
+  write_all(ends[1], "more\n");
+  EXPECT_TRUE(channel.exchange().empty());
+  EXPECT_TRUE(channel.is_closed()) << "a message had come";
+  ::close(ends[1]);
+}
+
+TEST(Channel, DoesNotSkipForEver) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  Channel channel(ends[0], ends[0]);
+  channel.skip_noise();
+  int lines = 0;
+  for (; !channel.is_closed() && lines < 200; ++lines) {
+    write_all(ends[1], std::string(1023, 'x') + "\n");
+    EXPECT_TRUE(channel.exchange().empty());
+  }
+  EXPECT_EQ(lines, 65);
+  EXPECT_EQ(channel.noise().size(), 200u);
+  ::close(ends[1]);
 }
 
 TEST(TcpLink, TakesNoAnswerOfAnEarlierConnection) {

@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 
@@ -52,6 +54,31 @@ TEST_F(EnvironmentFileTest, TakeValuesAsTheyStand) {
   write(work_ / ".deepspeed_env", "# a comment\n\n  EMPTY=\r\nQUOTED=\"a b\"\n\tHASH=a#b  \nLAST=$HOME");
   EXPECT_THAT(read().variables, ElementsAre(Pair("EMPTY", ""), Pair("HASH", "a#b"), Pair("LAST", "$HOME"),
                                             Pair("QUOTED", "\"a b\"")));
+}
+
+TEST_F(EnvironmentFileTest, AreNoneOfAStrangerInAFolderOfEveryone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "root alone may give a file away";
+  constexpr uid_t kStranger = 54321;
+  const fs::path path = work_ / ".deepspeed_env";
+  write(path, "LD_PRELOAD=/tmp/stranger.so\n");
+  ASSERT_EQ(::chown(path.c_str(), kStranger, kStranger), 0);
+  EXPECT_THAT(read().variables, Not(IsEmpty())) << "a folder of colleagues";
+  ASSERT_EQ(::chmod(work_.c_str(), 01777), 0);
+  EXPECT_ERROR(UsageError, read(), path.string() + " was put there by another user", "DS_ENV_FILE");
+  // Nor behind a link of theirs.
+  write(work_ / "mine", "A=1\n");
+  fs::remove(path);
+  fs::create_symlink(work_ / "mine", path);
+  EXPECT_THAT(read().variables, ElementsAre(Pair("A", "1")));
+  ASSERT_EQ(::lchown(path.c_str(), kStranger, kStranger), 0);
+  EXPECT_ERROR(UsageError, read(), "was put there by another user");
+}
+
+TEST_F(EnvironmentFileTest, RefuseWhatNoVariableCanHave) {
+  write(work_ / ".deepspeed_env", std::string("GOOD=1\nBAD=a\0b\n", 15));
+  EXPECT_ERROR(UsageError, read(), ".deepspeed_env line 2: BAD has a byte 0");
+  write(work_ / ".deepspeed_env", std::string(17 << 20, 'A'));
+  EXPECT_ERROR(IoError, read(), ".deepspeed_env");
 }
 
 TEST_F(EnvironmentFileTest, HaveAnotherNameWhereAVariableSaysSo) {

@@ -60,6 +60,16 @@ TEST(WorldInfo, IsReadAsDeepSpeedWritesIt) {
     EXPECT_ERROR(UsageError, decode_world_info(text), "--world_info is", "expected {host: [slots]}");
 }
 
+TEST(Hostfile, IsReadSoonWhateverItHolds) {
+  // As many slots as would take all memory, and as many hosts as would take hours by comparing each with
+  // each.
+  std::string slots, hosts;
+  for (int i = 0; i < 100000; ++i) slots += "h" + std::to_string(i) + " slots=65536\n";
+  EXPECT_ERROR(UsageError, parse_hostfile(slots, "hosts"), "hosts line 17: more than 1048576 slots in all");
+  for (int i = 0; i < 1 << 20; ++i) hosts += "h" + std::to_string(i) + " slots=1\n";
+  EXPECT_EQ(parse_hostfile(hosts, "hosts").size(), size_t{1} << 20);
+}
+
 TEST(Hostfile, RefusesAFileWithoutHosts) {
   EXPECT_THAT(error_of<UsageError>([] { parse_hostfile("# nothing\n", "hosts"); }),
               HasSubstr("names no host"));
