@@ -20,7 +20,6 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr auto kProofPatience = std::chrono::seconds(10);
-constexpr auto kConnectPatience = std::chrono::seconds(30);
 constexpr auto kLeastTime = std::chrono::seconds(1);
 constexpr size_t kMaxCandidates = 256;
 constexpr size_t kMaxHandshakeBytes = 4096;
@@ -219,8 +218,8 @@ std::vector<LinkListener::Guest> LinkListener::accept() {
   return guests;
 }
 
-Channel connect_to_launcher(const CarriedJob& job, const Json& hello) {
-  const auto until = Channel::Clock::now() + kConnectPatience;
+Channel connect_to_launcher(const CarriedJob& job, const Json& hello, std::chrono::milliseconds patience) {
+  const auto until = Channel::Clock::now() + patience;
   do {
     if (auto channel = try_addresses(job)) {
       channel->send(hello);

@@ -1,6 +1,7 @@
 // The TCP link between the launcher and programs that a runner without a channel of its own starts.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,7 +60,8 @@ class LinkListener {
 
 /// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. All are tried
 /// at once: one may lead nowhere, or to a stranger that is silent. Throws IoError where none leads to one
-/// that knows the secret within 30 seconds.
-Channel connect_to_launcher(const CarriedJob& job, const Json& hello);
+/// that knows the secret within `patience`.
+Channel connect_to_launcher(const CarriedJob& job, const Json& hello,
+                            std::chrono::milliseconds patience = std::chrono::seconds(30));
 
 }  // namespace deepspeed::launcher

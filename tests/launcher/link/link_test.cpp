@@ -447,7 +447,9 @@ TEST(TcpLink, DropsAStrangerAndIsNotTakenInByOne) {
   std::string text;
   std::thread connecting([&] {
     // Each try ends at once, as the other end closes; it gives up after its patience.
-    text = error_of<IoError>([&] { connect_to_launcher(job, {{"t", "hello"}}); });
+    text = error_of<IoError>([&] {
+      connect_to_launcher(job, {{"t", "hello"}}, std::chrono::milliseconds(500));
+    });
     over = true;
   });
   EXPECT_TRUE(guests_of(listener, [&] { return over.load(); }).empty());
