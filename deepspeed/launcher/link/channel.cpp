@@ -27,68 +27,44 @@ void make_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_N
 
 }  // namespace
 
-Channel::Channel(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {
-  make_non_blocking(read_fd_);
-  make_non_blocking(write_fd_);
-}
+Channel::Ends::Ends(Ends&& other) noexcept
+    : read(std::exchange(other.read, -1)), write(std::exchange(other.write, -1)) {}
 
-Channel::~Channel() { close(); }
-
-Channel::Channel(Channel&& other) noexcept
-    : read_fd_(std::exchange(other.read_fd_, -1)),
-      write_fd_(std::exchange(other.write_fd_, -1)),
-      closed_(std::exchange(other.closed_, true)),
-      skips_noise_(other.skips_noise_),
-      skipped_bytes_(other.skipped_bytes_),
-      noise_(std::move(other.noise_)),
-      max_line_(other.max_line_),
-      incoming_(std::move(other.incoming_)),
-      outgoing_(std::move(other.outgoing_)),
-      sent_(std::move(other.sent_)),
-      received_(std::move(other.received_)),
-      last_heard_(other.last_heard_) {}
-
-Channel& Channel::operator=(Channel&& other) noexcept {
+Channel::Ends& Channel::Ends::operator=(Ends&& other) noexcept {
   if (this == &other) return *this;
   close();
-  read_fd_ = std::exchange(other.read_fd_, -1);
-  write_fd_ = std::exchange(other.write_fd_, -1);
-  closed_ = std::exchange(other.closed_, true);
-  skips_noise_ = other.skips_noise_;
-  skipped_bytes_ = other.skipped_bytes_;
-  noise_ = std::move(other.noise_);
-  max_line_ = other.max_line_;
-  incoming_ = std::move(other.incoming_);
-  outgoing_ = std::move(other.outgoing_);
-  sent_ = std::move(other.sent_);
-  received_ = std::move(other.received_);
-  last_heard_ = other.last_heard_;
+  read = std::exchange(other.read, -1);
+  write = std::exchange(other.write, -1);
   return *this;
 }
 
-void Channel::close() {
-  closed_ = true;
-  if (read_fd_ >= 0) ::close(read_fd_);
-  if (write_fd_ >= 0 && write_fd_ != read_fd_) ::close(write_fd_);
-  read_fd_ = write_fd_ = -1;
+void Channel::Ends::close() {
+  if (read >= 0) ::close(read);
+  if (write >= 0 && write != read) ::close(write);
+  read = write = -1;
+}
+
+Channel::Channel(int read_fd, int write_fd) : ends_(read_fd, write_fd) {
+  make_non_blocking(read_fd);
+  make_non_blocking(write_fd);
 }
 
 void Channel::send(const Json& message) {
-  if (closed_) return;
+  if (is_closed()) return;
   const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace);
   outgoing_ += sent_.of_next(line) + line + "\n";
   write_some();
 }
 
 void Channel::append_poll_entries(std::vector<pollfd>& entries) const {
-  if (closed_) return;
-  entries.push_back({read_fd_, POLLIN, 0});
-  if (!outgoing_.empty()) entries.push_back({write_fd_, POLLOUT, 0});
+  if (is_closed()) return;
+  entries.push_back({ends_.read, POLLIN, 0});
+  if (!outgoing_.empty()) entries.push_back({ends_.write, POLLOUT, 0});
 }
 
 void Channel::write_some() {
-  while (!closed_ && !outgoing_.empty()) {
-    const ssize_t written = ::write(write_fd_, outgoing_.data(), outgoing_.size());
+  while (!is_closed() && !outgoing_.empty()) {
+    const ssize_t written = ::write(ends_.write, outgoing_.data(), outgoing_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
     // The end of the other side is noticed by reading, which also gives what it has sent before.
@@ -110,7 +86,7 @@ std::string Channel::Seal::of_next(std::string_view line) {
 
 bool Channel::read_some() {
   char bytes[kReadBytes];
-  const ssize_t size = ::read(read_fd_, bytes, sizeof(bytes));
+  const ssize_t size = ::read(ends_.read, bytes, sizeof(bytes));
   if (size < 0 && errno == EINTR) return true;
   if (size < 0 && errno == EAGAIN) return false;
   if (size <= 0) {
@@ -146,7 +122,7 @@ bool Channel::may_skip(std::string_view line) {
 std::vector<Json> Channel::exchange() {
   std::vector<Json> messages;
   write_some();
-  bool more = !closed_;
+  bool more = !is_closed();
   for (int reads = 0; more && reads < kReadsAtATime; ++reads) more = read_some();
   size_t begin = 0;
   bool is_wrong = false;

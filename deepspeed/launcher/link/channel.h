@@ -23,11 +23,9 @@ class Channel {
 
   /// Owns both descriptors from now on, which may be one (a socket).
   Channel(int read_fd, int write_fd);
-  ~Channel();
-  Channel(Channel&& other) noexcept;
-  Channel& operator=(Channel&& other) noexcept;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  /// A channel that was moved from is closed.
+  Channel(Channel&&) noexcept = default;
+  Channel& operator=(Channel&&) noexcept = default;
 
   void send(const Json& message);
 
@@ -52,17 +50,27 @@ class Channel {
   std::vector<Json> exchange();
 
   /// Whether the other end is gone; what it had sent before was taken.
-  bool is_closed() const { return closed_; }
-  void close();
+  bool is_closed() const { return ends_.read < 0; }
+  void close() { ends_.close(); }
   /// Returns the bytes that wait to be sent.
   size_t pending_bytes() const { return outgoing_.size(); }
   /// Returns how long nothing has come.
   Clock::duration silence() const { return Clock::now() - last_heard_; }
   /// Counts silence anew from now on.
   void forget_silence() { last_heard_ = Clock::now(); }
-  int read_fd() const { return read_fd_; }
+  int read_fd() const { return ends_.read; }
 
  private:
+  /// Owns the descriptors, which are one or two.
+  struct Ends {
+    Ends(int read_fd, int write_fd) : read(read_fd), write(write_fd) {}
+    ~Ends() { close(); }
+    Ends(Ends&& other) noexcept;
+    Ends& operator=(Ends&& other) noexcept;
+    void close();
+
+    int read, write;  // -1 once they are closed
+  };
   /// The seals of one direction.
   struct Seal {
     std::string key;
@@ -76,9 +84,7 @@ class Channel {
   std::optional<Json> message_of(std::string_view line);
   bool may_skip(std::string_view line);
 
-  int read_fd_;
-  int write_fd_;
-  bool closed_ = false;
+  Ends ends_;
   bool has_ended_ = false;
   bool skips_noise_ = false;
   size_t skipped_bytes_ = 0;

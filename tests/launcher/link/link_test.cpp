@@ -169,6 +169,24 @@ TEST(Channel, GivesWholeMessagesAndThenTheEnd) {
   EXPECT_EQ(rest[0]["t"], "last");
 }
 
+TEST(Channel, IsNotAtItsEndWhereItTakesThePlaceOfOneThatIs) {
+  std::vector<Channel> heres, theres;
+  for (int i = 0; i < 2; ++i) {
+    Pair pair;
+    heres.push_back(*std::move(pair.here));
+    theres.push_back(*std::move(pair.there));
+  }
+  theres[0].close();
+  EXPECT_TRUE(heres[0].exchange().empty());
+  EXPECT_TRUE(heres[0].is_closed());
+  std::erase_if(heres, [](const Channel& channel) { return channel.is_closed(); });
+  theres[1].send({{"t", "late"}});
+  const auto messages = heres[0].exchange();
+  EXPECT_FALSE(heres[0].is_closed());
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(messages[0].at("t"), "late");
+}
+
 TEST(Channel, NeverWaitsForAnEndThatDoesNotRead) {
   Pair pair;
   const Json message = {{"t", "out"}, {"bytes", std::string(100000, 'x')}};
