@@ -93,12 +93,13 @@ class SharedWork : public c10d::Work {
   c10::intrusive_ptr<at::ivalue::Future> getFuture() override { return future_; }
 
   void end(std::exception_ptr error) {
-    finish(error);
+    // First: who has waited may ask the future at once.
     if (error) {
       future_->setError(error);
     } else {
       future_->markCompleted();
     }
+    finish(error);
   }
 
  private:
