@@ -1,9 +1,8 @@
 // A start of a job, as one loop around poll() (turn) that is left in stages (run):
 //
 // 1. The runner is started, with scouts by ssh beside it (job_start.h). Each program that it starts says
-// hello
-//    over its link (agent/agent.h): standard input and output of ssh, else TCP with the job's secret. Another
-//    version than here is an error.
+//    hello over its link (agent/agent.h): standard input and output of ssh, else TCP with the job's secret.
+//    Another version than here is an error.
 // 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot:
 //    until then nothing runs, so every mistake is an error without a trace.
 // 3. All start. From here on each end shows once a second that it lives.
