@@ -39,6 +39,7 @@ def test_it_ends_as_one_that_was_started(program, how, status):
             assert ended == status, output
             *found, name_hash, descriptors[forked] = json.loads(output.splitlines()[0])
             assert found == [[how], str(program.parent), "", "__main__", 0, "a module beside it", str(rank)]
+            output = output.partition("nanobind: leaked")[0]  # said by a newer Triton, which forked ranks have loaded
             assert output.endswith("its end\n") and ("ValueError: what went wrong" in output) == (how == "raise")
             hashes.append(name_hash)
     assert len(set(hashes)) == 4, "ranks agree on the order of a set by chance"
