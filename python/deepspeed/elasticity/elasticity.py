@@ -50,12 +50,19 @@ def ensure_immutable_elastic_config(runtime_elastic_config_dict: Mapping[str, An
             )
 
 
+def _world_size_of_job() -> int:
+    """Returns what the variable WORLD_SIZE says; 0 where it says no number."""
+    found = os.environ.get("WORLD_SIZE", "")
+    return int(found) if found.isdecimal() else 0
+
+
 def compute_elastic_config(
     ds_config: str | Mapping[str, Any], target_deepspeed_version: str, world_size: int = 0, return_microbatch: bool = False
 ) -> tuple[int, list[int]] | tuple[int, list[int], int]:
     """Returns (train batch size, valid numbers of devices), and with world_size or return_microbatch the micro batch size.
 
-    Raises ElasticityConfigError for a section that is missing or not enabled, ElasticityIncompatibleWorldSize for a world that
+    Where no world_size is given, the micro batch size and the rules 0.2 take the variable WORLD_SIZE. Raises
+    ElasticityConfigError for a section that is missing or not enabled, ElasticityIncompatibleWorldSize for a world that
     does not fit, ElasticityError for a version of the rules, or of DeepSpeed, that is not known.
     """
     config: Mapping[str, Any] = json.loads(ds_config) if isinstance(ds_config, str) else ds_config
@@ -71,13 +78,14 @@ def compute_elastic_config(
     version = float(section.get("version", _LATEST))
     if version > _LATEST:
         raise ElasticityError(f"elasticity.version: got {version}, expected at most {_LATEST}")
-    if version == 0.2 and world_size == 0 and return_microbatch:
-        world_size = int(os.environ.get("WORLD_SIZE", 0))
-    batch, valid, micro = batch_of(section, world_size)
-    if world_size > 0 and not micro:
-        raise ElasticityIncompatibleWorldSize(f"world size {world_size} does not fit a batch of {batch}, expected one of {valid}")
-    if world_size > 0:
-        return batch, valid, micro
-    if return_microbatch:
+    wants_micro = return_microbatch or world_size > 0
+    if world_size == 0 and (return_microbatch or version == 0.2):
+        world_size = _world_size_of_job()
+    if return_microbatch and world_size == 0:
         raise ElasticityConfigError("a micro batch size needs a world size, expected world_size, or the variable WORLD_SIZE")
-    return batch, valid
+    batch, valid, micro = batch_of(section, world_size)
+    if not wants_micro:
+        return batch, valid
+    if not micro:
+        raise ElasticityIncompatibleWorldSize(f"world size {world_size} does not fit a batch of {batch}, expected one of {valid}")
+    return batch, valid, micro

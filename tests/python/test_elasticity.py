@@ -1,0 +1,50 @@
+"""The rules by which batch sizes are chosen, as scripts and schedulers ask for them."""
+
+import pytest
+
+from deepspeed.elasticity import compute_elastic_config
+from deepspeed.elasticity.config import ElasticityConfigError, ElasticityIncompatibleWorldSize
+
+SIZES = {"enabled": True, "max_train_batch_size": 100, "micro_batch_sizes": [4, 8], "max_gpus": 64}
+
+
+def batch(version, *, world_size=0, return_microbatch=False, **keys):
+    config = {"elasticity": {**SIZES, "version": version, **keys}}
+    return compute_elastic_config(config, "0.19.6", world_size=world_size, return_microbatch=return_microbatch)
+
+
+@pytest.fixture(autouse=True)
+def without_world_size(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+
+
+def test_a_batch_comes_with_the_numbers_that_it_fits():
+    assert batch(0.1) == (96, [1, 2, 3, 4, 6, 8, 12, 24])
+    assert batch(0.1, world_size=6) == (96, [1, 2, 3, 4, 6, 8, 12, 24], 8)
+    with pytest.raises(ElasticityIncompatibleWorldSize, match="world size 5 does not fit a batch of 96"):
+        batch(0.1, world_size=5)
+
+
+@pytest.mark.parametrize("version", [0.1, 0.2])
+def test_a_micro_batch_size_takes_the_world_of_the_job(version, monkeypatch):
+    with pytest.raises(ElasticityConfigError, match="expected world_size, or the variable WORLD_SIZE"):
+        batch(version, return_microbatch=True)
+    monkeypatch.setenv("WORLD_SIZE", "many")
+    with pytest.raises(ElasticityConfigError, match="expected world_size, or the variable WORLD_SIZE"):
+        batch(version, return_microbatch=True)
+    monkeypatch.setenv("WORLD_SIZE", "24")
+    assert batch(version, return_microbatch=True) == (96, [1, 2, 3, 4, 6, 8, 12, 24], 4)
+    assert batch(version, world_size=12, return_microbatch=True)[2] == 8  # the argument comes first
+
+
+def test_a_world_of_the_job_that_does_not_fit_is_an_error_of_the_rules_of_numbers(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    with pytest.raises(ElasticityIncompatibleWorldSize, match="world size 5 does not fit a batch of 96"):
+        batch(0.1, return_microbatch=True)
+    assert batch(0.1) == (96, [1, 2, 3, 4, 6, 8, 12, 24])
+
+
+def test_the_rules_of_machines_have_a_batch_of_their_own_for_the_world_of_the_job(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    assert batch(0.2) == (100, [5])
+    assert batch(0.2, return_microbatch=True) == (100, [5], 4)
