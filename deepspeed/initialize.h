@@ -19,6 +19,7 @@
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/cast_inputs.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/step/graphed_call.h"
 #include "deepspeed/engine/step/scopes.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/tensor/visit_tensors.h"
@@ -93,10 +94,22 @@ class DeepSpeedEngine : public Engine {
     if constexpr (std::is_void_v<decltype(run_forward(std::forward<Args>(args)...))>) {
       run_forward(std::forward<Args>(args)...);
     } else {
-      auto output = run_forward(std::forward<Args>(args)...);
+      auto output = run_forward_as_asked(scope, std::forward<Args>(args)...);
       visit_tensors(output, [&](at::Tensor& tensor) { tensor = scope.output(tensor); });
       return output;
     }
+  }
+
+  /// The model's forward, as a graph where the config asks for it.
+  template <class... Args>
+  auto run_forward_as_asked(const ForwardScope& scope, Args&&... args) {
+    using Output = decltype(run_forward(std::forward<Args>(args)...));
+    const auto forward = [this](auto&... own) { return run_forward(own...); };
+    if constexpr (std::is_copy_constructible_v<Output> && requires { forward(args...); }) {
+      if (GraphedForward* const graphs = scope.graphs())
+        return run_graphed<Output>(*graphs, forward, std::decay_t<Args>(args)...);
+    }
+    return run_forward(std::forward<Args>(args)...);
   }
 
   /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.

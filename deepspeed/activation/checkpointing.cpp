@@ -8,6 +8,7 @@
 #include "deepspeed/activation/recompute/recomputation.h"
 #include "deepspeed/activation/recompute/reentrant_region.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/streams/device_graph.h"
 
 namespace deepspeed {
 namespace {
@@ -69,6 +70,12 @@ void partition_activations_in_checkpoint(bool partition) {
 
 TensorList checkpoint_tensors(TensorFunction function, TensorList inputs, const RegionOptions& options) {
   if (!at::GradMode::is_enabled()) return function(std::move(inputs));
+  if (device::DeviceGraph::is_capturing()) {
+    raise<NotSupportedError>(
+        "checkpoint() in a forward that cuda_graphs captures: its backward would set random ",
+        "numbers back, which a graph cannot; leave checkpoint() out, or set ",
+        "cuda_graphs.enabled to false");
+  }
   if (options.use_reentrant) return activation::run_reentrant(std::move(function), inputs, options);
   return activation::run_with_recomputation(std::move(function), inputs, options);
 }

@@ -65,6 +65,7 @@ struct DeepSpeedConfig {
   AioConfig aio;
   PipelineConfig pipeline;
   std::optional<ProgressiveLayerDropConfig> progressive_layer_drop;
+  CudaGraphsConfig cuda_graphs;
   // Sections that act in no C++ program yet, or never: the keys that the config gives. Null: an absent
   // section that has no defaults.
   Json wandb = Json::object(), comet = Json::object(), nebula = Json::object();

@@ -293,6 +293,26 @@ void check_pipeline(const PipelineConfig& pipeline) {
           "\", expected 1, or pipeline.schedule \"interleaved\"");
 }
 
+// What a graph would replay must be the same, at the same addresses, each time.
+void check_cuda_graphs(const DeepSpeedConfig& config) {
+  if (!config.cuda_graphs.enabled) return;
+  const int64_t stage = config.zero_optimization.stage;
+  const auto require_without = [](bool is_on, const auto&... what) {
+    require(!is_on, "cuda_graphs.enabled: got true ", what...);
+  };
+  require_without(stage == 3, "at stage 3, which gathers each weight to another address, expected false, or ",
+                  "zero_optimization.stage 0, 1 or 2");
+  require_without(config.sparse_gradients, "beside sparse_gradients, whose sizes only the device knows, ",
+                  "expected one of them");
+  require_without(
+      config.progressive_layer_drop && config.progressive_layer_drop->enabled,
+      "beside progressive_layer_drop.enabled, which runs other layers in each step, expected one ",
+      "of them");
+  require_without(config.flops_profiler.enabled,
+                  "beside flops_profiler.enabled, which watches each layer as ",
+                  "it runs, expected one of them");
+}
+
 void check_world(const DeepSpeedConfig& config, int64_t world) {
   require(!config.data_parallel_size || *config.data_parallel_size == world, "data_parallel_size: got ",
           config.data_parallel_size.value_or(0), ", expected ", world, ", the number of data-parallel ranks");
@@ -320,6 +340,7 @@ void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_wor
   check_unmanaged_accumulation(config);
   check_activation_checkpointing(config.activation_checkpointing);
   check_pipeline(config.pipeline);
+  check_cuda_graphs(config);
   check_world(config, data_parallel_world_size);
 }
 

@@ -65,7 +65,8 @@ std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
           {effective_where({"zero_optimization.offload_optimizer.device"}, {"cpu", "nvme"},
                            "only offload_optimizer uses it")}),
       entry("graph_harvesting", &C::graph_harvesting, "Replay parts of the step as CUDA graphs.",
-            {without_effect("a step is a few fused kernels, which leave a graph nothing to save")}),
+            {without_effect("a step is a few fused kernels, which leave a graph nothing to save; cuda_graphs "
+                            "is for forward and backward")}),
       entry("wall_clock_breakdown", &C::wall_clock_breakdown,
             "Log the times of a step's parts; waits for the device at each.", {per_rank()}),
       entry("memory_breakdown", &C::memory_breakdown,
@@ -161,6 +162,9 @@ std::vector<Entry<DeepSpeedConfig>> training_entries() {
                    "The greatest eigenvalue of each layer's Hessian."),
       section_entry("progressive_layer_drop", &C::progressive_layer_drop, progressive_layer_drop_table(),
                     "Layers left out at random, more as training goes."),
+      section_entry("cuda_graphs", &C::cuda_graphs, cuda_graphs_table(),
+                    "The model's forward and backward as CUDA graphs, for models of many small kernels; no "
+                    "key of DeepSpeed's."),
       kept_section("curriculum_learning", &C::curriculum_learning, curriculum_learning_keys(),
                    "Easy samples first, the older form."),
       kept_section("data_efficiency", &C::data_efficiency, data_efficiency_keys(),

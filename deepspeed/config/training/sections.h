@@ -92,4 +92,11 @@ struct ProgressiveLayerDropConfig {
   double gamma = 0.001;
 };
 
+/// Gives the device a model's forward and backward as graphs, in place of their kernels.
+struct CudaGraphsConfig {
+  bool enabled = false;
+  int64_t warmup_steps = 3;  // forwards of a shape before it is captured
+  int64_t max_shapes = 8;
+};
+
 }  // namespace deepspeed::config

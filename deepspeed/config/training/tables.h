@@ -15,6 +15,7 @@ const Table<TorchAutocastConfig>& torch_autocast_table();
 const Table<DataTypesConfig>& data_types_table();
 const Table<CheckpointConfig>& checkpoint_table();
 const Table<ProgressiveLayerDropConfig>& progressive_layer_drop_table();
+const Table<CudaGraphsConfig>& cuda_graphs_table();
 std::vector<Field> compile_keys();
 std::vector<Field> hybrid_engine_keys();
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include <c10/core/GradMode.h>
+
 #include "deepspeed/engine/autograd/backward_access.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/precision/autocast.h"
@@ -44,6 +46,10 @@ ForwardScope::~ForwardScope() {
 at::Tensor ForwardScope::output(const at::Tensor& tensor) const {
   return scale_gradient_of(open_access_in_backward(tensor, driver_.state().parts.pool),
                            driver_.output_scale());
+}
+
+GraphedForward* ForwardScope::graphs() const {
+  return driver_.state().is_training && c10::GradMode::is_enabled() ? driver_.graphs() : nullptr;
 }
 
 NoSync::NoSync(std::function<void()> end) : end_(std::move(end)) {}

@@ -12,6 +12,7 @@
 
 namespace deepspeed {
 
+class GraphedForward;
 class StepDriver;
 
 /// While it lives, the model's forward may run. Tensors that leave it pass through output().
@@ -27,6 +28,10 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   /// Returns `tensor` behind nodes that make a direct `loss.backward()` gather parameters and scale gradients
   /// as backward() does; the values are shared.
   at::Tensor output(const at::Tensor& tensor) const;
+
+  /// Returns what runs this forward as a graph; null where it runs kernel by kernel: without cuda_graphs, in
+  /// evaluation, and without gradients.
+  GraphedForward* graphs() const;
 
  private:
   struct Scopes;

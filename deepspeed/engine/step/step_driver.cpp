@@ -48,6 +48,8 @@ StepDriver::StepDriver(TrainingState& state)
   if (config().wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (state_.parts.optimizer)
     model_changes_ = std::make_unique<ModelChanges>(state_.parts.model, optimizer().store());
+  if (config().cuda_graphs.enabled)
+    graphs_ = std::make_unique<GraphedForward>(state_.parts.model, config().cuda_graphs);
   refresh();
 }
 

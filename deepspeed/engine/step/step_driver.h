@@ -14,6 +14,7 @@
 #include "deepspeed/engine/autograd/output_scale.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/activation_report.h"
+#include "deepspeed/engine/step/graphed_forward.h"
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/zero/update/grad_norm.h"
@@ -41,6 +42,9 @@ class StepDriver {
   profile::StepTimers::Scope time_part(profile::StepPart part) const;
   /// Logs the memory in use, where the config asks for memory_breakdown.
   void log_memory(const char* when) const;
+
+  /// Returns the graphs of the model's forwards, or null where the config does not ask for cuda_graphs.
+  GraphedForward* graphs() const { return graphs_.get(); }
 
   /// Returns what counts the activations of forwards.
   const ActivationReport& activations() const { return activations_; }
@@ -106,6 +110,7 @@ class StepDriver {
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
   std::unique_ptr<profile::StepTimers> timers_;
   ActivationReport activations_;
+  std::unique_ptr<GraphedForward> graphs_;       // null: not asked for
   std::unique_ptr<ModelChanges> model_changes_;  // null: nothing is trained
   std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;

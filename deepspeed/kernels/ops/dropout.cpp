@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/streams/device_graph.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/dispatch.h"
@@ -42,6 +43,12 @@ void run_dropout(const at::Tensor& input, const DropoutArrays& arrays) {
 
 Philox next_philox(const at::Device& device) {
   if (device.is_cuda()) {
+    if (device::DeviceGraph::is_capturing()) {
+      raise<NotSupportedError>(
+          "dropout of deepspeed::ops takes its seed and offset from the host, which a CUDA ",
+          "graph would repeat: set its ratio to 0, take torch's dropout, or set ",
+          "cuda_graphs.enabled to false");
+    }
     at::Generator generator = at::globalContext().defaultGenerator(device);
     const std::lock_guard lock(generator.mutex());
     const Philox philox{generator.current_seed() ^ kSeedOfDropout, generator.get_offset()};

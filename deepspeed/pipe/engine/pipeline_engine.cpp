@@ -160,6 +160,12 @@ void PipelineEngine::check_config() const {
         "progressive_layer_drop is not supported with pipeline parallelism, whose stages hold ",
         "their layers; leave it out");
   }
+  if (config().cuda_graphs.enabled) {
+    raise<ConfigError>(
+        "cuda_graphs is not supported with pipeline parallelism, where forwards of several micro batches "
+        "wait ",
+        "for their backwards; leave it out");
+  }
   if (!config().managed_gradient_accumulation)
     raise<ConfigError>(
         "managed_gradient_accumulation false is not supported with pipeline parallelism, where "

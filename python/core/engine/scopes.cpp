@@ -1,12 +1,14 @@
 // Scopes of a training step that Python opens and closes: each begins with its construction.
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "deepspeed/engine/assembly/engine_parts.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
+#include "deepspeed/engine/step/graphed_forward.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
@@ -24,6 +26,21 @@ class Forward {
  public:
   explicit Forward(const TrainingEngine& engine) { scope_.emplace(engine.driver()); }
   at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
+  bool has_graphs() const { return scope_->graphs() != nullptr; }
+  /// Runs `call`, a function of tensors that returns tensors and whatever else it wants back, as a graph.
+  py::tuple run_graphed(const std::vector<at::Tensor>& tensors, const std::string& rest,
+                        const py::function& call) const {
+    ForwardResult result;
+    {
+      const py::gil_scoped_release released;  // the capture runs a backward
+      result = scope_->graphs()->run({tensors, rest}, [&](const std::vector<at::Tensor>& given) {
+        const py::gil_scoped_acquire gil;
+        const auto [made, frame] = call(given).cast<std::pair<std::vector<at::Tensor>, py::object>>();
+        return ForwardResult{made, hold(frame)};
+      });
+    }
+    return py::make_tuple(result.tensors, *static_cast<const py::object*>(result.frame.get()));
+  }
   void close() { scope_.reset(); }
 
  private:
@@ -107,6 +124,8 @@ void bind_scopes(py::module_& module) {
   py::class_<Forward>(module, "Forward")
       .def(py::init<const TrainingEngine&>(), NoGil(), py::keep_alive<1, 2>(), "engine"_a)
       .def("output", &Forward::output, NoGil(), "tensor"_a)
+      .def("has_graphs", &Forward::has_graphs)
+      .def("run_graphed", &Forward::run_graphed, "tensors"_a, "rest"_a, "call"_a)
       .def("close", &Forward::close, NoGil());
   py::class_<Access>(module, "Access")
       .def(py::init<const TrainingEngine&>(), NoGil(), "engine"_a)

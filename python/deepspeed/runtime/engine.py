@@ -22,6 +22,7 @@ from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
 from deepspeed.runtime.engine_parts.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
+from deepspeed.runtime.engine_parts.graphed_call import run_graphed
 from deepspeed.runtime.engine_parts.mixed_precision import EngineMixedPrecision
 from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
 from deepspeed.runtime.engine_parts.param_groups import ParamGroups
@@ -156,7 +157,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
                 kwargs = {**kwargs, "progressive_layer_drop": True, "pld_theta": core.get_pld_theta()}
             if self._casts_inputs:
                 inputs, kwargs = pytree.tree_map_only(torch.Tensor, _to_half, (inputs, kwargs))
-            output = self._run(inputs, kwargs)
+            output = run_graphed(scope, self._run, inputs, kwargs) if scope.has_graphs() else self._run(inputs, kwargs)
             if is_functorch_transforming():  # the derivative is the caller's: no gradient of the engine comes of it
                 if self._runs_eagerly:
                     open_in_derivative(core, output)

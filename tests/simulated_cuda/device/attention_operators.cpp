@@ -16,6 +16,7 @@
 
 #include "tests/simulated_cuda/device/call.h"
 #include "tests/simulated_cuda/device/generator.h"
+#include "tests/simulated_cuda/device/graphs.h"
 
 namespace deepspeed::simulated {
 namespace {
@@ -76,73 +77,103 @@ void check_cudnn_bias(const at::Tensor& bias, const at::Tensor& query) {
   if (bias.defined()) TORCH_CHECK(bias.scalar_type() == query.scalar_type(), "invalid dtype for bias");
 }
 
-/// An attention and the memory that its tensors have on the CPU.
+/// An attention over the memory that its tensors have on the CPU.
+struct AttentionMaths {
+  at::Tensor query, key, value, bias;
+  at::ScalarType type;
+  double ratio, scale;
+
+  /// Returns the output and the logarithms of the rows' sums.
+  std::array<at::Tensor, 2> forward(const Numbers& numbers) const {
+    const at::Tensor scores = this->scores(), sums = scores.logsumexp(-1);
+    const at::Tensor output =
+        at::matmul(dropped(scores.sub(sums.unsqueeze(-1)).exp_(), numbers), wide(value));
+    // As torch's kernels lay it out.
+    return {output.transpose(1, 2).to(type).contiguous().transpose(1, 2), sums};
+  }
+
+  /// Returns the gradients of query, key and value.
+  std::array<at::Tensor, 3> backward(const at::Tensor& gradient, const at::Tensor& output,
+                                     const at::Tensor& sums, const Numbers& numbers) const {
+    const at::Tensor grad = wide(gradient), probabilities = scores().sub(wide(sums).unsqueeze(-1)).exp_();
+    const at::Tensor of_values = at::matmul(dropped(probabilities, numbers).transpose(2, 3), grad);
+    const at::Tensor of_dropped = dropped(at::matmul(grad, wide(value).transpose(2, 3)), numbers);
+    const at::Tensor of_scores =
+        probabilities * (of_dropped - (grad * wide(output)).sum(-1, /*keepdim=*/true)) * scale;
+    const at::Tensor of_queries = at::matmul(of_scores, wide(key));
+    const at::Tensor of_keys = at::matmul(of_scores.transpose(2, 3), wide(query));
+    return {of_queries.to(type), of_keys.to(type), of_values.to(type)};
+  }
+
+ private:
+  static at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kFloat); }
+  at::Tensor scores() const {
+    const at::Tensor products = at::matmul(wide(query), wide(key).transpose(2, 3)).mul_(scale);
+    return bias.defined() ? products + wide(bias) : products;
+  }
+  at::Tensor dropped(const at::Tensor& values, const Numbers& numbers) const {
+    return ratio == 0 ? values : values * numbers.factors(values, ratio);
+  }
+};
+
+/// The work of an attention on the device.
 class Attention {
+  at::Tensor on_cpu(const at::Tensor& tensor) { return call_.on_cpu(tensor, false); }
+
+  template <class Work>
+  auto run(const Work& work) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    call_.launch();
+    auto results = work();
+    call_.finish();
+    auto places = results;
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i] = call_.on_device(results[i]);
+      places[i] = Call("a result of a graph").on_cpu(results[i], false);
+    }
+    repeat_in_graph([work, places] {
+      const auto again = work();
+      for (size_t i = 0; i < places.size(); ++i) places[i].copy_(again[i]);
+    });
+    return results;
+  }
+
  public:
   Attention(const char* name, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
             const at::Tensor& bias, double ratio, std::optional<double> scale)
-      : call(name),
-        type_(query.scalar_type()),
-        query_(wide(query)),
-        key_(wide(key)),
-        value_(wide(value)),
-        ratio_(ratio),
-        scale_(scale.value_or(0)) {
+      : call_(name), maths_{on_cpu(query),       on_cpu(key), on_cpu(value),    on_cpu(bias),
+                            query.scalar_type(), ratio,       scale.value_or(0)} {
     TORCH_CHECK(scale.has_value(), name, ": the scale is expected");
-    if (bias.defined()) bias_ = wide(bias);
   }
 
-  /// Returns the output and the logarithms of the rows' sums.
   std::pair<at::Tensor, at::Tensor> forward(const Numbers& numbers) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    call.launch();
-    const at::Tensor scores = this->scores(), sums = scores.logsumexp(-1);
-    const at::Tensor output = at::matmul(dropped(scores.sub(sums.unsqueeze(-1)).exp_(), numbers), value_);
-    // As torch's kernels lay it out.
-    const at::Tensor rows = output.transpose(1, 2).to(type_).contiguous().transpose(1, 2);
-    call.finish();
-    return {call.on_device(rows), call.on_device(sums)};
+    const auto [output, sums] = run([maths = maths_, numbers] { return maths.forward(numbers); });
+    return {output, sums};
   }
 
   Gradients backward(const at::Tensor& gradient, const at::Tensor& output, const at::Tensor& sums,
                      const Numbers& numbers) {
-    const at::Tensor grad = wide(gradient), out = wide(output), of_rows = wide(sums);
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    call.launch();
-    const at::Tensor probabilities = scores().sub(of_rows.unsqueeze(-1)).exp_();
-    const at::Tensor of_values = at::matmul(dropped(probabilities, numbers).transpose(2, 3), grad);
-    const at::Tensor of_dropped = dropped(at::matmul(grad, value_.transpose(2, 3)), numbers);
-    const at::Tensor of_scores =
-        probabilities * (of_dropped - (grad * out).sum(-1, /*keepdim=*/true)) * scale_;
-    const at::Tensor of_queries = at::matmul(of_scores, key_);
-    const at::Tensor of_keys = at::matmul(of_scores.transpose(2, 3), query_);
-    call.finish();
-    return {call.on_device(of_queries.to(type_)), call.on_device(of_keys.to(type_)),
-            call.on_device(of_values.to(type_))};
+    const auto [of_queries, of_keys, of_values] =
+        run([maths = maths_, grad = on_cpu(gradient), out = on_cpu(output), of_rows = on_cpu(sums), numbers] {
+          return maths.backward(grad, out, of_rows, numbers);
+        });
+    return {of_queries, of_keys, of_values};
   }
-
-  Call call;
 
  private:
-  at::Tensor wide(const at::Tensor& tensor) { return call.on_cpu(tensor, false).to(at::kFloat); }
-  at::Tensor scores() const {
-    const at::Tensor products = at::matmul(query_, key_.transpose(2, 3)).mul_(scale_);
-    return bias_.defined() ? products + bias_ : products;
-  }
-  at::Tensor dropped(const at::Tensor& values, const Numbers& numbers) const {
-    return ratio_ == 0 ? values : values * numbers.factors(values, ratio_);
-  }
-
-  at::ScalarType type_;
-  at::Tensor query_, key_, value_, bias_;
-  double ratio_, scale_;
+  Call call_;
+  AttentionMaths maths_;
 };
 
 at::Tensor scalar_of(int64_t value) { return at::scalar_tensor(value, at::kLong); }
 
+at::Tensor number_on(const at::Tensor& query, int64_t value) {
+  return at::full({}, value, query.options().dtype(at::kLong));
+}
+
 /// Returns the seed and the offset as the kernels keep them for their backward, on the device.
 at::Tensor state_of(const at::Tensor& query, const Numbers& numbers) {
-  return at::tensor({numbers.seed, numbers.offset}, at::kLong).to(query.device());
+  return at::stack({number_on(query, numbers.seed), number_on(query, numbers.offset)});
 }
 
 Numbers numbers_in(const at::Tensor& state) {
@@ -151,6 +182,7 @@ Numbers numbers_in(const at::Tensor& state) {
   const at::Tensor on_cpu = call.on_cpu(state, false);
   call.launch();
   call.finish();
+  if (Graph::current() != nullptr) return {};  // dropout, which needs them, is not captured
   return {on_cpu[0].item<int64_t>(), on_cpu[1].item<int64_t>()};
 }
 
@@ -217,8 +249,8 @@ FlashResult cudnn(const at::Tensor& query, const at::Tensor& key, const at::Tens
           {},
           query.sym_size(2),
           key.sym_size(2),
-          scalar_of(numbers.seed).to(query.device()),
-          scalar_of(numbers.offset).to(query.device()),
+          number_on(query, numbers.seed),
+          number_on(query, numbers.offset),
           {}};
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/simulated_cuda/device/findings.h"
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/memory.h"
 #include "tests/simulated_cuda/device/streams.h"
 
@@ -63,6 +64,10 @@ std::unique_ptr<Block> take_block(const void* begin) {
   return block;
 }
 
+void for_each_block(const std::function<void(Block&)>& visit) {
+  for (const auto& [begin, block] : blocks()) visit(*block);
+}
+
 bool is_ordered(const Access& access, size_t stream) {
   return access.stream == stream || clock_at(stream).of(access.stream) >= access.tick ||
          host_clock().of(access.stream) >= access.tick;
@@ -74,6 +79,10 @@ std::string text_of(const Access& access) {
 
 bool launch(const char* name, const c10::Stream& stream, const std::vector<Use>& uses) {
   const Lock lock(device_mutex());
+  if (Graph* const graph = Graph::current()) {
+    graph->take(name, stream, uses);
+    return true;
+  }
   const size_t index = index_of(stream);
   const uint64_t tick = begin_work(index, name);
   const Stack stack = Stack::here();

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <vector>
@@ -20,6 +21,8 @@ struct Access {
   Stack stack;
 };
 
+struct GraphPool;
+
 struct Block {
   char* address = nullptr;
   char* bytes = nullptr;  // where they lie; of host memory the address itself
@@ -29,12 +32,14 @@ struct Block {
   std::vector<Access> accesses;
   std::set<size_t> recorded;  // streams that the allocator waits for
   Stack allocation;
+  std::weak_ptr<GraphPool> pool;  // of the graph that made it; expired: none
 };
 
 void add_block(std::unique_ptr<Block> block);
 /// Returns the block that holds an address, nullptr where there is none.
 Block* block_at(const void* data);
 std::unique_ptr<Block> take_block(const void* begin);
+void for_each_block(const std::function<void(Block&)>& visit);
 
 /// Whether an access is ordered before what a stream does next.
 bool is_ordered(const Access& access, size_t stream);

@@ -13,6 +13,7 @@
 
 #include "tests/simulated_cuda/device/blocks.h"
 #include "tests/simulated_cuda/device/findings.h"
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/memory.h"
 #include "tests/simulated_cuda/device/streams.h"
 
@@ -80,9 +81,13 @@ void check_reuse(size_t stream) {
 
 void free_device(void* data) {
   const Lock lock(device_mutex());
-  const auto block = take_block(data);
+  auto block = take_block(data);
   if (block == nullptr) return;
   arena().allocated[block->device] -= static_cast<int64_t>(block->size);
+  if (const auto pool = block->pool.lock()) {  // the graph's until its end
+    pool->freed.push_back(std::move(block));
+    return;
+  }
   std::free(block->bytes);
   std::erase_if(block->accesses, [&](const Access& access) {
     return access.stream == block->home || block->recorded.contains(access.stream) ||
@@ -99,7 +104,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     if (bytes == 0) return {nullptr, nullptr, &free_device, device_of(device)};
     note_use(device, "an allocation");
     const size_t stream = index_of(current_stream(device));
-    check_reuse(stream);
+    const Graph* const graph = Graph::current();
+    if (graph == nullptr) check_reuse(stream);
     Arena& a = arena();
     if (a.begin == nullptr) reserve_addresses();
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -113,6 +119,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     block->size = bytes;
     block->home = stream;
     block->device = device;
+    if (graph != nullptr) block->pool = graph->pool();
     block->allocation = Stack::here();
     a.peak[device] = std::max(a.peak[device], a.allocated[device] += static_cast<int64_t>(bytes));
     char* const address = block->address;

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/streams.h"
 
 namespace deepspeed::simulated {
@@ -24,7 +25,10 @@ class DeviceGenerator final : public c10::GeneratorImpl {
     offset_ = 0;
   }
   void set_offset(uint64_t offset) override { offset_ = offset; }
-  uint64_t get_offset() const override { return offset_; }
+  uint64_t get_offset() const override {
+    refuse_in_capture("Cannot call CUDAGeneratorImpl::get_offset");
+    return offset_;
+  }
   uint64_t current_seed() const override { return numbers_.current_seed(); }
   uint64_t seed() override { return numbers_.seed(); }
   // The numbers' state, and behind it the offset that kernels of the library draw by.

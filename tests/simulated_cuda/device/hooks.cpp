@@ -4,7 +4,9 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "tests/simulated_cuda/device/findings.h"
 #include "tests/simulated_cuda/device/generator.h"
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/memory.h"
 #include "tests/simulated_cuda/device/streams.h"
 
@@ -14,7 +16,21 @@ namespace {
 struct Event {
   Clock moment;
   int num_queries = 0;
+  const Graph* graph = nullptr;  // in whose capture it was recorded, on its stream
 };
+
+/// A stream that waits for an event of a capture becomes a part of it, and a captured one may wait for no
+/// other.
+void check_wait(const Event& event, const c10::Stream& stream) {
+  const Graph* const graph = Graph::current();
+  if (graph == nullptr || (event.graph == graph) == (stream == graph->stream())) return;
+  const bool is_drawn_in = event.graph == graph;
+  report(is_drawn_in ? "capture draws in" : "capture waits",
+         std::string("capture: ") +
+             (is_drawn_in ? "another stream waits for an event of the captured one\n"
+                          : "the captured stream waits for an event from before\n") +
+             Stack::here().text());
+}
 
 class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -47,10 +63,14 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
-    *static_cast<Event*>(*event) = {clock_of(stream)};
+    const Graph* const graph = Graph::current();
+    *static_cast<Event*>(*event) = {clock_of(stream), 0,
+                                    graph != nullptr && graph->stream() == stream ? graph : nullptr};
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event != nullptr) stream_waits(stream, static_cast<Event*>(event)->moment);
+    if (event == nullptr) return;
+    check_wait(*static_cast<Event*>(event), stream);
+    stream_waits(stream, static_cast<Event*>(event)->moment);
   }
   // The answer "yes" is a wait that took no time. Whoever asks again and again gets it.
   bool queryEvent(void* event) const override {

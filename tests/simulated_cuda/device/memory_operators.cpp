@@ -17,6 +17,7 @@
 #include <torch/library.h>
 
 #include "tests/simulated_cuda/device/call.h"
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/host_copies.h"
 
 namespace deepspeed::simulated {
@@ -47,6 +48,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, OptionalT
 
 void grow(const c10::Storage& storage, size_t bytes) {
   if (bytes <= storage.nbytes()) return;
+  if (storage.nbytes() > 0) refuse_in_capture("a resize that keeps values");
   const c10::OptionalDeviceGuard guard(storage.device());
   auto data = device_allocator()->allocate(bytes);
   if (storage.nbytes() > 0) {
@@ -119,11 +121,13 @@ void copy_on_device(const at::Tensor& self, const at::Tensor& source) {
   call.launch_on(current_stream(source.get_device()));
   to.copy_(from);
   call.finish();
+  repeat_in_graph([to, from] { to.copy_(from); });
   if (self.device() != source.device())
     stream_waits(current_stream(self.get_device()), clock_of(current_stream(source.get_device())));
 }
 
 void copy_with_host(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  refuse_in_capture("a copy between the host and the device");
   const bool to_host = !self.is_cuda();
   const char* const name = to_host ? "copy_ to the host" : "copy_ to the device";
   Call call(name);
@@ -162,6 +166,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& to) {
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
+  refuse_in_capture("item()");
   Call call("item");
   const at::Tensor on_cpu = call.on_cpu(self, false);
   call.launch();

@@ -14,6 +14,7 @@
 
 #include "tests/simulated_cuda/device/call.h"
 #include "tests/simulated_cuda/device/generator.h"
+#include "tests/simulated_cuda/device/graphs.h"
 
 namespace deepspeed::simulated {
 namespace {
@@ -94,6 +95,31 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool ha
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
+std::vector<at::Tensor> tensors_of(const std::vector<c10::IValue>& values) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) tensors.push_back(value.toTensor());
+    if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
+    }
+  }
+  return tensors;
+}
+
+/// Returns where on the device results lie that the CPU's kernel has made, as the CPU sees it; undefined for
+/// those that are arguments.
+std::vector<at::Tensor> places_of(const std::vector<c10::IValue>& on_cpu,
+                                  const std::vector<c10::IValue>& on_device) {
+  const std::vector<at::Tensor> made = tensors_of(on_cpu), results = tensors_of(on_device);
+  std::vector<at::Tensor> places(made.size());
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (!made[i].defined() || made[i].numel() == 0) continue;
+    places[i] = Call("a result of a graph").on_cpu(results[i], false);
+    if (places[i].data_ptr() == made[i].data_ptr()) places[i].reset();
+  }
+  return places;
+}
+
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const std::string name =
@@ -109,9 +135,12 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
               " without a tensor of the simulated device");
   TORCH_CHECK(!call.has_device_tensors() || !arguments.has_host_tensors || kMixing.contains(schema.name()),
               name, ": expected all tensors to be on the same device, but found cuda and cpu");
+  const std::vector<c10::IValue> given(stack->begin() + static_cast<int64_t>(begin), stack->end());
   call.launch();
   run_on_cpu(op, stack, arguments.has_generator);
   call.finish();
+  const std::vector<c10::IValue> on_cpu(stack->end() - static_cast<int64_t>(schema.returns().size()),
+                                        stack->end());
   if (kWaiting.contains(name) && call.has_device_tensors()) host_waits(clock_of(call.stream()), name);
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
@@ -123,6 +152,18 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
       value = c10::List<at::Tensor>(tensors);
     }
   }
+  if (Graph::current() == nullptr) return;
+  const std::vector<c10::IValue> results(stack->end() - static_cast<int64_t>(schema.returns().size()),
+                                         stack->end());
+  repeat_in_graph(
+      [op, given, on_cpu, made = places_of(on_cpu, results), has_generator = arguments.has_generator] {
+        torch::jit::Stack again = given;
+        run_on_cpu(op, &again, has_generator);
+        const std::vector<at::Tensor> tensors = tensors_of(again);
+        for (size_t i = 0; i < made.size(); ++i) {
+          if (made[i].defined()) made[i].copy_(tensors[i]);
+        }
+      });
 }
 
 TORCH_LIBRARY_IMPL(_, CUDA, library) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/simulated_cuda/device/findings.h"
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/host_copies.h"
 
 namespace deepspeed::simulated {
@@ -83,6 +84,7 @@ void stream_waits(const c10::Stream& stream, const Clock& moment) {
 
 void host_waits(const Clock& moment, const std::string& why) {
   const Lock lock(device_mutex());
+  if (!why.empty()) refuse_in_capture(why);
   if (!why.empty()) {
     HostWaits& waits = all().waits;
     const bool was_done = is_done(moment);

@@ -29,11 +29,12 @@ const char* launch_adam(int device, const AdamArrays& given, const AdamConstants
   launch.writes(arrays.exp_avg_sq, n * bytes_of(arrays.moment_type));
   launch.writes(arrays.low_precision, n * 2);
   launch.reads(arrays.gradient_scale, sizeof(double));
-  if (!launch.launch(device)) return nullptr;
-  if (is_skipped(arrays.gradient_scale)) return nullptr;
-  AdamConstants scaled = constants;
-  if (arrays.gradient_scale != nullptr) set_gradient_scale(scaled, *arrays.gradient_scale);
-  adam_cpu(arrays, scaled);
+  launch.run(device, [=] {
+    if (is_skipped(arrays.gradient_scale)) return;
+    AdamConstants scaled = constants;
+    if (arrays.gradient_scale != nullptr) set_gradient_scale(scaled, *arrays.gradient_scale);
+    adam_cpu(arrays, scaled);
+  });
   return nullptr;
 }
 
@@ -47,12 +48,13 @@ const char* launch_update(int device, const UpdateArrays& given, const UpdateRul
   for (void*& state : arrays.states) launch.writes(state, n * size);
   launch.writes(arrays.low_precision, n * 2);
   launch.reads(arrays.gradient_scale, sizeof(double));
-  if (!launch.launch(device)) return nullptr;
-  if (is_skipped(arrays.gradient_scale)) return nullptr;
-  UpdateRule scaled = rule;
-  if (arrays.gradient_scale != nullptr)
-    std::visit([&](auto& r) { r.gradient_scale = *arrays.gradient_scale; }, scaled);
-  update_cpu(arrays, scaled);
+  launch.run(device, [=] {
+    if (is_skipped(arrays.gradient_scale)) return;
+    UpdateRule scaled = rule;
+    if (arrays.gradient_scale != nullptr)
+      std::visit([&](auto& r) { r.gradient_scale = *arrays.gradient_scale; }, scaled);
+    update_cpu(arrays, scaled);
+  });
   return nullptr;
 }
 
@@ -61,9 +63,10 @@ const char* launch_sum_of_squares(int device, const void* values, ElementType ty
   PointerLaunch launch("kernels::sum_of_squares");
   launch.reads(values, static_cast<size_t>(numel) * bytes_of(type));
   launch.writes(block_sums, kSumOfSquaresBlocks * sizeof(double));
-  if (!launch.launch(device)) return nullptr;
-  std::fill_n(block_sums, kSumOfSquaresBlocks, 0.0);
-  block_sums[0] = sum_of_squares_cpu(values, type, numel);
+  launch.run(device, [=] {
+    std::fill_n(block_sums, kSumOfSquaresBlocks, 0.0);
+    block_sums[0] = sum_of_squares_cpu(values, type, numel);
+  });
   return nullptr;
 }
 
@@ -72,11 +75,12 @@ const char* launch_gradient_scale(int device, const double* sum_of_squares, doub
   PointerLaunch launch("kernels::gradient_scale");
   launch.reads(sum_of_squares, sizeof(double));
   launch.writes(scale, sizeof(double));
-  if (!launch.launch(device)) return nullptr;
-  const double norm = std::sqrt(*sum_of_squares);
-  *scale = std::isfinite(norm) || !skips
-               ? precision::combined_gradient_scale(std::isfinite(norm) ? norm : 0.0, loss_scale, clip)
-               : std::nan("");
+  launch.run(device, [=] {
+    const double norm = std::sqrt(*sum_of_squares);
+    *scale = std::isfinite(norm) || !skips
+                 ? precision::combined_gradient_scale(std::isfinite(norm) ? norm : 0.0, loss_scale, clip)
+                 : std::nan("");
+  });
   return nullptr;
 }
 
@@ -104,16 +108,17 @@ const char* run_quantized(const QuantizedWork& work, int device, const Quantized
   launch.uses(array.codes, static_cast<size_t>((array.numel * bits_of(array.code) + 7) / 8),
               !work.writes_values);
   launch.uses(array.scales, static_cast<size_t>(blocks) * sizeof(float), !work.writes_values);
-  if (!launch.launch(device)) return nullptr;
-  for (int64_t index = 0; index < blocks; ++index) {
-    const int64_t begin = index * each;
-    work.of_block({.values = static_cast<char*>(array.values) + begin * size,
-                   .type = array.type,
-                   .codes = array.codes + begin * bits_of(array.code) / 8,
-                   .scale = array.scales + index,
-                   .numel = std::min(each, array.numel - begin),
-                   .code = array.code});
-  }
+  launch.run(device, [=] {
+    for (int64_t index = 0; index < blocks; ++index) {
+      const int64_t begin = index * each;
+      work.of_block({.values = static_cast<char*>(array.values) + begin * size,
+                     .type = array.type,
+                     .codes = array.codes + begin * bits_of(array.code) / 8,
+                     .scale = array.scales + index,
+                     .numel = std::min(each, array.numel - begin),
+                     .code = array.code});
+    }
+  });
   return nullptr;
 }
 
@@ -137,11 +142,12 @@ const char* launch_compress_signs(int device, float* values, float* errors, uint
   launch.writes(errors, blocks * kSignBlock * sizeof(float));
   launch.writes(bits, blocks * kSignBlock / 8);
   launch.writes(scales, blocks * sizeof(float));
-  if (!launch.launch(device)) return nullptr;
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    const int64_t begin = block * kSignBlock;
-    scales[block] = compress_sign_block(values + begin, errors + begin, bits + begin / 8, kSignBlock);
-  }
+  launch.run(device, [=] {
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t begin = block * kSignBlock;
+      scales[block] = compress_sign_block(values + begin, errors + begin, bits + begin / 8, kSignBlock);
+    }
+  });
   return nullptr;
 }
 
@@ -152,11 +158,12 @@ const char* launch_add_signs(int device, const uint8_t* bits, const float* scale
   launch.reads(bits, blocks * kSignBlock / 8);
   launch.reads(scales, blocks * sizeof(float));
   launch.writes(sums, blocks * kSignBlock * sizeof(float));
-  if (!launch.launch(device)) return nullptr;
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    const int64_t begin = block * kSignBlock;
-    add_sign_block(bits + begin / 8, scales[block], sums + begin, kSignBlock);
-  }
+  launch.run(device, [=] {
+    for (int64_t block = 0; block < num_blocks; ++block) {
+      const int64_t begin = block * kSignBlock;
+      add_sign_block(bits + begin / 8, scales[block], sums + begin, kSignBlock);
+    }
+  });
   return nullptr;
 }
 

@@ -33,7 +33,7 @@ const char* run_bias_gelu(int device, const BiasGeluArrays& given) {
   launch.reads(arrays.grad_output, bytes);
   launch.writes(arrays.output, bytes);
   launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
-  if (launch.launch(device)) run(arrays);
+  launch.run(device, [arrays] { run(arrays); });
   return nullptr;
 }
 
@@ -50,7 +50,7 @@ const char* run_swiglu(int device, const SwigluArrays& given) {
   launch.writes(arrays.output, bytes_at(arrays.columns));
   launch.writes(arrays.grad_gate, bytes_at(arrays.grad_gate_stride));
   launch.writes(arrays.grad_up, bytes_at(arrays.grad_up_stride));
-  if (launch.launch(device)) run(arrays);
+  launch.run(device, [arrays] { run(arrays); });
   return nullptr;
 }
 
@@ -101,7 +101,7 @@ const char* launch_norm(int device, const NormArrays& given) {
   launch.writes(arrays.sum, bytes);
   launch.writes(arrays.mean, rows * wide_bytes(arrays.type));
   launch.writes(arrays.rstd, rows * wide_bytes(arrays.type));
-  if (launch.launch(device)) norm_cpu(arrays);
+  launch.run(device, [arrays] { norm_cpu(arrays); });
   return nullptr;
 }
 
@@ -122,7 +122,7 @@ const char* launch_norm_backward(int device, const NormBackwardArrays& given) {
   launch.writes(arrays.grad_input, bytes);
   launch.writes(arrays.weight_parts, parts);
   launch.writes(arrays.bias_parts, parts);
-  if (launch.launch(device)) norm_backward_cpu(arrays);
+  launch.run(device, [arrays] { norm_backward_cpu(arrays); });
   return nullptr;
 }
 
@@ -135,7 +135,7 @@ const char* launch_dropout(int device, const DropoutArrays& given) {
   launch.reads(arrays.residual, bytes);
   launch.writes(arrays.output, bytes);
   launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
-  if (launch.launch(device)) dropout_cpu(arrays);
+  launch.run(device, [arrays] { dropout_cpu(arrays); });
   return nullptr;
 }
 
@@ -150,7 +150,7 @@ const char* launch_masked_softmax(int device, const MaskedSoftmaxArrays& given) 
   launch.reads(arrays.scores, bytes);
   launch.reads(arrays.mask, static_cast<size_t>(mask_numel) * bytes_of(arrays.mask_type));
   launch.writes(arrays.output, bytes);
-  if (launch.launch(device)) masked_softmax_cpu(arrays);
+  launch.run(device, [arrays] { masked_softmax_cpu(arrays); });
   return nullptr;
 }
 
@@ -161,7 +161,7 @@ const char* launch_softmax_backward(int device, const SoftmaxBackwardArrays& giv
   launch.reads(arrays.grad_output, bytes);
   launch.reads(arrays.output, bytes);
   launch.writes(arrays.grad_input, bytes);
-  if (launch.launch(device)) softmax_backward_cpu(arrays);
+  launch.run(device, [arrays] { softmax_backward_cpu(arrays); });
   return nullptr;
 }
 
@@ -180,7 +180,7 @@ const char* launch_rotary(int device, const RotaryArrays& given) {
   launch.reads(arrays.cos, table_bytes);
   launch.reads(arrays.sin, table_bytes);
   launch.writes(arrays.output, heads_bytes(arrays.output_strides));
-  if (launch.launch(device)) rotary_cpu(arrays);
+  launch.run(device, [arrays] { rotary_cpu(arrays); });
   return nullptr;
 }
 
@@ -192,7 +192,7 @@ const char* launch_cross_entropy(int device, const CrossEntropyArrays& given) {
   launch.reads(arrays.targets, rows * sizeof(int64_t));
   launch.reads(arrays.row_gradients, rows * wide_bytes(arrays.type));
   launch.writes(arrays.losses, rows * wide_bytes(arrays.type));
-  if (launch.launch(device)) cross_entropy_cpu(arrays);
+  launch.run(device, [arrays] { cross_entropy_cpu(arrays); });
   return nullptr;
 }
 
@@ -204,7 +204,7 @@ const char* launch_embedding_gradient(int device, const EmbeddingGradientArrays&
   launch.reads(arrays.indices, positions * sizeof(int64_t));
   launch.writes(arrays.grad_weight,
                 static_cast<size_t>(arrays.num_embeddings) * dim * wide_bytes(arrays.type));
-  if (launch.launch(device)) add_rows_of(arrays);
+  launch.run(device, [arrays] { add_rows_of(arrays); });
   return nullptr;
 }
 

@@ -23,6 +23,7 @@ void unlock(void* data) {
 const void* find(const char* name) {
   const std::string asked = name;
   if (asked == device::PageLocks::kName) return &page_locks;
+  if (asked == device::CudaGraphs::kName) return &cuda_graphs;
   if (asked == kernels::CudaKernels::kName) return &cuda_kernels;
   if (asked == comm::NcclBackends::kName) return &nccl_backends;
   return nullptr;

@@ -6,6 +6,7 @@
 
 #include "deepspeed/kernels/arguments/element_type.h"
 
+#include "tests/simulated_cuda/device/graphs.h"
 #include "tests/simulated_cuda/device/memory.h"
 #include "tests/simulated_cuda/device/streams.h"
 
@@ -34,8 +35,13 @@ class PointerLaunch {
   void writes(T*& data, size_t bytes) {
     uses(data, bytes, true);
   }
-  /// Returns false where the launch races: its results are poison then.
-  bool launch(int device) const { return simulated::launch(name_, simulated::current_stream(device), uses_); }
+  /// Does the work, unless the launch races.
+  template <class Work>
+  void run(int device, const Work& work) const {
+    if (!simulated::launch(name_, simulated::current_stream(device), uses_)) return;
+    work();
+    simulated::repeat_in_graph(work);
+  }
 
  private:
   const char* name_;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "deepspeed/comm/backends/nccl.h"
+#include "deepspeed/device/accelerator/cuda_graphs.h"
 #include "deepspeed/device/accelerator/page_locks.h"
 #include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 namespace deepspeed::simulated {
 
 extern const device::PageLocks page_locks;
+extern const device::CudaGraphs cuda_graphs;
 extern const kernels::CudaKernels cuda_kernels;
 extern const comm::NcclBackends nccl_backends;
 

@@ -1,0 +1,91 @@
+// A forward of C++ as GraphedForward takes it: its tensors in a list, in the order of its arguments.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "deepspeed/activation/call_parts.h"
+#include "deepspeed/base/error.h"
+#include "deepspeed/engine/step/graphed_forward.h"
+#include "deepspeed/tensor/visit_tensors.h"
+
+namespace deepspeed {
+namespace graphed_detail {
+
+template <class T>
+constexpr bool is_known();
+
+template <class T>
+struct AllKnown : std::false_type {};
+template <template <class...> class Of, class... T>
+struct AllKnown<Of<T...>> : std::bool_constant<(is_known<T>() && ...)> {};
+
+/// Whether all that a value of the type holds is a tensor, or can be compared as text.
+template <class T>
+constexpr bool is_known() {
+  using namespace visit_detail;
+  using Value = std::remove_cvref_t<T>;
+  if constexpr (std::derived_from<Value, at::Tensor> || kIsPlain<Value>) {
+    return true;
+  } else if constexpr (IsOptional<Value>::value || IsSequence<Value>::value) {
+    return is_known<typename Value::value_type>();
+  } else if constexpr (IsTuple<Value>::value) {
+    return AllKnown<Value>::value;
+  } else if constexpr (HasMembersToTie<Value>) {
+    return AllKnown<decltype(tie_members(std::declval<Value&>()))>::value;
+  } else {
+    return false;
+  }
+}
+
+/// Takes down a call.
+struct Listing {
+  ForwardCall call;
+
+  void operator()(const at::Tensor& tensor) { call.tensors.push_back(tensor); }
+  template <class T>
+  void other(const T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      call.rest += message(static_cast<int64_t>(value), ", ");
+    } else if constexpr (std::is_floating_point_v<T>) {
+      call.rest += message(std::hexfloat, value, ", ");
+    } else {
+      call.rest += message(value, ", ");
+    }
+  }
+};
+
+}  // namespace graphed_detail
+
+/// Returns `forward(arguments...)`, which `graphs` runs. Throws UsageError where an argument has a type of
+/// which it is not known what is in it.
+template <class Output, class Function, class... Arguments>
+Output run_graphed(GraphedForward& graphs, const Function& forward, Arguments... arguments) {
+  if constexpr (!(graphed_detail::is_known<Arguments>() && ...)) {
+    raise<UsageError>("cuda_graphs: forward() takes an argument of a type in which tensors cannot be found: pass ",
+                      "tensors, numbers, standard containers and plain structs of them, or set ",
+                      "cuda_graphs.enabled to false");
+  } else {
+    std::tuple<Arguments...> all(std::move(arguments)...);
+    graphed_detail::Listing listing;
+    visit_tensors(all, listing);
+    ForwardResult result = graphs.run(listing.call, [&](const std::vector<at::Tensor>& tensors) {
+      activation::put_tensors(all, tensors);
+      const auto frame = std::make_shared<Output>(std::apply(forward, all));
+      return ForwardResult{activation::take_tensors(*frame), frame};
+    });
+    Output output = *static_cast<const Output*>(result.frame.get());
+    activation::put_tensors(output, std::move(result.tensors));
+    return output;
+  }
+}
+
+}  // namespace deepspeed

@@ -1,0 +1,264 @@
+// The graphs use fixed memory. A call copies its tensors there, replays the forward, and returns copies of
+// what it has made, so that a caller may keep them. A node of autograd stands for the whole forward: its
+// backward copies the gradients of the outputs, replays the backward, and hands on those of inputs and
+// weights. The graphs still hold these, so that autograd copies what it accumulates.
+//
+// A backward is captured with accumulators of gradients that are made for it. The engine's own, which belong
+// to the stream of before, would draw that stream into the capture, and would reduce what has no values yet.
+#include "deepspeed/engine/step/graphed_forward.h"
+
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/device/streams/device_graph.h"
+#include "deepspeed/device/streams/side_stream.h"
+#include "deepspeed/tensor/saved_value.h"
+
+namespace deepspeed {
+namespace {
+
+using device::DeviceGraph;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+namespace impl = torch::autograd::impl;
+
+/// While it lives, a backward reaches the parameters by accumulators of their own.
+class OwnAccumulators {
+ public:
+  explicit OwnAccumulators(const variable_list& parameters) : parameters_(parameters) {
+    for (const at::Tensor& parameter : parameters_) {
+      former_.push_back(impl::try_get_grad_accumulator(parameter));
+      impl::set_grad_accumulator(parameter, {});
+    }
+  }
+  ~OwnAccumulators() {
+    for (size_t i = 0; i < parameters_.size(); ++i) impl::set_grad_accumulator(parameters_[i], former_[i]);
+  }
+  OwnAccumulators(const OwnAccumulators&) = delete;
+  OwnAccumulators& operator=(const OwnAccumulators&) = delete;
+
+ private:
+  const variable_list& parameters_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> former_;
+};
+
+std::string shape_of(const ForwardCall& call) {
+  std::string text = call.rest;
+  for (const at::Tensor& tensor : call.tensors) {
+    text += tensor.defined() ? message("; ", tensor.scalar_type(), " ", tensor.sizes(),
+                                       tensor.requires_grad() ? " with gradient" : "")
+                             : std::string("; none");
+  }
+  return text;
+}
+
+constexpr const char* kWayOut = "; set cuda_graphs.enabled to false, which runs it kernel by kernel";
+
+}  // namespace
+
+/// The graphs of one shape, and their memory.
+class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
+ public:
+  using Forward = GraphedForward::Forward;
+
+  ForwardGraphs(const EngineModel& model, const ForwardCall& call, const Forward& forward) {
+    for (const NamedTensor& parameter : model.parameters) {
+      if (!parameter.tensor.requires_grad()) continue;
+      if (!impl::hooks(parameter.tensor).empty()) {
+        raise<UsageError>("cuda_graphs: ", parameter.name, " has a hook, which a graph would not run",
+                          kWayOut);
+      }
+      leaves_.push_back(parameter.tensor);
+    }
+    const size_t num_weights = leaves_.size();
+    for (const at::Tensor& tensor : call.tensors) inputs_.push_back(copy_of(tensor));
+    for (const at::Tensor& input : inputs_) {
+      if (input.defined() && input.requires_grad()) leaves_.push_back(input);
+    }
+    const OwnAccumulators accumulators(leaves_);
+    const device::SideStream stream(model.device());  // the default one cannot be captured
+    capture_forward(model.device(), stream, forward);
+    capture_backward(model.device(), stream);
+    for (at::Tensor& output : made_.tensors) {
+      if (output.defined()) output = output.detach();
+    }
+    leaves_.resize(num_weights);  // those of a call take the places of the others
+  }
+
+  ForwardResult run(const ForwardCall& call);
+
+ private:
+  friend class Replay;
+
+  static at::Tensor copy_of(const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.detach().clone().requires_grad_(tensor.requires_grad()) : at::Tensor();
+  }
+
+  void capture_forward(c10::Device device, const device::SideStream& stream, const Forward& forward) {
+    const c10::AutoGradMode with_grad(true);
+    forward_ = DeviceGraph::capture(device, stream, [&] { made_ = forward(inputs_); });
+    for (const at::Tensor& input : inputs_) {
+      if (input.defined() && input._version() > 0)
+        raise<UsageError>("cuda_graphs: forward() writes a tensor that it was given, which a graph would do to a ",
+                          "copy of it", kWayOut);
+    }
+    for (size_t i = 0; i < made_.tensors.size(); ++i) {
+      const at::Tensor& output = made_.tensors[i];
+      if (!output.defined() || !output.requires_grad()) continue;
+      with_gradient_.push_back(i);
+      grad_outputs_.push_back(at::empty_like(output));
+    }
+  }
+
+  void capture_backward(c10::Device device, const device::SideStream& stream) {
+    if (with_gradient_.empty()) return;
+    variable_list outputs;
+    for (const size_t i : with_gradient_) outputs.push_back(made_.tensors[i]);
+    const auto work = [&] {
+      gradients_ = torch::autograd::grad(outputs, leaves_, grad_outputs_, /*retain_graph=*/false,
+                                         /*create_graph=*/false, /*allow_unused=*/true);
+    };
+    backward_ = DeviceGraph::capture(device, stream, work, forward_);
+    for (const at::Tensor& gradient : gradients_) {
+      if (gradient.defined() && gradient.layout() != at::kStrided)
+        raise<UsageError>("cuda_graphs: the backward makes a sparse gradient, whose size only the device knows",
+                          kWayOut);
+    }
+  }
+
+  DeviceGraph forward_, backward_;
+  variable_list inputs_;
+  variable_list leaves_;  // whose gradients the backward gives: the weights, then inputs
+  ForwardResult made_;
+  std::vector<size_t> with_gradient_;  // outputs that need a gradient
+  variable_list grad_outputs_;
+  variable_list gradients_;  // of the leaves
+  int64_t num_forwards_ = 0;
+  int64_t last_backward_ = 0;  // the forward that it belongs to
+};
+
+/// A forward that is replayed.
+class Replay : public torch::autograd::Function<Replay> {
+ public:
+  struct Run {
+    std::shared_ptr<ForwardGraphs> graphs;
+    int64_t number;
+  };
+
+  /// leaves: what takes the gradients that the backward gives.
+  static variable_list forward(AutogradContext* context, at::TensorList /*leaves*/,
+                               std::shared_ptr<ForwardGraphs> graphs) {
+    variable_list outputs, without_gradient;
+    for (const at::Tensor& made : graphs->made_.tensors)
+      outputs.push_back(made.defined() ? made.clone() : at::Tensor());
+    auto next = graphs->with_gradient_.begin();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (next != graphs->with_gradient_.end() && *next == i) {
+        ++next;
+      } else if (outputs[i].defined()) {
+        without_gradient.push_back(outputs[i]);
+      }
+    }
+    context->mark_non_differentiable(without_gradient);
+    save_value(context, Run{graphs, graphs->num_forwards_});
+    return outputs;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const Run run = saved_value<Run>(context);
+    ForwardGraphs& graphs = *run.graphs;
+    if (c10::GradMode::is_enabled())
+      raise<UsageError>("cuda_graphs: a backward with create_graph cannot go through a graph", kWayOut);
+    if (run.number != graphs.num_forwards_) {
+      raise<UsageError>("cuda_graphs: this backward() belongs to a forward whose activations a later forward of ",
+                        "its shape has overwritten: call backward() before the next forward(), or set ",
+                        "cuda_graphs.enabled to false");
+    }
+    if (std::exchange(graphs.last_backward_, run.number) == run.number) {
+      raise<UsageError>("cuda_graphs: a second backward() of one forward, whose activations the first one has ",
+                        "given up; call forward() again, or set cuda_graphs.enabled to false");
+    }
+    for (size_t i = 0; i < graphs.with_gradient_.size(); ++i)
+      graphs.grad_outputs_[i].copy_(grad_outputs[graphs.with_gradient_[i]]);
+    graphs.backward_.replay();
+    variable_list gradients = graphs.gradients_;
+    gradients.emplace_back();  // of `graphs`, which is no tensor
+    return gradients;
+  }
+};
+
+ForwardResult ForwardGraphs::run(const ForwardCall& call) {
+  variable_list leaves = leaves_;
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    if (!call.tensors[i].defined()) continue;
+    inputs_[i].detach().copy_(call.tensors[i].detach());
+    if (call.tensors[i].requires_grad()) leaves.push_back(call.tensors[i]);
+  }
+  ++num_forwards_;
+  forward_.replay();
+  return {Replay::apply(at::TensorList(leaves), shared_from_this()), made_.frame};
+}
+
+GraphedForward::GraphedForward(const EngineModel& model, const config::CudaGraphsConfig& options)
+    : model_(model), options_(options) {
+  if (!model.device().is_cuda()) {
+    raise<ConfigError>("cuda_graphs.enabled: got true for a model on ", model.device(),
+                       ", expected false, or a CUDA device");
+  }
+}
+
+GraphedForward::~GraphedForward() = default;
+
+std::vector<const void*> GraphedForward::places() const {
+  std::vector<const void*> places;
+  for (const NamedTensor& parameter : model_.parameters) {
+    places.push_back(parameter.tensor.const_data_ptr());
+    places.push_back(parameter.tensor.requires_grad() ? parameter.tensor.unsafeGetTensorImpl() : nullptr);
+  }
+  for (const NamedTensor& buffer : model_.buffers) places.push_back(buffer.tensor.const_data_ptr());
+  return places;
+}
+
+ForwardResult GraphedForward::run(const ForwardCall& call, const Forward& forward) {
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    if (call.tensors[i].defined() && call.tensors[i].device() != model_.device()) {
+      raise<UsageError>("cuda_graphs: tensor ", i, " of forward() lies on ", call.tensors[i].device(),
+                        ", expected ", model_.device(), ", where a graph can read it");
+    }
+  }
+  if (std::vector<const void*> now = places(); now != captured_places_) {
+    for (auto& [text, shape] : shapes_) shape.graphs.reset();
+    captured_places_ = std::move(now);
+  }
+  const std::string text = shape_of(call);
+  if (!shapes_.contains(text) && int64_t(shapes_.size()) >= options_.max_shapes) {
+    if (!std::exchange(has_warned_, true)) {
+      log::warning("[engine] forward() was called with more than cuda_graphs.max_shapes, ", options_.max_shapes,
+                   ", different shapes: the others run without graphs; this is said once");
+    }
+    return forward(call.tensors);
+  }
+  Shape& shape = shapes_[text];
+  if (shape.num_runs < options_.warmup_steps) {
+    ++shape.num_runs;
+    return forward(call.tensors);
+  }
+  if (!shape.graphs) {
+    try {
+      shape.graphs = std::make_shared<ForwardGraphs>(model_, call, forward);
+    } catch (const c10::Error& error) {
+      raise<UsageError>("cuda_graphs: the model's forward, or its backward, cannot be captured: ",
+                        error.what_without_backtrace(), kWayOut);
+    }
+  }
+  return shape.graphs->run(call);
+}
+
+}  // namespace deepspeed
