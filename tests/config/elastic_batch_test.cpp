@@ -76,6 +76,20 @@ TEST(ElasticBatch, OfVersion02HasABatchForEveryNumberOfMachines) {
                "51 devices");
 }
 
+TEST(ElasticBatch, OfVersion02HasTheLargestMicroBatchAlsoWhereASmallerBatchIsPreferred) {
+  ElasticRules rules = rules_of({2, 4, 8}, 100, 0.2);
+  rules.max_gpus = 64;
+  for (const bool prefers_larger : {true, false}) {
+    rules.prefer_larger_batch = prefers_larger;
+    const ElasticBatch batch = elastic_batch(rules, 6);
+    EXPECT_EQ(batch.train_batch_size, 96);
+    EXPECT_EQ(batch.micro_batch_size, 8);
+    const ElasticBatch own = elastic_batch(rules, 5);
+    EXPECT_EQ(own.train_batch_size, prefers_larger ? 100 : 80);
+    EXPECT_EQ(own.micro_batch_size, prefers_larger ? 4 : 8);
+  }
+}
+
 TEST(ElasticBatch, NamesTheKeyOfWhatDoesNotFit) {
   EXPECT_ERROR(ConfigError, elastic_batch(rules_of({2, 200}, 100), 0),
                "elasticity.micro_batch_sizes: got 200");

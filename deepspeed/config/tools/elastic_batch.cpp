@@ -68,11 +68,11 @@ ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_sample
   return best;
 }
 
+/// The largest that divides a device's samples, whichever batch is preferred; 0 where none does.
 int64_t micro_batch_of(const ElasticRules& rules, int64_t samples) {
   int64_t chosen = 0;
   for (const int64_t size : rules.micro_batch_sizes) {
-    if (samples % size != 0) continue;
-    if (chosen == 0 || (rules.prefer_larger_batch && size > chosen)) chosen = size;
+    if (samples % size == 0) chosen = std::max(chosen, size);
   }
   return chosen;
 }
@@ -178,11 +178,7 @@ ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices) {
                                     rules.max_gpus, rules.prefer_larger_batch);
   const auto& valid = batch.valid_counts;
   if (num_devices > 0 && std::find(valid.begin(), valid.end(), num_devices) != valid.end()) {
-    // The largest, whichever batch is preferred.
-    for (const int64_t size : rules.micro_batch_sizes) {
-      if (batch.train_batch_size / num_devices % size == 0)
-        batch.micro_batch_size = std::max(batch.micro_batch_size, size);
-    }
+    batch.micro_batch_size = micro_batch_of(rules, batch.train_batch_size / num_devices);
   }
   return batch;
 }
