@@ -8,7 +8,7 @@
 #include "deepspeed/activation/recompute/recomputation.h"
 #include "deepspeed/activation/recompute/reentrant_region.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/streams/device_graph.h"
+#include "deepspeed/device/graphs/device_graph.h"
 
 namespace deepspeed {
 namespace {

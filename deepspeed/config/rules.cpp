@@ -308,9 +308,6 @@ void check_cuda_graphs(const DeepSpeedConfig& config) {
       config.progressive_layer_drop && config.progressive_layer_drop->enabled,
       "beside progressive_layer_drop.enabled, which runs other layers in each step, expected one ",
       "of them");
-  require_without(config.flops_profiler.enabled,
-                  "beside flops_profiler.enabled, which watches each layer as ",
-                  "it runs, expected one of them");
 }
 
 void check_world(const DeepSpeedConfig& config, int64_t world) {

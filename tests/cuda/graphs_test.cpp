@@ -7,8 +7,9 @@
 
 #include <ATen/ops/allclose.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
+
+#include <gtest/gtest.h>
 
 #include "deepspeed/activation/checkpointing.h"
 #include "deepspeed/ops.h"
@@ -55,9 +56,10 @@ std::vector<double> take_steps(Engine& engine, int steps) {
 
 /// A net over odd_batch() whose forward is given as a function.
 struct TwoLayers : torch::nn::Module {
-  TwoLayers() : first(register_module("first", torch::nn::Linear(7, 16))),
-           unused(register_module("unused", torch::nn::Linear(3, 3))),
-           second(register_module("second", torch::nn::Linear(16, 5))) {}
+  TwoLayers()
+      : first(register_module("first", torch::nn::Linear(7, 16))),
+        unused(register_module("unused", torch::nn::Linear(3, 3))),
+        second(register_module("second", torch::nn::Linear(16, 5))) {}
   at::Tensor loss(const at::Tensor& hidden, const at::Tensor& targets) {
     return (second(hidden) - targets).square().mean();
   }
@@ -100,7 +102,8 @@ struct Fused : TwoLayers {
 };
 
 TEST_F(CudaGraphs, HoldTheLibrarysOperators) {
-  for (const Json& patch : {Json{{"zero_optimization", {{"stage", 1}}}}, Json{{"bf16", {{"enabled", true}}}}}) {
+  for (const Json& patch :
+       {Json{{"zero_optimization", {{"stage", 1}}}}, Json{{"bf16", {{"enabled", true}}}}}) {
     manual_seed(5);
     const auto engine = engine_of<Fused>(patch);
     manual_seed(5);
@@ -118,7 +121,8 @@ struct LossAndAnswer {
   int64_t calls = 0;
 };
 struct OfMany : TwoLayers {
-  LossAndAnswer forward(const std::vector<at::Tensor>& tensors, double factor, std::optional<int64_t> power = {}) {
+  LossAndAnswer forward(const std::vector<at::Tensor>& tensors, double factor,
+                        std::optional<int64_t> power = {}) {
     ++calls;
     const at::Tensor hidden = first(tensors[0]).tanh() * factor;
     return {loss(power ? hidden.pow(*power) : hidden, tensors[1]), hidden.argmax(-1), calls};
@@ -127,7 +131,9 @@ struct OfMany : TwoLayers {
 };
 
 TEST_F(CudaGraphs, AreOfOneShapeAndOfNumbers) {
-  const auto engine = initialize(std::make_shared<OfMany>(), {.config = with_graphs({{"cuda_graphs", {{"max_shapes", 3}}}})}).engine;
+  const auto engine =
+      initialize(std::make_shared<OfMany>(), {.config = with_graphs({{"cuda_graphs", {{"max_shapes", 3}}}})})
+          .engine;
   const auto plain = initialize(std::make_shared<OfMany>(), {.config = basic()}).engine;
   for (size_t i = 0; i < engine->module().parameters().size(); ++i) {
     const at::NoGradGuard no_grad;
@@ -138,7 +144,8 @@ TEST_F(CudaGraphs, AreOfOneShapeAndOfNumbers) {
     const std::vector<at::Tensor> all{inputs.to(at::kCUDA), targets.to(at::kCUDA)};
     const std::vector<at::Tensor> part{all[0].slice(0, 0, 3), all[1].slice(0, 0, 3)};
     for (const auto& [tensors, factor] : {std::pair(all, 1.5), std::pair(part, 1.5), std::pair(all, 0.5)}) {
-      const LossAndAnswer graphed = engine->forward(tensors, factor), expected = plain->forward(tensors, factor);
+      const LossAndAnswer graphed = engine->forward(tensors, factor),
+                          expected = plain->forward(tensors, factor);
       EXPECT_TRUE(at::allclose(graphed.loss, expected.loss, 1e-4)) << step;
       EXPECT_TRUE(graphed.answer->equal(*expected.answer));
       EXPECT_FALSE(graphed.answer->requires_grad());
@@ -148,8 +155,7 @@ TEST_F(CudaGraphs, AreOfOneShapeAndOfNumbers) {
       plain->step();
     }
     const LossAndAnswer beyond = engine->forward(all, 1.0, std::optional<int64_t>(2));  // a fourth shape
-    EXPECT_TRUE(
-        at::allclose(beyond.loss, plain->forward(all, 1.0, std::optional<int64_t>(2)).loss, 1e-4));
+    EXPECT_TRUE(at::allclose(beyond.loss, plain->forward(all, 1.0, std::optional<int64_t>(2)).loss, 1e-4));
     const at::NoGradGuard no_grad;
     EXPECT_TRUE(at::allclose(engine->forward(all, 1.5).loss, plain->forward(all, 1.5).loss, 1e-4));
   }
@@ -220,9 +226,7 @@ TEST_F(CudaGraphs, RefuseWhatCannotBeCaptured) {
     }
   };
   struct Writing : TwoLayers {
-    at::Tensor forward(at::Tensor x, const at::Tensor& targets) {
-      return loss(first(x.mul_(2)), targets);
-    }
+    at::Tensor forward(at::Tensor x, const at::Tensor& targets) { return loss(first(x.mul_(2)), targets); }
   };
   struct Opaque : TwoLayers {
     at::Tensor forward(const at::Tensor& x, std::shared_ptr<int>) { return first(x).sum(); }
@@ -250,7 +254,8 @@ TEST_F(CudaGraphs, RefuseWhatCannotBeCaptured) {
   }
   EXPECT_ERROR(NotSupportedError, recomputing->forward(inputs, targets), "checkpoint()", "cuda_graphs");
   EXPECT_ERROR(NotSupportedError, dropping->forward(inputs, targets), "dropout", "cuda_graphs");
-  EXPECT_ERROR(UsageError, engine_of<Opaque>()->forward(inputs, std::make_shared<int>()), "cuda_graphs", "type");
+  EXPECT_ERROR(UsageError, engine_of<Opaque>()->forward(inputs, std::make_shared<int>()), "cuda_graphs",
+               "type");
   EXPECT_ERROR(UsageError, engine_of<OddNet>()->forward(inputs.cpu(), targets), "tensor 0", "cpu", "cuda");
 }
 

@@ -1,11 +1,13 @@
-// Forwards and backwards that the config has captured as CUDA graphs train as those that run kernel by kernel.
+// Forwards and backwards that the config has captured as CUDA graphs train as those that run kernel by
+// kernel.
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
+
+#include <gtest/gtest.h>
 
 #include "tests/engine/make_engine.h"
 #include "tests/simulated_cuda/device/streams.h"
@@ -87,7 +89,8 @@ TEST(GraphedTraining, IsBitEqualToKernels) {
                                   {"gradient_accumulation_steps", windows}});
             if (*precision != 0) config[precision] = {{"enabled", true}};
             const GraphedRun with = expect_same_training<OddNet>(config, world);
-            EXPECT_LE(with.waits.waits + with.waits.needless, 1) << with.waits.text();  // for the norm's check
+            EXPECT_LE(with.waits.waits + with.waits.needless, 1)
+                << with.waits.text();  // for the norm's check
           }
         }
       }
@@ -97,7 +100,8 @@ TEST(GraphedTraining, IsBitEqualToKernels) {
 
 TEST(GraphedTraining, IsBitEqualUnderAutocastAndWithOffload) {
   run_ranks(1, [](comm::World& world) {
-    expect_same_training<OddNet>(graphs({{"torch_autocast", {{"enabled", true}, {"dtype", "bfloat16"}}}}), world);
+    expect_same_training<OddNet>(graphs({{"torch_autocast", {{"enabled", true}, {"dtype", "bfloat16"}}}}),
+                                 world);
     expect_same_training<OddNet>(
         graphs({{"zero_optimization", {{"stage", 2}, {"offload_optimizer", {{"device", "cpu"}}}}}}), world);
   });

@@ -11,9 +11,10 @@ const Table<CudaGraphsConfig>& cuda_graphs_table() {
             "at the capture."),
       entry("warmup_steps", &C::warmup_steps,
             "Forwards of each shape that run kernel by kernel before it is captured.", {at_least(1)}),
-      entry("max_shapes", &C::max_shapes,
-            "Shapes of inputs that may have graphs, each with memory of its own; others run kernel by kernel.",
-            {at_least(1)}),
+      entry(
+          "max_shapes", &C::max_shapes,
+          "Shapes of inputs that may have graphs, each with memory of its own; others run kernel by kernel.",
+          {at_least(1)}),
   });
   return table;
 }

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <ios>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -70,9 +71,10 @@ struct Listing {
 template <class Output, class Function, class... Arguments>
 Output run_graphed(GraphedForward& graphs, const Function& forward, Arguments... arguments) {
   if constexpr (!(graphed_detail::is_known<Arguments>() && ...)) {
-    raise<UsageError>("cuda_graphs: forward() takes an argument of a type in which tensors cannot be found: pass ",
-                      "tensors, numbers, standard containers and plain structs of them, or set ",
-                      "cuda_graphs.enabled to false");
+    raise<UsageError>(
+        "cuda_graphs: forward() takes an argument of a type in which tensors cannot be found: pass ",
+        "tensors, numbers, standard containers and plain structs of them, or set ",
+        "cuda_graphs.enabled to false");
   } else {
     std::tuple<Arguments...> all(std::move(arguments)...);
     graphed_detail::Listing listing;

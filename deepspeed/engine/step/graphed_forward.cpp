@@ -17,7 +17,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/device/streams/device_graph.h"
+#include "deepspeed/device/graphs/device_graph.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/tensor/saved_value.h"
 
@@ -106,8 +106,9 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
     forward_ = DeviceGraph::capture(device, stream, [&] { made_ = forward(inputs_); });
     for (const at::Tensor& input : inputs_) {
       if (input.defined() && input._version() > 0)
-        raise<UsageError>("cuda_graphs: forward() writes a tensor that it was given, which a graph would do to a ",
-                          "copy of it", kWayOut);
+        raise<UsageError>(
+            "cuda_graphs: forward() writes a tensor that it was given, which a graph would do to a ",
+            "copy of it", kWayOut);
     }
     for (size_t i = 0; i < made_.tensors.size(); ++i) {
       const at::Tensor& output = made_.tensors[i];
@@ -128,8 +129,8 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
     backward_ = DeviceGraph::capture(device, stream, work, forward_);
     for (const at::Tensor& gradient : gradients_) {
       if (gradient.defined() && gradient.layout() != at::kStrided)
-        raise<UsageError>("cuda_graphs: the backward makes a sparse gradient, whose size only the device knows",
-                          kWayOut);
+        raise<UsageError>(
+            "cuda_graphs: the backward makes a sparse gradient, whose size only the device knows", kWayOut);
     }
   }
 
@@ -177,13 +178,15 @@ class Replay : public torch::autograd::Function<Replay> {
     if (c10::GradMode::is_enabled())
       raise<UsageError>("cuda_graphs: a backward with create_graph cannot go through a graph", kWayOut);
     if (run.number != graphs.num_forwards_) {
-      raise<UsageError>("cuda_graphs: this backward() belongs to a forward whose activations a later forward of ",
-                        "its shape has overwritten: call backward() before the next forward(), or set ",
-                        "cuda_graphs.enabled to false");
+      raise<UsageError>(
+          "cuda_graphs: this backward() belongs to a forward whose activations a later forward of ",
+          "its shape has overwritten: call backward() before the next forward(), or set ",
+          "cuda_graphs.enabled to false");
     }
     if (std::exchange(graphs.last_backward_, run.number) == run.number) {
-      raise<UsageError>("cuda_graphs: a second backward() of one forward, whose activations the first one has ",
-                        "given up; call forward() again, or set cuda_graphs.enabled to false");
+      raise<UsageError>(
+          "cuda_graphs: a second backward() of one forward, whose activations the first one has ",
+          "given up; call forward() again, or set cuda_graphs.enabled to false");
     }
     for (size_t i = 0; i < graphs.with_gradient_.size(); ++i)
       graphs.grad_outputs_[i].copy_(grad_outputs[graphs.with_gradient_[i]]);
@@ -240,7 +243,8 @@ ForwardResult GraphedForward::run(const ForwardCall& call, const Forward& forwar
   const std::string text = shape_of(call);
   if (!shapes_.contains(text) && int64_t(shapes_.size()) >= options_.max_shapes) {
     if (!std::exchange(has_warned_, true)) {
-      log::warning("[engine] forward() was called with more than cuda_graphs.max_shapes, ", options_.max_shapes,
+      log::warning("[engine] forward() was called with more than cuda_graphs.max_shapes, ",
+                   options_.max_shapes,
                    ", different shapes: the others run without graphs; this is said once");
     }
     return forward(call.tensors);

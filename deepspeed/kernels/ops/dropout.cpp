@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/streams/device_graph.h"
+#include "deepspeed/device/graphs/device_graph.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/dispatch.h"

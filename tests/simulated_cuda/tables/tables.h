@@ -2,8 +2,8 @@
 #pragma once
 
 #include "deepspeed/comm/backends/nccl.h"
-#include "deepspeed/device/accelerator/cuda_graphs.h"
 #include "deepspeed/device/accelerator/page_locks.h"
+#include "deepspeed/device/graphs/cuda_graphs.h"
 #include "deepspeed/kernels/cuda/cuda_kernels.h"
 
 namespace deepspeed::simulated {

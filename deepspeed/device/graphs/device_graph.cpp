@@ -1,10 +1,10 @@
-#include "deepspeed/device/streams/device_graph.h"
+#include "deepspeed/device/graphs/device_graph.h"
 
 #include <exception>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/accelerator/cuda_graphs.h"
 #include "deepspeed/device/accelerator/cuda_library.h"
+#include "deepspeed/device/graphs/cuda_graphs.h"
 #include "deepspeed/device/streams/side_stream.h"
 
 namespace deepspeed::device {

@@ -1,4 +1,4 @@
-#include "deepspeed/device/accelerator/cuda_graphs.h"
+#include "deepspeed/device/graphs/cuda_graphs.h"
 
 #include <ATen/cuda/CUDAGraph.h>
 
