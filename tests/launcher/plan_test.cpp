@@ -86,11 +86,21 @@ TEST(Resources, TakeTheNumberOfRanks) {
   EXPECT_THAT(cpu.devices, IsEmpty());
 }
 
-TEST(Resources, SayWhatToDoWhereGpusAreMissing) {
-  EXPECT_THAT(error_of<UsageError>([] {
-                resolve_resources(args_with_ranks(2, true), std::nullopt, machine_with_gpus(0), std::nullopt);
-              }),
-              HasSubstr("--num_procs 2 runs the ranks on the CPU"));
+TEST(Resources, CountRanksOnTheCpuAloudWhereGpusAreMissing) {
+  for (const auto& hostfile :
+       {std::optional<ResourcePool>(), std::optional<ResourcePool>({{"box", {0, 1, 2}}})}) {
+    const auto cpu =
+        resolve_resources(args_with_ranks(2, true), hostfile, machine_with_gpus(0), std::nullopt);
+    EXPECT_THAT(cpu.nodes.front().slots, ElementsAre(0, 1));
+    EXPECT_THAT(cpu.devices, IsEmpty());
+    EXPECT_THAT(cpu.warnings, ElementsAre(HasSubstr("--num_gpus counts run on the CPU")));
+  }
+  EXPECT_THAT(
+      resolve_resources(args_with_ranks(2), std::nullopt, machine_with_gpus(0), std::nullopt).warnings,
+      IsEmpty());
+  EXPECT_THAT(
+      resolve_resources(args_with_ranks(2, true), std::nullopt, machine_with_gpus(2), std::nullopt).warnings,
+      IsEmpty());
   EXPECT_THAT(error_of<UsageError>(
                   [] { resolve_resources(args_with_ranks(3), std::nullopt, machine_with_gpus(2), "0,1"); }),
               HasSubstr("3 ranks, but 2 visible GPUs"));
@@ -150,8 +160,6 @@ TEST(Resources, SayWhatIsWrongWithAHostfile) {
                "write one line with all slots");
   EXPECT_ERROR(UsageError, resolve({}, {{"box", {0, 1, 2}}}, 2), "slot 2 of host 'box'",
                "has 2 GPUs (slots 0 to 1)");
-  EXPECT_ERROR(UsageError, resolve(args_with_ranks(1, true), {{"box", {0}}}, 0), "this machine has no GPU",
-               "--num_procs");
 }
 
 TEST(Resources, AreTheFirstMachinesOfTheHostfileWithTheNumberOfRanksThatIsAskedFor) {

@@ -26,10 +26,11 @@ struct LaunchArgs {
   bool hostfile_given = false;
   std::string include;
   std::string exclude;
-  std::optional<int> num_ranks;       ///< of a machine: --num_procs, --num_gpus or --num_accelerators
-  bool num_ranks_means_gpus = false;  ///< --num_gpus: GPUs are needed, the CPU is no replacement
-  std::optional<int> num_nodes;       ///< machines to use, from the top of the hostfile
-  std::optional<int> master_port;     ///< as given; the default is kDefaultMasterPort
+  std::optional<int> num_ranks;  ///< of a machine: --num_procs, --num_gpus or --num_accelerators
+  bool num_ranks_means_gpus =
+      false;                     ///< --num_gpus: without GPUs it warns, or is an error among several machines
+  std::optional<int> num_nodes;  ///< machines to use, from the top of the hostfile
+  std::optional<int> master_port;  ///< as given; the default is kDefaultMasterPort
   std::string master_addr;
   bool bind_cores_to_rank = false;
   std::string bind_core_list;

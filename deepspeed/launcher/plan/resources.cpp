@@ -27,21 +27,24 @@ std::vector<std::string> visible_devices(const Machine& machine, const std::opti
   return devices;
 }
 
+// As in DeepSpeed, scripts with --num_gpus run on a machine without one.
+std::vector<std::string> warnings_of_missing_gpus(const LaunchArgs& args,
+                                                  const std::vector<std::string>& devices) {
+  if (!args.num_ranks_means_gpus || !devices.empty()) return {};
+  return {"no GPU is visible: the ranks that --num_gpus counts run on the CPU"};
+}
+
 /// Resolves a launch without hostfile and filter: the first visible devices, one a rank, or the CPU where
 /// there is none.
 Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) {
   const int num_visible = static_cast<int>(devices.size());
   const int num_ranks = args.num_ranks.value_or(std::max(1, num_visible));
-  if (args.num_ranks_means_gpus && num_visible == 0) {
-    raise<UsageError>("--num_gpus ", num_ranks, ", but no GPU is visible; --num_procs ", num_ranks,
-                      " runs the ranks on the CPU");
-  }
   if (num_visible > 0 && num_ranks > num_visible) {
     raise<UsageError>(num_ranks, " ranks, but ", num_visible, " visible GPUs (", join(devices, ","),
                       "); start fewer ranks, or set CUDA_VISIBLE_DEVICES= (empty) to run on the CPU");
   }
   if (num_visible > 0) devices.resize(static_cast<size_t>(num_ranks));
-  return {{{"localhost", first_slots(num_ranks)}}, devices, {}};
+  return {{{"localhost", first_slots(num_ranks)}}, devices, warnings_of_missing_gpus(args, devices)};
 }
 
 ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
@@ -117,9 +120,7 @@ Resources resolve_resources(const LaunchArgs& args, const std::optional<Resource
   check_is_this_machine(resources.nodes, machine);
   const HostSlots& node = resources.nodes.front();
   resources.devices = devices_of(node, machine);
-  if (args.num_ranks_means_gpus && resources.devices.empty()) {
-    raise<UsageError>("--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");
-  }
+  resources.warnings = warnings_of_missing_gpus(args, resources.devices);
   if (cuda_visible_devices && !resources.devices.empty()) {
     resources.warnings.push_back("CUDA_VISIBLE_DEVICES=" + *cuda_visible_devices +
                                  " is ignored: the hostfile or the filter says which GPUs are used");
