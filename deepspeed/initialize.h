@@ -106,8 +106,7 @@ class DeepSpeedEngine : public Engine {
     using Output = decltype(run_forward(std::forward<Args>(args)...));
     const auto forward = [this](auto&... own) { return run_forward(own...); };
     if constexpr (std::is_copy_constructible_v<Output> && requires { forward(args...); }) {
-      if (GraphedForward* const graphs = scope.graphs())
-        return run_graphed<Output>(*graphs, forward, std::decay_t<Args>(args)...);
+      if (scope.has_graphs()) return run_graphed<Output>(scope, forward, std::decay_t<Args>(args)...);
     }
     return run_forward(std::forward<Args>(args)...);
   }

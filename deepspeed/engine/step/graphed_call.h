@@ -1,8 +1,10 @@
-// A forward of C++ as GraphedForward takes it: its tensors in a list, in the order of its arguments.
+// A forward as a graph takes it (ForwardScope::run_graph()): its tensors in a list, in the order of its
+// arguments.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <ios>
 #include <memory>
 #include <string>
@@ -15,10 +17,26 @@
 
 #include "deepspeed/activation/call_parts.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/engine/step/graphed_forward.h"
+#include "deepspeed/engine/step/scopes.h"
 #include "deepspeed/tensor/visit_tensors.h"
 
 namespace deepspeed {
+
+/// The arguments of a forward.
+struct ForwardCall {
+  std::vector<at::Tensor> tensors;  // in the order of the arguments
+  std::string rest;                 // what is no tensor, as text: another text is another graph
+};
+
+/// What a forward returns.
+struct ForwardResult {
+  std::vector<at::Tensor> tensors;
+  std::shared_ptr<const void> frame;  // what the caller puts the tensors into, of its own type
+};
+
+/// Runs the model's forward on these tensors in place of the call's.
+using RunForward = std::function<ForwardResult(const std::vector<at::Tensor>& tensors)>;
+
 namespace graphed_detail {
 
 template <class T>
@@ -66,10 +84,10 @@ struct Listing {
 
 }  // namespace graphed_detail
 
-/// Returns `forward(arguments...)`, which `graphs` runs. Throws UsageError where an argument has a type of
-/// which it is not known what is in it.
+/// Returns `forward(arguments...)`, which the scope's graphs run. Throws UsageError where an argument has a
+/// type of which it is not known what is in it.
 template <class Output, class Function, class... Arguments>
-Output run_graphed(GraphedForward& graphs, const Function& forward, Arguments... arguments) {
+Output run_graphed(const ForwardScope& scope, const Function& forward, Arguments... arguments) {
   if constexpr (!(graphed_detail::is_known<Arguments>() && ...)) {
     raise<UsageError>(
         "cuda_graphs: forward() takes an argument of a type in which tensors cannot be found: pass ",
@@ -79,7 +97,7 @@ Output run_graphed(GraphedForward& graphs, const Function& forward, Arguments...
     std::tuple<Arguments...> all(std::move(arguments)...);
     graphed_detail::Listing listing;
     visit_tensors(all, listing);
-    ForwardResult result = graphs.run(listing.call, [&](const std::vector<at::Tensor>& tensors) {
+    ForwardResult result = scope.run_graph(listing.call, [&](const std::vector<at::Tensor>& tensors) {
       activation::put_tensors(all, tensors);
       const auto frame = std::make_shared<Output>(std::apply(forward, all));
       return ForwardResult{activation::take_tensors(*frame), frame};

@@ -66,9 +66,7 @@ constexpr const char* kWayOut = "; set cuda_graphs.enabled to false, which runs 
 /// The graphs of one shape, and their memory.
 class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
  public:
-  using Forward = GraphedForward::Forward;
-
-  ForwardGraphs(const EngineModel& model, const ForwardCall& call, const Forward& forward) {
+  ForwardGraphs(const EngineModel& model, const ForwardCall& call, const RunForward& forward) {
     for (const NamedTensor& parameter : model.parameters) {
       if (!parameter.tensor.requires_grad()) continue;
       if (!impl::hooks(parameter.tensor).empty()) {
@@ -101,7 +99,7 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
     return tensor.defined() ? tensor.detach().clone().requires_grad_(tensor.requires_grad()) : at::Tensor();
   }
 
-  void capture_forward(c10::Device device, const device::SideStream& stream, const Forward& forward) {
+  void capture_forward(c10::Device device, const device::SideStream& stream, const RunForward& forward) {
     const c10::AutoGradMode with_grad(true);
     forward_ = DeviceGraph::capture(device, stream, [&] { made_ = forward(inputs_); });
     for (const at::Tensor& input : inputs_) {
@@ -229,7 +227,7 @@ std::vector<const void*> GraphedForward::places() const {
   return places;
 }
 
-ForwardResult GraphedForward::run(const ForwardCall& call, const Forward& forward) {
+ForwardResult GraphedForward::run(const ForwardCall& call, const RunForward& forward) {
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     if (call.tensors[i].defined() && call.tensors[i].device() != model_.device()) {
       raise<UsageError>("cuda_graphs: tensor ", i, " of forward() lies on ", call.tensors[i].device(),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,31 +10,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/base/export.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/step/graphed_call.h"
 
 namespace deepspeed {
 
-/// The arguments of a forward.
-struct ForwardCall {
-  std::vector<at::Tensor> tensors;  // in the order of the arguments
-  std::string rest;                 // what is no tensor, as text: another text is another graph
-};
-
-/// What a forward returns.
-struct ForwardResult {
-  std::vector<at::Tensor> tensors;
-  std::shared_ptr<const void> frame;  // what the caller puts the tensors into, of its own type
-};
-
 class ForwardGraphs;
 
-class DEEPSPEED_API GraphedForward {
+class GraphedForward {
  public:
-  /// Runs the model's forward on these tensors in place of the call's.
-  using Forward = std::function<ForwardResult(const std::vector<at::Tensor>& tensors)>;
-
   /// The graphs are of a model on a CUDA device, which must outlive them.
   GraphedForward(const EngineModel& model, const config::CudaGraphsConfig& options);
   ~GraphedForward();
@@ -48,7 +32,7 @@ class DEEPSPEED_API GraphedForward {
   /// follow each call, before the next call of its shape. Throws UsageError, naming the key cuda_graphs, for
   /// tensors on another device and for a forward or a backward that cannot be captured; nothing is captured
   /// then.
-  ForwardResult run(const ForwardCall& call, const Forward& forward);
+  ForwardResult run(const ForwardCall& call, const RunForward& forward);
 
  private:
   struct Shape {

@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include "deepspeed/engine/autograd/backward_access.h"
+#include "deepspeed/engine/step/graphed_forward.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/precision/autocast.h"
 #include "deepspeed/zero/param_access.h"
@@ -48,8 +49,12 @@ at::Tensor ForwardScope::output(const at::Tensor& tensor) const {
                            driver_.output_scale());
 }
 
-GraphedForward* ForwardScope::graphs() const {
-  return driver_.state().is_training && c10::GradMode::is_enabled() ? driver_.graphs() : nullptr;
+bool ForwardScope::has_graphs() const {
+  return driver_.graphs() != nullptr && driver_.state().is_training && c10::GradMode::is_enabled();
+}
+
+ForwardResult ForwardScope::run_graph(const ForwardCall& call, const RunForward& forward) const {
+  return driver_.graphs()->run(call, forward);
 }
 
 NoSync::NoSync(std::function<void()> end) : end_(std::move(end)) {}

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -12,8 +13,9 @@
 
 namespace deepspeed {
 
-class GraphedForward;
 class StepDriver;
+struct ForwardCall;
+struct ForwardResult;
 
 /// While it lives, the model's forward may run. Tensors that leave it pass through output().
 class [[nodiscard]] DEEPSPEED_API ForwardScope {
@@ -29,9 +31,11 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   /// as backward() does; the values are shared.
   at::Tensor output(const at::Tensor& tensor) const;
 
-  /// Returns what runs this forward as a graph; null where it runs kernel by kernel: without cuda_graphs, in
-  /// evaluation, and without gradients.
-  GraphedForward* graphs() const;
+  /// Whether this forward runs as a graph: not without cuda_graphs, in evaluation, and without gradients.
+  bool has_graphs() const;
+  /// Returns what `forward` returns for the call, replayed where it was captured: GraphedForward::run().
+  ForwardResult run_graph(const ForwardCall& call,
+                          const std::function<ForwardResult(const std::vector<at::Tensor>&)>& forward) const;
 
  private:
   struct Scopes;

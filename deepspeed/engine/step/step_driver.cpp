@@ -14,6 +14,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/guards/model_changes.h"
+#include "deepspeed/engine/step/graphed_forward.h"
 #include "deepspeed/profile/memory_report.h"
 #include "deepspeed/zero/gradients/grad_reducer.h"
 #include "deepspeed/zero/param_access.h"

@@ -14,13 +14,13 @@
 #include "deepspeed/engine/autograd/output_scale.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/activation_report.h"
-#include "deepspeed/engine/step/graphed_forward.h"
 #include "deepspeed/engine/step/training_options.h"
 #include "deepspeed/profile/step_timers.h"
 #include "deepspeed/zero/update/grad_norm.h"
 
 namespace deepspeed {
 
+class GraphedForward;
 class ModelChanges;
 
 /// Drives a training. All calls but refresh(), is_boundary() and zero_grad() need an optimizer. One thread at

@@ -8,7 +8,7 @@
 #include "deepspeed/engine/assembly/engine_parts.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
-#include "deepspeed/engine/step/graphed_forward.h"
+#include "deepspeed/engine/step/graphed_call.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
@@ -26,14 +26,14 @@ class Forward {
  public:
   explicit Forward(const TrainingEngine& engine) { scope_.emplace(engine.driver()); }
   at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
-  bool has_graphs() const { return scope_->graphs() != nullptr; }
+  bool has_graphs() const { return scope_->has_graphs(); }
   /// Runs `call`, a function of tensors that returns tensors and whatever else it wants back, as a graph.
   py::tuple run_graphed(const std::vector<at::Tensor>& tensors, const std::string& rest,
                         const py::function& call) const {
     ForwardResult result;
     {
       const py::gil_scoped_release released;  // the capture runs a backward
-      result = scope_->graphs()->run({tensors, rest}, [&](const std::vector<at::Tensor>& given) {
+      result = scope_->run_graph({tensors, rest}, [&](const std::vector<at::Tensor>& given) {
         const py::gil_scoped_acquire gil;
         const auto [made, frame] = call(given).cast<std::pair<std::vector<at::Tensor>, py::object>>();
         return ForwardResult{made, hold(frame)};
