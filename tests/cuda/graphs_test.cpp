@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/allclose.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/modules/linear.h>
@@ -192,7 +193,28 @@ TEST_F(CudaGraphs, FollowBuffersThatMove) {
   const at::Tensor written = engine->forward(inputs, targets);
   EXPECT_FALSE(before.equal(written));
   engine->module().factor.set_data(engine->module().factor.detach().clone().fill_(1));
-  EXPECT_TRUE(at::allclose(engine->forward(inputs, targets), before, 1e-4));
+  const at::Tensor moved = engine->forward(inputs, targets);
+  EXPECT_TRUE(at::allclose(moved, before, 1e-4));
+  engine->module().factor.set_data(torch::ones({1}, at::kCUDA));
+  engine->backward(moved);  // by the memory of its forward
+}
+
+TEST_F(CudaGraphs, LeaveNoCastsToAutocastAround) {
+  const auto engine = engine_of<OddNet>({{"optimizer", {{"params", {{"lr", 0.0}}}}}});
+  const auto [inputs, targets] = device_batch(0);
+  at::Tensor expected;
+  for (int step = 0; step < 4; ++step) {
+    at::autocast::set_autocast_enabled(at::kCUDA, true);  // of the program: its cache outlives the forward
+    const at::Tensor loss = engine->forward(inputs, targets);
+    const at::Tensor plain = engine->module().forward(inputs, targets);
+    at::autocast::set_autocast_enabled(at::kCUDA, false);
+    at::autocast::clear_cache();
+    if (step == 0) expected = plain.detach();
+    EXPECT_TRUE(at::allclose(plain, expected, 1e-4)) << step;
+    EXPECT_TRUE(at::allclose(loss, expected, 1e-4)) << step;
+    engine->backward(loss);
+    engine->step();
+  }
 }
 
 TEST_F(CudaGraphs, RefuseABackwardWhoseActivationsAreGone) {

@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include <c10/core/DeviceGuard.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/device/graphs/cuda_graphs.h"
@@ -28,7 +30,9 @@ bool DeviceGraph::is_capturing() { return captures; }
 DeviceGraph DeviceGraph::capture(c10::Device device, const SideStream& stream,
                                  const std::function<void()>& work, const DeviceGraph& neighbour) {
   const CudaGraphs& table = cuda_graphs(device);
+  const c10::OptionalDeviceGuard guard(device);
   DeviceGraph made;
+  made.device_ = device;
   std::exception_ptr error;
   {
     const SideStream::Scope scope = stream.enter();
@@ -52,7 +56,9 @@ DeviceGraph DeviceGraph::capture(c10::Device device, const SideStream& stream,
 }
 
 void DeviceGraph::replay() const {
-  if (graph_) cuda_table<CudaGraphs>()->replay(graph_.get());
+  if (!graph_) return;
+  const c10::OptionalDeviceGuard guard(device_);
+  cuda_table<CudaGraphs>()->replay(graph_.get());
 }
 
 }  // namespace deepspeed::device

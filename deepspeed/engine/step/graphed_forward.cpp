@@ -9,6 +9,7 @@
 
 #include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -49,6 +50,20 @@ class OwnAccumulators {
   std::vector<std::shared_ptr<torch::autograd::Node>> former_;
 };
 
+/// While it lives, autocast neither takes nor keeps casts of weights: those of a graph are the graph's own.
+class NoCachedCasts {
+ public:
+  NoCachedCasts() : former_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~NoCachedCasts() { at::autocast::set_autocast_cache_enabled(former_); }
+  NoCachedCasts(const NoCachedCasts&) = delete;
+  NoCachedCasts& operator=(const NoCachedCasts&) = delete;
+
+ private:
+  bool former_;
+};
+
 std::string shape_of(const ForwardCall& call) {
   std::string text = call.rest;
   for (const at::Tensor& tensor : call.tensors) {
@@ -67,6 +82,9 @@ constexpr const char* kWayOut = "; set cuda_graphs.enabled to false, which runs 
 class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
  public:
   ForwardGraphs(const EngineModel& model, const ForwardCall& call, const RunForward& forward) {
+    for (const auto* const tensors : {&model.parameters, &model.buffers}) {
+      for (const NamedTensor& entry : *tensors) memory_.push_back(entry.tensor.storage());
+    }
     for (const NamedTensor& parameter : model.parameters) {
       if (!parameter.tensor.requires_grad()) continue;
       if (!impl::hooks(parameter.tensor).empty()) {
@@ -101,6 +119,7 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
 
   void capture_forward(c10::Device device, const device::SideStream& stream, const RunForward& forward) {
     const c10::AutoGradMode with_grad(true);
+    const NoCachedCasts own_casts;
     forward_ = DeviceGraph::capture(device, stream, [&] { made_ = forward(inputs_); });
     for (const at::Tensor& input : inputs_) {
       if (input.defined() && input._version() > 0)
@@ -132,6 +151,7 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
     }
   }
 
+  std::vector<c10::Storage> memory_;  // of weights and buffers, which a backward may want after they moved
   DeviceGraph forward_, backward_;
   variable_list inputs_;
   variable_list leaves_;  // whose gradients the backward gives: the weights, then inputs
