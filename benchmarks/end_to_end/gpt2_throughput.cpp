@@ -36,8 +36,9 @@ struct Options {
   std::string zero = R"({"stage": 0})";  // the config's section zero_optimization
   double clipping = 1.0;
   std::string bf16 = R"({"enabled": true})";  // the section bf16
-  bool partitioned = false;                   // built under zero::Init, so that it never stands whole
-  std::string weights;                        // where the first weights are written, for the peer
+  bool cuda_graphs = false;
+  bool partitioned = false;  // built under zero::Init, so that it never stands whole
+  std::string weights;       // where the first weights are written, for the peer
 };
 
 Options read_options(int argc, char** argv) {
@@ -54,6 +55,7 @@ Options read_options(int argc, char** argv) {
   app.add_option("--zero", options.zero, "the config's section zero_optimization, JSON");
   app.add_option("--clipping", options.clipping, "gradient clipping, 0: none");
   app.add_option("--bf16", options.bf16, "the config's section bf16, JSON");
+  app.add_flag("--cuda_graphs", options.cuda_graphs, "capture forward and backward as CUDA graphs");
   app.add_flag("--partitioned", options.partitioned, "build the model under zero::Init");
   app.add_option("--weights", options.weights, "file for the first weights, readable by torch.load");
   if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) std::exit(*status);
@@ -135,6 +137,7 @@ int main(int argc, char** argv) {
                        {"bf16", Json::parse(options.bf16)},
                        {"gradient_clipping", options.clipping},
                        {"zero_optimization", Json::parse(options.zero)},
+                       {"cuda_graphs", {{"enabled", options.cuda_graphs}, {"warmup_steps", 1}}},
                        {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}}};
   auto model = build(options, config);
   int64_t parameters = 0;

@@ -85,6 +85,8 @@ def main():
     verify(program, peer)
 
     runs = {"deepspeed-cpp, bf16 with fp32 masters": (program, None)}
+    if not options.tiny:
+        runs["deepspeed-cpp, CUDA graphs"] = ([*program, "--cuda_graphs"], None)
     if options.package:
         runs["deepspeed-cpp, from Python"] = (scripted, options.package)
     for name, flags in PEERS.items():

@@ -96,8 +96,10 @@ struct Fused : TwoLayers {
     return config;
   }
   at::Tensor forward(const at::Tensor& x, const at::Tensor& targets) {
-    const at::Tensor hidden = ops::layer_norm(ops::bias_gelu(first(x)));
-    return loss(layer->forward(hidden.unsqueeze(0)).squeeze(0), targets);
+    const at::Tensor ids = targets.argmax(-1), &table = second->weight;
+    const at::Tensor hidden = ops::layer_norm(ops::bias_gelu(first(x))) + ops::embedding(table, ids);
+    const at::Tensor attended = ops::rms_norm(layer->forward(hidden.unsqueeze(0)).squeeze(0));
+    return ops::linear_cross_entropy(attended, table, ids) + loss(attended, targets);
   }
   std::shared_ptr<ops::DeepSpeedTransformerLayer> layer;
 };
