@@ -94,7 +94,8 @@ struct LinearCrossEntropyOptions {
   // Make the gradients together with the losses, and keep them until backward: one product less. Else
   // backward makes the logits again, and nothing is kept. Losses of kNone always do the latter.
   bool gradients_in_forward = true;
-  int64_t chunk_rows = 0;  // of logits that exist at a time; 0: as many as fit 64 MiB, at least 32
+  int64_t chunk_rows =
+      0;  // of logits that exist at a time; 0: as many as fit 64 MiB (on a CPU in fp32), at least 32
 };
 
 /// Returns the cross entropy of the logits hidden weight^T + bias, fp32 (fp64), without ever keeping them: a

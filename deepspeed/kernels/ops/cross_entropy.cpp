@@ -120,7 +120,11 @@ LinearRows checked_linear(const LinearRows& given, const WantedGradients& wanted
 
 int64_t rows_of_chunk(const LinearRows& rows, int64_t wanted) {
   if (wanted < 0) raise<UsageError>("chunk_rows is ", wanted, ", expected a number of rows, or 0");
-  const int64_t bytes_of_row = rows.classes() * static_cast<int64_t>(rows.hidden.element_size());
+  // In 16 bits a host has a chunk of half the bytes, beside the fp32 sums of the weight. A GPU has memory,
+  // and adds to these sums as seldom as it can.
+  const size_t size =
+      rows.hidden.is_cpu() ? std::max<size_t>(4, rows.hidden.element_size()) : rows.hidden.element_size();
+  const int64_t bytes_of_row = rows.classes() * static_cast<int64_t>(size);
   const int64_t chosen = wanted != 0 ? wanted : std::max(kLeastChunkRows, kChunkBytes / bytes_of_row);
   return std::min(chosen, rows.rows());
 }
