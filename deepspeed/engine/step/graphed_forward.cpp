@@ -50,18 +50,13 @@ class OwnAccumulators {
   std::vector<std::shared_ptr<torch::autograd::Node>> former_;
 };
 
-/// While it lives, autocast neither takes nor keeps casts of weights: those of a graph are the graph's own.
-class NoCachedCasts {
- public:
-  NoCachedCasts() : former_(at::autocast::is_autocast_cache_enabled()) {
-    at::autocast::set_autocast_cache_enabled(false);
-  }
-  ~NoCachedCasts() { at::autocast::set_autocast_cache_enabled(former_); }
-  NoCachedCasts(const NoCachedCasts&) = delete;
-  NoCachedCasts& operator=(const NoCachedCasts&) = delete;
-
- private:
-  bool former_;
+/// Autocast keeps casts of weights, for all uses of one within its scope. Those of a graph are the graph's
+/// own: it takes none from before, and leaves none behind.
+struct OwnCasts {
+  OwnCasts() { at::autocast::clear_cache(); }
+  ~OwnCasts() { at::autocast::clear_cache(); }
+  OwnCasts(const OwnCasts&) = delete;
+  OwnCasts& operator=(const OwnCasts&) = delete;
 };
 
 std::string shape_of(const ForwardCall& call) {
@@ -119,7 +114,7 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
 
   void capture_forward(c10::Device device, const device::SideStream& stream, const RunForward& forward) {
     const c10::AutoGradMode with_grad(true);
-    const NoCachedCasts own_casts;
+    const OwnCasts casts;
     forward_ = DeviceGraph::capture(device, stream, [&] { made_ = forward(inputs_); });
     for (const at::Tensor& input : inputs_) {
       if (input.defined() && input._version() > 0)
