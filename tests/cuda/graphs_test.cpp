@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -164,6 +165,35 @@ TEST_F(CudaGraphs, AreOfOneShapeAndOfNumbers) {
   }
   // Two runs and a capture for each of three shapes; those beyond, and without gradients, run each time.
   EXPECT_EQ(engine->module().calls, 3 * 3 + 6 + 6);
+}
+
+/// Overloads whose tensors are the same.
+struct Overloaded : TwoLayers {
+  using Pair = std::pair<at::Tensor, at::Tensor>;
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& targets) { return loss(first(x), targets); }
+  Pair forward(const Pair& pair) {
+    const at::Tensor hidden = first(pair.first).tanh();
+    return {loss(hidden, pair.second), hidden};
+  }
+  at::Tensor forward(const at::Tensor& x, const std::string& one, const std::string& other) {
+    return first(x).sum() * (static_cast<double>(one.size()) - static_cast<double>(other.size()));
+  }
+};
+
+TEST_F(CudaGraphs, AreOfOneOverloadAndOfTexts) {
+  const auto engine = engine_of<Overloaded>({{"optimizer", {{"params", {{"lr", 0.0}}}}}});
+  const auto [x, targets] = device_batch(0);
+  for (int step = 0; step < 4; ++step) {
+    const at::Tensor plain = engine->forward(x, targets);
+    const auto [loss, hidden] = engine->forward(std::make_pair(x, targets));
+    EXPECT_TRUE(at::allclose(plain, engine->module().forward(x, targets), 1e-4)) << step;
+    EXPECT_TRUE(at::allclose(loss, engine->module().forward(std::make_pair(x, targets)).first, 1e-4)) << step;
+    EXPECT_EQ(hidden.sizes(), at::IntArrayRef({4, 16}));
+    const at::Tensor two = engine->forward(x, std::string("a, "), std::string("b"));
+    const at::Tensor zero = engine->forward(x, std::string("a"), std::string("b"));
+    EXPECT_TRUE(at::allclose(two, engine->module().forward(x, "a, ", "b"), 1e-4)) << step;
+    EXPECT_EQ(zero.item<double>(), 0);
+  }
 }
 
 TEST_F(CudaGraphs, GiveGradientsOfInputs) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,8 @@ struct Listing {
       call.rest += message(static_cast<int64_t>(value), ", ");
     } else if constexpr (std::is_floating_point_v<T>) {
       call.rest += message(std::hexfloat, value, ", ");
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      call.rest += message(value.size(), ":", value, ", ");
     } else {
       call.rest += message(value, ", ");
     }
@@ -96,6 +99,8 @@ Output run_graphed(const ForwardScope& scope, const Function& forward, Arguments
   } else {
     std::tuple<Arguments...> all(std::move(arguments)...);
     graphed_detail::Listing listing;
+    listing.call.rest =
+        typeid(Output(*)(Arguments...)).name();  // of overloads each has its own graph and frame
     visit_tensors(all, listing);
     ForwardResult result = scope.run_graph(listing.call, [&](const std::vector<at::Tensor>& tensors) {
       activation::put_tensors(all, tensors);

@@ -46,7 +46,7 @@ class Graph {
   static Graph* current();
   c10::Stream stream() const { return stream_; }
   const std::shared_ptr<GraphPool>& pool() const { return pool_; }
-  /// Takes work of a stream. Returns whether it is of the captured one.
+  /// Takes work of a stream; one that is not the captured one is a finding.
   void take(const char* name, const c10::Stream& stream, const std::vector<Use>& uses);
   /// Says how to do again the work that was taken last, on the bytes of the device.
   void add_work(std::function<void()> work) { works_.push_back(std::move(work)); }
