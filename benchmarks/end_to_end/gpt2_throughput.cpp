@@ -5,12 +5,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/library.h>
 
 #include <CLI/CLI.hpp>
@@ -38,6 +42,7 @@ struct Options {
   std::string bf16 = R"({"enabled": true})";  // the section bf16
   bool cuda_graphs = false;
   bool partitioned = false;  // built under zero::Init, so that it never stands whole
+  bool profile = false;      // one step more, by kernel
   std::string weights;       // where the first weights are written, for the peer
 };
 
@@ -57,6 +62,8 @@ Options read_options(int argc, char** argv) {
   app.add_option("--bf16", options.bf16, "the config's section bf16, JSON");
   app.add_flag("--cuda_graphs", options.cuda_graphs, "capture forward and backward as CUDA graphs");
   app.add_flag("--partitioned", options.partitioned, "build the model under zero::Init");
+  app.add_flag("--profile", options.profile,
+               "list what one more step runs: kernels on a GPU, operators with all that they call on a CPU");
   app.add_option("--weights", options.weights, "file for the first weights, readable by torch.load");
   if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) std::exit(*status);
   return options;
@@ -129,6 +136,32 @@ std::shared_ptr<gpt2::GPT> build(const Options& options, const Json& config) {
   return model;
 }
 
+/// Returns what runs on the device during the call, as [{name, calls, ms}], the longest first.
+Json profile(const c10::Device& device, const std::function<void()>& call) {
+  namespace profiler = torch::autograd::profiler;
+  using torch::profiler::impl::ActivityType;
+  const std::set<ActivityType> activities{device.is_cuda() ? ActivityType::CUDA : ActivityType::CPU};
+  const profiler::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
+  profiler::prepareProfiler(config, activities);
+  profiler::enableProfiler(config, activities);
+  call();
+  deepspeed::device::synchronize();
+  std::map<std::string, std::pair<int64_t, double>> found;
+  const auto result = profiler::disableProfiler();
+  for (const auto& event : result->events()) {
+    if (event.deviceType() != device.type()) continue;  // of a call by the host
+    auto& [calls, ms] = found[event.name()];
+    ++calls;
+    ms += 1e-6 * double(event.durationNs());
+  }
+  Json list = Json::array();
+  for (const auto& [name, entry] : found) {
+    list.push_back({{"name", name}, {"calls", entry.first}, {"ms", entry.second}});
+  }
+  std::sort(list.begin(), list.end(), [](const Json& a, const Json& b) { return a.at("ms") > b.at("ms"); });
+  return list;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -157,10 +190,14 @@ int main(int argc, char** argv) {
     std::sort(values.begin(), values.end());
     return values[values.size() / 2];
   };
-  for (int64_t step = 0; step < options.warmup + options.steps; ++step) {
+  const auto batch_of = [&](int64_t step) {
     const auto text = make_text(step, options).to(device);
-    const auto tokens = text.narrow(1, 0, options.model.context).contiguous();
-    const auto targets = text.narrow(1, 1, options.model.context).contiguous();
+    return std::pair(text.narrow(1, 0, options.model.context).contiguous(),
+                     text.narrow(1, 1, options.model.context).contiguous());
+  };
+  const int64_t num_steps = options.warmup + options.steps;
+  for (int64_t step = 0; step < num_steps; ++step) {
+    const auto [tokens, targets] = batch_of(step);
     const auto start = Clock::now();
     const auto loss = engine->forward(tokens, targets);
     engine->backward(loss);
@@ -183,6 +220,13 @@ int main(int argc, char** argv) {
       {"peak_bytes", device.is_cuda() ? deepspeed::device::cuda_peak_allocated_bytes()
                                       : deepspeed::device::peak_resident_bytes()}};
   for (const auto& loss : losses) result["losses"].push_back(loss.item<double>());
+  if (options.profile) {
+    const auto [tokens, targets] = batch_of(num_steps);
+    result["profile"] = profile(device, [&, &tokens = tokens, &targets = targets] {
+      engine->backward(engine->forward(tokens, targets));
+      engine->step();
+    });
+  }
   std::printf("%s\n", result.dump().c_str());
   return 0;
 }

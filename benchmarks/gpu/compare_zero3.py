@@ -11,8 +11,8 @@ largest: the largest models that train on a GPU of 139 GiB with 128 GiB of host 
 a CPU takes, to try the script itself; its times mean nothing.
 
 Needs deepspeed 0.19.6 in the Python that runs it; without it, or where it fails on the small model, the engine is timed
-alone, which is said. Rows that would begin after --seconds are left out and named; one that is not done by then, nor within
-a minute, is stopped.
+alone, which is said. Where the small model's losses differ, the row says UNVERIFIED. What is not done after --seconds is
+stopped; rows after it are left out and named.
 """
 
 import argparse
@@ -20,11 +20,10 @@ import importlib.util
 import json
 import pathlib
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 
-from compare import HERE, LOSS_TOLERANCE, SMALL, run
+from compare import HERE, LEAST_SECONDS, SMALL, compare_small, disagreement, run
 
 
 @dataclass
@@ -102,25 +101,6 @@ ROWS = {
 }
 
 
-def verify(program, peer, row):
-    """Aborts unless both train the same small model alike, from the same weights, as the row does. Returns whether the peer
-    runs; its first run compiles its kernels."""
-    with tempfile.TemporaryDirectory() as folder:
-        weights = ["--weights", f"{folder}/weights.pt"]
-        ours = run(program, SMALL, *row.own_flags(), *weights, seconds=60)
-        theirs = run(peer, SMALL, *row.flags(), *weights, seconds=120)
-    if "error" in ours:
-        raise SystemExit(f"the engine failed on the small model: {ours['error']}")
-    if "error" in theirs:
-        print(f"DeepSpeed failed on the small model, no comparison: {theirs['error']}", flush=True)
-        return False
-    worst = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"], strict=True))
-    if not (worst <= LOSS_TOLERANCE and ours["losses"][-1] < ours["losses"][0]):
-        raise SystemExit(f"losses differ by {worst:.1e} relative, expected at most {LOSS_TOLERANCE:.0e}, or do not fall")
-    print(f"{json.dumps(row.zero)} {json.dumps(row.own)}: losses of a small GPT agree within {worst:.1e} relative", flush=True)
-    return True
-
-
 def line_of(model, name, result, ours):
     if "error" in result:
         return f"| {model} | {name} | failed: {result['error']} | | | | |"
@@ -135,7 +115,7 @@ def line_of(model, name, result, ours):
 def bound_of(row, result, limits):
     """The offloaded step against what its parts take, each measured by itself: forward and backward within it, Adam on
     the host, the copies of gradients and of weights."""
-    if "offload_optimizer" not in row.zero or "error" in result:
+    if "offload_optimizer" not in row.zero or "error" in result or "error" in limits:
         return None
     elements = result["parameters"] * row.zero["offload_optimizer"].get("ratio", 1.0)
     compute = (result["step_ms"] - result["optimizer_ms"]) / 1e3
@@ -157,12 +137,13 @@ def main():
     program, peer = [options.folder / "end_to_end_gpt2_throughput"], [sys.executable, HERE / "deepspeed_peer.py"]
     has_peer = importlib.util.find_spec("deepspeed") is not None
     end = time.monotonic() + options.seconds
-    if has_peer and options.rows != "largest":
-        for row in (Row("", {}, STAGE_3), Row("", {}, BOTH_OFFLOADED), Row("", {}, BOTH_OFFLOADED, 0.0, UNCHECKED, own=AHEAD)):
-            has_peer = has_peer and verify(program, peer, row)
-    limits = run([options.folder / "offload_host_step_limits"], {"elements": 1 << 22} if options.rows == "tiny" else {}, seconds=60)
+
+    def left():
+        return end - time.monotonic()
+
+    limits = run([options.folder / "offload_host_step_limits"], {"elements": 1 << 22} if options.rows == "tiny" else {}, seconds=left())
     if "error" in limits:
-        raise SystemExit(f"offload_host_step_limits failed: {limits['error']}")
+        print(f"offload_host_step_limits failed, no bounds are told: {limits['error']}", flush=True)
     bounds, left_out = [], []
     print(
         "\n| model | program | tokens/s | ours / it | peak GB, device | peak GB, host | states GB, estimated |"
@@ -170,18 +151,25 @@ def main():
         flush=True,
     )
     for row in ROWS[options.rows]:
-        seconds = end - time.monotonic()
-        if seconds < 0:
+        if left() < LEAST_SECONDS:
             left_out.append(row.name)
             continue
-        ours = run(program, row.sizes, *row.own_flags(), seconds=max(seconds, 60))
+        ours = run(program, row.sizes, *row.own_flags(), seconds=left())
         print(line_of(row.name, "deepspeed-cpp", ours, ours), flush=True)
         bounds.append(bound_of(row, ours, limits))
-        seconds = end - time.monotonic()
-        if has_peer and row.has_peer and seconds > 0:
-            theirs = run(peer, row.sizes, *row.flags(), seconds=max(seconds, 60))
-            print(line_of(row.name, "DeepSpeed", theirs, ours), flush=True)
-        elif has_peer and row.has_peer:
+        if not has_peer or not row.has_peer:
+            continue
+        name = "DeepSpeed"
+        if left() > LEAST_SECONDS:  # DeepSpeed's first run compiles its kernels
+            small = compare_small(program, peer, row.own_flags(), row.flags(), seconds=min(180, left()))
+            differs = disagreement(*small)
+            has_peer = "error" not in small[1]
+            if differs:
+                print(f"{row.name}: {differs}", flush=True)
+                name += " (UNVERIFIED)"
+        if has_peer and left() > LEAST_SECONDS:
+            print(line_of(row.name, name, run(peer, row.sizes, *row.flags(), seconds=left()), ours), flush=True)
+        elif has_peer:
             left_out.append(f"{row.name}: DeepSpeed")
     print("\n".join(["", *filter(None, bounds)]))
     for name in left_out:
