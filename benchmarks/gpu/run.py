@@ -278,7 +278,7 @@ def steps_of(programs, rows, state):
     def gpt2(model, *rows, own_package=False):
         def command(seconds):
             words = script("gpu/compare.py", "--program", programs.path("end_to_end_gpt2_throughput"), "--model", model)
-            words += ["--rows", *rows, "--state", state, "--seconds", str(seconds)]
+            words += ["--rows", *rows, "--state", state, "--seconds", str(seconds - 5)]
             if own_package and programs.package:
                 words += ["--package", programs.package]
             if (programs.pack / "peer").is_dir():
