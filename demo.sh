@@ -54,8 +54,10 @@ done
 
 started=$SECONDS
 output=$root/demo-output
-bin=$root/build/release/bin
-gpt2=$root/build/release/examples/gpt2
+build=$root/build/release
+[ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$build-torch-$TORCH_VERSION
+bin=$build/bin
+gpt2=$build/examples/gpt2
 
 stage "Setting up and building"
 "$root/scripts/setup.sh"

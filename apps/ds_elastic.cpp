@@ -32,7 +32,8 @@ void show(const std::string& path, int64_t num_devices) {
   std::cout << "train_micro_batch_size_per_gpu of " << num_devices << " devices: " << batch.micro_batch_size
             << "\n";
   std::cout << "gradient_accumulation_steps: "
-            << batch.train_batch_size / (batch.micro_batch_size * num_devices) << "\n";
+            << batch.train_batch_size / (batch.micro_batch_size * (num_devices / rules.model_parallel_size))
+            << "\n";
 }
 
 }  // namespace

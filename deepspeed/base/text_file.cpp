@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <optional>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -29,6 +32,20 @@ uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
     if (::fcntl(int(handle), F_GETFD) < 0) ++count;
   }
   return count;
+}
+
+constexpr unsigned kListens = 0x0A;  // TCP_LISTEN, as the kernel's table has it
+
+/// Looks into a table of the kernel: "sl: ADDRESS:PORT ADDRESS:PORT STATE queues timer retransmits UID ...".
+std::optional<unsigned> listening_user(const char* table, unsigned port) {
+  std::ifstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    unsigned found_port = 0, state = 0, user = 0;
+    const int found = std::sscanf(line.c_str(), " %*[^:]: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*s %*s %*s %u",
+                                  &found_port, &state, &user);
+    if (found == 3 && found_port == port && state == kListens) return user;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -94,6 +111,15 @@ std::string read_text_file(const std::filesystem::path& path, size_t max_bytes, 
   if (text.size() > max_bytes)
     raise<IoError>(path.string(), " has more than ", max_bytes, " bytes, expected fewer");
   return text;
+}
+
+std::string taker_of_port(int port) {
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    const auto user = listening_user(table, unsigned(port));
+    if (user && *user != ::geteuid())
+      return message("a program of another user of this machine (uid ", *user, ")");
+  }
+  return "another program";
 }
 
 }  // namespace deepspeed

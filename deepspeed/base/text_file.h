@@ -1,5 +1,5 @@
 // Files that a path names are opened here. What is no regular file is refused: a FIFO would keep its reader
-// waiting for ever.
+// waiting for ever. What the kernel's own tables say is read here too.
 #pragma once
 
 #include <cstddef>
@@ -27,5 +27,9 @@ DEEPSPEED_API void require_open_files(uint64_t count, const std::string& what);
 /// Returns what to say of a failed call behind its error's text: for EMFILE and ENFILE the limit and the way
 /// out.
 DEEPSPEED_API std::string open_files_hint(int error);
+
+/// Describes the program that listens at a TCP port of this machine: "another program", and whose it is where
+/// it is another user's.
+DEEPSPEED_API std::string taker_of_port(int port);
 
 }  // namespace deepspeed

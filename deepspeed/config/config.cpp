@@ -21,8 +21,10 @@ std::optional<int64_t> batch_size(const Json& values, const char* key) {
 
 /// Lets the section elasticity choose the sizes. Those that are given must be the ones it chooses, unless the
 /// section says that they do not count.
+/// world: data-parallel ranks, of which each has as many devices as the section says.
 BatchSizes choose_elastic_sizes(const Json& elasticity, const BatchSizes& given, int64_t world) {
-  const ElasticBatch batch = elastic_batch_of_job(ElasticRules::from_json(elasticity), world);
+  const ElasticRules rules = ElasticRules::from_json(elasticity);
+  const ElasticBatch batch = elastic_batch_of_job(rules, world * rules.model_parallel_size);
   const BatchSizes chosen{batch.train_batch_size, batch.micro_batch_size,
                           batch.train_batch_size / (batch.micro_batch_size * world)};
   const auto require_same = [&](const char* key, const std::optional<int64_t>& size,

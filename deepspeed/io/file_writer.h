@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <memory>
 
+#include <fcntl.h>
+
 namespace deepspeed::io {
 
 enum class WriteMethod {
@@ -36,7 +38,10 @@ class FileWriter {
   virtual int finish() = 0;
 };
 
-/// Makes the file, or empties it. Throws IoError with the path and the system's reason.
-std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const WriterOptions& options = {});
+/// Makes a new file, in place of one that has the name; a link there is not followed. Throws IoError with the
+/// path and the system's reason. `folder`: an open folder, in which the file gets the last part of the path
+/// as its name.
+std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const WriterOptions& options = {},
+                                        int folder = AT_FDCWD);
 
 }  // namespace deepspeed::io

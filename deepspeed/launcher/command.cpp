@@ -58,8 +58,10 @@ std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
 /// Returns given_pool(), or with a warning nothing where the file is missing.
 std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
   auto pool = given_pool(args);
-  if (!pool && args.hostfile_given)
-    announce(Level::kWarning, "--hostfile ", args.hostfile, " does not exist; this machine alone is used");
+  if (!pool && args.hostfile_given) {
+    announce_to_all_levels(
+        message("--hostfile ", args.hostfile, " does not exist; this machine alone is used"));
+  }
   return pool;
 }
 

@@ -6,10 +6,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <system_error>
 #include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 
@@ -30,14 +33,35 @@ std::string text_of(double value) {
   return {text.begin(), end};
 }
 
+/// Opens the file at its end; -1, with errno, where it is a link or no file.
+int open_end(const std::filesystem::path& file) {
+  const int handle =
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+  struct stat status {};
+  if (handle < 0 || (::fstat(handle, &status) == 0 && S_ISREG(status.st_mode))) return handle;
+  ::close(handle);
+  errno = EINVAL;
+  return -1;
+}
+
+bool write_all(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno != EINTR) return false;
+    done += size_t(std::max<ssize_t>(count, 0));
+  }
+  return true;
+}
+
 void append(const std::filesystem::path& file, const std::string& column, const std::string& lines) {
-  errno = 0;
-  std::ofstream stream(file, std::ios::app);
-  stream.seekp(0, std::ios::end);
-  if (stream.tellp() == std::ofstream::pos_type(0)) stream << "step," << column << "\n";
-  stream << lines << std::flush;
-  if (stream) return;
-  raise<IoError>("monitor: cannot write ", file, errno != 0 ? std::string(": ") + std::strerror(errno) : "");
+  const int handle = open_end(file);
+  const bool is_new = handle >= 0 && ::lseek(handle, 0, SEEK_END) == 0;
+  const bool written = handle >= 0 && write_all(handle, (is_new ? "step," + column + "\n" : "") + lines);
+  const int error = errno;
+  if (handle >= 0) ::close(handle);
+  if (written) return;
+  raise<IoError>("monitor: cannot write ", file, ": ",
+                 error == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(error));
 }
 
 }  // namespace

@@ -60,7 +60,11 @@ TEST(ElasticBatch, OfVersion02CountsWholeMachines) {
   const ElasticBatch batch = elastic_batch(rules, 8);
   EXPECT_EQ(batch.train_batch_size % 2, 0);
   for (const int64_t count : batch.valid_counts) EXPECT_EQ(count % 2, 0);
-  EXPECT_EQ(batch.train_batch_size / 8 % batch.micro_batch_size, 0);
+  EXPECT_EQ(batch.train_batch_size, 1920);
+  EXPECT_EQ(batch.micro_batch_size, 6);
+  EXPECT_EQ(batch.train_batch_size / 4 % batch.micro_batch_size, 0);
+  EXPECT_EQ(elastic_batch(rules, 7).micro_batch_size, 0);
+  EXPECT_ERROR(ConfigError, elastic_batch_of_job(rules, 7), "7 devices do not fit", "2 times one of: ");
   rules.model_parallel_size = 3;
   EXPECT_ERROR(ConfigError, elastic_batch(rules, 8), "elasticity.model_parallel_size: got 3",
                "divisor of elasticity.num_gpus_per_node, 4");
@@ -88,6 +92,39 @@ TEST(ElasticBatch, OfVersion02HasTheLargestMicroBatchAlsoWhereASmallerBatchIsPre
     EXPECT_EQ(own.train_batch_size, prefers_larger ? 100 : 80);
     EXPECT_EQ(own.micro_batch_size, prefers_larger ? 4 : 8);
   }
+}
+
+// Each micro batch is that of a data-parallel rank, and so is what the ranks of a model share.
+TEST(ElasticBatch, OfVersion02IsDividedByDataParallelRanks) {
+  ElasticRules rules = rules_of({8}, 16, 0.2);
+  rules.num_gpus_per_node = 2;
+  rules.model_parallel_size = 2;
+  const ElasticBatch batch = elastic_batch(rules, 4);
+  EXPECT_EQ(batch.train_batch_size, 16);
+  EXPECT_EQ(batch.micro_batch_size, 8);
+  const DeepSpeedConfig config = load_config(
+      R"({"elasticity": {"enabled": true, "max_train_batch_size": 16, "micro_batch_sizes": [8],
+                         "num_gpus_per_node": 2, "model_parallel_size": 2}})",
+      /*data_parallel_world_size=*/2);
+  EXPECT_EQ(config.train_batch_size, 16);
+  EXPECT_EQ(config.train_micro_batch_size_per_gpu, 8);
+  EXPECT_EQ(config.gradient_accumulation_steps, 1);
+}
+
+TEST(ElasticBatch, ThatFitsNoNumberOfDevicesIsAnError) {
+  for (const double version : {0.1, 0.2}) {
+    ElasticRules rules = rules_of({2, 4}, 100, version);
+    rules.min_gpus = 1001;
+    EXPECT_ERROR(ConfigError, elastic_batch(rules, 0), "no number of devices", "min_gpus, 1001",
+                 "expected a wider range");
+  }
+}
+
+TEST(ElasticBatch, NeedsItsGreatestBatchAndItsMicroBatches) {
+  EXPECT_ERROR(ConfigError, load_config(R"({"elasticity": {"enabled": true, "micro_batch_sizes": [2]}})", 1),
+               "elasticity.max_train_batch_size: is missing");
+  EXPECT_ERROR(ConfigError, load_config(R"({"elasticity": {"enabled": true, "max_train_batch_size": 8}})", 1),
+               "elasticity.micro_batch_sizes: is missing");
 }
 
 TEST(ElasticBatch, NamesTheKeyOfWhatDoesNotFit) {
@@ -119,11 +156,14 @@ TEST(ElasticBatch, ChoosesTheSizesOfAConfig) {
 }
 
 TEST(ElasticBatch, MustBeWhatASchedulerReckonsWith) {
-  const std::string text = R"({"elasticity": {"enabled": true, "micro_batch_sizes": [2], "version": 0.1}})";
-  env::set("DEEPSPEED_ELASTICITY_CONFIG", R"({"micro_batch_sizes": [4], "version": 0.1})");
+  const std::string text =
+      R"({"elasticity": {"enabled": true, "max_train_batch_size": 8, "micro_batch_sizes": [2], "version": 0.1}})";
+  env::set("DEEPSPEED_ELASTICITY_CONFIG",
+           R"({"max_train_batch_size": 8, "micro_batch_sizes": [4], "version": 0.1})");
   EXPECT_ERROR(ConfigError, load_config(text, 1), "elasticity.micro_batch_sizes: differs",
                "DEEPSPEED_ELASTICITY_CONFIG");
-  env::set("DEEPSPEED_ELASTICITY_CONFIG", R"({"micro_batch_sizes": [2], "version": 0.1})");
+  env::set("DEEPSPEED_ELASTICITY_CONFIG",
+           R"({"max_train_batch_size": 8, "micro_batch_sizes": [2], "version": 0.1})");
   EXPECT_NO_THROW(load_config(text, 1));
   env::set("DEEPSPEED_ELASTICITY_CONFIG", std::nullopt);
 }

@@ -1,10 +1,14 @@
 // What an interrupted saving leaves behind: it is found again where it is the only copy, it goes where it is
 // not, and it is never taken for a checkpoint.
 #include <fstream>
+#include <functional>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 
 #include "tests/crash/saved_run.h"
@@ -69,7 +73,7 @@ TEST(Leftover, OfKilledSavingsGoesWithTheNextOne) {
   folder.write("live/.d.saving/file", "another process fills it");
   fs::rename(folder / "live/.d.saving", folder / ".d.saving");
   fs::remove(folder / "live");
-  const checkpoint::StagingLock other(folder / ".d.saving");
+  const checkpoint::StagingLock other(checkpoint::Folder(folder / ".d.saving"));
   ASSERT_TRUE(other.is_held());
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
@@ -101,7 +105,7 @@ TEST(Leftover, OfAnotherMachinesSavingIsNotPublished) {
   folder.write("nested/.a.saving/zero_pp_rank_7_mp_rank_00_optim_states.pt", "of a larger world");
   checkpoint::Manifest manifest;
   manifest.files["listed"] = {1, {}};
-  checkpoint::remove_unlisted(folder / "nested", "a", manifest);
+  checkpoint::remove_unlisted(checkpoint::open_staging(folder / "nested", "a"), manifest);
   checkpoint::publish_tag(folder / "nested", "a");
   EXPECT_THAT(names_in(folder / "nested"), ElementsAre("a"));
   EXPECT_THAT(names_in(folder / "nested/a"), ElementsAre("listed"));
@@ -109,12 +113,12 @@ TEST(Leftover, OfAnotherMachinesSavingIsNotPublished) {
 
 TEST(Leftover, LocksEndWithTheirOwner) {
   const TemporaryFolder folder;
-  checkpoint::StagingLock first(folder.path());
+  const checkpoint::Folder locked(folder.path()), again(folder.path());
+  checkpoint::StagingLock first(locked);
   EXPECT_TRUE(first.is_held());
-  EXPECT_FALSE(checkpoint::StagingLock(folder.path()).is_held());
+  EXPECT_FALSE(checkpoint::StagingLock(again).is_held());
   first = checkpoint::StagingLock();
-  EXPECT_TRUE(checkpoint::StagingLock(folder.path()).is_held());
-  EXPECT_FALSE(checkpoint::StagingLock(folder / "none").is_held());
+  EXPECT_TRUE(checkpoint::StagingLock(again).is_held());
 }
 
 TEST(MissingLatest, LoadsNothingUntilATagIsChosen) {
@@ -149,6 +153,93 @@ TEST(TornTag, IsNamedWithTheNewestWholeOne) {
     engine->load_checkpoint(folder.path(), {.tag = "b"});
     EXPECT_EQ(engine->global_steps(), 2);
   });
+}
+
+TEST(TornTag, WithoutOptimizerFilesStillGivesItsWeights) {
+  for (const int stage : {0, 1, 2, 3}) {
+    const TemporaryFolder folder;
+    run_ranks(2, [&](comm::World& world) {
+      const auto engine = make_saved_run(world, Json::object(), stage);
+      train_step(*engine);
+      engine->save_checkpoint(folder.path(), {.tag = "a"});
+      on_rank_0(world, [&] {
+        for (const std::string& name : names_in(folder / "a"))
+          if (name.ends_with("_optim_states.pt")) fs::remove(folder / "a" / name);
+      });
+      const at::Tensor weight = engine->module().parameters().front();
+      const at::Tensor saved = stage < 3 ? weight.detach().clone() : at::Tensor();
+      for (const bool module_only : {false, true}) {
+        train_step(*engine);
+        const LoadOptions options{.load_optimizer_states = module_only, .load_module_only = module_only};
+        if (stage == 3) {
+          EXPECT_ERROR(CheckpointError, engine->load_checkpoint(folder.path(), options), "is missing",
+                       "whose weights are in these files");
+          continue;
+        }
+        EXPECT_FALSE(engine->load_checkpoint(folder.path(), options).path.empty());
+        EXPECT_TRUE(weight.equal(saved)) << "stage " << stage;
+      }
+      if (stage == 0) return;
+      EXPECT_THAT(error_of<CheckpointError>([&] { engine->load_checkpoint(folder.path()); }),
+                  HasSubstr("_optim_states.pt"));
+    });
+  }
+}
+
+/// Writes a file of a tag anew, without its mark and without a manifest.
+void alter(const fs::path& file, const std::function<void(checkpoint::Dict& content)>& change) {
+  checkpoint::Dict content = checkpoint::read_torch_archive(file).as_dict();
+  change(content);
+  checkpoint::write_torch_archive(file, content);
+  fs::remove(file.parent_path() / "manifest.json");
+}
+
+/// Gives the value of a key another one.
+void rename_key(checkpoint::Dict& content, const std::string& from, const std::string& to) {
+  for (auto& [key, value] : content.items()) {
+    const auto* name = key.get_if<std::string>();
+    if (name != nullptr && *name == from) key = to;
+  }
+}
+
+TEST(TornTag, WithoutItsCountersIsNotLoadedAsOneOfTheStart) {
+  for (const char* counter : {"global_steps", "skipped_steps"}) {
+    const TemporaryFolder folder;
+    run_ranks(1, [&](comm::World& world) {
+      const auto engine = make_saved_run(world);
+      train_step(*engine);
+      engine->save_checkpoint(folder.path(), {.tag = "a"});
+      train_step(*engine);
+      alter(folder / "a/mp_rank_00_model_states.pt",
+            [&](checkpoint::Dict& content) { rename_key(content, counter, "renamed"); });
+      EXPECT_ERROR(CheckpointError, engine->load_checkpoint(folder.path()),
+                   std::string("lacks '") + counter + "'", "load_module_only");
+      EXPECT_EQ(engine->global_steps(), 2);
+      EXPECT_FALSE(engine->load_checkpoint(folder.path(), {.load_module_only = true}).path.empty());
+    });
+  }
+}
+
+TEST(TornTag, WhoseFilesSayOtherShapesIsNotConverted) {
+  const TemporaryFolder folder;
+  run_ranks(2, [&](comm::World& world) {
+    const auto engine = make_saved_run(world, Json::object(), /*stage=*/3);
+    train_step(*engine);
+    engine->save_checkpoint(folder.path(), {.tag = "a"});
+  });
+  alter(folder / "a/zero_pp_rank_0_mp_rank_00_model_states.pt", [](checkpoint::Dict& content) {
+    checkpoint::List groups;
+    for (const checkpoint::Value& group : content.at("param_shapes").as_sequence()) {
+      checkpoint::Dict shapes = group.as_dict();
+      for (auto& [name, shape] : shapes.items())
+        if (name.as_string() == "wide") shape = checkpoint::Size{{300, 100}};
+      groups.emplace_back(shapes);
+    }
+    content.set("param_shapes", groups);
+  });
+  EXPECT_ERROR(CheckpointError,
+               checkpoint::convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "out", {}),
+               "zero_pp_rank_1_mp_rank_00_model_states.pt", "other names or shapes");
 }
 
 TEST(WholeTag, OfAnotherModelOrOptimizerPointsToNoOther) {

@@ -2,6 +2,7 @@
 // one folder are told of each other.
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -76,12 +77,12 @@ TEST(TwoJobs, NeverLoseATagToEachOther) {
 TEST(TwoJobs, LockTheFolderWhateverItsName) {
   const TemporaryFolder folder;
   const auto lock = checkpoint::begin_tag(folder.path(), "a");
-  checkpoint::StagingLock second(folder / ".a.saving");
-  EXPECT_TRUE(second.is_taken());
-  EXPECT_FALSE(checkpoint::StagingLock(folder / "none").is_taken());
+  const checkpoint::Folder staging(folder / ".a.saving");
+  EXPECT_TRUE(checkpoint::StagingLock(staging).is_taken());
   fs::rename(folder / ".a.saving", folder / "a");
-  EXPECT_TRUE(lock.is_of(folder / "a"));
-  EXPECT_FALSE(lock.is_of(folder / ".a.saving"));
+  EXPECT_TRUE(checkpoint::StagingLock(checkpoint::Folder(folder / "a")).is_taken());
+  EXPECT_TRUE(checkpoint::Folder(folder.path()).has("a", staging));
+  EXPECT_FALSE(checkpoint::Folder(folder.path()).has(".a.saving"));
 }
 
 /// Saves in a process of its own, which lives until `go_on` is there.
@@ -120,6 +121,52 @@ TEST(TwoJobs, ThatSaveIntoOneFolderSeeEachOtherWhileTheyLive) {
   job.join();
   const auto engine = make_saved_run({}, Json::object(), /*stage=*/0);
   engine->save_checkpoint(folder.path(), {.tag = "theirs"});  // whose job has ended
+}
+
+/// Saves nothing, but stands in the folder as a job that publishes `tag` while others wait for its lock.
+std::vector<RankOutcome> publish_in_another_job(const fs::path& folder, const std::string& tag,
+                                                const fs::path& has_begun, const fs::path& go_on) {
+  return fork_ranks(1, [&](int) {
+    const auto writer = checkpoint::FolderWriter::enter(folder);
+    auto lock = checkpoint::begin_tag(folder, tag);
+    std::ofstream(folder / ("." + tag + ".saving") / "mp_rank_00_model_states.pt") << "theirs";
+    std::ofstream(has_begun) << "now";
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other one waits for the lock by then
+    checkpoint::publish_tag(folder, tag);
+    lock = {};
+    while (!fs::exists(go_on)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return "";
+  });
+}
+
+// The tag is not there when the second job looks first, and is when it has the lock.
+TEST(TwoJobs, LookAtTheTagAgainOnceItIsLocked) {
+  const TemporaryFolder folder, other;
+  std::thread job([&] { publish_in_another_job(folder.path(), "a", other / "begun", other / "go on"); });
+  while (!fs::exists(other / "begun")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto engine = make_saved_run({}, Json::object(), /*stage=*/0);
+  EXPECT_THAT(error_of<Error>([&] { engine->save_checkpoint(folder.path(), {.tag = "a"}); }),
+              AllOf(HasSubstr("'a'"), HasSubstr("another job"), HasSubstr("under another tag")));
+  EXPECT_THAT(names_in(folder / "a"), ElementsAre("mp_rank_00_model_states.pt")) << "theirs";
+  std::ofstream(other / "go on") << "now";
+  job.join();
+}
+
+TEST(TwoJobs, SeeATagThatCameMeanwhileThoughItsJobHasEnded) {
+  const TemporaryFolder folder;
+  const auto writer = checkpoint::FolderWriter::enter(folder.path());
+  folder.write("replaced/mp_rank_00_model_states.pt", "of an earlier run");
+  const std::string none = writer->check("came"), earlier = writer->check("replaced");
+  EXPECT_NO_THROW(writer->check_again("came", none));
+  EXPECT_NO_THROW(writer->check_again("replaced", earlier));
+  fs::rename(folder / "replaced", folder / "moved");
+  for (const char* tag : {"came", "replaced"}) {
+    folder.write(std::string(tag) + "/mp_rank_00_model_states.pt", "theirs");
+    EXPECT_ERROR(UsageError, writer->check_again(tag, tag == std::string("came") ? none : earlier),
+                 std::string("the tag '") + tag + "'", "another job");
+    writer->note_saved(tag);
+    EXPECT_NO_THROW(writer->check_again(tag, none));
+  }
 }
 
 // However a job ends, the next one finds nothing that holds it up.

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/checkpoint/tag/layout.h"
@@ -160,6 +161,63 @@ TEST(UsersFiles, InPlaceOfLatestAreSaidBeforeAnythingIsWritten) {
     EXPECT_FALSE(engine->load_checkpoint(folder.path(), {.tag = "a"}).path.empty());
   });
   EXPECT_TRUE(fs::exists(folder / "latest/mine"));
+}
+
+// In a folder to which others may write as well a link may stand under each name that a save uses itself.
+TEST(UsersFiles, BehindALinkUnderTheSavesOwnNamesAreUntouched) {
+  const TemporaryFolder folder;
+  folder.write("theirs/thesis.txt", "theirs");
+  folder.write("theirs/mp_rank_00_model_states.pt", "theirs");
+  const std::string saved_in = folder / "run";
+  fs::create_directory(saved_in);
+  run_ranks(1, [&](comm::World& world) {
+    const auto engine = make_saved_run(world);
+    train_step(*engine);
+    const std::string process = std::to_string(::getpid());
+    fs::create_directory_symlink("../theirs", folder / "run/.a.saving");
+    EXPECT_THAT(error_of<Error>([&] { engine->save_checkpoint(saved_in, {.tag = "a"}); }),
+                AllOf(HasSubstr(".a.saving\" is a symbolic link"), HasSubstr("remove it")));
+    fs::remove(folder / "run/.a.saving");
+    for (const char* name : {".a.old", ".b.saving", ".c.removed"})
+      fs::create_directory_symlink("../theirs", folder / "run" / name);
+    for (const std::string& name :
+         {std::string("latest"), "latest." + process + ".tmp", "weights.bin." + process + ".tmp"})
+      fs::create_symlink("../theirs/thesis.txt", folder / "run" / name);
+    for (int save = 0; save < 2; ++save) {
+      engine->save_checkpoint(saved_in, {.tag = "a"});
+      engine->load_checkpoint(saved_in, {.tag = "a"});
+    }
+    engine->save_16bit_model(saved_in, "weights.bin");
+    EXPECT_FALSE(fs::is_symlink(folder / "run/latest"));
+    EXPECT_FALSE(fs::is_symlink(folder / "run/weights.bin"));
+    fs::create_directory_symlink("../theirs", folder / "run/.universal.saving");
+    EXPECT_ERROR(IoError, checkpoint::convert_to_universal(folder / "run/a", folder / "run/universal"),
+                 "is a symbolic link");
+  });
+  EXPECT_THAT(names_in(folder / "theirs"), ElementsAre("mp_rank_00_model_states.pt", "thesis.txt"));
+  EXPECT_EQ(text_of(folder / "theirs/thesis.txt"), "theirs");
+}
+
+TEST(UsersFiles, OfAnotherUserAreNeitherEmptiedNorReplaced) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user of the machine";
+  const TemporaryFolder folder;
+  constexpr uid_t kOther = 12345;
+  const std::vector<std::string> theirs{".a.saving", ".b.saving", ".c.removed", ".d.old", "e"};
+  for (const std::string& name : theirs) {
+    folder.write(name + "/mp_rank_00_model_states.pt", "theirs");
+    ASSERT_EQ(::chown((folder / name).c_str(), kOther, kOther), 0);
+  }
+  run_ranks(1, [&](comm::World& world) {
+    const auto engine = make_saved_run(world);
+    for (const char* tag : {"a", "e"}) {
+      EXPECT_THAT(error_of<Error>([&] { engine->save_checkpoint(folder.path(), {.tag = tag}); }),
+                  AllOf(HasSubstr(tag), HasSubstr("belongs to another user")));
+    }
+    for (int save = 0; save < 2; ++save) engine->save_checkpoint(folder.path(), {.tag = "d"});
+    engine->load_checkpoint(folder.path(), {.tag = "d"});
+  });
+  for (const std::string& name : theirs)
+    EXPECT_THAT(names_in(folder / name), ElementsAre("mp_rank_00_model_states.pt")) << name;
 }
 
 }  // namespace

@@ -129,6 +129,18 @@ TEST(PageCommands, DrawingsOfSchedulesAreThoseThatTheProgramPrints) {
   EXPECT_GE(drawings, 3);
 }
 
+TEST(PageCommands, NameEachProgramThatIsInstalled) {
+  const std::string page = read_text(kRoot / "docs/installation.md");
+  for (const auto& source : fs::directory_iterator(kRoot / "apps")) {
+    if (source.path().extension() != ".cpp") continue;
+    EXPECT_NE(page.find("`" + source.path().stem().string() + "`"), std::string::npos)
+        << "docs/installation.md lists no " << source.path().stem();
+  }
+  const std::string report = output_of((kBuild / "bin/ds_report").string());
+  for (const char* line : {"deepspeed-cpp ", "LibTorch ", "CUDA kernels ", "CUDA devices "})
+    EXPECT_NE(report.find(line), std::string::npos) << line << "is not in:\n" << report;
+}
+
 TEST(PageCommands, AnUnknownOptionIsSeen) {
   EXPECT_TRUE(knows_option(binary_of("deepspeed"), "--num_procs"));
   EXPECT_FALSE(knows_option(binary_of("deepspeed"), "--num_proc"));

@@ -1,4 +1,5 @@
 // What is decided before anything starts: resources, layout, variables, port, program.
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -6,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "deepspeed/launcher/command.h"
@@ -262,6 +264,37 @@ TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
   EXPECT_TRUE(port_is_free(choice.port));
   EXPECT_THAT(error_of<UsageError>([&] { choose_master_port(listener.port, 29500); }),
               HasSubstr("--master_port " + std::to_string(listener.port) + " is in use"));
+}
+
+TEST(MasterPort, OfAnotherUserIsSaidToBeTheirs) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  constexpr uid_t kNobody = 65534;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) ::_exit(1);
+    const Listener theirs;
+    static_cast<void>(!::write(ready[1], &theirs.port, sizeof(theirs.port)));
+    ::pause();
+  }
+  int port = 0;
+  ASSERT_EQ(::read(ready[0], &port, sizeof(port)), ssize_t(sizeof(port)));
+  EXPECT_ERROR(UsageError, choose_master_port(port, 29500), "is in use by a program of another user",
+               "(uid 65534)", "leave the flag out");
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  for (const int end : ready) ::close(end);
+}
+
+TEST(FindProgramCommand, LooksBesideThisProgramBehindThePath) {
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
+  LaunchArgs args;
+  args.program = std::filesystem::path(own).filename().string();
+  args.no_python = true;
+  EXPECT_EQ(find_program_command(args, {{"PATH", "/nowhere"}}).path, own);
+  args.program = "sh";
+  EXPECT_EQ(find_program_command(args, {{"PATH", "/bin"}}).path, "/bin/sh");
 }
 
 TEST(MasterPort, IsLeftToTheLauncherThatChoseItFirst) {

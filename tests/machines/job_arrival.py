@@ -202,6 +202,11 @@ sys.stdout.buffer.write({words})
         self.assertIn("host worker-", made.stderr)
         self.assertIn("/no/such/program", made.stderr)
 
+    def test_a_program_of_the_library_needs_no_path(self):
+        # The machines have no folder of the library in their PATH.
+        self.assertEqual(self.run_job("ssh", program=["ds_schedule"]), 0, self.said())
+        self.assertIn("stage 0", self.output.read_text())
+
     # --- tools ---
 
     def test_the_links_within_and_between_machines_are_measured(self):
@@ -243,6 +248,13 @@ sys.stdout.buffer.write({words})
         self.assertEqual(made.returncode, 0, made.stderr)
         for number in range(2):
             self.assertIn(f"worker-{number}: worker-{number}\nworker-{number}: {WORDS[9]} {WORDS[10]}\n", made.stdout)
+
+    def test_a_report_of_all_machines_without_python(self):
+        command = [str(BINARIES / "ds_report"), "-f", self.hostfile()]
+        made = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for number in range(2):
+            self.assertIn(f"worker-{number}: CUDA devices", made.stdout)
 
     def test_a_report_of_all_machines(self):
         if PYTHON == "-":

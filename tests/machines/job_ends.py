@@ -16,9 +16,9 @@ TIMES = int(os.environ.get("DS_MACHINES_TIMES", "1"))
 class EndsTest(JobTest):
     # --- one death ends the job ---
 
-    def lose(self, runner, what, do, code, cause, on=None):
+    def lose(self, runner, what, do, code, cause, on=None, has_orphans=False):
         """Does something to a job that runs, as often as is asked for: it ends with the code (None: any but 0), says the cause, and
-        leaves nothing."""
+        leaves nothing. has_orphans: what the killed runner had started ends with its links, a moment later."""
         self.require(runner)
         longest = 0
         for _ in range(TIMES):
@@ -29,6 +29,9 @@ class EndsTest(JobTest):
             victim = do()
             began = time.monotonic()
             found = self.end()
+            if has_orphans:
+                wait_until(lambda: not self.left_beside_the_launcher(), "what the runner had started ends")
+            self.assertEqual(self.left_beside_the_launcher(), [], "what it started here goes with it")
             self.assertTrue(found == code or (code is None and found != 0), f"{found}\n{self.said()}")
             lines = [line for line in self.said().splitlines() if cause.format(victim=victim) in line]
             self.assertEqual(len(lines), 1 if cause else len(lines), self.said())
@@ -90,7 +93,7 @@ class EndsTest(JobTest):
         for runner in set(installed_runners()) - {"ssh"}:
             program = {"pdsh": "pdsh", "slurm": "srun"}.get(runner) or str(mpirun_of(runner))
             with self.subTest(runner):
-                self.lose(runner, f"SIGKILL of {program}", lambda program=program: self.kill_runner(program), None, "")
+                self.lose(runner, f"SIGKILL of {program}", lambda program=program: self.kill_runner(program), None, "", has_orphans=True)
 
     def kill_runner(self, program):
         """Kills the processes of the runner here."""

@@ -155,6 +155,12 @@ class JobTest(unittest.TestCase):
         if RUNNERS[runner]:
             self.skipTest(RUNNERS[runner])
 
+    def left_beside_the_launcher(self):
+        """Returns the programs of its job that still run on its machine, as ssh and pdsh, by the variable that they have from it."""
+        home = f"HOME={self.folder / 'home'}".encode()
+        found = [pid for pid in machines.all_processes() if home in machines.variables(pid)]
+        return [machines.command_line(pid) for pid in found if machines.is_alive(pid)]
+
     def expect_nothing_left(self, on=None):
         began = time.monotonic()
         for machine in self.machines if on is None else on:

@@ -104,6 +104,17 @@ def command_line(pid):
         return []
 
 
+def variables(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def all_processes():
+    return [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]
+
+
 def is_alive(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -124,11 +135,9 @@ def is_below(pid, top):
 def processes(word):
     """Returns the ids of all processes whose command line has the word, or a word that ends with it."""
     found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        if any(part.endswith(word) for part in command_line(entry.name)) and is_alive(entry.name):
-            found.append(int(entry.name))
+    for pid in all_processes():
+        if pid != os.getpid() and any(part.endswith(word) for part in command_line(pid)) and is_alive(pid):
+            found.append(pid)
     return found
 
 

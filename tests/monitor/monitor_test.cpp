@@ -63,6 +63,9 @@ TEST(CsvMonitor, NamesWhatCannotBeWritten) {
   CsvMonitor monitor(folder.path() / "job");
   std::filesystem::create_directory(folder.path() / "job" / "a_b.csv");
   EXPECT_ERROR(IoError, monitor.write_events({{"a/b", 1.0, 1}}), "cannot write", "a_b.csv");
+  std::filesystem::create_symlink("../file", folder.path() / "job" / "c.csv");
+  EXPECT_ERROR(IoError, monitor.write_events({{"c", 1.0, 1}}), "c.csv", "a symbolic link");
+  EXPECT_EQ(text_of(folder.path() / "file"), "x");
 }
 
 TEST(MonitorMaster, HandsEventsToAllOnTheRankThatWrites) {

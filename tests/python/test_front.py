@@ -267,6 +267,22 @@ def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_t
     assert engine_of({"data_types": {"buffer_dtype": "bf16"}})(images).shape == (2, 2, 2, 2)
 
 
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("arguments", [{"load_optimizer_states": False}, {"load_module_only": True}])
+def test_weights_load_where_the_optimizers_files_are_gone(stage, arguments, tmp_path):
+    engine = make({**CONFIG, "zero_optimization": {"stage": stage}})[0]
+    step(engine)
+    engine.save_checkpoint(tmp_path, tag="a")
+    saved = engine.module.weight.detach().clone()
+    for file in (tmp_path / "a").glob("*_optim_states.pt"):
+        file.unlink()
+    step(engine)
+    assert engine.load_checkpoint(tmp_path, **arguments)[0]
+    assert torch.equal(engine.module.weight, saved)
+    with pytest.raises(FileNotFoundError, match="_optim_states.pt"):
+        engine.load_checkpoint(tmp_path)
+
+
 @pytest.mark.parametrize("was_sparse", [False, True])
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_a_loose_load_takes_over_which_embeddings_are_sparse(was_sparse, is_sparse, tmp_path):

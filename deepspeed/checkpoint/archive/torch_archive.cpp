@@ -88,6 +88,10 @@ ArchiveContent make_archive_content(const Value& value, TensorStream stream) {
 FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
                                const io::WriterOptions& options) {
   AtomicFile file(path, options);
+  return write_archive_content(file, content);
+}
+
+FileSums write_archive_content(AtomicFile& file, const ArchiveContent& content) {
   file.reserve(content.num_bytes());
   write_records(file, content);
   return file.commit();

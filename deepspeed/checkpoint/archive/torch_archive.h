@@ -16,6 +16,8 @@
 
 namespace deepspeed::checkpoint {
 
+class AtomicFile;
+
 /// Gives the data of a tensor on the meta device when it is written: contiguous, on the CPU, as many
 /// elements.
 using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
@@ -53,6 +55,8 @@ DEEPSPEED_API ArchiveContent make_archive_content(const Value& value, TensorStre
 /// Writes prepared content, as write_torch_archive() does. Returns the file's checksums.
 DEEPSPEED_API FileSums write_archive_content(const std::filesystem::path& path, const ArchiveContent& content,
                                              const io::WriterOptions& options = {});
+/// Writes prepared content into a file that is begun, and commits it.
+DEEPSPEED_API FileSums write_archive_content(AtomicFile& file, const ArchiveContent& content);
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors come on the meta device (sizes and dtypes only)

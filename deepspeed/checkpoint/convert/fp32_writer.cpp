@@ -112,11 +112,11 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
     if (done_bytes >= all_bytes) source.check_rest();  // before the last file gets its name
   };
   if (is_file_name(output)) {
-    if (output.has_parent_path()) std::filesystem::create_directories(output.parent_path());
+    make_folders(output.parent_path());
     write_weights(output, weights, safetensors, stream);
     return {output};
   }
-  std::filesystem::create_directories(output);
+  make_folders(output);
   const std::vector<NamedTensors> shards = split_into_shards(weights, max_bytes);
   std::vector<path> files;
   Json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", Json::object()}};

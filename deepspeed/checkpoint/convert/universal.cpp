@@ -65,15 +65,21 @@ std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool str
 /// Writes into a folder and notes the checksums.
 class UniversalWriter {
  public:
-  UniversalWriter(path input, path folder, int64_t steps, int64_t ranks)
-      : input_(std::move(input)), folder_(std::move(folder)), mark_{new_save(), "", steps, ranks} {}
+  UniversalWriter(path input, const Folder& staging, int64_t steps, int64_t ranks)
+      : input_(std::move(input)),
+        staging_(staging),
+        folder_(staging.path()),
+        mark_{new_save(), "", steps, ranks} {}
 
   void write(const path& file, const Value& value, const TensorProvider& provide = nullptr) {
-    std::filesystem::create_directories(file.parent_path());
-    const std::string name = file.lexically_relative(folder_).generic_string();
+    const path inside = file.lexically_relative(folder_);
+    const std::string name = inside.generic_string();
+    Folder parent = staging_;
+    for (const path& part : inside.parent_path()) parent = parent.make(part.string());
     ArchiveContent content = make_archive_content(value, stream_of(provide));
     content.mark = to_text({mark_.save, name, mark_.steps, mark_.ranks});
-    FileSums sums = write_archive_content(file, content);
+    AtomicFile written(parent, inside.filename().string());
+    FileSums sums = write_archive_content(written, content);
     const std::lock_guard lock(mutex_);
     manifest_.files[name] = std::move(sums);
   }
@@ -137,12 +143,14 @@ class UniversalWriter {
   }
 
   void finish() {
-    sync_folder(universal_zero_folder(folder_));
-    write_manifest(folder_, manifest_);
+    if (const auto zero = staging_.find(universal_zero_folder("").string())) zero->sync();
+    write_manifest(staging_, manifest_);
   }
 
  private:
-  path input_, folder_;
+  path input_;
+  const Folder staging_;
+  const path folder_;  // its path, for the names of files
   const SaveMark mark_;
   std::mutex mutex_;
   Manifest manifest_;
@@ -162,18 +170,16 @@ void convert_to_universal(const path& input_folder, const path& output_folder,
   require_no_folder(latest_universal_path(dir));
   const UniversalSource source(input);
   const std::vector<UniversalMarks> marks = marks_of_all(source, options.strict);
-  const path staging = dir / staging_tag(tag);
   const StagingLock lock = begin_tag(dir, tag);
   try {
     source.verify();  // once, for all threads
-    UniversalWriter writer(input, staging, source.global_steps(), source.num_ranks());
+    UniversalWriter writer(input, open_staging(dir, tag), source.global_steps(), source.num_ranks());
     writer.write_parameters(marks, options);
     writer.write_common(source);
     writer.finish();
     publish_tag(dir, tag);
   } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(staging, ignored);
+    abandon_tag(dir, tag);
     throw;
   }
   write_latest_universal(dir, tag);

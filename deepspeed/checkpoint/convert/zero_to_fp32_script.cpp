@@ -3,10 +3,14 @@
 #include <string_view>
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/base/text_file.h"
+#include "deepspeed/checkpoint/file/folder.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 
 namespace deepspeed::checkpoint {
@@ -129,9 +133,11 @@ void write_zero_to_fp32_script(const fs::path& dir) {
   const fs::path file = zero_to_fp32_script_path(dir);
   const std::string text = zero_to_fp32_script();
   if (!has_content(file, text)) write_beside_tags(file, text);
-  constexpr auto kExecutable = fs::perms::owner_exec | fs::perms::group_exec | fs::perms::others_exec;
-  std::error_code ignored;  // without it "python zero_to_fp32.py" still works
-  fs::permissions(file, kExecutable, fs::perm_options::add, ignored);
+  // Without this "python zero_to_fp32.py" still works.
+  const int script = Folder(dir).open_file(file.filename().string(), O_RDONLY | O_NONBLOCK);
+  struct stat status {};
+  if (script >= 0 && ::fstat(script, &status) == 0) ::fchmod(script, status.st_mode | 0111);
+  if (script >= 0) ::close(script);
 }
 
 }  // namespace deepspeed::checkpoint

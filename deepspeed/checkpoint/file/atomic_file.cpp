@@ -19,16 +19,18 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
+/// Opens the folder of a file that is to be made.
+Folder folder_for(const std::filesystem::path& path) {
+  const std::filesystem::path folder = folder_of(path);
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(folder, unknown))
+    raise<IoError>("cannot create ", path, ": there is no folder ", folder);
+  return Folder(folder);
+}
+
 }  // namespace
 
-void sync_folder(const std::filesystem::path& folder) {
-  const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle < 0) raise<IoError>("cannot open the folder ", folder, ": ", std::strerror(errno));
-  const bool synced = ::fsync(handle) == 0 || errno == EINVAL;  // EINVAL: a file system without such a call
-  const int error = errno;
-  ::close(handle);
-  if (!synced) raise<IoError>("cannot fsync the folder ", folder, ": ", std::strerror(error));
-}
+void sync_folder(const std::filesystem::path& folder) { Folder(folder).sync(); }
 
 void make_folders(const std::filesystem::path& folder) {
   std::error_code unknown;
@@ -40,27 +42,30 @@ void make_folders(const std::filesystem::path& folder) {
   sync_folder(folder_of(folder));
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path, const io::WriterOptions& options)
-    : path_(std::move(path)) {
-  temporary_ = path_;
-  temporary_ += "." + std::to_string(::getpid()) + ".tmp";
-  writer_ = io::open_writer(temporary_, options);
+AtomicFile::AtomicFile(const std::filesystem::path& path, const io::WriterOptions& options)
+    : AtomicFile(folder_for(path), path.filename().string(), options) {}
+
+AtomicFile::AtomicFile(Folder folder, const std::string& name, const io::WriterOptions& options)
+    : folder_(std::move(folder)), name_(name) {
+  const std::string temporary = name_ + "." + std::to_string(::getpid()) + ".tmp";
+  writer_ = io::open_writer(folder_.path() / temporary, options, folder_.handle());
+  temporary_ = temporary;
 }
 
 AtomicFile::~AtomicFile() {
   writer_.reset();
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlinkat(folder_.handle(), temporary_.c_str(), 0);
 }
 
 void AtomicFile::fail(const char* action, int error) const {
   std::string room;
   if (needed_bytes_ > 0 && (error == ENOSPC || error == EDQUOT)) {
     std::error_code unknown;
-    const auto space = std::filesystem::space(folder_of(path_), unknown);
+    const auto space = std::filesystem::space(folder_.path(), unknown);
     room = message("; it needs ", needed_bytes_, " bytes, ",
                    unknown ? std::string("too few") : message(space.available), " are free");
   }
-  raise<IoError>("cannot ", action, " ", path_, ": ", std::strerror(error), room);
+  raise<IoError>("cannot ", action, " ", folder_.path() / name_, ": ", std::strerror(error), room);
 }
 
 void AtomicFile::reserve(uint64_t bytes) {
@@ -85,14 +90,19 @@ uint32_t AtomicFile::write(const void* data, size_t size) {
 
 FileSums AtomicFile::commit() {
   if (const int error = writer_->finish()) fail("write", error);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file to", errno);
+  if (::renameat(folder_.handle(), temporary_.c_str(), folder_.handle(), name_.c_str()) != 0)
+    fail("rename the temporary file to", errno);
   temporary_.clear();
-  sync_folder(folder_of(path_));
+  folder_.sync();
   return summer_.finish();
 }
 
 void write_text_atomically(const std::filesystem::path& path, const std::string& text) {
-  AtomicFile file(path, {.method = io::WriteMethod::kPlain});
+  write_text_atomically(folder_for(path), path.filename().string(), text);
+}
+
+void write_text_atomically(const Folder& folder, const std::string& name, const std::string& text) {
+  AtomicFile file(folder, name, {.method = io::WriteMethod::kPlain});
   file.write(text.data(), text.size());
   file.commit();
 }

@@ -8,16 +8,20 @@
 #include <string>
 
 #include "deepspeed/checkpoint/file/file_sums.h"
+#include "deepspeed/checkpoint/file/folder.h"
 #include "deepspeed/io/file_writer.h"
 
 namespace deepspeed::checkpoint {
 
-/// Writes to a temporary name beside `path`; `commit` makes the bytes durable and gives them the final name
+/// Writes to a temporary name beside the file; `commit` makes the bytes durable and gives them the final name
 /// (fsync, rename, fsync of the folder). Without `commit` the destructor removes the temporary file. All
-/// throw IoError with the path and the system's reason.
+/// throw IoError with the path and the system's reason. The folder is held open, and links under both names
+/// are replaced, not followed.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path, const io::WriterOptions& options = {});
+  explicit AtomicFile(const std::filesystem::path& path, const io::WriterOptions& options = {});
+  /// Writes the file `name` of a folder.
+  AtomicFile(Folder folder, const std::string& name, const io::WriterOptions& options = {});
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -34,8 +38,9 @@ class AtomicFile {
   /// Throws IoError with the system's reason; for a full disk also with the room that the file needs.
   [[noreturn]] void fail(const char* action, int error) const;
 
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  Folder folder_;
+  std::string name_;
+  std::string temporary_;
   std::unique_ptr<io::FileWriter> writer_;
   uint64_t needed_bytes_ = 0;  // 0 while it is not known
   uint64_t written_bytes_ = 0;
@@ -50,5 +55,6 @@ void make_folders(const std::filesystem::path& folder);
 
 /// Replaces the content of a small text file.
 void write_text_atomically(const std::filesystem::path& path, const std::string& text);
+void write_text_atomically(const Folder& folder, const std::string& name, const std::string& text);
 
 }  // namespace deepspeed::checkpoint

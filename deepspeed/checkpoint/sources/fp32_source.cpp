@@ -105,6 +105,7 @@ void Fp32Source::add_stage(const path& dir, const std::string& tag, bool exclude
                            Stage& stage) {
   const auto& shapes = *stage.states.param_shapes;
   if (stage.ranks[0].zero_stage == 3) {
+    require_same_shapes(dir, tag, stage);
     if (!exclude_frozen_parameters) add_sharded_frozen(dir, tag, stage);
     add_shards(stage);
   } else {
@@ -119,6 +120,19 @@ void Fp32Source::add_stage(const path& dir, const std::string& tag, bool exclude
     for (size_t group = 0; group < stage.ranks[0].groups.size(); ++group) add_group(stage, group);
   }
   for (const auto& [alias, name] : stage.states.shared_params) add_alias(alias, name);
+}
+
+/// The files of all ranks say the shapes. No engine is there whose parameters could be compared.
+void Fp32Source::require_same_shapes(const path& dir, const std::string& tag, const Stage& stage) const {
+  const std::vector<path> files = find_sharded_model_states(dir, tag, stage.mp_rank);
+  for (size_t rank = 1; rank < files.size(); ++rank) {
+    const ModuleStates states = parse_file(*archives_->open(files[rank]), parse_module_states);
+    const bool agree = states.param_shapes == stage.states.param_shapes &&
+                       states.frozen_param_shapes == stage.states.frozen_param_shapes;
+    if (agree) continue;
+    raise<CheckpointError>(files[rank], " says other names or shapes of parameters than ",
+                           files.front().filename(), ": one of them is altered, or they are of two saves");
+  }
 }
 
 void Fp32Source::open_partitions(const path& dir, const std::string& tag, Stage& stage) const {

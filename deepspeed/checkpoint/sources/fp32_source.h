@@ -68,6 +68,8 @@ class Fp32Source {
   const Parts& parts_of(const at::Tensor& weight) const;
   void begin_reading(const DeferredArchive& archive) const;
   void open_module(const std::filesystem::path& dir, const std::string& tag);
+  void require_same_shapes(const std::filesystem::path& dir, const std::string& tag,
+                           const Stage& stage) const;
   void open_partitions(const std::filesystem::path& dir, const std::string& tag, Stage& stage) const;
   void add_buffers(const Stage& stage);
   void add_stage(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters,

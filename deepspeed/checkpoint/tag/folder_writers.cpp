@@ -100,7 +100,8 @@ FolderWriter::FolderWriter(path folder) : folder_(std::move(folder)), process_(:
 
 bool FolderWriter::lock_place() {
   struct stat status {};
-  if (::fstat(handle_, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  // A second name may be one under which somebody keeps something else.
+  if (::fstat(handle_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 1) return false;
   place_ = new_place();
   struct flock lock = lock_of(place_, 1);
   return ::fcntl(handle_, F_SETLK, &lock) == 0;
@@ -125,18 +126,44 @@ std::string FolderWriter::other() const {
   return message("process ", lock.l_pid);
 }
 
-void FolderWriter::check(const std::string& tag) {
-  const std::string job = other();
-  if (job.empty()) return;
-  std::error_code unknown;
-  if (std::filesystem::exists(folder_ / tag, unknown) && !saved_.contains(tag)) {
-    raise<UsageError>("the tag '", tag, "' is in ", folder_, ", into which another job (", job,
-                      ") saves: this save would replace what that job has saved, or may read next; give this "
-                      "job another folder, or save under another tag");
-  }
-  if (std::exchange(has_warned_, true)) return;
+void FolderWriter::note_saved(const std::string& tag) {
+  const std::lock_guard lock(mutex_);
+  saved_.insert(tag);
+}
+
+bool FolderWriter::has_saved(const std::string& tag) const {
+  const std::lock_guard lock(mutex_);
+  return saved_.contains(tag);
+}
+
+std::string FolderWriter::identity(const std::string& tag) const {
+  struct stat status {};
+  if (::lstat((folder_ / tag).c_str(), &status) != 0) return "";
+  return message(status.st_dev, ".", status.st_ino);
+}
+
+void FolderWriter::refuse(const std::string& tag, const std::string& job) const {
+  raise<UsageError>("the tag '", tag, "' is in ", folder_, ", into which another job ",
+                    job.empty() ? "" : "(" + job + ") ",
+                    "saves: this save would replace what that job has saved, or may read next; give this "
+                    "job another folder, or save under another tag");
+}
+
+std::string FolderWriter::check(const std::string& tag) {
+  const std::string there = identity(tag), job = other();
+  if (job.empty()) return there;
+  if (!there.empty() && !has_saved(tag)) refuse(tag, job);
+  if (std::exchange(has_warned_, true)) return there;
   log::warning("[checkpoint] another job (", job, ") saves into ", folder_,
                " too: `latest` names the tag of the one that saved last; give each job a folder of its own");
+  return there;
+}
+
+void FolderWriter::check_again(const std::string& tag, const std::string& before) const {
+  const std::string there = identity(tag), job = other();
+  if (there.empty() || has_saved(tag)) return;
+  // A job that has ended meanwhile is seen by its tag alone.
+  if (!job.empty() || there != before) refuse(tag, job);
 }
 
 }  // namespace deepspeed::checkpoint

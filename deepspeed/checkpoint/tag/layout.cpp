@@ -131,12 +131,6 @@ std::optional<int> layer_of_file(std::string_view name) {
   return is_one ? std::optional(layer) : std::nullopt;
 }
 
-bool is_rng_file(std::string_view name) {
-  int rank = 0;
-  return take(name, kRngStates) && take_number(name, rank) && take(name, "_mp_rank_") &&
-         take_number(name, rank) && name == ".pt";
-}
-
 std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_view ending) {
   std::vector<OptimStatesFile> found;
   for (const path& file : files_of(folder)) {
@@ -175,6 +169,18 @@ path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int m
   return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
 }
 
+bool is_rng_file(const std::string& file) {
+  std::string_view name = file;
+  int rank = 0;
+  return take(name, kRngStates) && take_number(name, rank) && take(name, "_mp_rank_") &&
+         take_number(name, rank) && name == ".pt";
+}
+
+bool is_optimizer_file(const std::string& name) {
+  return parse_rank_file(name, "optim_states.pt") ||
+         name.starts_with((universal_zero_folder("") / "").string());
+}
+
 bool is_checkpoint_file(const std::string& name) {
   return mp_rank_of_plain_file(name) || layer_of_file(name) || is_rng_file(name) ||
          parse_rank_file(name, "model_states.pt") || parse_rank_file(name, "optim_states.pt");
@@ -195,8 +201,9 @@ path latest_path(const path& dir) { return dir / "latest"; }
 std::optional<std::string> read_latest(const path& dir) { return read_tag(latest_path(dir)); }
 
 void write_beside_tags(const path& file, const std::string& text) {
-  const StagingLock lock = wait_for_lock(file.parent_path());
-  write_text_atomically(file, text);
+  const Folder folder(file.parent_path());
+  const StagingLock lock = wait_for_lock(folder);
+  write_text_atomically(folder, file.filename().string(), text);
 }
 
 void write_latest(const path& dir, const std::string& tag) { write_beside_tags(latest_path(dir), tag); }

@@ -49,6 +49,11 @@ std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
 
 /// Says whether a file of a tag's ranks has such a name: of the model, the optimizer or random streams.
 bool is_checkpoint_file(const std::string& name);
+/// Says whether a file has optimizer states of a rank, by its name inside of the tag's folder; those of a
+/// universal checkpoint too.
+bool is_optimizer_file(const std::string& name);
+/// Says whether a file has the random streams of a rank, by its name.
+bool is_rng_file(const std::string& name);
 
 /// Returns the tag that a save gets by default: "global_step{global_steps}".
 std::string default_tag(int64_t global_steps);

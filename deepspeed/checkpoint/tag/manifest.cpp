@@ -125,8 +125,8 @@ Manifest parse_manifest(const std::string& text) {
   }
 }
 
-void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
-  write_text_atomically(manifest_path(folder), to_text(manifest) + "\n");
+void write_manifest(const Folder& folder, const Manifest& manifest) {
+  write_text_atomically(folder, manifest_path("").string(), to_text(manifest) + "\n");
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
@@ -140,8 +140,10 @@ Manifest read_manifest(const std::filesystem::path& folder) {
   }
 }
 
-std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest) {
+std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest,
+                                       const std::function<bool(const std::string&)>& is_needed) {
   for (const auto& [name, sums] : manifest.files) {
+    if (is_needed && !is_needed(name)) continue;
     std::error_code error;
     const std::filesystem::file_status status = std::filesystem::status(folder / name, error);
     if (!std::filesystem::exists(status)) return message("the file ", folder / name, " is missing");

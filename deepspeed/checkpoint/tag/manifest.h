@@ -3,12 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "deepspeed/checkpoint/file/file_sums.h"
+#include "deepspeed/checkpoint/file/folder.h"
 
 namespace deepspeed::checkpoint {
 
@@ -28,14 +30,15 @@ std::string to_text(const Manifest& manifest);
 /// Reads a manifest from its text. Throws CheckpointError where the text is not a whole one.
 Manifest parse_manifest(const std::string& text);
 
-void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
+void write_manifest(const Folder& folder, const Manifest& manifest);
 /// Reads the folder's manifest; an empty one where it has none. Throws CheckpointError, naming the file,
 /// where it is altered.
 Manifest read_manifest(const std::filesystem::path& folder);
 
 /// Says what is wrong with the folder's files at first sight: one is missing or of another size. Nothing
-/// where they are all there.
-std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest);
+/// where they are all there. `is_needed`: whether a file counts, by its name in the manifest; null: all do.
+std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest,
+                                       const std::function<bool(const std::string&)>& is_needed = nullptr);
 
 /// Lists the tags whose files are all there, the newest first, without universal checkpoints.
 std::vector<std::string> find_complete_tags(const std::filesystem::path& dir);

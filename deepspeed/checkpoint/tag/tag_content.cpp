@@ -1,16 +1,20 @@
 #include "deepspeed/checkpoint/tag/tag_content.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <exception>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
 
@@ -52,32 +56,61 @@ std::string what_a_folder_is(const path& folder, bool expects_universal) {
                  fs::directory_iterator(folder)->path().filename().string(), "'");
 }
 
-void sync_file(const path& file) {
-  const int handle = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = handle >= 0 && (::fsync(handle) == 0 || errno == EINVAL);
-  const int error = errno;
-  if (handle >= 0) ::close(handle);
-  if (!synced) raise<IoError>("cannot fsync ", file, ": ", std::strerror(error));
-}
-
-void keep_file(const path& from, const path& to) {
-  if (::link(from.c_str(), to.c_str()) == 0 || errno == EEXIST) return;
-  fs::copy_file(from, to);
-  sync_file(to);
-}
-
-/// Copies a link, a file, or a folder with all that is in it.
-void keep_entry(const path& from, const path& to) {
-  const fs::file_status there = fs::symlink_status(to);
-  if (!fs::is_directory(fs::symlink_status(from))) {
-    if (fs::exists(there)) return;
-    return fs::is_symlink(from) ? fs::copy_symlink(from, to) : keep_file(from, to);
+/// Copies what `from` has still to give to `to`, durably. Returns 0, or the errno of what failed.
+int copy_content(int from, int to) {
+  std::vector<char> piece(size_t{1} << 20);
+  for (;;) {
+    const ssize_t count = ::read(from, piece.data(), piece.size());
+    if (count == 0) return ::fsync(to) == 0 || errno == EINVAL ? 0 : errno;
+    if (count < 0) return errno;
+    for (ssize_t done = 0, more = 0; done < count; done += more) {
+      more = ::write(to, piece.data() + done, size_t(count - done));
+      if (more < 0) return errno;
+    }
   }
-  if (!fs::exists(there)) fs::create_directory(to, from);
-  if (fs::is_symlink(there) || !fs::is_directory(to)) return;
-  for (const auto& entry : fs::directory_iterator(from))
-    keep_entry(entry.path(), to / entry.path().filename());
-  sync_folder(to);
+}
+
+/// Makes a copy with the same rights. Returns 0, or the errno of what failed.
+int copy_file(const Folder& from, const std::string& name, const Folder& to) {
+  const int source = from.open_file(name, O_RDONLY | O_NONBLOCK);
+  if (source < 0) return errno;
+  struct stat status {};
+  int error = ::fstat(source, &status) != 0 ? errno : S_ISREG(status.st_mode) ? 0 : EINVAL;
+  const int target = error != 0 ? -1 : to.open_file(name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (error == 0 && target < 0) error = errno;
+  if (error == 0) error = copy_content(source, target);
+  if (error == 0 && ::fchmod(target, status.st_mode & 07777) != 0) error = errno;
+  ::close(source);
+  if (target >= 0) ::close(target);
+  return error;
+}
+
+/// Makes a copy of a link. Returns 0, or the errno of what failed.
+int copy_link(const Folder& from, const std::string& name, const Folder& to) {
+  std::array<char, PATH_MAX> target{};
+  if (::readlinkat(from.handle(), name.c_str(), target.data(), target.size() - 1) < 0) return errno;
+  return ::symlinkat(target.data(), to.handle(), name.c_str()) == 0 ? 0 : errno;
+}
+
+/// Gives a link, a file, or a folder with all that is in it, a place in `to` as well.
+void keep_entry(const Folder& from, const std::string& name, const Folder& to) {
+  if (const auto inner = from.find(name)) {
+    struct stat status {};
+    ::fstat(inner->handle(), &status);
+    if (!to.has(name) && ::mkdirat(to.handle(), name.c_str(), status.st_mode & 07777) != 0)
+      raise<IoError>(to.path() / name, ": ", std::strerror(errno));
+    const auto there = to.find(name);
+    if (!there) return;  // a link or a file
+    for (const std::string& entry : inner->names()) keep_entry(*inner, entry, *there);
+    return there->sync();
+  }
+  if (to.has(name)) return;
+  struct stat status {};
+  const bool is_link =
+      ::fstatat(from.handle(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
+  if (!is_link && ::linkat(from.handle(), name.c_str(), to.handle(), name.c_str(), 0) == 0) return;
+  const int error = is_link ? copy_link(from, name, to) : copy_file(from, name, to);
+  if (error != 0 && error != EEXIST) raise<IoError>(from.path() / name, ": ", std::strerror(error));
 }
 
 }  // namespace
@@ -94,6 +127,9 @@ void require_replaceable(const path& tag_folder, bool is_universal_save) {
   if (!fs::exists(there)) return;
   if (fs::is_symlink(there)) refuse_to_replace(tag_folder, "is a symbolic link");
   if (!fs::is_directory(there)) refuse_to_replace(tag_folder, "is a file");
+  const path parent = tag_folder.parent_path();
+  if (!Folder(parent).owns(tag_folder.filename().string()))
+    refuse_to_replace(tag_folder, "belongs to another user");
   if (fs::is_empty(tag_folder)) return;
   const bool holds_universal = is_universal(tag_folder);
   if (holds_universal && !is_universal_save) refuse_to_replace(tag_folder, "is a universal checkpoint");
@@ -107,15 +143,14 @@ void require_no_folder(const path& latest) {
                     "; rename the folder");
 }
 
-void keep_others(const path& from, const path& to) {
+void keep_others(const Folder& from, const Folder& to) {
   try {
-    const std::set<std::string> ours = names_of_checkpoint(from);
-    for (const auto& entry : fs::directory_iterator(from)) {
-      const path name = entry.path().filename();
-      if (!ours.contains(name.string())) keep_entry(entry.path(), to / name);
+    const std::set<std::string> ours = names_of_checkpoint(from.path());
+    for (const std::string& name : from.names()) {
+      if (!ours.contains(name)) keep_entry(from, name, to);
     }
-  } catch (const fs::filesystem_error& error) {
-    raise<IoError>("cannot keep what is in ", from, " beside the checkpoint: ", error.what());
+  } catch (const std::exception& error) {
+    raise<IoError>("cannot keep what is in ", from.path(), " beside the checkpoint: ", error.what());
   }
 }
 

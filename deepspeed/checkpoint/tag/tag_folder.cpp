@@ -10,20 +10,24 @@
 //    first; a crash between the two renames leaves that, and recover_tag() brings it back.
 // 4. The older content, now under the staging name, is removed. The caller changes `latest` afterwards.
 //
+// All names are those inside of the run's folder, which is held open (Folder): where others may write there
+// too, a link under such a name leads nowhere, and another user's folder is left as it is.
+//
 // prune_tags() renames a tag before it removes it, so that a half-removed one is never taken for a tag.
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
+#include <exception>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include <fcntl.h>
+#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
+#include "deepspeed/checkpoint/file/folder.h"
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_content.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
@@ -33,6 +37,7 @@ namespace {
 
 constexpr const char* kSaving = ".saving";
 constexpr const char* kRemoved = ".removed";
+constexpr const char* kOld = ".old";
 using std::filesystem::path;
 
 /// Names a folder beside that of the tag, which may lie in a folder of its own ("run/step5").
@@ -41,78 +46,60 @@ std::string beside(const std::string& tag, const char* ending) {
   return (whole.parent_path() / ("." + whole.filename().string() + ending)).string();
 }
 
-void rename_folder(const path& from, const path& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
-  raise<IoError>("cannot rename ", from, " to ", to, ": ", std::strerror(errno));
-}
-
-void remove_folder(const path& folder) {
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  if (error) raise<IoError>("cannot remove ", folder, ": ", error.message());
-}
-
-/// Exchanges two names in one step; returns false where the file system cannot.
-bool exchange(const path& a, const path& b) {
-  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
-}
-
-bool is_leftover(const path& entry) {
-  const std::string name = entry.filename().string();
+bool is_leftover(const std::string& name) {
   if (name.starts_with('.')) return name.ends_with(kSaving) || name.ends_with(kRemoved);
   return is_temporary_beside_tags(name);
 }
 
-/// Removes a leftover, unless a living process fills it. in_folder: holds nothing while another process may
-/// be writing a file beside the tags.
-void remove_leftover(const path& leftover, const StagingLock& in_folder) {
-  if (is_temporary_beside_tags(leftover.filename().string())) {
-    if (in_folder.is_held()) remove_folder(leftover);
+/// Removes a leftover, unless a living process fills it or another user left it. in_dir: holds nothing while
+/// another process may be writing a file beside the tags.
+void remove_leftover(const Folder& dir, const std::string& name, const StagingLock& in_dir) {
+  if (is_temporary_beside_tags(name)) {
+    if (in_dir.is_held()) ::unlinkat(dir.handle(), name.c_str(), 0);
     return;
   }
-  if (!std::filesystem::is_directory(std::filesystem::symlink_status(leftover))) return;
-  const StagingLock lock(leftover);
-  if (lock.is_held()) remove_folder(leftover);
+  const auto leftover = dir.owns(name) ? dir.find(name) : std::nullopt;
+  if (!leftover) return;
+  const StagingLock lock(*leftover);
+  if (lock.is_held() && dir.has(name, *leftover)) dir.remove(name);
 }
 
 /// Removes what killed processes left: half-filled and half-removed folders, a `latest` or a script that did
 /// not get its name.
-void remove_leftovers(const path& folder) {
-  const StagingLock lock(folder);
-  std::vector<path> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (is_leftover(entry.path())) found.push_back(entry.path());
+void remove_leftovers(const Folder& dir) {
+  const StagingLock lock(dir);
+  for (const std::string& name : dir.names()) {
+    if (is_leftover(name)) remove_leftover(dir, name, lock);
   }
-  for (const path& leftover : found) remove_leftover(leftover, lock);
-}
-
-void empty_folder(const path& folder) {
-  std::vector<path> entries;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) entries.push_back(entry.path());
-  for (const path& entry : entries) remove_folder(entry);
 }
 
 /// Says whether `old` is a tag that a crash between the two renames of replace_tag() has left.
-bool is_older_tag(const path& old) { return std::filesystem::is_directory(old) && holds_checkpoint(old); }
+bool is_older_tag(const path& old) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(std::filesystem::symlink_status(old, unknown)) &&
+         holds_checkpoint(old);
+}
 
 /// Puts the filled folder in the place of an older tag. Its other files are in the new one already; those
 /// that came into it since are moved after the names have changed.
-void replace_tag(const path& staging, const path& target, const path& old) {
+void replace_tag(const Folder& dir, const std::string& tag) {
+  const std::string staging = staging_tag(tag), old = beside(tag, kOld);
   // After the exchange the older folder has the staging name until it is removed: the lock keeps others off
   // it.
-  const StagingLock lock_of_older = wait_for_lock(target);
+  const auto older = dir.find(tag);
+  const StagingLock lock_of_older = older ? wait_for_lock(*older) : StagingLock();
   // With an exchange there is a whole tag under the name at every moment; without one there is none for a
   // moment, which recover_tag() repairs after a crash.
-  const bool exchanged = exchange(staging, target);
+  const bool exchanged = dir.exchange(staging, tag);
   if (!exchanged) {
-    rename_folder(target, old);
-    rename_folder(staging, target);
+    dir.rename(tag, old);
+    dir.rename(staging, tag);
   }
-  sync_folder(target.parent_path());
-  const path& older = exchanged ? staging : old;
-  keep_others(older, target);
-  remove_folder(older);
+  dir.sync();
+  const std::string& name = exchanged ? staging : old;
+  const auto replaced = dir.find(name), filled = dir.find(tag);
+  if (replaced && filled) keep_others(*replaced, *filled);
+  dir.remove_own(name);
 }
 
 /// Resolves links; returns an empty path where nothing is there.
@@ -135,64 +122,90 @@ std::vector<path> targets_of_links(const path& dir) {
 std::string staging_tag(const std::string& tag) { return beside(tag, kSaving); }
 
 StagingLock begin_tag(const path& dir, const std::string& tag) {
-  const path staging = dir / staging_tag(tag);
   make_folders(dir);
-  remove_leftovers(dir);
-  StagingLock lock = lock_staging(staging, tag);
-  empty_folder(staging);
-  note_owner(staging);
-  return lock;
+  const Folder folder(dir);
+  remove_leftovers(folder);
+  LockedStaging staging = lock_staging(folder, staging_tag(tag), tag);
+  folder.sync();
+  staging.folder.empty();
+  note_owner(staging.folder);
+  return std::move(staging.lock);
 }
 
-void remove_unlisted(const path& dir, const std::string& tag, const Manifest& manifest) {
-  std::vector<path> unlisted;
-  for (const auto& entry : std::filesystem::directory_iterator(dir / staging_tag(tag))) {
-    if (!manifest.sums_of(entry.path())) unlisted.push_back(entry.path());
+Folder open_staging(const path& dir, const std::string& tag) {
+  make_folders(dir);
+  return Folder(dir).make(staging_tag(tag));
+}
+
+void abandon_tag(const path& dir, const std::string& tag) noexcept {
+  try {
+    Folder(dir).remove_own(staging_tag(tag));
+  } catch (const std::exception&) {
+    // The next save removes it, or says what is in its way.
   }
-  for (const path& entry : unlisted) remove_folder(entry);
+}
+
+void remove_unlisted(const Folder& staging, const Manifest& manifest) {
+  for (const std::string& name : staging.names()) {
+    if (!manifest.sums_of(name)) staging.remove(name);
+  }
 }
 
 void recover_tag(const path& dir, const std::string& tag) {
-  const path target = dir / tag, old = dir / beside(tag, ".old");
+  const path target = dir / tag, old = dir / beside(tag, kOld);
   if (!is_older_tag(old)) return;
-  if (std::filesystem::exists(target)) return remove_folder(old);
-  // Another machine that shares the file system may be doing the same.
-  if (::rename(old.c_str(), target.c_str()) != 0 && !std::filesystem::exists(target))
-    raise<IoError>("cannot rename ", old, " to ", target, ": ", std::strerror(errno));
-  sync_folder(target.parent_path());
+  const Folder parent(target.parent_path());
+  const std::string old_name = old.filename().string(), name = target.filename().string();
+  if (!parent.owns(old_name)) return;
+  if (std::filesystem::exists(target)) return parent.remove(old_name);
+  try {
+    parent.rename(old_name, name);
+  } catch (const IoError&) {
+    // Another machine that shares the file system may have done it.
+    if (!std::filesystem::exists(target)) throw;
+  }
+  parent.sync();
 }
 
 void publish_tag(const path& dir, const std::string& tag) {
-  const path staging = dir / staging_tag(tag), target = dir / tag;
-  if (!std::filesystem::exists(staging)) return;
+  const std::string name = staging_tag(tag);
+  if (!std::filesystem::exists(dir / name)) return;
+  const Folder folder(dir);
+  const Folder staging = folder.make(name);
   recover_tag(dir, tag);
-  require_replaceable(target, is_universal(staging));
+  require_replaceable(dir / tag, is_universal(staging.path()));
   remove_owner_note(staging);
-  if (std::filesystem::exists(target)) {
-    keep_others(target, staging);
-    sync_folder(staging);
-    return replace_tag(staging, target, dir / beside(tag, ".old"));
+  if (const auto older = folder.find(tag)) {
+    keep_others(*older, staging);
+    staging.sync();
+    return replace_tag(folder, tag);
   }
-  sync_folder(staging);
-  rename_folder(staging, target);
-  sync_folder(dir);
+  staging.sync();
+  folder.rename(name, tag);
+  folder.sync();
 }
 
 void prune_tags(const path& dir, const std::string& newest, int64_t keep_last) {
-  remove_leftovers(dir);
+  const Folder folder(dir);
+  remove_leftovers(folder);
   const std::vector<path> linked = targets_of_links(dir);
+  std::string foreign;
   int64_t kept = 1;
   for (const std::string& other : find_tags_in_turn(dir)) {
-    const path target = dir / other;
     if (other == newest || ++kept <= keep_last) continue;
-    if (std::ranges::find(linked, real_path(target)) != linked.end()) continue;
+    if (std::ranges::find(linked, real_path(dir / other)) != linked.end()) continue;
+    if (!folder.owns(other)) {
+      foreign = other;
+      continue;
+    }
     // The tag gets another name first, durably, so that a half-removed one is no tag.
-    const path removed = dir / beside(other, kRemoved);
-    remove_folder(removed);
-    rename_folder(target, removed);
-    sync_folder(dir);
-    remove_folder(removed);
+    const std::string removed = beside(other, kRemoved);
+    folder.remove_own(removed);
+    folder.rename(other, removed);
+    folder.sync();
+    folder.remove_own(removed);
   }
+  if (!foreign.empty()) raise<IoError>("the tag '", foreign, "' belongs to another user");
 }
 
 }  // namespace deepspeed::checkpoint

@@ -21,6 +21,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
@@ -122,8 +123,8 @@ Descriptor reserve_port(int port) {
 
 [[noreturn]] void explain_failure(const Job& job, const ListenTarget& target, int reason) {
   if (reason == EADDRINUSE) {
-    fail_to_listen(job, target,
-                   "the port is taken by another program; choose a free one for all ranks, with MASTER_PORT "
+    fail_to_listen(job, target, "the port is taken by ", taker_of_port(job.master_port),
+                   "; choose a free one for all ranks, with MASTER_PORT "
                    "or `deepspeed --master_port`, or in init_method");
   }
   if (reason == EADDRNOTAVAIL) {

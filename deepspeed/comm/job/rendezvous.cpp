@@ -127,9 +127,8 @@ StorePtr serve_store(const Job& job, Clock::time_point deadline) {
   served.server = server;
   served.place = place_of(job);
   std::string why_not;
-  auto socket = connect_to(listener.address, deadline, why_not);
-  if (!socket || !greet_store(socket.get(), job.rank, job.world_size, deadline, why_not))
-    fail(job, "its own store cannot be reached: " + why_not);
+  auto socket = reach_store(listener.address, job.rank, job.world_size, deadline, why_not);
+  if (!socket) fail(job, "its own store cannot be reached: " + why_not);
   return c10::make_intrusive<SocketStore>(listener.address, std::move(socket), job.timeout,
                                           std::move(server));
 }

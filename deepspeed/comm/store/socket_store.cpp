@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -24,6 +25,8 @@ using std::chrono::milliseconds;
 
 // How much longer than a call may wait the store has for its reply, on a machine that is busy.
 constexpr milliseconds kLeastPatience(30000);
+// How long a client waits before it comes again.
+constexpr milliseconds kLongestPause(200);
 
 // The classes of c10d's stores. Without a stack: whoever waits with a limit would pay for it each time.
 template <class E, class... Parts>
@@ -84,17 +87,28 @@ Deadline deadline_in(milliseconds time) {
 
 }  // namespace
 
-bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
+namespace {
+
+enum class Greeting {
+  kWelcome,
+  kUnread,   // the connection ended before an answer
+  kRefused,  // also: what answers is no store, or does not know the secret
+};
+
+Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
   StoreMessage reply;
   std::string received;
+  bool is_answered = false;
   const auto join = [&](const std::string& text) {
     StoreMessage request{static_cast<uint8_t>(StoreCall::kJoin), rank, world_size, {kStoreGreeting}};
     if (!text.empty()) request.texts.push_back(text);
     try {
       why_not = send_bytes(socket, encode_store_message(request), deadline);
       if (why_not.empty()) why_not = receive_message(socket, received, deadline, reply);
+      is_answered = is_answered || why_not.empty();
     } catch (const CommError&) {
       why_not = "what answers there is no store of a job";
+      is_answered = true;
     }
     if (why_not.empty() && reply.answer() == StoreAnswer::kRefused)
       why_not = reply.texts.empty() ? "it refuses" : reply.texts.front();
@@ -102,20 +116,42 @@ bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::s
   };
   const std::string secret = store_secret(socket);
   const std::string number = secret.empty() ? "" : guard_number();
-  if (!join(number)) return false;
+  if (!join(number)) return is_answered ? Greeting::kRefused : Greeting::kUnread;
   if (!secret.empty()) {
     const bool knows =
         reply.answer() == StoreAnswer::kProve && reply.texts.size() == 2 &&
         equal_in_constant_time(reply.texts[1], guard_proof(secret, "server", number, reply.texts[0]));
     if (!knows) {
       why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
-      return false;
+      return Greeting::kRefused;
     }
-    if (!join(guard_proof(secret, "client", number, reply.texts[0]))) return false;
+    is_answered = false;  // the server is the job's: where it ends the connection now, it was in a hurry
+    if (!join(guard_proof(secret, "client", number, reply.texts[0])))
+      return is_answered ? Greeting::kRefused : Greeting::kUnread;
   }
-  if (reply.answer() == StoreAnswer::kDone) return true;
+  if (reply.answer() == StoreAnswer::kDone) return Greeting::kWelcome;
   why_not = "it refuses";
-  return false;
+  return Greeting::kRefused;
+}
+
+}  // namespace
+
+bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
+  return greet(socket, rank, world_size, deadline, why_not) == Greeting::kWelcome;
+}
+
+Descriptor reach_store(const StoreAddress& address, int rank, int world_size, Deadline deadline,
+                       std::string& why_not) {
+  for (milliseconds pause(1);; pause = std::min(pause * 2, kLongestPause)) {
+    Descriptor socket = connect_to(address, deadline, why_not);
+    const bool is_full = !socket && errno == EAGAIN;
+    const Greeting answer =
+        socket ? greet(socket.get(), rank, world_size, deadline, why_not) : Greeting::kRefused;
+    if (answer == Greeting::kWelcome) return socket;
+    const bool is_late = deadline && std::chrono::steady_clock::now() + pause >= *deadline;
+    if (is_late || (!is_full && answer != Greeting::kUnread)) return {};
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 SocketStore::SocketStore(StoreAddress address, Descriptor socket, milliseconds timeout,
@@ -134,9 +170,8 @@ SocketStore::~SocketStore() {
 c10::intrusive_ptr<c10d::Store> SocketStore::clone() {
   std::string why_not;
   const Deadline deadline = deadline_in(timeout_);
-  Descriptor socket = connect_to(address_, deadline, why_not);
-  if (!socket || !greet_store(socket.get(), -1, 0, deadline, why_not))
-    throw_c10d<c10::DistNetworkError>("the store of the job cannot be reached again: ", why_not);
+  Descriptor socket = reach_store(address_, -1, 0, deadline, why_not);
+  if (!socket) throw_c10d<c10::DistNetworkError>("the store of the job cannot be reached again: ", why_not);
   return c10::make_intrusive<SocketStore>(address_, std::move(socket), timeout_);
 }
 

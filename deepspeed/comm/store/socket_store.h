@@ -75,4 +75,10 @@ class SocketStore final : public c10d::Store {
 /// has joined (-1). False, with why_not, where it is no store, or one that expects somebody else.
 bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not);
 
+/// Connects to a server that is there and greets it. Comes again, until the deadline, where many wait to be
+/// let in, and where the connection ends before its greeting is answered: a server under load may close one
+/// that it has not read. Without a socket `why_not` says why.
+Descriptor reach_store(const StoreAddress& address, int rank, int world_size, Deadline deadline,
+                       std::string& why_not);
+
 }  // namespace deepspeed::comm

@@ -104,6 +104,8 @@ Descriptor connect_to(const StoreAddress& address, Deadline deadline, std::strin
   }
   if (reason != 0) {
     why_not = reason == EAGAIN ? "it takes no connections at the moment" : std::strerror(reason);
+    socket = Descriptor();
+    errno = reason;
     return {};
   }
   if (!address.is_local()) {
@@ -112,8 +114,10 @@ Descriptor connect_to(const StoreAddress& address, Deadline deadline, std::strin
     ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     return socket;
   }
-  if (peer_is_another_user(socket.get(), why_not)) return {};
-  return socket;
+  if (!peer_is_another_user(socket.get(), why_not)) return socket;
+  socket = Descriptor();
+  errno = EACCES;
+  return {};
 }
 
 }  // namespace deepspeed::comm

@@ -46,8 +46,8 @@ bool wait_for_socket(int socket, short events, Deadline deadline);
 /// Says whether another user listens at the local address, and then who.
 bool is_of_another_user(const StoreAddress& address, std::string& who);
 
-/// Connects once; `why_not` says why there is no socket. At a local address whoever is not this user is
-/// nobody. The socket does not block.
+/// Connects once; without a socket `why_not` and errno say why: EAGAIN where too many wait there to be let
+/// in. At a local address whoever is not this user is nobody. The socket does not block.
 Descriptor connect_to(const StoreAddress& address, Deadline deadline, std::string& why_not);
 
 }  // namespace deepspeed::comm

@@ -6,7 +6,7 @@
 // ends it. While a client waits, its socket is watched for its end alone.
 //
 // Whoever has not greeted yet may be a stranger: it may stay for some seconds, and of many the oldest makes
-// room. A rank that is dropped so comes again.
+// room, unless its greeting waits to be read. A rank that is dropped so comes again.
 #include "deepspeed/comm/store/store_server.h"
 
 #include <algorithm>
@@ -222,8 +222,15 @@ class StoreServer::Loop {
   bool drop_oldest_ungreeted() {
     if (ungreeted_.empty() || ServerClock::now() - ungreeted_.begin()->first < kLeastTimeToGreet)
       return false;
-    drop(ungreeted_.begin()->second);
+    drop_unless_it_greets(ungreeted_.begin()->second);
     return true;
+  }
+
+  // On a busy machine this thread may be the late one, and the greeting wait here: what has come counts.
+  void drop_unless_it_greets(uint64_t id) {
+    serve(id, EPOLLIN);
+    const auto found = clients_.find(id);
+    if (found != clients_.end() && !found->second.has_greeted) drop(id);
   }
 
   void serve(uint64_t id, uint32_t events) {
@@ -362,7 +369,7 @@ class StoreServer::Loop {
       watch(EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN);
     }
     while (!ungreeted_.empty() && ungreeted_.begin()->first + kGreetingPatience <= now)
-      drop(ungreeted_.begin()->second);
+      drop_unless_it_greets(ungreeted_.begin()->second);
     while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
       Client& client = clients_.at(deadlines_.begin()->second);
       stop_waiting_for_key(client);

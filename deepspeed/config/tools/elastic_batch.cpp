@@ -77,6 +77,14 @@ int64_t micro_batch_of(const ElasticRules& rules, int64_t samples) {
   return chosen;
 }
 
+void require_a_count(const ElasticBatch& batch, const ElasticRules& rules) {
+  if (!batch.valid_counts.empty()) return;
+  raise<ConfigError>("elasticity: no number of devices from min_gpus, ", rules.min_gpus, ", to max_gpus, ",
+                     rules.max_gpus, ", divides a batch of at most max_train_batch_size, ",
+                     rules.max_train_batch_size, ", into micro batches; expected a wider range, or a larger ",
+                     "batch");
+}
+
 /// The rules 0.2: whole machines are what comes and goes.
 ElasticBatch choose_batch_of_nodes(const ElasticRules& rules, int64_t num_devices) {
   if (rules.num_gpus_per_node % rules.model_parallel_size != 0) {
@@ -89,17 +97,20 @@ ElasticBatch choose_batch_of_nodes(const ElasticRules& rules, int64_t num_device
                                     rules.max_gpus / rules.num_gpus_per_node, rules.prefer_larger_batch);
   batch.train_batch_size *= of_node;
   for (int64_t& count : batch.valid_counts) count *= of_node;
-  if (num_devices == 0) return batch;
+  if (num_devices == 0) {
+    require_a_count(batch, rules);
+    return batch;
+  }
+  if (num_devices % rules.model_parallel_size != 0) return batch;
   const int64_t ranks = num_devices / rules.model_parallel_size;
   if (std::find(batch.valid_counts.begin(), batch.valid_counts.end(), ranks) != batch.valid_counts.end()) {
-    batch.micro_batch_size = micro_batch_of(rules, batch.train_batch_size / num_devices);
+    batch.micro_batch_size = micro_batch_of(rules, batch.train_batch_size / ranks);
     return batch;
   }
   // A number that the batch does not fit has a batch of its own.
-  const int64_t data_parallel = num_devices * of_node / rules.num_gpus_per_node;
   std::optional<int64_t> chosen;
   for (const int64_t size : rules.micro_batch_sizes) {
-    const int64_t pass = size * data_parallel;
+    const int64_t pass = size * ranks;
     const int64_t candidate = pass > 0 ? rules.max_train_batch_size / pass * pass : 0;
     if (candidate == 0) continue;
     const bool is_better = !chosen || (rules.prefer_larger_batch ? candidate > *chosen : candidate < *chosen);
@@ -109,7 +120,7 @@ ElasticBatch choose_batch_of_nodes(const ElasticRules& rules, int64_t num_device
     raise<ConfigError>("elasticity.max_train_batch_size: got ", rules.max_train_batch_size, ", which ",
                        num_devices, " devices exceed with each of elasticity.micro_batch_sizes");
   }
-  return {*chosen, {data_parallel}, micro_batch_of(rules, *chosen / num_devices)};
+  return {*chosen, {ranks}, micro_batch_of(rules, *chosen / ranks)};
 }
 
 void check_scheduler(const ElasticRules& rules) {
@@ -140,6 +151,10 @@ ElasticRules ElasticRules::from_json(const Json& section) {
                          ", expected a whole number of at least 1");
     return found->get<int64_t>();
   };
+  for (const char* key : {"max_train_batch_size", "micro_batch_sizes"}) {
+    if (section.value("enabled", false) && !section.contains(key))
+      raise<ConfigError>("elasticity.", key, ": is missing beside elasticity.enabled true, which needs it");
+  }
   ElasticRules rules;
   rules.max_train_batch_size = whole("max_train_batch_size", rules.max_train_batch_size);
   rules.min_gpus = whole("min_gpus", rules.min_gpus);
@@ -176,6 +191,7 @@ ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices) {
   if (rules.version != 0.1) return choose_batch_of_nodes(rules, num_devices);
   ElasticBatch batch = choose_batch(rules.micro_batch_sizes, rules.max_train_batch_size, rules.min_gpus,
                                     rules.max_gpus, rules.prefer_larger_batch);
+  require_a_count(batch, rules);
   const auto& valid = batch.valid_counts;
   if (num_devices > 0 && std::find(valid.begin(), valid.end(), num_devices) != valid.end()) {
     batch.micro_batch_size = micro_batch_of(rules, batch.train_batch_size / num_devices);
@@ -189,8 +205,10 @@ ElasticBatch elastic_batch_of_job(const ElasticRules& rules, int64_t num_devices
   if (batch.micro_batch_size > 0) return batch;
   std::string valid;
   for (const int64_t count : batch.valid_counts) valid += (valid.empty() ? "" : ", ") + std::to_string(count);
-  raise<ConfigError>("elasticity: ", num_devices, " devices do not fit a batch of ", batch.train_batch_size,
-                     ", expected one of: ", valid);
+  const bool counts_ranks = rules.version != 0.1 && rules.model_parallel_size > 1;
+  raise<ConfigError>(
+      "elasticity: ", num_devices, " devices do not fit a batch of ", batch.train_batch_size, ", expected ",
+      counts_ranks ? message(rules.model_parallel_size, " times one of: ") : "one of: ", valid);
 }
 
 }  // namespace deepspeed::config

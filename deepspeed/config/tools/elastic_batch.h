@@ -28,12 +28,13 @@ struct ElasticRules {
 struct ElasticBatch {
   int64_t train_batch_size = 0;
   std::vector<int64_t> valid_counts;  ///< of devices (0.1) or of data-parallel ranks (0.2), ascending
-  int64_t micro_batch_size = 0;  ///< for the number of devices that was asked for; 0: none was, or none fits
+  int64_t micro_batch_size = 0;  ///< of a data-parallel rank, for the number of devices that was asked for;
+                                 ///< 0: none was, or none fits
 };
 
 /// Chooses the batch size that the most numbers of devices divide. `num_devices` is 0 where none is asked
-/// for, which the rules 0.2 do not allow. Throws ConfigError, naming the key, where a micro batch is larger
-/// than the greatest batch, the numbers of a node do not divide each other, or the version is not known.
+/// for. Throws ConfigError, naming the key, where a micro batch is larger than the greatest batch, the
+/// numbers of a node do not divide each other, the version is not known, or no number of devices fits.
 DEEPSPEED_API ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices);
 
 /// Returns as elastic_batch() does; throws ConfigError also where that many devices are none of the valid

@@ -54,6 +54,17 @@ void require_tag(const std::string& directory, const std::string& tag) {
       "; load_checkpoint() takes the one that is given to it as `tag`, else that which `latest` names");
 }
 
+// Without them a run would begin at step 0 again, with the rates of its start.
+void require_counters(const fs::path& file, const checkpoint::Dict& states) {
+  for (const char* key : {"global_steps", "skipped_steps"}) {
+    const checkpoint::Value* value = states.find(key);
+    if (value != nullptr && !value->is_none()) continue;
+    raise<CheckpointError>("the file ", file, " lacks '", key,
+                           "', which says how far the training was; load_module_only = true loads the "
+                           "weights alone");
+  }
+}
+
 void warn_of_no_tag(const std::string& directory) {
   const std::vector<std::string> complete = checkpoint::find_complete_tags(directory);
   log::warning("[checkpoint] there is no `latest` in ", directory,
@@ -141,11 +152,20 @@ OpenedCheckpoint CheckpointLoader::open(const std::string& directory, const std:
   const fs::path folder = opened.path.parent_path();
   opened.archives = std::make_shared<const checkpoint::TagArchives>(
       folder, checkpoint::TagArchives::Options{.looks_around = rank() == 0});
-  if (const auto damage = checkpoint::find_damage(folder, opened.archives->manifest()))
-    raise<CheckpointError>(*damage);
+  // What this load does not read may be gone.
+  const auto is_needed = [&](const std::string& name) {
+    if (checkpoint::is_optimizer_file(name)) return opened.is_sharded || loads_optimizer(options);
+    return !options.load_module_only || !checkpoint::is_rng_file(name);
+  };
+  if (const auto damage = checkpoint::find_damage(folder, opened.archives->manifest(), is_needed)) {
+    raise<CheckpointError>(*damage, opened.is_sharded && !loads_optimizer(options)
+                                        ? "; the checkpoint is of stage 3, whose weights are in these files"
+                                        : "");
+  }
   if (!fs::exists(opened.path)) raise<CheckpointError>("the file ", opened.path, " is missing");
   opened.file = opened.archives->open(opened.path);
   opened.states = checkpoint::parse_model_states(opened.file->value());
+  if (!options.load_module_only) require_counters(opened.path, opened.file->value().as_dict());
   require_kind(opened, directory, tag);
   opened.client_state = opened.file->load(checkpoint::Value(opened.states.client_state)).as_dict();
   if (loads_optimizer(options)) opened.optimizer = open_optimizer(directory, tag, opened);

@@ -179,11 +179,13 @@ void CheckpointSaver::begin(SaveJob& job, const SaveOptions& options) {
       if (rank() == 0) {
         auto& writer = state_.folder_writers[job.directory];
         if (!writer) writer = checkpoint::FolderWriter::enter(job.directory);
-        writer->check(job.tag);
+        const auto before = writer->check(job.tag);
         job.lock = checkpoint::begin_tag(job.directory, job.tag);
-        writer->note_saved(job.tag);
+        has_begun = true;
+        // Another job may have saved it while this one waited for the lock.
+        writer->check_again(job.tag, before);
+        job.folder_writer = writer;
       }
-      has_begun = rank() == 0;
       collect(job, options);
     });
   } catch (...) {

@@ -14,18 +14,13 @@
 #include "deepspeed/comm/on_all_ranks.h"
 
 namespace deepspeed {
-namespace fs = std::filesystem;
-
-fs::path SaveJob::staging() const { return fs::path(directory) / checkpoint::staging_tag(tag); }
 
 void SaveJob::run(const comm::ProcessGroup& group) {
   const auto begin = std::chrono::steady_clock::now();
   try {
     checkpoint::Manifest written;
-    comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
-      checkpoint::make_folders(staging());
-      written = write_files();
-    });
+    comm::on_all_ranks<CheckpointError>(
+        group, "saving", [&] { written = write_files(checkpoint::open_staging(directory, tag)); });
     publish(group, written);
     lock = {};  // the folder has its name
   } catch (...) {
@@ -44,8 +39,7 @@ void SaveJob::run(const comm::ProcessGroup& group) {
 }
 
 void SaveJob::abandon() const {
-  std::error_code ignored;
-  if (local_rank == 0) fs::remove_all(staging(), ignored);
+  if (local_rank == 0) checkpoint::abandon_tag(directory, tag);
 }
 
 void SaveJob::write_script() const {
@@ -65,7 +59,7 @@ void SaveJob::report(int rank, double seconds) const {
 }
 
 /// Shares the files out among threads.
-checkpoint::Manifest SaveJob::write_files() const {
+checkpoint::Manifest SaveJob::write_files(const checkpoint::Folder& staging) const {
   checkpoint::Manifest written;
   std::atomic<size_t> next = 0;
   std::mutex mutex;
@@ -73,7 +67,8 @@ checkpoint::Manifest SaveJob::write_files() const {
   const auto work = [&] {
     for (size_t index = next++; index < contents.size(); index = next++) {
       try {
-        auto sums = checkpoint::write_archive_content(staging() / file_names[index], contents[index], writer);
+        checkpoint::AtomicFile file(staging, file_names[index], writer);
+        auto sums = checkpoint::write_archive_content(file, contents[index]);
         const std::lock_guard lock_of_results(mutex);
         written.files[file_names[index]] = std::move(sums);
       } catch (...) {
@@ -103,12 +98,15 @@ void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifes
   // Rank 0 first: where all machines share the file system nothing is left to the others.
   for (const bool is_first : {true, false}) {
     comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
-      if ((group.rank() == 0) != is_first || local_rank != 0 || !fs::exists(staging())) return;
+      if ((group.rank() == 0) != is_first || local_rank != 0) return;
+      const auto staging = checkpoint::Folder(directory).find(checkpoint::staging_tag(tag));
+      if (!staging) return;
       checkpoint::Manifest here = all;
-      std::erase_if(here.files, [&](const auto& file) { return !fs::exists(staging() / file.first); });
-      checkpoint::remove_unlisted(directory, tag, here);
-      checkpoint::write_manifest(staging(), here);
+      std::erase_if(here.files, [&](const auto& file) { return !staging->has(file.first); });
+      checkpoint::remove_unlisted(*staging, here);
+      checkpoint::write_manifest(*staging, here);
       checkpoint::publish_tag(directory, tag);
+      if (folder_writer) folder_writer->note_saved(tag);
     });
   }
 }

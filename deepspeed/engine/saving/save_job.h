@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "deepspeed/checkpoint/archive/torch_archive.h"
+#include "deepspeed/checkpoint/tag/folder_writers.h"
 #include "deepspeed/checkpoint/tag/manifest.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/comm/group/process_group.h"
@@ -29,6 +30,8 @@ struct SaveJob {
   std::vector<std::string> file_names = {};  // of this rank
   std::vector<checkpoint::ArchiveContent> contents = {};
   checkpoint::StagingLock lock = {};  // of the folder that is filled, on rank 0
+  /// On rank 0: learns which tags this process has saved, of which no other job has one.
+  std::shared_ptr<checkpoint::FolderWriter> folder_writer = nullptr;
 
   /// Writes the tag: all ranks of `group` call it, after checkpoint::begin_tag() on rank 0. Where one fails
   /// all throw, what was written goes, and the tags before stay as they were.
@@ -37,8 +40,7 @@ struct SaveJob {
   void abandon() const;
 
  private:
-  std::filesystem::path staging() const;
-  checkpoint::Manifest write_files() const;
+  checkpoint::Manifest write_files(const checkpoint::Folder& staging) const;
   void publish(const comm::ProcessGroup& group, const checkpoint::Manifest& written) const;
   void write_script() const;
   void prune(const comm::ProcessGroup& group) const;

@@ -35,10 +35,7 @@ std::string time_now() {
   return text;
 }
 
-}  // namespace
-
-void announce_line(log::Level level, const std::string& text) {
-  if (level < log::level() || level == log::Level::kOff) return;
+void write_line(log::Level level, const std::string& text) {
   const std::string line = message("[", time_now(), "] [", level_name(level), "] [launcher] ", text, "\n");
   std::string_view left = line;
   while (!left.empty()) {
@@ -48,6 +45,16 @@ void announce_line(log::Level level, const std::string& text) {
     if (written <= 0) return;
     left.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+}  // namespace
+
+void announce_line(log::Level level, const std::string& text) {
+  if (level >= log::level() && level != log::Level::kOff) write_line(level, text);
+}
+
+void announce_to_all_levels(const std::string& text) {
+  if (log::level() != log::Level::kOff) write_line(log::Level::kWarning, text);
 }
 
 }  // namespace deepspeed::launcher

@@ -11,6 +11,8 @@ namespace deepspeed::launcher {
 
 /// Writes the line if `level` is at or above log::level().
 void announce_line(log::Level level, const std::string& text);
+/// Writes a warning at every level of the log but off: the job is another one than was asked for.
+void announce_to_all_levels(const std::string& text);
 
 template <class... Parts>
 void announce(log::Level level, const Parts&... parts) {

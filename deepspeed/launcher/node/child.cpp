@@ -4,6 +4,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -14,6 +16,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/node/exec_arguments.h"
+#include "deepspeed/launcher/node/process_tree.h"
 #include "deepspeed/launcher/plan/program.h"
 
 namespace deepspeed::launcher {
@@ -90,9 +93,12 @@ std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds
 }
 
 void end_children(std::vector<pid_t> children, std::chrono::seconds patience) {
+  std::set<std::string> below;  // pdsh starts each ssh in a group of its own
   for (const int number : {0, SIGTERM, SIGKILL}) {
     for (const pid_t pid : children) {
-      if (number != 0) ::kill(-pid, number);
+      if (number == 0) continue;
+      for (const ProcessEntry& process : descendants_of(pid)) below.insert(process_name(process.pid));
+      ::kill(-pid, number);
     }
     const auto until = std::chrono::steady_clock::now() + patience;
     while (!children.empty() && std::chrono::steady_clock::now() < until) {
@@ -100,6 +106,7 @@ void end_children(std::vector<pid_t> children, std::chrono::seconds patience) {
       if (!children.empty()) ::poll(nullptr, 0, 10);
     }
   }
+  for (const std::string& name : below) kill_process_tree(name, kKillPatience);
 }
 
 }  // namespace deepspeed::launcher

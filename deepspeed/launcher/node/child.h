@@ -31,7 +31,7 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
 std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience);
 
 /// Waits until children have ended: asks them once `patience` is over (SIGTERM), and kills them after as long
-/// again.
+/// again. What was below one that had to be asked, in whatever process group, is killed as well.
 void end_children(std::vector<pid_t> children, std::chrono::seconds patience);
 
 }  // namespace deepspeed::launcher

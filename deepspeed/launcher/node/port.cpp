@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text_file.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -66,7 +67,9 @@ PortChoice choose_master_port(const std::optional<int>& given, int default_port)
   const auto claim_of = [](int port) { return port_is_free(port) ? PortClaim::take(port) : nullptr; };
   if (given) {
     if (auto claim = claim_of(*given)) return {*given, false, std::move(claim)};
-    raise<UsageError>("--master_port ", *given, " is in use; leave the flag out to have a free port chosen");
+    const std::string taker = port_is_free(*given) ? "" : " by " + taker_of_port(*given);
+    raise<UsageError>("--master_port ", *given, " is in use", taker,
+                      "; leave the flag out to have a free port chosen");
   }
   if (auto claim = claim_of(default_port)) return {default_port, false, std::move(claim)};
   // The ports tried lie below the range that the kernel hands out to outgoing connections.

@@ -157,7 +157,7 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   Fd no_input, log;
   if (command.rank != 0) no_input.reset(open_or_raise("/dev/null", O_RDONLY, command.rank));
   if (!command.log_file.empty())
-    log.reset(open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND, command.rank));
+    log.reset(open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, command.rank));
   Pipe errors(command.rank), failure(command.rank);
   plan.stdin_fd = no_input.get();
   plan.stdout_fd = log.get();

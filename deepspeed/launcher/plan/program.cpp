@@ -1,5 +1,6 @@
 #include "deepspeed/launcher/plan/program.h"
 
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -103,6 +104,14 @@ std::string value_of(const Environment& environment, const std::string& name, co
   return found == environment.end() || found->second.empty() ? otherwise : found->second;
 }
 
+/// Returns PATH and, behind it, the folder of this program: another machine need not have it in its PATH.
+std::string path_with_own_folder(const Environment& environment) {
+  std::error_code unknown;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  const std::string path = value_of(environment, "PATH", kDefaultPath);
+  return unknown ? path : path + ":" + own.parent_path().string();
+}
+
 std::string find_python(const Environment& environment) {
   const std::string search_path = value_of(environment, "PATH", kDefaultPath);
   const std::string chosen = value_of(environment, "PYTHON", "");
@@ -130,8 +139,7 @@ std::vector<std::string> ProgramCommand::args_of_rank(int local_rank,
 }
 
 ProgramCommand find_program_command(const LaunchArgs& args, const Environment& environment) {
-  if (!args.runs_python())
-    return {find_program(args.program, value_of(environment, "PATH", kDefaultPath)), {}, false};
+  if (!args.runs_python()) return {find_program(args.program, path_with_own_folder(environment)), {}, false};
   if (!args.module) require_readable_file(args.program);
   ProgramCommand command{find_python(environment), {"-u"}, !args.no_local_rank};
   if (args.module) command.leading_args.emplace_back("-m");

@@ -60,7 +60,7 @@ TEST(TagContent, BesideTheCheckpointIsKeptUnderBothNames) {
   folder.write("old/listed.bin", "ours by the manifest");
   Manifest manifest;
   manifest.files["listed.bin"] = {20, {1}};
-  write_manifest(folder / "old", manifest);
+  write_manifest(Folder(folder / "old"), manifest);
   folder.write("old/tokenizer.json", "{}");
   folder.write("old/zero/notes.txt", "no universal checkpoint, so no folder of ours");
   folder.write("old/sub/deep/a.txt", "a");
@@ -70,7 +70,7 @@ TEST(TagContent, BesideTheCheckpointIsKeptUnderBothNames) {
   fs::create_symlink("/nowhere", folder / "old/dangling");
   folder.write("new/sub/twice.txt", "new");
 
-  keep_others(folder / "old", folder / "new");
+  keep_others(Folder(folder / "old"), Folder(folder / "new"));
   EXPECT_TRUE(fs::equivalent(folder / "old/tokenizer.json", folder / "new/tokenizer.json"));
   EXPECT_EQ(fs::status(folder / "new/tokenizer.json").permissions(), fs::perms(0640));
   EXPECT_EQ(fs::file_size(folder / "new/sub/deep/a.txt"), 1u);
@@ -81,7 +81,7 @@ TEST(TagContent, BesideTheCheckpointIsKeptUnderBothNames) {
   size_t at_top = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder / "new")) ++at_top;
   EXPECT_EQ(at_top, 5u);  // nothing of the old checkpoint
-  EXPECT_NO_THROW(keep_others(folder / "old", folder / "new"));
+  EXPECT_NO_THROW(keep_others(Folder(folder / "old"), Folder(folder / "new")));
 }
 
 TEST(TagContent, AFolderInPlaceOfLatestIsAnError) {
@@ -99,7 +99,7 @@ TEST(Manifest, SaysWhichTagsTheTrainingWroteInTurn) {
     Manifest manifest;
     manifest.files["listed"] = {1, {7}};
     manifest.in_turn = in_turn;
-    write_manifest(folder / tag, manifest);
+    write_manifest(Folder(folder / tag), manifest);
     EXPECT_EQ(read_manifest(folder / tag).in_turn, in_turn);
   };
   write("global_step1", true);

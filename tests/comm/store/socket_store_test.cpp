@@ -257,6 +257,73 @@ TEST(StoreServer, LetsEachRankInOnce) {
   EXPECT_THAT(served.joins_as(2, 3, late), HasSubstr("choose another MASTER_PORT"));
 }
 
+/// A store whose clones come to `listener`, where nobody serves yet.
+StorePtr store_at(const StoreAddress& address) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  ::close(ends[1]);
+  return c10::make_intrusive<SocketStore>(address, Descriptor(ends[0]), 60s);
+}
+
+// A machine that is busy accepts late: until then no more connections than wait already have room.
+TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
+  const StoreAddress address = own_address();
+  Descriptor listener(::socket(AF_UNIX, SOCK_STREAM, 0));
+  ASSERT_EQ(::bind(listener.get(), address.get(), address.length), 0);
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  std::vector<Descriptor> waiting;
+  std::string why_not;
+  for (auto socket = connect_to(address, {}, why_not); socket; socket = connect_to(address, {}, why_not))
+    waiting.push_back(std::move(socket));
+  EXPECT_EQ(errno, EAGAIN) << why_not;
+  std::string said = "nothing";
+  std::thread client([&] {
+    try {
+      said = store_at(address)->clone()->add("count", 1) == 1 ? "" : "another number";
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+  });
+  std::this_thread::sleep_for(50ms);  // it has found no room by then, or comes later
+  const StoreServer server(std::move(listener), 2);
+  client.join();
+  EXPECT_EQ(said, "");
+}
+
+TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
+  const StoreAddress address = own_address();
+  Descriptor listener = listen_at(address);
+  ASSERT_TRUE(listener);
+  std::string said = "nothing";
+  std::thread client([&] {
+    try {
+      said = store_at(address)->clone()->add("count", 1) == 1 ? "" : "another number";
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+  });
+  for (int times = 0; times < 2; ++times) {
+    // The greeting is there when the connection is closed, so that it is reset.
+    const Descriptor taken(::accept(listener.get(), nullptr, nullptr));
+    pollfd greeting{taken.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&greeting, 1, -1), 1);
+  }
+  const StoreServer server(std::move(listener), 2);
+  client.join();
+  EXPECT_EQ(said, "");
+}
+
+// Whoever was in the store's way is named at once.
+TEST(SocketStore, ComesNotAgainWhereTheServerIsGoneOrRefuses) {
+  const StoreAddress address = own_address();
+  EXPECT_THAT(error_of<c10::DistNetworkError>([&] { store_at(address)->clone(); }),
+              HasSubstr("cannot be reached again"));
+  const Served served(own_address(), 3);
+  std::string why_not;
+  EXPECT_FALSE(reach_store(served.address, 0, 3, {}, why_not));
+  EXPECT_THAT(why_not, HasSubstr("another process has joined as rank 0"));
+}
+
 class AnotherUser : public ::testing::Test {
  protected:
   static constexpr uid_t kNobody = 65534;

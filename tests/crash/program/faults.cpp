@@ -106,6 +106,22 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
                                                                                   to_folder, to, flags);
 }
 
+int renameat(int from_folder, const char* from, int to_folder, const char* to) noexcept {
+  count_call();
+  return next<int (*)(int, const char*, int, const char*)>("renameat")(from_folder, from, to_folder, to);
+}
+
+int mkdirat(int folder, const char* name, mode_t mode) noexcept {
+  count_call();
+  return next<int (*)(int, const char*, mode_t)>("mkdirat")(folder, name, mode);
+}
+
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) noexcept {
+  count_call();
+  return next<int (*)(int, const char*, int, const char*, int)>("linkat")(from_folder, from, to_folder, to,
+                                                                          flags);
+}
+
 int mkdir(const char* name, mode_t mode) noexcept {
   count_call();
   return next<int (*)(const char*, mode_t)>("mkdir")(name, mode);

@@ -64,5 +64,19 @@ TEST(Child, IsKilledWithWhatItHasStartedOnceItIsLate) {
   }
 }
 
+// pdsh starts each ssh in a process group of its own, and does not outlive a signal long enough to end it.
+TEST(EndChildren, LeavesNothingBelowThemInWhateverGroup) {
+  Child child =
+      start_child({"/bin/sh", "-c", "setsid /bin/sh -c 'trap \"\" TERM; echo $$; sleep 1000' & wait"},
+                  current_environment(), true, SIGKILL, current_signals());
+  std::string line;
+  for (char letter = 0; ::read(child.output, &letter, 1) == 1 && letter != '\n';) line += letter;
+  const std::string name = process_name(std::stoi(line));
+  ASSERT_NE(name, "");
+  end_children({child.pid}, std::chrono::seconds(1));
+  EXPECT_NE(process_name(std::stoi(line)), name);
+  EXPECT_NE(::kill(child.pid, 0), 0);
+}
+
 }  // namespace
 }  // namespace deepspeed::launcher

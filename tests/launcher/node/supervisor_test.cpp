@@ -78,7 +78,7 @@ TEST_F(SupervisorTest, SaysThatTheFolderOfTheLogsCannotBeMade) {
 }
 
 TEST_F(SupervisorTest, WarnsOfAHostfileThatIsMissingAndUsesThisMachine) {
-  start_script(1, "echo x > $DIR/ran", {"--hostfile", (folder_ / "hosts").string()});
+  start_script(1, "echo x > $DIR/ran", {"-q", "--hostfile", (folder_ / "hosts").string()});
   EXPECT_EQ(wait(), 0) << err();
   EXPECT_THAT(err(), HasSubstr("--hostfile " + (folder_ / "hosts").string() +
                                " does not exist; this machine alone is used"));

@@ -80,6 +80,28 @@ TEST(PipelineCheckpoint, WhoseStagesAreOfTwoSavesIsRefused) {
   });
 }
 
+TEST(PipelineCheckpoint, WithoutOptimizerFilesStillGivesItsWeights) {
+  for (const int zero_stage : {1, 2}) {
+    const TemporaryFolder folder;
+    const PipelineRun run{.num_stages = 2, .zero_stage = zero_stage};
+    train_and_save(run, 2, folder.path());
+    for (const auto& entry : fs::directory_iterator(folder / "global_step3"))
+      if (entry.path().string().ends_with("_optim_states.pt")) fs::remove(entry.path());
+    run_ranks(2, [&](comm::World&) {
+      for (const bool module_only : {false, true}) {
+        const auto engine = initialize(small_module(run), {.config = small_config(run)}).engine;
+        const at::Tensor weight = engine->module().parameters().front();
+        const at::Tensor before = weight.detach().clone();
+        const LoadOptions options{.load_optimizer_states = module_only, .load_module_only = module_only};
+        EXPECT_FALSE(engine->load_checkpoint(folder.path(), options).path.empty());
+        EXPECT_FALSE(weight.equal(before)) << "ZeRO " << zero_stage;
+        EXPECT_EQ(engine->global_steps(), module_only ? 0 : kSavedAt);
+        EXPECT_ERROR(CheckpointError, engine->load_checkpoint(folder.path()), "_optim_states.pt");
+      }
+    });
+  }
+}
+
 TEST(PipelineCheckpoint, HasDeepSpeedsFiles) {
   const TemporaryFolder folder;
   train_and_save({.num_stages = 2, .zero_stage = 1, .is_tied = true}, 4, folder.path());
