@@ -1,18 +1,18 @@
 """Objects of Python in checkpoints: how pickle would make them, and how they are made again.
 
-A file may name any class. Those of torch's list of safe globals, and those of the standard library and NumPy below, which
-cannot do more than hold data, are made again; of others the file is not trusted.
+A file may name anything. Classes of the table below and of torch's own list may stand in it as values, and what _makers.py lists may be
+called, with the arguments that pickle writes. All else is refused until the program adds it by torch.serialization.add_safe_globals().
 """
 
 from __future__ import annotations
 
 import copyreg
 import enum
+import functools
 import importlib
 import inspect
 import operator
 import os
-import pickle
 import sys
 import types
 from typing import TYPE_CHECKING
@@ -20,38 +20,43 @@ from typing import TYPE_CHECKING
 import torch
 
 from deepspeed._errors import CheckpointError
+from deepspeed._makers import MAKERS, Parts
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-_PLAIN = {
-    "argparse": {"Namespace"},
-    "builtins": {"bytearray", "complex", "dict", "frozenset", "int", "float", "list", "object", "range", "set", "slice", "str", "tuple"},
-    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
-    "copyreg": {"_reconstructor"},
-    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
-    "decimal": {"Decimal"},
-    "fractions": {"Fraction"},
-    "numpy": {"dtype", "ndarray"},
-    "numpy._core.multiarray": {"_reconstruct", "scalar"},
-    "numpy.core.multiarray": {"_reconstruct", "scalar"},
-    "numpy.dtypes": None,  # all of them
-    "numpy._core.numeric": {"_frombuffer"},
-    "pathlib": {"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"},
-    "pathlib._local": {"Path", "PosixPath", "PurePath", "PurePosixPath"},
-    "types": {"SimpleNamespace"},
-    "uuid": {"UUID"},
-    "_codecs": {"encode"},
-    "_operator": {"or_"},  # of flags, and of sets and dicts, which do nothing else
+_PATHS = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"})
+# The classes that may stand as values. What may be called is another list (_makers.py).
+_PLAIN: dict[str, frozenset[str]] = {
+    "argparse": frozenset({"Namespace"}),
+    "builtins": frozenset("bool bytearray bytes complex dict float frozenset int list object range set slice str tuple".split()),
+    "collections": frozenset({"Counter", "OrderedDict", "defaultdict", "deque"}),
+    "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone"}),
+    "decimal": frozenset({"Decimal"}),
+    "deepspeed.runtime.fp16.loss_scaler": frozenset({"DynamicLossScaler", "LossScaler"}),
+    "deepspeed.runtime.zero.config": frozenset({"ZeroStageEnum"}),
+    "deepspeed.utils.tensor_fragment": frozenset({"fragment_address"}),
+    "fractions": frozenset({"Fraction"}),
+    "numpy": frozenset({"dtype", "ndarray"}),
+    "numpy.dtypes": frozenset(
+        (
+            "BoolDType ByteDType BytesDType CLongDoubleDType Complex128DType Complex64DType DateTime64DType Float16DType Float32DType "
+            "Float64DType Int16DType Int32DType Int64DType Int8DType IntDType LongDType LongDoubleDType LongLongDType ObjectDType "
+            "ShortDType StrDType StringDType TimeDelta64DType UByteDType UInt16DType UInt32DType UInt64DType UInt8DType UIntDType "
+            "ULongDType ULongLongDType UShortDType VoidDType"
+        ).split()
+    ),
+    "pathlib": _PATHS,
+    "pathlib._local": _PATHS,
+    "types": frozenset({"SimpleNamespace"}),
+    "uuid": frozenset({"UUID"}),
 }
-_OF_DEEPSPEED = {
-    "deepspeed.runtime.fp16.loss_scaler": {"DynamicLossScaler", "LossScaler"},
-    "deepspeed.runtime.zero.config": {"ZeroStageEnum"},
-    "deepspeed.utils.tensor_fragment": {"fragment_address"},
-}
+_MOVED = {"pathlib._local": "pathlib"}  # of Python 3.13, and back
 _FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
+_RECONSTRUCTOR = ("copyreg", "_reconstructor")
+_BASES = (object, bytes, complex, dict, float, frozenset, int, list, set, str, tuple)
+_NOTHING = object()
 
 
 def describe(value: Any, path: str) -> tuple[Any, ...]:
@@ -79,37 +84,116 @@ def describe(value: Any, path: str) -> tuple[Any, ...]:
     elif made is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
         made, arguments, keywords = arguments
         making = "new with keywords"
-    described = _global(made, path)
+    described = _global(made, path, is_called=True)
     items = None if items is None else list(items)
     pairs = None if pairs is None else list(pairs)
     return "object", described[1], described[2], making, tuple(arguments), dict(keywords), state, items, pairs
 
 
 def find(module: str, name: str) -> Any:
-    """Returns what the name stands for. Raises CheckpointError where the file would have to be trusted."""
-    if not _is_safe(module, name) and os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD") != "1":
-        owner, _, member = name.rpartition(".")
-        if owner and _is_safe(module, owner):
-            enumeration = _resolve(importlib.import_module(module), owner)
-            if _is_member(enumeration, member):
-                return enumeration[member]
-        known = _resolve(sys.modules.get(module), owner) if owner else None  # a file that is not trusted imports nothing
+    """Returns the class or the constant that stands in a file as a value. Raises CheckpointError where it is not listed."""
+    if trusts_files():
+        return _imported(module, name)
+    found = _listed(module, name)
+    if found is _NOTHING:
+        raise _refusal(module, name)
+    return found
+
+
+def build(
+    module: str,
+    name: str,
+    callable: Any,
+    making: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[Any, Any],
+    state: Any,
+    items: list[Any],
+    pairs: list[tuple[Any, Any]],
+) -> Any:
+    """Makes an object as pickle does. Raises CheckpointError where the name is not listed, or is given what pickle would not write.
+
+    callable: what another call has returned, in place of the name; None: there is none.
+    """
+    parts = Parts(arguments, keywords, state, items, pairs)
+    if trusts_files():
+        return _filled(_called(_imported(module, name) if callable is None else callable, making, parts), parts)
+    if callable is not None:
         raise CheckpointError(
-            f"the checkpoint holds {module}.{name}, which is no safe global: where you trust the file, call "
-            f"torch.serialization.add_safe_globals([{owner if _is_member(known, member) else name}]) before, or set "
-            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+            f"the checkpoint calls a {type(callable).__qualname__} that another call has returned, which no safe global needs: where you "
+            "trust the file, set TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
         )
+    maker = MAKERS.get((module, name))
+    own = None if maker is not None else _added_by_the_program().get(f"{module}.{name}")
+    if maker is None and own is None and (module, name) != _RECONSTRUCTOR:
+        raise _refusal(module, name)
+    try:
+        if maker is not None:
+            return maker(parts)
+        made = _called(own, making, parts) if own is not None else _reconstructed(*arguments)
+        return _filled(made, parts, closed=True)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"the checkpoint holds a {module}.{name} that cannot be made: {type(error).__name__}: {error}") from error
+
+
+def trusts_files() -> bool:
+    """Says whether the user trusts all files: then they are read as pickle reads them, and may run anything."""
+    yes = ("1", "y", "yes", "true")  # as torch.load() has it
+    is_closed = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") in yes
+    return os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD") in yes and not is_closed
+
+
+def _imported(module: str, name: str) -> Any:
     found = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found
 
 
-def member_of_enumeration(owner: Any, name: str) -> Any:
-    """Stands for getattr() in files: Python 3.11.2 pickles a member of an enumeration as getattr(class, name)."""
-    if not _is_member(owner, name):
-        raise pickle.UnpicklingError(f"getattr({owner!r}, {name!r}) is called, which is no member of an enumeration.")
-    return owner[name]
+def _listed(module: str, name: str) -> Any:
+    """Returns what a listed name, or a member of a listed enumeration, stands for."""
+    found = _listed_itself(module, name)
+    if found is not _NOTHING or "." not in name:
+        return found
+    owner, _, member = name.rpartition(".")
+    enumeration = _listed_itself(module, owner)
+    return enumeration.__members__[member] if _is_member(enumeration, member) else _NOTHING
+
+
+def _listed_itself(module: str, name: str) -> Any:
+    """Returns the value of a name of the table above, of torch's own list, or of those that the program has added."""
+    if name in _PLAIN.get(module, ()):
+        return getattr(importlib.import_module(_MOVED.get(module, module)), name, _NOTHING)
+    of_torch = _torch_values()
+    if (module, name) in of_torch:
+        return of_torch[module, name]
+    return _added_by_the_program().get(f"{module}.{name}", _NOTHING)
+
+
+@functools.cache
+def _torch_values() -> dict[tuple[str, str], Any]:
+    """Returns the classes and constants, not the functions, that torch itself lets files hold, by module and name."""
+    allowed = torch._weights_only_unpickler._get_allowed_globals()
+    values = {("torch", name): value for name, value in _names_in("torch", allowed) if not callable(value)}
+    for kinds in (torch._tensor_classes, torch._storage_classes, (torch.Tensor, torch.Size, torch.device, torch.nn.Parameter)):
+        values.update(((kind.__module__, kind.__name__), kind) for kind in kinds if f"{kind.__module__}.{kind.__name__}" in allowed)
+    return values
+
+
+def _names_in(module: str, by_full_name: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(full.rpartition(".")[2], value) for full, value in by_full_name.items() if full.rpartition(".")[0] == module]
+
+
+def _refusal(module: str, name: str) -> CheckpointError:
+    owner, _, member = name.rpartition(".")
+    known = _resolve(sys.modules.get(module), owner) if owner else None  # a file that is not trusted imports nothing
+    return CheckpointError(
+        f"the checkpoint holds {module}.{name}, which is no safe global: where you trust the file, call "
+        f"torch.serialization.add_safe_globals([{owner if _is_member(known, member) else name}]) before, or set "
+        "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+    )
 
 
 def _resolve(module: Any, name: str) -> Any:
@@ -123,23 +207,34 @@ def _is_member(owner: Any, name: str) -> bool:
     return isinstance(owner, enum.EnumMeta) and name in owner.__members__
 
 
-def build(
-    made: Any,
-    making: str,
-    arguments: Sequence[Any],
-    keywords: Mapping[str, Any],
-    state: Any,
-    items: Iterable[Any],
-    pairs: Iterable[tuple[Any, Any]],
-) -> Any:
-    """Makes an object as pickle does."""
-    value = made(*arguments) if making == "call" else made.__new__(made, *arguments, **keywords)
-    if state is not None:
-        _set_state(value, state)
-    for item in items:
+def _called(made: Any, making: str, parts: Parts) -> Any:
+    return made(*parts.arguments) if making == "call" else made.__new__(made, *parts.arguments, **parts.keywords)
+
+
+def _reconstructed(kind: Any, base: Any, content: Any) -> Any:
+    """Makes what copyreg._reconstructor() makes, for the program's own classes."""
+    if kind not in _added_by_the_program().values() or base not in _BASES or not isinstance(kind, type):
+        raise TypeError(f"copyreg._reconstructor is given {kind!r:.80} and {base!r:.80}")
+    if base is object:
+        return object.__new__(kind)
+    if type(content) is not base:
+        raise TypeError(f"copyreg._reconstructor is given a {type(content).__name__} for a {base.__name__}")
+    made = base.__new__(kind, content)
+    if base.__init__ is not object.__init__:
+        base.__init__(made, content)
+    return made
+
+
+def _filled(value: Any, parts: Parts, closed: bool = False) -> Any:
+    """Puts in what pickle puts in after the call. closed: no state into a listed class or into a member of an enumeration."""
+    if closed and parts.state is not None and (type(value).__module__ in _PLAIN or isinstance(value, enum.Enum)):
+        raise TypeError(f"the {type(value).__qualname__} that it returns is given a state")
+    for item in parts.items:
         value.append(item)
-    for key, item in pairs:
+    for key, item in parts.pairs:
         value[key] = item
+    if parts.state is not None:
+        _set_state(value, parts.state)
     return value
 
 
@@ -156,16 +251,16 @@ def _set_state(value: Any, state: Any) -> None:
         setattr(value, name, item)
 
 
-def _global(value: Any, path: str) -> tuple[str, str, str]:
+def _global(value: Any, path: str, is_called: bool = False) -> tuple[str, str, str]:
     """Names a class or a function; says so where the load will refuse it."""
     name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
     if name is None or module is None or "<" in name:
         raise TypeError(f"{path}: {value!r} cannot stand in a checkpoint: it has no name by which it could be found again")
-    return _named(module, name, path)
+    return _named(module, name, path, is_called)
 
 
-def _named(module: str, name: str, path: str) -> tuple[str, str, str]:
-    if not _is_safe(module, name):
+def _named(module: str, name: str, path: str, is_called: bool = False) -> tuple[str, str, str]:
+    if not _is_safe(module, name, is_called):
         logger.warning_once(
             f"{path}: {module}.{name} is saved, but is no safe global, so load_checkpoint() will refuse the file until the program "
             f"calls torch.serialization.add_safe_globals([{name}]); save plain values (numbers, texts, lists, dicts, tensors) to need none"
@@ -173,34 +268,16 @@ def _named(module: str, name: str, path: str) -> tuple[str, str, str]:
     return "global", module, name
 
 
-def _is_safe(module: str, name: str) -> bool:
-    names = _PLAIN.get(module, ())
-    if names is None or name in names:
-        return True
-    full = f"{module}.{name}"
-    return full in torch._weights_only_unpickler._get_allowed_globals() or full in _added_by_the_program()
+def _is_safe(module: str, name: str, is_called: bool) -> bool:
+    if not is_called:
+        return _listed(module, name) is not _NOTHING
+    return (module, name) in MAKERS or (module, name) == _RECONSTRUCTOR or f"{module}.{name}" in _added_by_the_program()
 
 
-def safe_globals() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
-    """Returns what torch.serialization.safe_globals() takes for the classes above, and those of DeepSpeed's own files."""
-    named = {**_PLAIN, **_OF_DEEPSPEED, "numpy.dtypes": ()}
-    found: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = []
-    for module, names in named.items():
-        try:
-            home = importlib.import_module(module)
-        except ImportError:  # of another version of Python or NumPy
-            continue
-        found += [(getattr(home, name), f"{module}.{name}") for name in names or () if hasattr(home, name)]
-    found.append((member_of_enumeration, "builtins.getattr"))
-    dtypes = importlib.import_module("numpy.dtypes")
-    return found + [(getattr(dtypes, name), f"numpy.dtypes.{name}") for name in dtypes.__all__]
-
-
-def _added_by_the_program() -> set[str]:
-    added = set()
+def _added_by_the_program() -> dict[str, Any]:
+    """Returns what torch.serialization.add_safe_globals() was given, by its full name."""
+    added = {}
     for entry in torch.serialization.get_safe_globals():
-        if isinstance(entry, tuple):
-            added.add(entry[1])
-        else:
-            added.add(f"{entry.__module__}.{entry.__qualname__}")
+        value, name = entry if isinstance(entry, tuple) else (entry, f"{entry.__module__}.{entry.__qualname__}")
+        added[name] = value
     return added

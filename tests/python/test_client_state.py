@@ -133,6 +133,20 @@ def test_an_attribute_of_a_safe_class_that_is_no_member_stays_refused(tmp_path, 
                 load_pickled(tmp_path, caplog, CallsGetattr(ByName, name))
 
 
+def test_texts_with_surrogates_that_stand_alone_come_back(tmp_path, caplog):
+    text = "a\udc80b\ud83d"
+    _, engine = save(tmp_path, caplog, client_state={"note": text, text: [text]})
+    state = engine.load_checkpoint(str(tmp_path), tag="saved")[1]
+    assert state["note"] == text and state[text] == [text]
+    assert load_pickled(tmp_path, caplog, {text: text}) == {text: text}
+    read = torch.load(tmp_path / "saved" / "mp_rank_00_model_states.pt", weights_only=False)
+    assert read["mine"] == {text: text}
+
+
+def test_a_load_that_one_rank_refuses_changes_the_engine_of_none(tmp_path):
+    run("failed_load.py", {"folder": str(tmp_path)}, ranks=2)
+
+
 class WithExtraState(torch.nn.Linear):
     def get_extra_state(self):
         return {"scale": 1}

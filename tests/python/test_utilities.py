@@ -253,7 +253,7 @@ def test_a_file_of_python_3_11_2_names_members_of_enumerations(tmp_path):
     assert read_state(file)["zero_stage"] is ZeroStageEnum.gradients
     for owner, name in ((ZeroStageEnum, "mro"), (LossScaler, "__init__")):
         torch.save(CallsGetattr(owner, name), file)
-        with pytest.raises(deepspeed.CheckpointError, match="no member of an enumeration.*add_safe_globals"):
+        with pytest.raises(deepspeed.CheckpointError, match="is no safe global.*add_safe_globals"):
             read_state(file)
 
 

@@ -108,9 +108,26 @@ at::Tensor DeferredArchive::load(const at::Tensor& tensor) const {
   return loaded;
 }
 
+at::Storage DeferredArchive::load_storage(const at::Tensor& tensor) const {
+  const std::string& record = record_of(tensor);
+  const at::Tensor bytes = at::empty({int64_t(zip_.size(record))}, at::kByte);
+  zip_.read(record, bytes.mutable_data_ptr());
+  return bytes.storage();
+}
+
 Value DeferredArchive::load(Value value) const {
-  if (auto* tensor = std::get_if<at::Tensor>(&value.data())) *tensor = load(*tensor);
-  change_children(value, [this](Value& child) { child = load(std::move(child)); });
+  Storages loaded;
+  return load(std::move(value), loaded);
+}
+
+Value DeferredArchive::load(Value value, Storages& loaded) const {
+  if (auto* tensor = std::get_if<at::Tensor>(&value.data()); tensor != nullptr && tensor->is_meta()) {
+    const auto [found, is_new] = loaded.try_emplace(tensor->storage().unsafeGetStorageImpl());
+    if (is_new) found->second = load_storage(*tensor);
+    *tensor = at::empty({0}, tensor->options().device(at::kCPU))
+                  .set_(found->second, tensor->storage_offset(), tensor->sizes(), tensor->strides());
+  }
+  change_children(value, [&](Value& child) { child = load(std::move(child), loaded); });
   return value;
 }
 

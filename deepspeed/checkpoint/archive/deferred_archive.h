@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
 
 #include "deepspeed/base/interval.h"
 #include "deepspeed/checkpoint/archive/zip_reader.h"
@@ -43,7 +44,7 @@ class DeferredArchive {
   void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
   /// Loads the whole tensor to the CPU, and compares its record's own checksum where it fills the record.
   at::Tensor load(const at::Tensor& tensor) const;
-  /// Returns `value` with all tensors inside of it loaded.
+  /// Returns `value` with all tensors inside of it loaded. Views of one storage share it again.
   Value load(Value value) const;
   /// Reads all that was deferred once, in small pieces, and compares it with its checksums. Throws
   /// CheckpointError.
@@ -54,6 +55,11 @@ class DeferredArchive {
   void trust() { zip_.trust(); }
 
  private:
+  using Storages = std::unordered_map<const void*, at::Storage>;
+
+  /// Loads what value() defers, each storage once; `loaded` has those that are loaded.
+  Value load(Value value, Storages& loaded) const;
+  at::Storage load_storage(const at::Tensor& tensor) const;
   void read_bytes(const at::Tensor& tensor, int64_t first, void* destination, int64_t numel) const;
   const std::string& record_of(const at::Tensor& tensor) const;
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include <c10/core/TensorImpl.h>
@@ -59,45 +59,50 @@ const char* kind_text(PickleKind kind) {
   }
 }
 
+std::string_view bytes_view(const std::vector<uint8_t>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 std::string bits_text(double number) {
   return std::to_string(std::bit_cast<uint64_t>(number + 0.0));  // 0.0 and -0.0 are equal
 }
 
-std::string bytes_text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+bool append_key(const Value& key, std::string& text);
 
-std::optional<std::string> key_text(const Value& key);
-
-std::optional<std::string> tuple_text(const std::vector<Value>& items) {
-  std::string joined = "tuple";
+/// Appends what append_key() appends for each item, behind their number.
+bool append_keys(const std::vector<Value>& items, std::string& text) {
+  text += "tuple " + std::to_string(items.size()) + ":";
   bool is_known = true;
-  for (const Value& item : items) {
-    const auto text = key_text(item);
-    is_known = is_known && text;
-    if (is_known) joined += " " + std::to_string(text->size()) + ":" + *text;
-  }
-  return is_known ? std::optional(joined) : std::nullopt;
+  for (const Value& item : items) is_known = append_key(item, text) && is_known;
+  return is_known;
 }
 
-/// Returns a text that is equal for equal keys; nothing for an object, a frozenset or a tensor, whose
-/// equality only Python knows. Throws CheckpointError for what Python cannot hash: a list, a dict, a set, a
-/// bytearray.
-std::optional<std::string> key_text(const Value& key) {
-  if (const auto* text = key.get_if<std::string>()) return "text " + *text;
-  if (const auto* number = key.get_if<int64_t>()) return message("int ", *number);
-  if (const auto* number = key.get_if<double>()) return "float " + bits_text(*number);
+/// Appends a text that is equal for equal keys and says where it ends, so that a tuple's is made in one pass.
+/// Returns false for an object, a frozenset or a tensor, whose equality only Python knows. Throws
+/// CheckpointError for what Python cannot hash: a list, a dict, a set, a bytearray.
+bool append_key(const Value& key, std::string& text) {
+  const auto append = [&](const char* kind, std::string_view content) {
+    text += message(kind, content.size(), ":");
+    text += content;
+    return true;
+  };
+  if (const auto* held = key.get_if<std::string>()) return append("text ", *held);
+  if (const auto* number = key.get_if<int64_t>()) return append("int ", std::to_string(*number));
+  if (const auto* number = key.get_if<double>()) return append("float ", bits_text(*number));
   if (const auto* number = key.get_if<std::complex<double>>())
-    return "complex " + bits_text(number->real()) + " " + bits_text(number->imag());
-  if (const auto* number = key.get_if<BigInt>()) return "big int " + bytes_text(number->bytes);
-  if (const auto* flag = key.get_if<bool>()) return message("bool ", *flag);
-  if (key.is_none()) return "None";
-  if (const auto* bytes = key.get_if<std::vector<uint8_t>>()) return "bytes " + bytes_text(*bytes);
-  if (const auto* global = key.get_if<Global>()) return "global " + global->module + "\n" + global->name;
-  if (const auto* dtype = key.get_if<DType>()) return "dtype " + std::string(dtype_name(dtype->type));
-  if (const auto* tuple = key.get_if<Tuple>()) return tuple_text(tuple->items);
-  if (const auto* size = key.get_if<Size>()) return tuple_text({size->dims.begin(), size->dims.end()});
+    return append("complex ", bits_text(number->real()) + " " + bits_text(number->imag()));
+  if (const auto* number = key.get_if<BigInt>()) return append("big int ", bytes_view(number->bytes));
+  if (const auto* flag = key.get_if<bool>()) return append("bool ", *flag ? "1" : "0");
+  if (key.is_none()) return append("None ", "");
+  if (const auto* bytes = key.get_if<std::vector<uint8_t>>()) return append("bytes ", bytes_view(*bytes));
+  if (const auto* global = key.get_if<Global>())
+    return append("global ", global->module + "\n" + global->name);
+  if (const auto* dtype = key.get_if<DType>()) return append("dtype ", dtype_name(dtype->type));
+  if (const auto* tuple = key.get_if<Tuple>()) return append_keys(tuple->items, text);
+  if (const auto* size = key.get_if<Size>()) return append_keys({size->dims.begin(), size->dims.end()}, text);
   if (key.get_if<List>() || key.get_if<Dict>() || key.get_if<Set>() || key.get_if<ByteArray>())
     raise<CheckpointError>("a dict has a ", key.kind(), " as a key, which Python cannot hash");
-  return std::nullopt;
+  return false;
 }
 
 }  // namespace
@@ -183,8 +188,8 @@ Dict PickleGraph::build_dict(uint32_t node, Walk& walk) const {
   Dict dict(kind(node) == PickleKind::kOrderedDict);
   std::unordered_map<std::string, size_t> positions;
   for (auto& [key, value] : build_pairs(items(node), walk)) {
-    if (auto text = key_text(key)) {
-      const auto [position, is_new] = positions.emplace(std::move(*text), dict.size());
+    if (std::string text; append_key(key, text)) {
+      const auto [position, is_new] = positions.emplace(std::move(text), dict.size());
       if (!is_new) {
         dict.items()[position->second].second = std::move(value);
         continue;

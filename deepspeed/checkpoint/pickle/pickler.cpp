@@ -20,6 +20,21 @@
 namespace deepspeed::checkpoint {
 namespace {
 
+/// Says whether Python has the text: UTF-8 in which surrogates may stand alone, as Python's pickle writes
+/// them.
+bool is_text_of_python(const std::string& text) {
+  if (is_utf8(text)) return true;
+  std::string rest;  // with a '?' for each surrogate, which is ED A0..BF 80..BF
+  for (size_t at = 0; at < text.size(); ++at) {
+    const auto byte = [&](size_t index) { return index < text.size() ? uint8_t(text[index]) : uint8_t{0}; };
+    const bool is_surrogate =
+        byte(at) == 0xED && byte(at + 1) >= 0xA0 && byte(at + 1) <= 0xBF && (byte(at + 2) & 0xC0) == 0x80;
+    rest += is_surrogate ? '?' : text[at];
+    if (is_surrogate) at += 2;
+  }
+  return is_utf8(rest);
+}
+
 class Pickler {
  public:
   explicit Pickler(const StoragePlan& plan) : plan_(plan) {}
@@ -42,7 +57,8 @@ class Pickler {
 
   void write(const Value& value) {
     if (++depth_ > kMaxPickleDepth) {
-      raise<UsageError>("the value is nested deeper than ", kMaxPickleDepth, " levels");
+      raise<UsageError>("the value", place().substr(0, 200), " is nested deeper than ", kMaxPickleDepth,
+                        " levels");
     }
     std::visit([this](const auto& content) { put(content); }, value.data());
     --depth_;
@@ -77,8 +93,10 @@ class Pickler {
   }
   void put(const std::string& text) {
     if (recall("text " + text)) return;
-    if (!is_utf8(text)) raise<UsageError>("a text is not UTF-8; use Value::bytes for raw bytes");
-    if (text.size() > std::numeric_limits<uint32_t>::max()) raise<UsageError>("a text exceeds 4 GiB");
+    if (!is_text_of_python(text))
+      raise<UsageError>("a text", place(), " is not UTF-8; use Value::bytes for raw bytes");
+    if (text.size() > std::numeric_limits<uint32_t>::max())
+      raise<UsageError>("a text", place(), " exceeds 4 GiB");
     op(Op::kBinUnicode);
     little_endian(uint32_t(text.size()));
     out_ += text;
@@ -158,7 +176,7 @@ class Pickler {
   }
   void put(const DType& dtype) {
     const std::string_view name = dtype_name(dtype.type);
-    if (name.empty()) raise<UsageError>("a file cannot hold the dtype ", at::toString(dtype.type));
+    if (name.empty()) raise<UsageError>("a file cannot hold the dtype ", at::toString(dtype.type), place());
     global("torch", std::string(name));
   }
   void put(const Global& name) { global(name.module, name.name); }
@@ -233,9 +251,20 @@ class Pickler {
     op(Op::kMark);
     for (const auto& [key, value] : pairs) {
       write(key);
+      keys_.push_back(&key);
       write(value);
+      keys_.pop_back();
     }
     op(Op::kSetItems);
+  }
+  /// Says under which keys of dicts the value lies that is being written.
+  std::string place() const {
+    std::string path;
+    for (const Value* key : keys_) {
+      const auto* text = key->get_if<std::string>();
+      path += (path.empty() ? "" : ".") + (text == nullptr ? "(" + key->kind() + ")" : as_utf8(*text));
+    }
+    return path.empty() ? "" : " under the key '" + path + "'";
   }
   void put_tuple(const std::vector<Value>& items) {
     begin_tuple(items.size());
@@ -304,6 +333,7 @@ class Pickler {
   const StoragePlan& plan_;
   std::string out_;
   std::unordered_map<std::string, uint32_t> memo_;
+  std::vector<const Value*> keys_;  // of the dicts that are being written
   int depth_ = 0;
 };
 

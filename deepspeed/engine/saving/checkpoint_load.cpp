@@ -125,6 +125,7 @@ LoadResult CheckpointLoader::load(const std::string& directory, const LoadOption
     naming_others([&] { opened.emplace(open(directory, tag, options)); });
     check_fit(*opened, options);
     if (options.verify_first) naming_others([&] { verify(*opened); });
+    if (options.check_client_state) options.check_client_state(opened->client_state);
     before = run_snapshot(*opened, options);
   });
   require_one_save(*opened);

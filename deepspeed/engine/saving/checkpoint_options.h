@@ -28,6 +28,9 @@ struct LoadOptions {
   /// Compares what this rank needs with its checksums before anything changes, for which it reads it twice;
   /// false: where a file is damaged, the engine holds parts of the checkpoint afterwards.
   bool verify_first = true;
+  /// Sees the client_state on each rank before the engine changes: where it throws on one rank, the load
+  /// ends on all.
+  std::function<void(const checkpoint::Dict& client_state)> check_client_state = nullptr;
   /// Puts the file's tensors into the model, in place of the engine.
   std::function<void(const NamedTensors& tensors)> custom_load_fn = nullptr;
 };

@@ -77,12 +77,17 @@ py::tuple load_checkpoint(TrainingEngine& engine, const std::string& directory, 
       (*load)(named);
     };
   }
+  py::dict client_state;
+  options.check_client_state = [&](const checkpoint::Dict& stored) {
+    const py::gil_scoped_acquire gil;
+    client_state = from_named_values(stored, "client_state");
+  };
   LoadResult result;
   {
     const py::gil_scoped_release release;
     result = engine.load_checkpoint(directory, options);
   }
-  return py::make_tuple(result.path, from_value(result.client_state));
+  return py::make_tuple(result.path, client_state);
 }
 
 void save_checkpoint(TrainingEngine& engine, const std::string& directory, const std::string& tag,

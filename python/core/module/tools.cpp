@@ -1,17 +1,45 @@
 // Tools on checkpoints, as functions.
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/convert/universal.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
+#include "deepspeed/checkpoint/pickle/value_children.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
+#include "python/core/objects/values.h"
 
 namespace deepspeed::python {
 
+namespace {
+
+/// Moves all tensors of a value.
+checkpoint::Value on_device(checkpoint::Value value, const at::Device& device) {
+  if (auto* tensor = std::get_if<at::Tensor>(&value.data())) *tensor = tensor->to(device);
+  checkpoint::change_children(value,
+                              [&](checkpoint::Value& child) { child = on_device(std::move(child), device); });
+  return value;
+}
+
+py::object read_archive(const std::string& path, const at::Device& device) {
+  checkpoint::Value value;
+  {
+    const py::gil_scoped_release release;
+    value = checkpoint::read_torch_archive(path);
+    if (!device.is_cpu()) value = on_device(std::move(value), device);
+  }
+  return from_value_of(path, value);
+}
+
+}  // namespace
+
 void bind_tools(py::module_& module) {
+  module.def("read_archive", &read_archive, "path"_a, "device"_a);
   module.def(
       "fp32_state_dict",
       [](const std::string& folder, const std::optional<std::string>& tag, bool exclude_frozen_parameters) {

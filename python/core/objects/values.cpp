@@ -14,6 +14,9 @@
 
 #include <pybind11/complex.h>
 
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
+
 namespace deepspeed::python {
 namespace {
 
@@ -70,6 +73,22 @@ std::vector<uint8_t> bytes_of(const py::handle& object) {
   return {text.begin(), text.end()};
 }
 
+/// Encodes a text; what UTF-8 lacks is written by `errors`, a name of Python's.
+std::string encoded(const py::handle& text, const char* errors) {
+  auto* bytes = PyUnicode_AsEncodedString(text.ptr(), "utf-8", errors);
+  if (bytes == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::bytes>(bytes).cast<std::string>();
+}
+
+// Surrogates stand alone in texts of Python, and in pickles.
+constexpr const char* kKeepSurrogates = "surrogatepass";
+
+py::object text_of(const std::string& utf8) {
+  auto* text = PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), kKeepSurrogates);
+  if (text == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(text);
+}
+
 using Making = checkpoint::Object::Making;
 
 Value from_object(const py::handle& object, const std::string& path) {
@@ -100,12 +119,12 @@ py::list pairs_of(const checkpoint::Object::Pairs& pairs) {
 }
 
 py::object build(const checkpoint::Object& object) {
-  const py::object made =
-      object.callable ? from_value(*object.callable) : objects().attr("find")(object.module, object.name);
+  const py::object callable = object.callable ? from_value(*object.callable) : py::object(py::none());
   py::dict keywords;
   for (const auto& [key, value] : object.keywords) keywords[from_value(key)] = from_value(value);
   const char* making = object.making == Making::kCall ? "call" : "new";
-  return objects().attr("build")(made, making, py::tuple(value_list(object.arguments)), keywords,
+  return objects().attr("build")(object.module, object.name, callable, making,
+                                 py::tuple(value_list(object.arguments)), keywords,
                                  object.state ? from_value(*object.state) : py::object(py::none()),
                                  value_list(object.list_items), pairs_of(object.dict_items));
 }
@@ -113,10 +132,24 @@ py::object build(const checkpoint::Object& object) {
 Value from_dict(const py::handle& object, const std::string& path) {
   checkpoint::Dict dict(is_ordered_dict(object));
   for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(object)) {
-    const std::string name = path + "." + py::str(key).cast<std::string>();
+    const std::string name = path + "." + encoded(py::str(key), "backslashreplace");
     dict.items().emplace_back(to_value(key, name), to_value(value, name));
   }
   return dict;
+}
+
+/// Returns what `make` returns; an error of Python's becomes a CheckpointError that begins with `place`.
+template <class Make>
+auto with_place(const std::string& place, const Make& make) {
+  try {
+    return make();
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C, say
+    const bool is_ours = error.matches(py::module_::import("deepspeed._errors").attr("CheckpointError"));
+    const auto type = error.type().attr("__name__").cast<std::string>() + ": ";
+    raise<CheckpointError>(place, ": ", is_ours ? "" : type,
+                           encoded(py::str(error.value()), "backslashreplace"));
+  }
 }
 
 }  // namespace
@@ -128,7 +161,7 @@ Value to_value(const py::handle& object, const std::string& path) {
   if (py::isinstance<py::bool_>(object)) return object.cast<bool>();
   if (is_exactly(object, &PyLong_Type)) return from_int(object);
   if (is_exactly(object, &PyFloat_Type)) return object.cast<double>();
-  if (is_exactly(object, &PyUnicode_Type)) return object.cast<std::string>();
+  if (is_exactly(object, &PyUnicode_Type)) return encoded(object, kKeepSurrogates);
   if (is_exactly(object, &PyBytes_Type)) return Value::bytes(bytes_of(object));
   if (is_exactly(object, &PyByteArray_Type)) return checkpoint::ByteArray{bytes_of(object)};
   if (is_exactly(object, &PyComplex_Type)) return object.cast<std::complex<double>>();
@@ -152,6 +185,8 @@ py::object from_value(const Value& value) {
         using T = std::decay_t<decltype(held)>;
         if constexpr (std::is_same_v<T, checkpoint::None>) {
           return py::none();
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return text_of(held);
         } else if constexpr (std::is_same_v<T, std::vector<uint8_t>>) {
           return py::bytes(reinterpret_cast<const char*>(held.data()), held.size());
         } else if constexpr (std::is_same_v<T, checkpoint::List>) {
@@ -189,6 +224,21 @@ py::object from_value(const Value& value) {
         }
       },
       value.data());
+}
+
+py::object from_value_of(const std::string& place, const Value& value) {
+  return with_place(place, [&] { return from_value(value); });
+}
+
+py::dict from_named_values(const checkpoint::Dict& values, const std::string& path) {
+  py::dict made;
+  for (const auto& entry : values.items()) {
+    const auto* name = entry.first.get_if<std::string>();
+    const std::string place =
+        path + "." + (name == nullptr ? "(" + entry.first.kind() + ")" : as_utf8(*name));
+    with_place(place, [&] { made[from_value(entry.first)] = from_value(entry.second); });
+  }
+  return made;
 }
 
 }  // namespace deepspeed::python

@@ -77,6 +77,17 @@ TEST(DeferredArchive, ReadsIntervalsInAnyDtype) {
   }
 }
 
+TEST(DeferredArchive, LoadsAStorageOnceForAllOfItsViews) {
+  const Written file;
+  const DeferredArchive archive(file.path(), file.sums);
+  const Value loaded = archive.load(archive.value());
+  const auto at_key = [&](const char* key) { return loaded.as_dict().at(key).as_tensor(); };
+  const at::Tensor all = at::arange(kNumel, at::kFloat);
+  EXPECT_TRUE(at::equal(at_key("turned"), all.view({1000, 400}).t()));
+  EXPECT_TRUE(at::equal(at_key("large"), all));
+  EXPECT_TRUE(at_key("turned").is_alias_of(at_key("large")));
+}
+
 TEST(DeferredArchive, RefusesATensorThatIsNotItsOwn) {
   const Written file;
   const DeferredArchive archive(file.path());

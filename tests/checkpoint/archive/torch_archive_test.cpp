@@ -122,8 +122,16 @@ TEST(TorchArchive, ErrorsNameTheFile) {
               ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("no_folder/file.pt")));
 }
 
+TEST(TorchArchive, KeepsSurrogatesThatStandAloneAsPythonDoes) {
+  const std::string text = "a\xed\xb2\x80z\xed\xa0\xbd";
+  EXPECT_EQ(write_and_read(text).as_string(), text);
+}
+
 TEST(TorchArchive, RefusesToWriteWhatNoReaderCouldRead) {
   EXPECT_ERROR(UsageError, written_bytes(std::string("\xff\xfe")), "not UTF-8", "use Value::bytes");
+  EXPECT_ERROR(UsageError,
+               written_bytes(Dict{{"args", List{Dict{{"name", std::string("\xc3\xed\xa0\x80\xa9")}}}}}),
+               "under the key 'args.name' is not UTF-8");
   EXPECT_ERROR(UsageError, written_bytes(at::empty({2}, at::TensorOptions().device(at::kMeta))),
                "a tensor on the meta device has no data to save", "give it values first");
   EXPECT_ERROR(UsageError, written_bytes(at::Tensor()), "an undefined tensor cannot be saved");

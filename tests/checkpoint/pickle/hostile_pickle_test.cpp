@@ -96,6 +96,8 @@ std::map<std::string, std::string> bombs() {
       {"memos far away", far_memos(kBombBytes / 5)},
       {"empty texts in a tuple", "(" + times("\x8c\x00"s, kBombBytes / 2) + "t"},
       {"keys of a dict", "}(" + times("J\x01\x02\x03\x04N"s, kBombBytes / 6) + "u"},
+      {"a key in many tuples, often", "](X\xc0\xc6\x2d\0"s + std::string(kBombBytes, 'k') +
+                                          times("\x85", 190) + "q\x00"s + "0" + times("}h\x00Ns"s, 84) + "e"},
       {"objects", "(" + name + times("h\x00)R"s, kBombBytes / 4) + "t"},
       {"objects of the same many arguments",
        name + "(" + times("N", kBombBytes / 2) + "tq\x01]("s + times("h\x00h\x01R"s, kBombBytes / 10) + "e"},

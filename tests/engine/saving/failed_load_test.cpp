@@ -234,6 +234,23 @@ TEST_P(FailedLoad, OfAMissingOrForeignFileChangesNothing) {
   });
 }
 
+TEST_P(FailedLoad, OfAClientStateThatTheProgramRefusesOnOneRankChangesNothingOnAny) {
+  run_ranks(2, [&](comm::World& world) {
+    save(world);
+    Untouched other(large_engine(world, config_of(GetParam())));
+    const LoadOptions refusing = {.check_client_state = [&](const checkpoint::Dict&) {
+      if (world.rank() == 1) raise<UsageError>("of another experiment");
+    }};
+    EXPECT_THAT(other.load(folder_.path(), refusing), HasSubstr("of another experiment"));
+    size_t num_keys = 1;
+    other.engine->load_checkpoint(folder_.path(), {.check_client_state = [&](const checkpoint::Dict& state) {
+                                    num_keys = state.size();
+                                  }});
+    EXPECT_EQ(num_keys, 0u);
+    EXPECT_EQ(other.engine->global_steps(), 3);
+  });
+}
+
 TEST_P(FailedLoad, WhileItWritesIsSaidUntilACheckpointIsLoaded) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
