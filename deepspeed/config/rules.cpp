@@ -177,6 +177,8 @@ void check_optimizer(const DeepSpeedConfig& config) {
   if (!config.optimizer) return;
   const Json& params = config.optimizer->params;
   check_params("optimizer.params", params);
+  require(!params.contains("lr") || !params["lr"].is_null(),
+          "optimizer.params.lr: got null, expected a number; without the key the optimizer's default holds");
   require(!params.contains("max_grad_norm"), "optimizer.params.max_grad_norm: got ",
           json_excerpt(params.value("max_grad_norm", Json())),
           ", expected the key gradient_clipping in its place");

@@ -146,7 +146,10 @@ void TrainingEngine::end_step(int64_t samples) {
   if (preemption_) preemption_->end_step(state_->parts.groups.all);
   if (throughput_) throughput_->end_step(samples);
   if (monitor_->enabled()) monitor_->write_events(update_events(*state_, driver_->timers()));
-  if (const auto every = config().steps_per_print; every && global_steps() % *every == 0) report_progress();
+  const auto every = config().steps_per_print;
+  if (every && global_steps() % *every == 0) report_progress();
+  if (driver_->timers() && global_steps() % every.value_or(1) == 0)
+    log::info(driver_->timers()->global_line());
 }
 
 std::optional<double> TrainingEngine::get_global_grad_norm() const {
@@ -155,11 +158,7 @@ std::optional<double> TrainingEngine::get_global_grad_norm() const {
 }
 
 void TrainingEngine::report_progress() {
-  log_progress({.state = *state_,
-                .lr = get_lr(),
-                .mom = get_mom(),
-                .throughput = throughput_.get(),
-                .timers = driver_->timers()});
+  log_progress({.state = *state_, .lr = get_lr(), .mom = get_mom(), .throughput = throughput_.get()});
 }
 
 // Each step computes it from the number of those before it (https://arxiv.org/abs/2010.13369, equation 6).

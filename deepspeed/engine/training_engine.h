@@ -139,7 +139,8 @@ class DEEPSPEED_API TrainingEngine {
   const config::DeepSpeedConfig& config() const;
   /// (train batch, micro batch, accumulation steps)
   std::tuple<int64_t, int64_t, int64_t> get_batch_info() const;
-  /// Changes the accumulation steps; throws UsageError where `size` is no multiple of micro batch * ranks.
+  /// Changes the accumulation steps, from the next window on where one is under way. Throws UsageError where
+  /// `size` is no multiple of micro batch * ranks.
   void set_train_batch_size(int64_t size);
   /// Keeps the accumulation steps and changes the train batch with it. Throws UsageError below 1, and where
   /// the train batch were no 64-bit number.

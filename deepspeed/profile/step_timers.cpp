@@ -30,6 +30,13 @@ StepTimers::Scope::~Scope() {
     (*sums)[static_cast<size_t>(part_)] += ms;
 }
 
+void StepTimers::move(StepPart from, StepPart to, double ms) {
+  for (Sums* sums : {&micro_step_, &global_, &update_}) {
+    (*sums)[static_cast<size_t>(from)] -= ms;
+    (*sums)[static_cast<size_t>(to)] += ms;
+  }
+}
+
 std::string StepTimers::take(Sums& sums, const char* suffix) {
   std::ostringstream line;
   line << "time (ms)" << std::fixed << std::setprecision(2);

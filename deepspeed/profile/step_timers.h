@@ -10,8 +10,8 @@
 
 namespace deepspeed::profile {
 
-/// Names the parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time of reductions
-/// that autograd did not hide) and step.
+/// Names the parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time in which the
+/// host was busy with reductions, or waited for them) and step.
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
 constexpr size_t kNumStepParts = static_cast<size_t>(StepPart::kCount);
 
@@ -33,6 +33,8 @@ class StepTimers {
     std::chrono::steady_clock::time_point start_;
   };
 
+  /// Counts so many milliseconds, which were measured in one part, as time of another.
+  void move(StepPart from, StepPart to, double ms);
   /// Returns the times since the last call: "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ...".
   std::string micro_step_line();
   /// Returns the sums since the last call: "time (ms) | fwd: 5.00 | ...".

@@ -15,7 +15,7 @@ from deepspeed._errors import ConfigError
 from deepspeed.utils.logging import warning_on_rank_0
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import SimpleNamespace
     from typing import Any
 
@@ -81,6 +81,24 @@ def without_auto(config: Any) -> Any:
     if isinstance(config, Mapping):
         return {key: without_auto(value) for key, value in config.items() if not _is_auto(value)}
     return config
+
+
+def check_autos(config: Mapping[str, Any], sections: Sequence[str]) -> None:
+    """Looks for arguments of the optimizer and the schedule that are "auto" where no client will fill them in any more.
+
+    sections: those that the engine uses. Raises ConfigError for the rate of the optimizer, and names others in a warning.
+    """
+    for name in sections:
+        section: Any = config.get(name)
+        params: Any = section.get("params") if isinstance(section, Mapping) else None
+        autos = [key for key, value in params.items() if _is_auto(value)] if isinstance(params, Mapping) else []
+        if name == "optimizer" and "lr" in autos:
+            raise ConfigError(
+                'optimizer.params.lr: got "auto", expected a number: a client, as the Trainer of Transformers, puts its own there'
+            )
+        if autos:
+            keys = ", ".join(f"{name}.params.{key}" for key in autos)
+            warning_on_rank_0(f'config: no client has filled in the "auto" of {keys}: the default holds')
 
 
 def for_core(config: Mapping[str, Any]) -> dict[str, Any]:

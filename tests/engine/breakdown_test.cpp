@@ -8,6 +8,7 @@
 #include "deepspeed/base/log.h"
 
 #include "tests/engine/make_engine.h"
+#include "tests/support/run_ranks.h"
 
 namespace deepspeed {
 namespace {
@@ -43,6 +44,31 @@ TEST(Breakdown, LogsTheTimesOfEachMicroBatchAndOfEachReport) {
     }
   }
   EXPECT_GE(times.at("bwd"), times.at("bwd_inner") + times.at("bwd_allreduce") - 0.01);
+}
+
+TEST(Breakdown, LogsTheTimesOfEachUpdateWithoutStepsPerPrint) {
+  const auto engine =
+      make_engine(basic({{"wall_clock_breakdown", true}, {"gradient_accumulation_steps", 2}}));
+  EXPECT_THAT(logged_by([&] { train_step(*engine); }), Not(HasSubstr(" | bwd: ")));
+  EXPECT_THAT(logged_by([&] { train_step(*engine); }), HasSubstr("time (ms) | fwd: "));
+}
+
+TEST(Breakdown, CountsReductionsThatBackwardMakesAsSuch) {
+  testing::run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2, 3}) {
+      const auto engine =
+          make_engine(basic({{"wall_clock_breakdown", true},
+                             {"log_level", "warning"},
+                             {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", 100}}}}),
+                      world);
+      train_step(*engine);
+      const auto times = engine->get_wall_clock_timers();
+      EXPECT_GT(times.at("bwd_allreduce_microstep"), 0.0) << stage;
+      EXPECT_GT(times.at("bwd_inner_microstep"), 0.0) << stage;
+      EXPECT_GE(times.at("bwd_microstep"),
+                times.at("bwd_inner_microstep") + times.at("bwd_allreduce_microstep") - 0.01);
+    }
+  });
 }
 
 TEST(Breakdown, LeavesEvaluationOut) {

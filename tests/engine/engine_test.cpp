@@ -124,6 +124,53 @@ TEST(Engine, SetTrainBatchSizeChangesTheAccumulation) {
                "set_train_batch_size(0): expected a positive multiple");
 }
 
+// DeepSpeed scales the rest of the window otherwise, and its boundary moves.
+TEST(Engine, SetTrainBatchSizeWithinAWindowActsOnTheNextOne) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool is_direct : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << "stage " << stage << " direct " << is_direct);
+      const Json config =
+          basic({{"gradient_accumulation_steps", 2}, {"zero_optimization", {{"stage", stage}}}});
+      const auto expected = make_engine(config), engine = make_engine(config);
+      int64_t micro = 0;
+      const auto run = [&](auto& trained, int window, int changes_after, int64_t batch) {
+        for (int i = 0; i < window; ++i) {
+          EXPECT_EQ(trained.is_gradient_accumulation_boundary(), i + 1 == window);
+          const auto [inputs, targets] = odd_batch(4 * (micro + i), 4);
+          const at::Tensor loss = trained.forward(inputs, targets);
+          if (is_direct) {
+            loss.backward();
+          } else {
+            trained.backward(loss);
+          }
+          if (i + 1 == changes_after) trained.set_train_batch_size(batch);
+          trained.step();
+        }
+      };
+      run(*expected, 2, 0, 0);
+      run(*engine, 2, 1, 12);
+      EXPECT_EQ(engine->get_batch_info(), std::make_tuple(12, 4, 3));
+      EXPECT_EQ(engine->global_samples(), 8);
+      micro = 2;
+      expected->set_train_batch_size(12);
+      run(*expected, 3, 0, 0);
+      run(*engine, 3, 2, 4);
+      EXPECT_EQ(engine->global_samples(), 20);
+      micro = 5;
+      expected->set_train_batch_size(4);
+      run(*expected, 1, 0, 0);
+      run(*engine, 1, 0, 0);
+      EXPECT_EQ(engine->global_samples(), 24);
+      for (const auto& item : expected->module().named_parameters()) {
+        if (!item.value().requires_grad()) continue;
+        EXPECT_TRUE(safe_get_full_fp32_param(*engine, engine->module().named_parameters()[item.key()])
+                        .equal(safe_get_full_fp32_param(*expected, item.value())))
+            << item.key();
+      }
+    }
+  }
+}
+
 TEST(Engine, LearningRateFollowsTheScheduleAndSetLr) {
   const auto engine = make_engine(
       basic({{"scheduler",

@@ -149,6 +149,83 @@ TEST(DroppedGradients, AreSaidOnceAndForgottenByALoad) {
   EXPECT_ERROR(UsageError, engine->step(), "without any backward()");
 }
 
+// As in a GAN: the loss of one engine passes through the model of another, whose program drops what it left.
+TEST(DroppedGradients, OfAnotherEnginesBackwardReachNoSum) {
+  run_ranks(2, [](comm::World& world) {
+    for (const int stage : {0, 1, 2, 3}) {
+      SCOPED_TRACE(stage);
+      const auto make = [&] { return make_engine(small_buckets(stage, /*overlap=*/true, 1), world); };
+      const auto judge = make(), maker = make(), expected = make();
+      const auto shared_loss = [&] { return loss_of(*maker, 8) + 100 * loss_of(*judge, 4); };
+      const auto step_alone = [&](auto& engine) {
+        engine.backward(loss_of(engine, 4 * world.rank()));
+        engine.step();
+      };
+      for (int step = 0; step < 2; ++step) {
+        maker->backward(shared_loss());
+        for (const at::Tensor& param : judge->module().parameters()) param.mutable_grad().reset();
+        step_alone(*judge);
+        step_alone(*expected);
+      }
+      const auto found = loss_of(*judge, 0).item<double>();
+      EXPECT_EQ(found, loss_of(*expected, 0).item<double>());
+
+      maker->backward(shared_loss());  // nothing drops what it leaves now
+      step_alone(*judge);
+      step_alone(*expected);
+      EXPECT_NE(loss_of(*judge, 0).item<double>(), loss_of(*expected, 0).item<double>());
+    }
+  });
+}
+
+TEST(DroppedGradients, OfAnotherEnginesBackwardAreForgottenByZeroGradAndALoad) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool loads : {false, true}) {
+      SCOPED_TRACE(message("stage ", stage, " load ", loads));
+      const TemporaryFolder folder;
+      const Json config = small_buckets(stage, false, 1);
+      const auto judge = make_engine(config), maker = make_engine(config), expected = make_engine(config);
+      judge->save_checkpoint(folder.string());
+      maker->backward(loss_of(*maker, 8) + 100 * loss_of(*judge, 4));
+      EXPECT_TRUE(judge->module().named_parameters()["last.bias"].grad().defined());
+      if (loads) {
+        judge->load_checkpoint(folder.string());
+      } else {
+        judge->zero_grad();
+      }
+      for (const auto& each : {judge, expected}) train_step(*each);
+      EXPECT_EQ(loss_of(*judge, 0).item<double>(), loss_of(*expected, 0).item<double>());
+    }
+  }
+}
+
+TEST(DroppedGradients, ThatTheEngineCannotSeeAreSaidOnce) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const bool is_direct : {false, true}) {
+      SCOPED_TRACE(message("stage ", stage, " direct ", is_direct));
+      Json config = small_buckets(stage, false, 2);
+      config["log_level"] = "warning";
+      const auto engine = make_engine(config);
+      const auto backward = [&] {
+        if (is_direct) return loss_of(*engine, 0).backward();
+        engine->backward(loss_of(*engine, 0));
+      };
+      const auto said_in_window = [&](int num_backwards) {
+        backward();
+        engine->step();
+        for (int more = 1; more < num_backwards; ++more) backward();
+        ::testing::internal::CaptureStderr();
+        engine->step();
+        return ::testing::internal::GetCapturedStderr();
+      };
+      const std::string text = "step() uses the gradients of 3 backwards";
+      EXPECT_EQ(said_in_window(2).find("backwards"), std::string::npos);
+      EXPECT_EQ(said_in_window(3).find(text) != std::string::npos, stage > 0);
+      EXPECT_EQ(said_in_window(3).find(text), std::string::npos);
+    }
+  }
+}
+
 TEST(ReplacedGradients, OfStage0AreThoseOfTheStep) {
   run_ranks(2, [](comm::World& world) {
     for (const int accumulation : {1, 2}) {

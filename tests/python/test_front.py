@@ -2,6 +2,7 @@
 
 import base64
 import collections
+import copy
 import importlib
 import inspect
 import json
@@ -241,8 +242,49 @@ def test_a_backward_of_the_script_is_refused_without_zero_as_in_deepspeed():
         loss.backward()
     (grad,) = torch.autograd.grad(engine(inputs).sum(), inputs)  # it reaches no parameter
     assert grad.shape == inputs.shape
+    params = list(engine.module.parameters())
+    assert [each.shape for each in torch.autograd.grad(engine(inputs).sum(), params)] == [each.shape for each in params]
     engine.backward(engine(inputs).sum())
     engine.step()
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("precision", [{}, {"fp16": {"enabled": True, "loss_scale": 64}}, {"bf16": {"enabled": True}}])
+def test_derivatives_of_outputs_are_the_models_and_penalties_train_as_in_torch(precision, stage):
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(next(iter(precision), ""), torch.float32)
+    tolerance = {"rtol": 1e-4, "atol": 1e-6} if not precision else {"rtol": 3e-2, "atol": 3e-2}
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    plain = copy.deepcopy(model)
+    config = {**CONFIG, **precision, "zero_optimization": {"stage": stage}, "gradient_accumulation_steps": 2, "gradient_clipping": 0.0}
+    config["optimizer"] = {"type": "SGD", "params": {"lr": 0.1}}
+    engine = make({**config, "zero_allow_untested_optimizer": True}, model=model)[0]
+    rows = [torch.randn(2, 4) for _ in range(4)]
+
+    def slope_of(called, row, **options):
+        inputs = row.clone().requires_grad_()
+        outputs = called(inputs.to(dtype) if called is engine else inputs).float()
+        return outputs, torch.autograd.grad(outputs.square().sum(), inputs, **options)[0]
+
+    for is_training in (True, False):
+        engine.train(is_training)
+        torch.testing.assert_close(slope_of(engine, rows[0])[1], slope_of(plain, rows[0])[1], **tolerance)
+    engine.train()
+    client = torch.optim.SGD(plain.parameters(), lr=0.1)
+    for micro, row in enumerate(rows):
+        losses = []
+        for called in (engine, plain):
+            outputs, slope = slope_of(called, row, create_graph=True)
+            losses.append(outputs.mean() + (slope.norm() - 1).square())
+        engine.backward(losses[0])
+        engine.step()
+        (losses[1] / 2).backward()
+        if micro % 2:
+            client.step()
+            client.zero_grad()
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        for ours, torchs in zip(model.parameters(), plain.parameters()):
+            torch.testing.assert_close(ours.float(), torchs, **tolerance)
 
 
 def test_coalescing_is_refused_beside_sums_in_fp32_as_in_deepspeed():

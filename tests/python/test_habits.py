@@ -100,8 +100,9 @@ def test_the_seed_of_the_config_gives_each_rank_numbers_of_its_own():
     assert first != second and [first, second] == run("random_streams.py")["seed"]
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("gas, in_place", [(1, False), (1, True), (2, False)])
-def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_drop(gas, in_place):
+def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_drop(gas, in_place, stage):
     """Two models train against each other, as in a GAN: zero_grad() of the judge's module drops what the maker's loss left there."""
 
     def play(engines):
@@ -111,6 +112,7 @@ def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_d
         backwards, steps = [lambda loss: (loss / gas).backward()] * 2, [each.step for each in players]
         if engines:
             config = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": gas, "gradient_clipping": 0}
+            config |= {"zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True}
             made = [deepspeed.initialize(model=part, optimizer=each, config=config)[0] for part, each in zip((maker, judge), players)]
             backwards, steps = [each.backward for each in made], [each.step for each in made]
         for _ in range(3):
@@ -128,7 +130,39 @@ def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_d
                 backwards[0](judge(maker(torch.randn(4, 2))).square().mean())
                 if engines or micro + 1 == gas:
                     steps[0]()
-        return [param.detach().clone() for param in (*maker.parameters(), *judge.parameters())]
+        params = [*maker.parameters(), *judge.parameters()]
+        with deepspeed.zero.GatheredParameters(params if engines else []):
+            return [param.detach().clone() for param in params]
 
     for ours, torchs in zip(play(engines=True), play(engines=False)):
         torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_two_players_with_parameters_and_windows_of_any_kind_drop_what_they_see(stage):
+    """Gradients that another engine's loss leaves are dropped by any means, in fp16 and where the optimizer is on the host."""
+    for how in ("module", "engine", "optimizer", "grad"):
+        for extra in ({}, {"fp16": {"enabled": True, "loss_scale": 8}}, {"offload": True}):
+            found = []
+            for meets_other in (True, False):
+                config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}, "gradient_clipping": 0.0}
+                config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.1}}
+                if "fp16" in extra:
+                    config["fp16"] = extra["fp16"]
+                if "offload" in extra and stage in (2, 3):
+                    config["zero_optimization"]["offload_optimizer"] = {"device": "cpu", "super_offload": True}
+                torch.manual_seed(0)
+                parts = [torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)]
+                maker, judge = (deepspeed.initialize(model=each, model_parameters=each.parameters(), config=config)[0] for each in parts)
+                x = torch.ones(2, 4, dtype=next(parts[1].parameters()).dtype)
+                if meets_other:
+                    maker.backward(-judge(maker(x)).mean() * 10)
+                    if how == "grad":
+                        for param in parts[1].parameters():
+                            param.grad = None
+                    else:
+                        {"module": parts[1], "engine": judge, "optimizer": judge.optimizer}[how].zero_grad()
+                judge.backward(judge(x).mean())
+                judge.step()
+                found.append(judge(x).tolist())
+            assert found[0] == found[1], (how, extra)

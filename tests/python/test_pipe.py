@@ -232,6 +232,11 @@ def test_specs_say_what_they_build():
         LayerSpec(dict)
 
 
+def test_the_module_lists_its_stages(capsys):
+    deepspeed.PipelineModule([LayerSpec(torch.nn.Linear, 4, 2), torch.relu], num_stages=1, loss_fn=torch.nn.MSELoss())
+    assert capsys.readouterr().out.splitlines() == ["stage=0 layers=2", "     0: Linear", "     1: relu", "  loss: MSELoss"]
+
+
 def test_cuts_are_those_of_the_core():
     assert deepspeed.runtime.utils.partition_uniform(7, 3) == [0, 3, 5, 7]
     assert deepspeed.runtime.utils.partition_balanced([8, 1, 1, 1, 1], 2) == [0, 1, 5]

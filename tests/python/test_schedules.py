@@ -1,9 +1,12 @@
 """Schedules of learning rates, with an engine and without one, in one process."""
 
+import logging
+
 import pytest
 import torch
 
 import deepspeed
+from deepspeed._errors import ConfigError
 from deepspeed.runtime.lr_schedules import OneCycle, WarmupLR
 from one_engine import CONFIG, make, step
 
@@ -145,7 +148,60 @@ def test_the_configs_schedule_shows_the_optimizer_of_torch_below_the_wrapper(sta
     config = {**CONFIG, "zero_optimization": {"stage": stage}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 2}}}
     engine, optimizer, _, schedule = make(config)
     assert isinstance(schedule.optimizer, torch.optim.Optimizer)
-    assert stage > 0 or schedule.optimizer is optimizer
+    assert schedule.optimizer is (optimizer.optimizer if stage > 0 else optimizer)
+    assert type(schedule.optimizer).__name__ == "FusedAdam" or stage == 0
     for _ in range(2):
         step(engine)
     assert [group["lr"] for group in schedule.optimizer.param_groups] == schedule.get_last_lr() == engine.get_lr()
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", ["callable", "client", "over the engine's"])
+def test_torch_does_not_warn_of_a_schedule_that_is_stepped_after_the_engine(kind, stage, recwarn):
+    model = torch.nn.Linear(4, 3)
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+    arguments = {"model_parameters": model.parameters()}
+
+    def halving(optimizer):
+        return torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+
+    if kind == "client":
+        arguments["optimizer"] = torch.optim.AdamW(model.parameters(), lr=1.0)
+    else:
+        config["optimizer"] = {"type": "AdamW", "params": {"lr": 1.0}}
+    if kind == "callable":
+        arguments["lr_scheduler"] = halving
+    engine, optimizer, _, schedule = deepspeed.initialize(model=model, config=config, **arguments)
+    basic = arguments.get("optimizer", optimizer.optimizer if stage > 0 else optimizer)
+    if kind != "callable":
+        schedule = halving(basic)
+    assert schedule.optimizer is basic
+    rates = []
+    for _ in range(3):
+        step(engine)
+        if kind != "callable":
+            schedule.step()
+        rates.append(engine.get_lr()[0])
+    assert rates == [0.5, 0.25, 0.125] and optimizer.param_groups[0]["lr"] == 0.125
+    assert not [str(each.message) for each in recwarn if "lr_scheduler" in str(each.message)]
+    assert list(basic.state), "it shows the states"
+
+
+@pytest.mark.parametrize("value", ["auto", None])
+def test_a_rate_that_no_client_has_filled_in_is_an_error(value):
+    config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": value}}}
+    shown = '"auto"' if value else "null"
+    with pytest.raises(ConfigError, match=f"optimizer.params.lr: got {shown}, expected a number"):
+        make(config)
+    model = torch.nn.Linear(4, 3)
+    step(make(config, model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=0.5))[0])  # the section is not used
+
+
+def test_other_autos_of_optimizer_and_schedule_are_named(caplog):
+    logging.getLogger("DeepSpeed").propagate = True
+    params = {"warmup_num_steps": "auto", "warmup_max_lr": 0.5}
+    config = {**CONFIG, "scheduler": {"type": "WarmupLR", "params": params}}
+    config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.5, "betas": "auto", "weight_decay": "auto"}}
+    make(config)
+    assert 'the "auto" of optimizer.params.betas, optimizer.params.weight_decay: the default holds' in caplog.text
+    assert 'the "auto" of scheduler.params.warmup_num_steps: the default holds' in caplog.text

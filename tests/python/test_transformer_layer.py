@@ -22,6 +22,13 @@ def config_of(**changes):
     return DeepSpeedTransformerConfig(**{**sizes, **changes})
 
 
+def test_a_layer_may_have_no_number():
+    config = DeepSpeedTransformerConfig.from_dict({**vars(config_of()), "layer_id": None})
+    layer = DeepSpeedTransformerLayer(config)
+    layer.config.layer_id = None
+    assert layer(torch.ones(2, 3, 8)).shape == (2, 3, 8)
+
+
 def plain_layer(layer, x, mask):
     """Computes the layer without dropout from torch's own functions."""
     config = layer.config

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import deepspeed
+from deepspeed._errors import UsageError
 
 
 def make(**config):
@@ -63,3 +64,178 @@ def test_the_first_look_at_the_groups_keeps_the_rate_of_the_warm_up():
     engine.backward(engine(torch.ones(2, 4)).sum())
     engine.step()
     assert torch.equal(engine.module.weight, before)
+
+
+def group_values(engine):
+    """Returns what Python shows of the options of the groups, and what the core holds."""
+    shown = [{key: value for key, value in group.items() if key != "params"} for group in engine.optimizer.param_groups]
+    held = [options for options, _, _ in engine._core.param_groups()]
+    as_tuples = [{key: tuple(own[key]) if isinstance(own[key], list) else own[key] for key in core} for own, core in zip(shown, held)]
+    return as_tuples, held
+
+
+# Of each value that Python and the core both have: how a script changes it, how it is read in Python, and in the core.
+MIRRORED = {
+    "lr": (lambda e: e.optimizer.param_groups[0].update(lr=0.0), lambda e: e.get_lr()[0], lambda e: e._core.get_lr()[0]),
+    "weight_decay": (
+        lambda e: e.optimizer.param_groups[0].update(weight_decay=0.5),
+        lambda e: e.optimizer.param_groups[0]["weight_decay"],
+        lambda e: e._core.param_groups()[0][0]["weight_decay"],
+    ),
+    "betas": (
+        lambda e: e.optimizer.param_groups[0].update(betas=(0.5, 0.6)),
+        lambda e: tuple(e.optimizer.param_groups[0]["betas"]),
+        lambda e: e._core.param_groups()[0][0]["betas"],
+    ),
+    "eps": (
+        lambda e: e.optimizer.param_groups[0].update(eps=0.1),
+        lambda e: e.optimizer.param_groups[0]["eps"],
+        lambda e: e._core.param_groups()[0][0]["eps"],
+    ),
+    "the rate of the optimizer below": (
+        lambda e: e.basic_optimizer.param_groups[0].update(lr=0.0),
+        lambda e: e.basic_optimizer.param_groups[0]["lr"],
+        lambda e: e._core.get_lr()[0],
+    ),
+    "overflow": (
+        lambda e: setattr(e.optimizer, "overflow", True),
+        lambda e: bool(e.optimizer.overflow),
+        lambda e: not e._core.was_step_applied(),
+    ),
+    "loss scale": (lambda e: micro_step(e, float("inf")), lambda e: e.optimizer.cur_scale, lambda e: e._core.loss_scale()),
+    "steps": (lambda e: micro_step(e, 1e-3), lambda e: e.global_steps, lambda e: e._core.global_steps()),
+    "skipped steps": (lambda e: micro_step(e, float("inf")), lambda e: e.skipped_steps, lambda e: e._core.skipped_steps()),
+    "iteration": (
+        lambda e: micro_step(e, 1e-3),
+        lambda e: e.lr_scheduler.last_batch_iteration,
+        lambda e: e._core.scheduler_state()["last_batch_iteration"],
+    ),
+}
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", MIRRORED)
+def test_a_load_shows_what_the_engine_holds_whatever_was_there_before(name, stage, tmp_path):
+    change, shown, held = MIRRORED[name]
+    fp16 = {"enabled": True, "initial_scale_power": 8, "hysteresis": 1}
+    constant = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.01, "warmup_max_lr": 0.01, "warmup_num_steps": 2}}
+    engine, _ = make(fp16=fp16, zero_optimization={"stage": stage}, scheduler=constant)
+    micro_step(engine, 1e-3)
+    engine.save_checkpoint(tmp_path, tag="now")
+    saved = shown(engine), held(engine), group_values(engine)[0]
+    change(engine)
+    engine.load_checkpoint(tmp_path, tag="now")
+    assert (shown(engine), held(engine), group_values(engine)[0]) == saved
+    assert group_values(engine)[0] == group_values(engine)[1]
+    micro_step(engine, 1e-3)
+    assert engine.get_lr() == [0.01] and shown(engine) == held(engine)
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+@pytest.mark.parametrize("client", [False, True])
+@pytest.mark.parametrize("how", ["lambda", "cyclic"])
+def test_a_schedule_of_the_script_does_not_keep_its_first_rate_over_a_load(how, client, stage, tmp_path):
+    """The constructor of a torch schedule writes the first rate, and the checkpoint's is there after the load."""
+
+    def schedule_of(optimizer):
+        if how == "lambda":
+            return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 2))
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+
+    def make_engine():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+        own = torch.optim.AdamW(model.parameters(), lr=0.05) if client else None
+        if own is None:
+            config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.05}}
+        schedule = schedule_of(own) if client else schedule_of
+        return deepspeed.initialize(model=model, model_parameters=model.parameters(), optimizer=own, lr_scheduler=schedule, config=config)[
+            0
+        ]
+
+    def steps(engine, count):
+        seen = []
+        for _ in range(count):
+            seen.append((engine.get_lr()[0], tuple(engine.optimizer.param_groups[0]["betas"])))
+            loss = engine(torch.ones(2, 4)).square().mean()
+            engine.backward(loss)
+            engine.step()
+            seen.append(loss.item())
+        return seen
+
+    engine = make_engine()
+    steps(engine, 3)
+    engine.save_checkpoint(tmp_path, tag="now")
+    expected = steps(engine, 3)
+    resumed = make_engine()
+    resumed.load_checkpoint(tmp_path, tag="now")
+    assert steps(resumed, 3) == expected
+
+
+@pytest.mark.parametrize("load", [{"load_optimizer_states": False}, {"load_module_only": True}])
+def test_a_load_without_the_optimizer_leaves_the_rate_that_the_script_has_set(load, tmp_path):
+    engine, optimizer = make(zero_optimization={"stage": 1})
+    engine.save_checkpoint(tmp_path, tag="now")
+    optimizer.param_groups[0]["lr"] = 0.5
+    engine.load_checkpoint(tmp_path, tag="now", **load)
+    assert optimizer.param_groups[0]["lr"] == 0.5 and engine.get_lr() == engine._core.get_lr() == [0.5]
+
+
+def test_calls_that_change_rates_write_over_what_the_script_has_set():
+    constant = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.01, "warmup_max_lr": 0.01, "warmup_num_steps": 2}}
+    engine, optimizer = make(scheduler=constant)
+    group = optimizer.param_groups[0]
+    for call in (
+        lambda: engine.set_lr(0.01),
+        engine.lr_scheduler.step,
+        lambda: engine.lr_scheduler.load_state_dict({"last_batch_iteration": 1}),
+    ):
+        group["lr"], group["weight_decay"] = 0.0, 0.25
+        call()
+        assert group["lr"] == 0.01 == engine._core.get_lr()[0]
+        assert group["weight_decay"] == 0.25 == engine._core.param_groups()[0][0]["weight_decay"]
+        group["weight_decay"] = 0.0
+
+
+@pytest.mark.parametrize("name", ["WarmupDecayLR", "WarmupCosineLR"])
+def test_a_schedule_of_no_steps_evaluates_and_refuses_the_first_step(name):
+    engine, _ = make(scheduler={"type": name, "params": {"total_num_steps": 0, "warmup_num_steps": 0}})
+    engine.eval()
+    assert engine(torch.ones(2, 4)).shape == (2, 3)
+    engine.train()
+    weights = engine.module.weight.tolist()
+    engine.backward(engine(torch.ones(2, 4)).sum())
+    with pytest.raises(UsageError, match="total_num_steps: got 0"):
+        engine.step()
+    assert engine.module.weight.tolist() == weights and engine.global_steps == 0
+
+
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_a_batch_size_that_is_set_within_a_window_is_the_next_ones(stage):
+    engine, _ = make(zero_optimization={"stage": stage}, gradient_accumulation_steps=2)
+    boundaries, samples = [], []
+    for micro in range(6):
+        engine.backward(engine(torch.ones(2, 4)).sum())
+        boundaries.append(engine.is_gradient_accumulation_boundary())
+        if micro == 0:
+            engine.set_train_batch_size(8)
+            assert engine.gradient_accumulation_steps() == 4 and engine.train_batch_size() == 8
+        engine.step()
+        samples.append(engine.global_samples)
+    assert boundaries == [False, True, False, False, False, True] and samples == [0, 4, 4, 4, 4, 12]
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_a_rate_that_is_written_before_backward_holds_where_backward_begins_the_step(stage):
+    def train(offload):
+        torch.manual_seed(0)
+        zero = {"stage": stage, **({"offload_optimizer": {"device": "cpu", "super_offload": True}} if offload else {})}
+        engine, optimizer = make(zero_optimization=zero, bf16={"enabled": True}, gradient_clipping=0.0)
+        for step in range(3):
+            optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+            engine.backward(engine(torch.ones(2, 4).bfloat16()).float().square().sum())
+            engine.step()
+        return engine(torch.ones(2, 4).bfloat16()).tolist()
+
+    assert train(True) == train(False)

@@ -37,7 +37,9 @@ Field warmup_type() {
 }
 
 Field total_num_steps() {
-  return integer("total_num_steps", 0, "Steps of the whole training.", {at_least(1), required()});
+  return integer("total_num_steps", 0,
+                 "Steps of the whole training; 0, which clients fill in for evaluation alone, takes no step.",
+                 {at_least(0), required()});
 }
 
 Field last_batch_iteration() {
@@ -83,10 +85,11 @@ NamedType one_cycle() {
            integer("cycle_second_stair_count", nullptr,
                    "Stairs of the way down; as many as up, where absent.", {at_least(0)}),
            integer("decay_step_size", 0, "Steps of an interval of the decay; 0: no decay.", {at_least(0)}),
-           boolean("cycle_momentum", true, "Move the momentum too: betas, of optimizers that have them."),
+           boolean("cycle_momentum", true,
+                   "Move the momentum too: betas, of optimizers that have them; the second is 0.99 then."),
            rates("cycle_min_mom", 0.8, "The momentum at the cycle's top."),
            rates("cycle_max_mom", 0.9, "The momentum at its ends."),
-           number("decay_mom_rate", 0.0, "How fast the momentum grows after the cycle."),
+           number("decay_mom_rate", 0.0, "How fast the momentum grows after the cycle; it stays below 1."),
            last_batch_iteration()}};
 }
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include "deepspeed/engine/autograd/derivative.h"
 #include "deepspeed/tensor/saved_value.h"
 #include "deepspeed/zero/param_access.h"
 
@@ -65,7 +66,11 @@ class OpenAccess : public torch::autograd::Function<OpenAccess> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    BackwardWindows::instance().open(saved_value<PoolPtr>(context));
+    const auto pool = saved_value<PoolPtr>(context);
+    BackwardWindows::instance().open(pool);
+    // The backward of a derivative uses the parameters again, and need not pass the outputs.
+    wrap_derivatives(pool.get(),
+                     [pool](const at::Tensor& made) { return open_access_in_backward(made, pool); });
     return {gradients[0], at::Tensor()};
   }
 };

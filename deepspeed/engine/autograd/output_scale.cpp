@@ -1,6 +1,7 @@
 // A node at each output multiplies the gradient that enters by the engine's scale. A loss that an engine
 // has scaled has a node at its root that notes that scale until the backward ends, for the nodes at
-// outputs to exchange.
+// outputs to exchange. A derivative that the program asks for passes the nodes at outputs as it is; what
+// comes of it gets a node of its own, since the loss may hold it.
 #include "deepspeed/engine/autograd/output_scale.h"
 
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include "deepspeed/engine/autograd/derivative.h"
 #include "deepspeed/tensor/saved_value.h"
 
 namespace deepspeed {
@@ -59,13 +61,14 @@ class BackwardEnds {
     return all;
   }
 
-  void watch(const std::shared_ptr<BackwardOutcome>& outcome) {
+  void watch(const std::shared_ptr<BackwardOutcome>& outcome, bool is_direct) {
     const Key key{torch::autograd::get_current_graph_task_id(), outcome.get()};
     if (key.first < 0) return;  // somebody calls the node by itself
     {
       const std::lock_guard lock(mutex_);
       if (!watched_.insert(key).second) return;
     }
+    if (is_direct) ++outcome->num_direct;
     // Autograd drops its callbacks with the backward, also where that fails and none is called.
     torch::autograd::Engine::get_default_engine().queue_callback(
         [end = std::make_shared<End>(key, outcome)]() mutable {
@@ -119,13 +122,20 @@ class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const Scale scale = saved_value<Scale>(context);
-    BackwardEnds::instance().watch(scale->outcome);
-    return {multiply(gradients[0], factor(*scale)), at::Tensor()};
+    if (is_derivative()) {
+      // Engines that share the tensor would each scale it: the nearest one to the loss does.
+      static const char all_engines = 0;
+      wrap_derivatives(&all_engines,
+                       [scale](const at::Tensor& made) { return scale_gradient_of(made, scale); });
+      return {gradients[0], at::Tensor()};
+    }
+    const std::optional<RootScale> root = RootScales::instance().find();
+    BackwardEnds::instance().watch(scale->outcome, /*is_direct=*/!root || !root->is_divided);
+    return {multiply(gradients[0], factor(*scale, root)), at::Tensor()};
   }
 
  private:
-  static double factor(const OutputScale& own) {
-    const auto root = RootScales::instance().find();
+  static double factor(const OutputScale& own, const std::optional<RootScale>& root) {
     if (!root) return own.loss_scale / own.accumulation_steps;
     const double exchanged = own.loss_scale / root->loss_scale;
     return root->is_divided ? exchanged : exchanged / own.accumulation_steps;
@@ -162,6 +172,11 @@ at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale) {
 at::Tensor scale_loss(const at::Tensor& loss, double loss_scale) {
   if (is_scaled_loss(loss)) return loss;
   return BeginScaled::apply(loss, RootScale{loss_scale, 1.0, /*is_divided=*/false}, loss_scale);
+}
+
+bool is_in_backward_of_engine() {
+  const auto root = RootScales::instance().find();
+  return root && root->is_divided;
 }
 
 bool is_scaled_loss(const at::Tensor& loss) {

@@ -3,6 +3,8 @@
 //
 // A backward that an engine began, by backward() or scale(), carries that engine's scale already. Other
 // engines whose outputs it reaches, since they share the loss, exchange it for their own.
+//
+// A derivative (derivative.h) is not scaled: its result is the program's.
 #pragma once
 
 #include <atomic>
@@ -12,10 +14,11 @@
 
 namespace deepspeed {
 
-/// Says of backwards that have reached an engine's outputs how many have not ended, and whether one has
-/// failed, which leaves a part of its gradients.
+/// Says of backwards that have reached an engine's outputs how many have not ended, how many no engine has
+/// begun, and whether one has failed, which leaves a part of its gradients.
 struct BackwardOutcome {
   std::atomic<int> num_open = 0;
+  std::atomic<int> num_direct = 0;
   std::atomic<bool> has_failed = false;
 };
 
@@ -43,6 +46,8 @@ at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale);
 /// `loss` times `loss_scale`, for a backward of the caller's own. A loss that was scaled already, for any
 /// engine, comes back as it is.
 at::Tensor scale_loss(const at::Tensor& loss, double loss_scale);
+/// Whether the backward that runs, which calls a node, is one that an engine's backward() has begun.
+bool is_in_backward_of_engine();
 /// Whether scale_loss() made it.
 bool is_scaled_loss(const at::Tensor& loss);
 

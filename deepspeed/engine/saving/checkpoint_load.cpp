@@ -266,7 +266,7 @@ void CheckpointLoader::load_weights_and_states(const OpenedCheckpoint& opened, c
   }
   if (optimizer == nullptr) return;
   optimizer->zero_grad();
-  state_.counters.backwards_since_update = 0;
+  state_.counters.backwards_since_update = state_.counters.backwards_in_sums = 0;
   state_.counters.dropped_backwards = false;
   if (opened.optimizer) load_optimizer(opened);
   if (!opened.optimizer || !wants_master(opened)) optimizer->state().restore_masters_from_model();

@@ -51,6 +51,7 @@ bool CheckpointLoader::loads_schedule(const OpenedCheckpoint& opened, const Load
 RunSnapshot CheckpointLoader::run_snapshot(const OpenedCheckpoint& opened, const LoadOptions& options) const {
   RunSnapshot now;
   now.counters = state_.counters;
+  now.window = state_.window;
   now.sparse_names = state_.sparse_names;
   if (loads_schedule(opened, options)) now.schedule = parts_.lr_scheduler->state_dict();
   if (parts_.optimizer) {
@@ -93,11 +94,12 @@ void CheckpointLoader::load_run(const OpenedCheckpoint& opened, const LoadOption
   state_.counters.global_samples = states.global_samples;
   state_.counters.skipped_steps = states.skipped_steps;
   state_.counters.micro_steps = 0;
+  state_.window = {parts_.config.gradient_accumulation_steps, parts_.config.train_batch_size};
   state_.counters.step_applied =
       states.global_steps > 0 && !(opened.optimizer && opened.optimizer->overflow());
   if (!opened.run) return;
   if (parts_.config.managed_gradient_accumulation)
-    state_.counters.micro_steps = opened.run->micro_steps % parts_.config.gradient_accumulation_steps;
+    state_.counters.micro_steps = opened.run->micro_steps % state_.window.steps;
   if (opened.has_own_run) {
     device::set_cpu_rng_state(opened.run->cpu_rng);
     if (opened.run->cuda_rng.defined()) device::set_cuda_rng_state(opened.run->cuda_rng);
@@ -127,9 +129,11 @@ void CheckpointLoader::put_back(const RunSnapshot& before) {
   if (before.scaler) *dynamic_scaler(parts_.optimizer.get()) = *before.scaler;
   const RunCounters now = state_.counters;
   state_.counters = before.counters;
+  state_.window = before.window;
   state_.sparse_names = before.sparse_names;
   // The gradients of the window may be gone.
   state_.counters.backwards_since_update = now.backwards_since_update;
+  state_.counters.backwards_in_sums = now.backwards_in_sums;
   state_.counters.dropped_backwards = now.dropped_backwards;
   device::set_cpu_rng_state(before.cpu_rng);
   if (before.cuda_rng.defined()) device::set_cuda_rng_state(before.cuda_rng);

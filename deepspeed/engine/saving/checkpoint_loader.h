@@ -70,6 +70,7 @@ struct OpenedCheckpoint {
 /// schedule, rates, loss scale, random streams and the place in the data.
 struct RunSnapshot {
   RunCounters counters;
+  AccumulationWindow window;
   std::set<std::string> sparse_names;
   std::optional<Json> schedule;                // nothing: it is not loaded
   std::vector<optim::Hyperparameters> groups;  // [group]

@@ -127,7 +127,7 @@ bool CheckpointSaver::has_waiting_gradients() const {
 void CheckpointSaver::refuse_waiting_gradients() const {
   const bool is_paused = parts_.optimizer->gradients().is_paused();
   const config::DeepSpeedConfig& config = parts_.config;
-  const int64_t window = config.managed_gradient_accumulation ? config.gradient_accumulation_steps : 1;
+  const int64_t window = config.managed_gradient_accumulation ? state_.window.steps : 1;
   const std::string scope = state_.in_no_sync ? " inside of no_sync()"
                             : is_paused       ? " inside of coalesce_grad_reduction()"
                                               : "";
@@ -238,7 +238,7 @@ void CheckpointSaver::collect(SaveJob& job, const SaveOptions& options) const {
                                          position->epoch_ended};
   }
   if (parts_.config.managed_gradient_accumulation && !has_waiting_gradients())
-    run.micro_steps = state_.counters.micro_steps % parts_.config.gradient_accumulation_steps;
+    run.micro_steps = state_.window.done(state_.counters.micro_steps);
   if (parts_.optimizer) {
     zero::RankState own = parts_.optimizer->rank_state();
     run.optimizer_tensors = std::move(own.tensors);

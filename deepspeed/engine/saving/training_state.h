@@ -26,7 +26,18 @@ struct RunCounters {
   int64_t skipped_steps = 0;           // of global_steps, for gradients that were not finite
   bool step_applied = false;           // whether the last call of step() updated the parameters
   int64_t backwards_since_update = 0;  // whose gradients no step has used; checkpoints hold none of them
+  int64_t backwards_in_sums = 0;       // of these, where no_sync() did not hold
   bool dropped_backwards = false;      // zero_grad() has given up those of this window
+};
+
+/// The batch of the window of gradient accumulation under way. A setter of the config acts on the next one.
+struct AccumulationWindow {
+  int64_t steps = 1;             // gradient_accumulation_steps
+  int64_t train_batch_size = 1;  // samples of all ranks
+  int64_t first_micro_step = 0;  // from which windows of so many steps are counted
+
+  /// Returns how many micro steps of the window are done, of so many in all.
+  int64_t done(int64_t micro_steps) const { return (micro_steps - first_micro_step) % steps; }
 };
 
 struct TrainingState {
@@ -38,6 +49,7 @@ struct TrainingState {
 
   EngineParts parts;
   RunCounters counters;
+  AccumulationWindow window;
   /// Names the embeddings' weights whose gradients are sparse, by config and, as in DeepSpeed, the
   /// checkpoint that was loaded last. What travels by rows follows the config alone.
   std::set<std::string> sparse_names;

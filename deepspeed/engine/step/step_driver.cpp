@@ -4,7 +4,7 @@
 // counters on. A backward that fails leaves a part of its gradients: from then on the window takes no step,
 // until zero_grad(), or another backward where nothing else is in it. After each call that moves the
 // training, refresh() tells the reducer whether the next backward is the boundary's, and the nodes on outputs
-// which loss scale they apply.
+// which loss scale they apply. A batch size that was set meanwhile is the next window's (begin_window).
 #include "deepspeed/engine/step/step_driver.h"
 
 #include <utility>
@@ -47,8 +47,12 @@ StepDriver::StepDriver(TrainingState& state)
       activations_({.is_on = state.parts.optimizer && state.parts.groups.data.rank() == 0,
                     .every_step = state.parts.config.memory_breakdown}) {
   if (config().wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
-  if (state_.parts.optimizer)
+  if (state_.parts.optimizer) {
     model_changes_ = std::make_unique<ModelChanges>(state_.parts.model, optimizer().store());
+    // Of a loss that several engines share, or that only passes through this one's model, as in a GAN: the
+    // program may drop them, where it sees them in the parameters.
+    optimizer().gradients().leave_foreign(&is_in_backward_of_engine);
+  }
   if (config().cuda_graphs.enabled)
     graphs_ = std::make_unique<GraphedForward>(state_.parts.model, config().cuda_graphs);
   refresh();
@@ -65,12 +69,13 @@ void StepDriver::log_memory(const char* when) const {
 }
 
 void StepDriver::refresh() {
+  begin_window();
   if (!state_.parts.optimizer) {
     output_scale_->loss_scale = output_scale_->accumulation_steps = 1.0;
     return;
   }
   optimizer().set_micro_step(state_.counters.micro_steps);
-  optimizer().set_batch({.gradient_accumulation_steps = config().gradient_accumulation_steps,
+  optimizer().set_batch({.gradient_accumulation_steps = window_.steps,
                          .train_micro_batch_size_per_gpu = config().train_micro_batch_size_per_gpu,
                          .is_boundary = is_boundary(),
                          .averages_gradients = config().gradient_allreduce_op != "sum"});
@@ -78,13 +83,29 @@ void StepDriver::refresh() {
   optimizer().gradients().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync &&
                                        is_boundary());
   output_scale_->loss_scale = optimizer().loss_scale();
-  output_scale_->accumulation_steps = static_cast<double>(config().gradient_accumulation_steps);
+  output_scale_->accumulation_steps = static_cast<double>(window_.steps);
+}
+
+void StepDriver::begin_window() {
+  const int64_t steps = config().gradient_accumulation_steps;
+  if ((steps == window_.steps && config().train_batch_size == window_.train_batch_size) || is_in_window())
+    return;
+  if (steps != window_.steps) window_.first_micro_step = state_.counters.micro_steps;
+  window_.steps = steps;
+  window_.train_batch_size = config().train_batch_size;
+}
+
+bool StepDriver::is_in_window() const {
+  const bool has_open = state_.parts.optimizer && optimizer().gradients().is_open();
+  if (has_open || state_.counters.backwards_since_update > 0) return true;
+  const bool counts = config().managed_gradient_accumulation && !boundary_override_;
+  return counts && window_.done(state_.counters.micro_steps) > 0;
 }
 
 bool StepDriver::is_boundary() const {
   if (!config().managed_gradient_accumulation) return in_step_;
   if (boundary_override_) return *boundary_override_;
-  return (state_.counters.micro_steps + 1) % config().gradient_accumulation_steps == 0;
+  return window_.done(state_.counters.micro_steps + 1) == 0;
 }
 
 void StepDriver::set_boundary(std::optional<bool> is_boundary) {
@@ -100,8 +121,7 @@ void StepDriver::set_boundary(std::optional<bool> is_boundary) {
 at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& options) {
   check_loss(loss);
   finish_backward();  // a direct loss.backward() before this one
-  const double divisor =
-      options.scale_wrt_gas ? static_cast<double>(config().gradient_accumulation_steps) : 1.0;
+  const double divisor = options.scale_wrt_gas ? static_cast<double>(window_.steps) : 1.0;
   if (!options.allreduce_gradients) {
     if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
       raise<UsageError>("backward() with allreduce_gradients = false does not fit ZeRO stage ", stage,
@@ -112,6 +132,7 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
   run_backward([&] {
     with_root_scale(loss, {optimizer().loss_scale(), divisor}).backward({}, options.retain_graph);
   });
+  if (!state_.in_no_sync) ++state_.counters.backwards_in_sums;
   if (options.release_loss) return {};
   const c10::NoGradGuard no_grad;
   return divisor == 1.0 ? loss.detach() : loss.detach().div(divisor);
@@ -119,8 +140,7 @@ at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& o
 
 at::Tensor StepDriver::scaled_root(const at::Tensor& loss) const {
   check_loss(loss);
-  return with_root_scale(
-      loss, {optimizer().loss_scale(), static_cast<double>(config().gradient_accumulation_steps)});
+  return with_root_scale(loss, {optimizer().loss_scale(), static_cast<double>(window_.steps)});
 }
 
 void StepDriver::require_whole_window(const char* call) const {
@@ -134,6 +154,7 @@ void StepDriver::run_backward(const std::function<void()>& run, bool trains_para
   if (optimizer().gradients().has_failed() && state_.counters.backwards_since_update == 0) zero_grad();
   require_whole_window("backward");
   log_memory("before backward");
+  optimizer().gradients().take_host_time();  // of steps before
   {
     const auto timing = time_part(profile::StepPart::kBackward);
     optimizer().tell_ranks();
@@ -145,6 +166,10 @@ void StepDriver::run_backward(const std::function<void()>& run, bool trains_para
       const zero::GradReducer::Announcement announcement(optimizer().gradients());
       noting_failure(run);
       if (trains_parameters) warn_of_no_gradient();
+    }
+    if (timers_ && state_.is_training) {
+      timers_->move(profile::StepPart::kBackwardInner, profile::StepPart::kBackwardAllreduce,
+                    optimizer().gradients().take_host_time());
     }
     const auto reductions = time_part(profile::StepPart::kBackwardAllreduce);
     noting_failure([&] { optimizer().gradients().finish_backward(); });
@@ -186,11 +211,13 @@ void StepDriver::warn_of_no_gradient() {
 void StepDriver::finish_backward() {
   zero::GradReducer& gradients = optimizer().gradients();
   gradients.forget_dropped();
+  const int num_direct = output_scale_->outcome->num_direct.exchange(0);
   const bool has_failed = take_failure();
   if (!gradients.is_open() || gradients.has_failed()) return;
   if (has_failed) return gradients.note_failure();
   gradients.finish_backward();
   ++state_.counters.backwards_since_update;
+  if (!state_.in_no_sync) state_.counters.backwards_in_sums += num_direct;
   refresh();
 }
 
@@ -224,6 +251,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     if (updates) {
       require_gradients();
       model_changes_->warn();
+      warn_of_more_backwards();
       optimizer().gradients().complete_window();
       if (before_update_) before_update_();
       samples = update(options);
@@ -248,6 +276,23 @@ void StepDriver::require_gradients() {
   optimizer().gradients().finish_backward();  // all that is missing counts as zeros
 }
 
+// At stage 0 the program's changes of the parameters' grads are seen.
+void StepDriver::warn_of_more_backwards() {
+  const int64_t made = std::exchange(state_.counters.backwards_in_sums, 0);
+  const int64_t stage = config().zero_optimization.stage;
+  if (warned_of_more_backwards_ || stage == 0 || made <= window_.steps || boundary_override_ ||
+      !config().managed_gradient_accumulation)
+    return;
+  warned_of_more_backwards_ = true;
+  if (state_.parts.groups.all.rank() != 0) return;
+  log::warning("[engine] step() uses the gradients of ", made,
+               " backwards, where gradient_accumulation_steps is ", window_.steps,
+               ". If one of them was to be dropped: at zero_optimization.stage ", stage,
+               " gradients leave their parameters at once, so that zero_grad() of the module and setting a "
+               "parameter's grad to nothing do not drop them, but zero_grad() of the engine does. This is "
+               "said once");
+}
+
 int64_t StepDriver::update(const StepOptions& options) {
   RunCounters& counters = state_.counters;
   zero::StepResult result = optimizer().step(counters.global_steps + 1);
@@ -263,9 +308,8 @@ int64_t StepDriver::update(const StepOptions& options) {
   ++counters.global_steps;
   // Unmanaged, a step has as many micro batches as there were backwards.
   const int64_t samples = config().managed_gradient_accumulation
-                              ? config().train_batch_size
-                              : config().train_batch_size / config().gradient_accumulation_steps *
-                                    counters.backwards_since_update;
+                              ? window_.train_batch_size
+                              : window_.train_batch_size / window_.steps * counters.backwards_since_update;
   counters.global_samples += samples;
   counters.backwards_since_update = 0;
   counters.dropped_backwards = false;
@@ -283,7 +327,8 @@ void StepDriver::zero_grad() {
   for (const NamedTensor& param : state_.parts.model.parameters) param.tensor.mutable_grad().reset();
   if (state_.parts.optimizer) optimizer().gradients().forget_failure();
   take_failure();
-  counters.backwards_since_update = 0;
+  counters.backwards_since_update = counters.backwards_in_sums = 0;
+  refresh();
 }
 
 void StepDriver::begin_no_sync() {

@@ -105,6 +105,13 @@ class StepDriver {
   /// Throws UsageError where this window has no gradient to step with. Those that zero_grad() has dropped are
   /// zeros.
   void require_gradients();
+  /// Lets the window that begins have the config's batch, where a setter has changed it.
+  void begin_window();
+  /// Returns whether gradients or micro steps are in the window under way.
+  bool is_in_window() const;
+  /// Says once that an update uses more backwards than a window has: the program may have dropped one by
+  /// means that do not reach the sums.
+  void warn_of_more_backwards();
 
   TrainingState& state_;
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
@@ -115,7 +122,9 @@ class StepDriver {
   std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;
   std::function<void()> before_update_;  // empty: nothing
+  AccumulationWindow& window_ = state_.window;
   bool in_step_ = false;
+  bool warned_of_more_backwards_ = false;
   bool warned_of_no_gradient_ = false;
   bool warned_of_dropped_ = false;
 };

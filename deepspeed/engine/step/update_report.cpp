@@ -43,7 +43,6 @@ void log_progress(const Progress& progress) {
   line << "]";
   log::info(line.str());
   log_throughput(progress);
-  if (progress.timers) log::info(progress.timers->global_line());
 }
 
 std::vector<monitor::Event> update_events(const TrainingState& state, profile::StepTimers* timers) {

@@ -17,10 +17,9 @@ struct Progress {
   std::vector<double> lr;                      // [group]
   std::vector<std::pair<double, double>> mom;  // [group]
   profile::Throughput* throughput = nullptr;   // null: not asked for
-  profile::StepTimers* timers = nullptr;       // null: not asked for
 };
 
-/// Logs counters, rates and momenta, the throughput, and the times of the parts of a step.
+/// Logs counters, rates and momenta, and the throughput.
 void log_progress(const Progress& progress);
 
 /// Returns the rate of the first group, the loss scale of fp16, and the milliseconds of the parts of the step

@@ -114,6 +114,7 @@ Config Config::from_dict(const Json& keys) {
     const auto found = std::find_if(layer_keys().begin(), layer_keys().end(),
                                     [&, &name = key](const auto& entry) { return entry.first == name; });
     if (found == layer_keys().end()) raise_unknown(key);
+    if (key == "layer_id" && value.is_null()) continue;  // of scripts that number no layers
     std::visit([&, &name = key, &given = value](auto member) { read_member(config, member, name, given); },
                found->second);
   }

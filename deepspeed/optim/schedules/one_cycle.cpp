@@ -33,7 +33,40 @@ OneCycle::OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options)
     log::warning("cycle_momentum is off: the optimizer has no hyperparameter 'betas'");
     options_.momentum = false;
   }
+  if (options_.momentum) warn_of_momenta(groups);
   write();
+}
+
+void OneCycle::warn_of_momenta(const std::vector<ParamGroup>& groups) const {
+  for (const ParamGroup& group : groups) {
+    const double second = group.options.pair("betas").second;
+    if (second == kSecondBeta) continue;
+    log::warning("OneCycle sets the second of the optimizer's betas to ", kSecondBeta, " in place of ",
+                 second, ", as in DeepSpeed; cycle_momentum false leaves betas alone");
+    break;
+  }
+  const OneCycleOptions& o = options_;
+  if (o.decay_mom_rate <= 0 || o.decay_step_size == 0) return;
+  const double highest = *std::max_element(o.max_mom.begin(), o.max_mom.end());
+  if (highest >= 1 || highest <= 0) return;
+  const double decay_steps =
+      std::ceil((1 / highest - 1) / o.decay_mom_rate * static_cast<double>(o.decay_step_size));
+  log::warning("OneCycle: by decay_mom_rate ", o.decay_mom_rate, " the momentum ", highest,
+               " grows after the cycle and reaches 1 about step ",
+               static_cast<double>(total_size()) + decay_steps, ", which is an error then; 0 keeps it");
+}
+
+void OneCycle::check_step(std::optional<int64_t> last_batch_iteration) const {
+  GroupLrScheduler::check_step(last_batch_iteration);
+  if (!options_.momentum) return;
+  const int64_t t = last_batch_iteration.value_or(this->last_batch_iteration() + 1);
+  for (size_t i = 0; i < options_.max_mom.size(); ++i) {
+    const double momentum = momentum_at(t, i);
+    if (momentum >= 0 && momentum < 1) continue;
+    raise<UsageError>("OneCycle: with step ", t + 1, " the momentum of group ", i, " becomes ", momentum,
+                      ", expected 0 or more and below 1: set decay_mom_rate, which is ",
+                      options_.decay_mom_rate, ", to 0, or cycle_momentum to false");
+  }
 }
 
 Json OneCycle::attributes() const {

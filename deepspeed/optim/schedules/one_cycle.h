@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "deepspeed/optim/schedules/group_lr_scheduler.h"
@@ -28,8 +29,11 @@ struct OneCycleOptions {
 class OneCycle : public GroupLrScheduler {
  public:
   /// Writes the first rates. Throws UsageError for a first step below 1, negative sizes or counts, and
-  /// numbers that are not one a group.
+  /// numbers that are not one a group. Warns where the second of "betas" becomes another one, and where the
+  /// momentum will reach 1.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
+  /// Throws UsageError as well where the momentum would leave [0, 1) with this step.
+  void check_step(std::optional<int64_t> last_batch_iteration) const override;
   /// Holds among others "moms", the momenta of the cycle at this step: the highest before the first one, when
   /// the groups have the lowest.
   Json attributes() const override;
@@ -46,6 +50,7 @@ class OneCycle : public GroupLrScheduler {
   double momentum_at(int64_t t, size_t group) const;
   /// Returns the decay steps, in units of decay_step_size, since the cycle's end; 0 where there is no decay.
   double decay_interval(int64_t t) const;
+  void warn_of_momenta(const std::vector<ParamGroup>& groups) const;
 
   OneCycleOptions options_;
 };

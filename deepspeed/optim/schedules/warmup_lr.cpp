@@ -11,9 +11,16 @@ namespace deepspeed::optim {
 namespace {
 
 void warn_if_shorter_than_warmup(int64_t total_num_steps, const Warmup& warmup) {
-  if (total_num_steps < warmup.num_steps()) {
+  if (total_num_steps > 0 && total_num_steps < warmup.num_steps()) {
     log::warning("total_num_steps ", total_num_steps, " is less than warmup_num_steps ", warmup.num_steps());
   }
+}
+
+void require_steps(int64_t total_num_steps) {
+  if (total_num_steps > 0) return;
+  raise<UsageError>("scheduler.params.total_num_steps: got ", total_num_steps,
+                    ", which is for evaluation alone, expected the number of updates of the training before "
+                    "its first step()");
 }
 
 // Returns the number of steps after the warm-up, at least 1, since it is a divisor.
@@ -69,6 +76,11 @@ WarmupDecayLr::WarmupDecayLr(std::vector<ParamGroup>& groups, std::vector<double
   warn_if_shorter_than_warmup(total_num_steps, warmup);
 }
 
+void WarmupDecayLr::check_step(std::optional<int64_t> last_batch_iteration) const {
+  require_steps(total_num_steps_);
+  WarmupLr::check_step(last_batch_iteration);
+}
+
 std::vector<double> WarmupDecayLr::rates_at(int64_t t) const {
   return blend(
       t, std::max(0.0, static_cast<double>(total_num_steps_ - t) / steps_after(total_num_steps_, warmup())));
@@ -86,6 +98,11 @@ WarmupCosineLr::WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, d
   }
   warn_if_shorter_than_warmup(total_num_steps, warmup);
   write();
+}
+
+void WarmupCosineLr::check_step(std::optional<int64_t> last_batch_iteration) const {
+  require_steps(total_num_steps_);
+  GroupLrScheduler::check_step(last_batch_iteration);
 }
 
 Json WarmupCosineLr::attributes() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "deepspeed/optim/schedules/group_lr_scheduler.h"
@@ -48,6 +49,8 @@ class WarmupDecayLr : public WarmupLr {
  public:
   WarmupDecayLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
                 Warmup warmup, int64_t total_num_steps);
+  /// Throws UsageError as well where `total_num_steps` is 0.
+  void check_step(std::optional<int64_t> last_batch_iteration) const override;
 
  protected:
   std::vector<double> rates_at(int64_t t) const override;
@@ -63,6 +66,8 @@ class WarmupCosineLr : public GroupLrScheduler {
                  int64_t total_num_steps, double cos_min_ratio);
   /// Holds among others "lr_ratio", what the rates are multiplied by at this step.
   Json attributes() const override;
+  /// Throws UsageError as well where `total_num_steps` is 0.
+  void check_step(std::optional<int64_t> last_batch_iteration) const override;
 
  protected:
   std::vector<double> rates_at(int64_t t) const override;

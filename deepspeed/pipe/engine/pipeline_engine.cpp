@@ -324,7 +324,7 @@ const pipe::Steps& PipelineEngine::train_steps(int num_micro_batches) {
 void PipelineEngine::update(const at::Tensor& loss) {
   is_in_step_ = true;
   step_driver().set_boundary(true);
-  state().counters.micro_steps += config().gradient_accumulation_steps - 1;
+  state().counters.micro_steps += state().window.steps - 1;
   const auto samples = step_driver().step({});
   step_driver().set_boundary(false);
   is_in_step_ = false;

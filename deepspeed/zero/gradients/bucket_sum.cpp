@@ -1,11 +1,29 @@
 #include "deepspeed/zero/gradients/bucket_sum.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "deepspeed/tensor/scaling.h"
 #include "deepspeed/zero/gradients/row_exchange.h"
 
 namespace deepspeed::zero {
+namespace {
+
+/// Adds the time of its life to a sum of milliseconds.
+class HostTime {
+ public:
+  explicit HostTime(double& ms) : ms_(ms) {}
+  ~HostTime() { ms_ += std::chrono::duration<double, std::milli>(Clock::now() - begin_).count(); }
+  HostTime(const HostTime&) = delete;
+  HostTime& operator=(const HostTime&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& ms_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+}  // namespace
 
 BucketSum::BucketSum(ParamStore& store, const ZeroGroups& ranks, const ReducerOptions& options,
                      const BucketPlan& plan, bool traces_non_finite)
@@ -36,6 +54,7 @@ void BucketSum::prepare(size_t bucket, const at::Tensor& values) {
 }
 
 BucketSum::Works BucketSum::start(size_t bucket, const at::Tensor& values, const comm::OwnSum& own) {
+  const HostTime time(host_ms_);
   prepare(bucket, values);
   if (ranks_.shard.size() == 1) return {};
   const at::ScalarType dtype = plan_.bucket(bucket).kind.dtype;
@@ -64,6 +83,7 @@ BucketSum::Works BucketSum::start_travelling(size_t bucket, const at::Tensor& tr
 }
 
 void BucketSum::finish(const at::Tensor& values, Works& works) {
+  const HostTime time(host_ms_);
   for (comm::Work& work : works) work.wait();
   const auto entry = std::find_if(converted_.begin(), converted_.end(),
                                   [&](const Converted& one) { return one.values == values.data_ptr(); });
@@ -73,6 +93,7 @@ void BucketSum::finish(const at::Tensor& values, Works& works) {
 }
 
 void BucketSum::sum_by_rows(size_t bucket, const at::Tensor& values) {
+  const HostTime time(host_ms_);
   prepare(bucket, values);
   const Bucket& of = plan_.bucket(bucket);
   const at::Tensor& param = store_.groups()[of.group].params[of.params[0]].tensor;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -45,6 +46,9 @@ class BucketSum {
   /// Sums a bucket that travels by rows over all ranks, and waits.
   void sum_by_rows(size_t bucket, const at::Tensor& values);
 
+  /// Returns the milliseconds that the host has spent in sums since the last call.
+  double take_host_time() { return std::exchange(host_ms_, 0.0); }
+
   /// Multiplies what quantized sums have kept of gradients for later ones; 0 forgets it.
   void scale_errors(double factor);
   /// Whether something is kept so.
@@ -79,6 +83,7 @@ class BucketSum {
   std::vector<Converted> converted_;
   std::optional<QuantizedSum> quantized_;
   NonFiniteGradients non_finite_;
+  double host_ms_ = 0.0;
 };
 
 }  // namespace deepspeed::zero

@@ -1,5 +1,6 @@
 #include "deepspeed/zero/gradients/grad_hooks.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -80,5 +81,11 @@ GradHooks::GradHooks(ParamStore& store, GradReducer& reducer)
 GradHooks::~GradHooks() = default;
 
 void GradHooks::on_unit_done(size_t unit) { impl_->on_unit_done(unit); }
+
+bool has_grad_hook(torch::autograd::Node& node) {
+  const auto& hooks = node.post_hooks();
+  return std::any_of(hooks.begin(), hooks.end(),
+                     [](const auto& hook) { return dynamic_cast<const Hook*>(hook.get()) != nullptr; });
+}
 
 }  // namespace deepspeed::zero

@@ -4,6 +4,10 @@
 #include <cstddef>
 #include <memory>
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace deepspeed::zero {
 
 class GradReducer;
@@ -25,5 +29,8 @@ class GradHooks {
  private:
   std::unique_ptr<Impl> impl_;
 };
+
+/// Whether a node of autograd adds to the gradient of a parameter that hooks follow, of any reducer.
+bool has_grad_hook(torch::autograd::Node& node);
 
 }  // namespace deepspeed::zero

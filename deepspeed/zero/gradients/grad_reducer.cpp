@@ -36,7 +36,8 @@ GradReducer::GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions opt
 
 void GradReducer::on_gradient(size_t group, size_t param) {
   if (is_paused()) return;
-  switch (parts_.window.on_gradient()) {
+  const bool is_foreign = is_foreign_ && !parts_.window.is_announced() && is_foreign_();
+  switch (parts_.window.on_gradient(is_foreign)) {
     case GradWindow::Arrival::kRefused:
       return refuse_gradient_after_step_began(parts_.param(group, param));
     case GradWindow::Arrival::kTaken:
@@ -72,8 +73,8 @@ bool GradReducer::take_given_grads() {
 
 void GradReducer::on_unit_done(size_t unit) {
   // A backward that accumulates nothing, such as that of torch::autograd::grad(), does not concern the
-  // reducer.
-  if (!is_open()) return;
+  // reducer, and one whose gradients are left in the parameters not yet.
+  if (!is_open() || parts_.window.has_left_gradients()) return;
   parts_.plan.open_gates(unit);
   keeper_->launch_complete();
 }
@@ -129,6 +130,7 @@ void GradReducer::clear() {
   // Abandoned gradients must not reach the listener.
   const auto listener = std::exchange(parts_.on_final, nullptr);
   // No rank has begun to reduce gradients that are still in the parameters.
+  if (parts_.window.has_left_gradients()) drop_from_params();
   parts_.window.forget_left_gradients();
   if (is_open()) {
     keeper_->abandon_backward();
@@ -168,9 +170,7 @@ void GradReducer::resume() {
 
 void GradReducer::resume_without_gradients() {
   parts_.window.note(WindowEvent::kResume);
-  for (const StoredGroup& stored : parts_.store.groups()) {
-    for (const NamedTensor& param : stored.params) param.tensor.mutable_grad().reset();
-  }
+  drop_from_params();
   clear();
 }
 
@@ -183,6 +183,12 @@ void GradReducer::take_from_params() {
       parts_.window.note(WindowEvent::kGradient);
       keeper_->take_gradient(group, param);
     }
+  }
+}
+
+void GradReducer::drop_from_params() {
+  for (const StoredGroup& stored : parts_.store.groups()) {
+    for (const NamedTensor& param : stored.params) param.tensor.mutable_grad().reset();
   }
 }
 

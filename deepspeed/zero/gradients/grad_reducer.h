@@ -70,6 +70,9 @@ class GradReducer {
   /// Leaves gradients of a backward that nobody has announced in the parameters' grad until
   /// finish_backward(), so that the program may drop or change them there, alike on all ranks.
   void leave_unannounced() { parts_.window.leave_unannounced(); }
+  /// Leaves, as leave_unannounced() does, those of unannounced backwards for which `is_foreign` returns true:
+  /// it is called in them.
+  void leave_foreign(std::function<bool()> is_foreign) { is_foreign_ = std::move(is_foreign); }
   /// Announces a backward, until the end of the scope.
   class Announcement {
    public:
@@ -141,6 +144,8 @@ class GradReducer {
   /// With trace_non_finite: the parameter whose gradient was not finite on this rank before it was added to
   /// those of other ranks, the nearest to the loss where there are several. Waits for the device.
   std::optional<ParamPlace> first_non_finite() const { return parts_.sum.first_non_finite(); }
+  /// Returns the milliseconds that the host has spent in sums over ranks since the last call.
+  double take_host_time() { return parts_.sum.take_host_time(); }
   /// Multiplies what quantized sums have kept of gradients for later ones; 0 forgets it.
   void scale_errors(double factor) { parts_.sum.scale_errors(factor); }
   /// Whether something is kept so.
@@ -158,10 +163,12 @@ class GradReducer {
   void reduce_backward();
   /// Takes the gradients that are in the parameters, as those of one backward.
   void take_from_params();
+  void drop_from_params();
   void check_all_used() const;
 
   ReducerParts parts_;
   std::unique_ptr<GradKeeper> keeper_;
+  std::function<bool()> is_foreign_;  // empty: none is
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,

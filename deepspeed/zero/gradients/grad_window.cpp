@@ -21,10 +21,13 @@ bool GradWindow::end_arrivals() {
   return !is_unreduced_;
 }
 
-GradWindow::Arrival GradWindow::on_gradient() {
+GradWindow::Arrival GradWindow::on_gradient(bool is_foreign) {
   const WindowState before = state_;
   if (!note(WindowEvent::kGradient)) return Arrival::kRefused;
-  if (!leaves_unannounced_ || is_announced_) return Arrival::kTaken;
+  if (is_announced_ || !(leaves_unannounced_ || is_foreign)) {
+    if (state_before_left_) state_before_left_ = state_;  // what is taken now is not dropped with the others
+    return Arrival::kTaken;
+  }
   if (!state_before_left_) state_before_left_ = before;
   return Arrival::kLeft;
 }

@@ -43,8 +43,10 @@ class GradWindow {
   /// Leaves gradients of backwards that nobody has announced in their parameters, from here on.
   void leave_unannounced() { leaves_unannounced_ = true; }
   void set_announced(bool is_announced) { is_announced_ = is_announced; }
-  /// Notes a gradient, and says what becomes of it.
-  Arrival on_gradient();
+  bool is_announced() const { return is_announced_; }
+  /// Notes a gradient, and says what becomes of it. is_foreign: of a backward that was not run for this
+  /// window, whose gradients are left in their parameters.
+  Arrival on_gradient(bool is_foreign);
   /// Whether gradients were left in their parameters.
   bool has_left_gradients() const { return state_before_left_.has_value(); }
   /// Notes that the gradients left in parameters are taken now. Returns whether there are any.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "deepspeed/engine/assembly/engine_parts.h"
+#include "deepspeed/engine/autograd/derivative.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/graphed_call.h"
@@ -121,6 +122,7 @@ struct OpenNoSync {
 }  // namespace
 
 void bind_scopes(py::module_& module) {
+  module.def("is_derivative", &is_derivative);
   py::class_<Forward>(module, "Forward")
       .def(py::init<const TrainingEngine&>(), NoGil(), py::keep_alive<1, 2>(), "engine"_a)
       .def("output", &Forward::output, NoGil(), "tensor"_a)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import types
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, cast
@@ -13,7 +15,7 @@ from deepspeed.runtime.optimizer_parts import state_dicts
 from deepspeed.runtime.optimizer_parts.owned_state import OwnedState, StateView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, NoReturn
 
     from deepspeed import _core
@@ -26,8 +28,9 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
     """Shows the core's optimizer as one of torch's.
 
     `param_groups` are the client's own dicts, where it brought some. The core steps: what clients and their schedules write
-    into the dicts holds from the next step on, and what the core's schedule writes stands in them after it. `state` shows the
-    core's states, of the parameters, or of the flat tensors where DeepSpeed keeps such.
+    into the dicts holds from the next step on, and what the core's schedule writes stands in them after it. A call by which the
+    core may change options, as a load, goes through _showing(): it begins with what the dicts say, and ends with what the core
+    says. `state` shows the core's states, of the parameters, or of the flat tensors where DeepSpeed keeps such.
     """
 
     _keeps_flat = False
@@ -89,6 +92,8 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
             if self._slice_stepper is not None:
                 self.state = self._client.state
             self._show_states_in(self._client)
+        elif self._basic is not None:  # a schedule's constructor has asked for it
+            self._basic.state = self.state
         if engine._plan.states:
             state_dicts.take(self, engine._plan.states)
             engine._plan.states = {}
@@ -105,9 +110,17 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         if self._basic is None:
             self._basic = self._make_basic()
             if self._client is None:
-                self._basic.step = self.step  # type: ignore[method-assign]  # the core steps, whoever calls
+                # The core steps, whoever calls. A schedule of torch wants a method of the optimizer itself.
+                step = types.MethodType(lambda _, closure=None: self.step(closure), self._basic)
+                self._basic.step = step  # type: ignore[method-assign]
                 self._show_states_in(self._basic)
         return self._basic
+
+    @property
+    def _for_schedules(self) -> torch.optim.Optimizer:
+        """The optimizer that schedules hold: the one below, but where this one stands for it, without ZeRO and 16 bits."""
+        below = self.optimizer
+        return self if isinstance(self, type(below)) else below
 
     def _read_states(self) -> list[tuple[torch.Tensor, dict[str, Any]]]:
         if self._engine is None or self._engine() is None or self._core is None:
@@ -155,13 +168,27 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
                     if self._core.set_group_option(index, key, group[key]):
                         seen[key] = _plain(group[key])
 
-    def _pull(self) -> None:
-        """Writes into the dicts what the core has changed."""
+    def _pull(self, everything: bool = False) -> None:
+        """Writes into the dicts what the core has changed. everything: also in place of what others have written there."""
         for (options, _, _), given, seen in zip(self._core.param_groups(), self._given, self._seen):
             for key, value in options.items():
-                if key not in seen or seen[key] != value:
+                if everything or key not in seen or seen[key] != value:
                     seen[key] = value
                     _write(self.param_groups[given], key, value)
+
+    @contextlib.contextmanager
+    def _showing(self) -> Iterator[None]:
+        """Surrounds a call by which the core may change its options: afterwards the dicts show them, whatever was there before."""
+        self._push()
+        yield
+        self._pull(everything=True)
+
+    def _note_step(self) -> None:
+        """Tells torch's schedules, which warn where they are stepped first, that the optimizer below is stepped."""
+        if self._client is not None:
+            self._client._opt_called = True  # type: ignore[attr-defined]  # of torch's schedules
+        if self._basic is not None:
+            self._basic._opt_called = True  # type: ignore[attr-defined]
 
     def step(self, closure: Any = None) -> Any:
         return self._engine().step()

@@ -86,6 +86,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         _end_engines_of(model)
         require_whole_experts(model.named_parameters())
         mark_configured_leaf_modules(model, config)
+        _config.check_autos(config, [name for name, own in (("optimizer", optimizer), ("scheduler", lr_scheduler)) if own is None])
         plan = plan_optimizer(with_safe_modules(_config.for_core(config)), model, optimizer, model_parameters)
         self._plan = plan
         self._names = dict(model.named_parameters())
@@ -114,6 +115,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         self._tput_timer = None
         self._is_gradient_accumulation_boundary: bool | None = None  # what set_gradient_accumulation_boundary() was given
         self._drops_layers = self.pld_enabled()
+        self._steps_in_backward = self._flag("zero_optimization", "offload_optimizer", "super_offload")
         self._refuses_direct_backward = core.has_optimizer() and core.zero_optimization_stage() == 0
         self.training_dataloader: DeepSpeedDataLoader | None = None
         if training_data is not None:
@@ -148,6 +150,8 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         Returns what the module returns; its tensors are the engine's to follow through backward. Raises what the module raises.
         """
         core = self._core
+        if self._steps_in_backward and self.optimizer is not None:
+            self.optimizer._push()  # for a loss.backward() of the script's own
         scope = _core.Forward(core)
         mark = self._module_calls.begin()
         try:
@@ -188,7 +192,9 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         loss: a scalar that needs a gradient. retain_graph: keeps the graph for another backward. scale_wrt_gas: False leaves the
         division out. Returns the divided loss, detached. Raises UsageError without an optimizer, and for another loss.
         """
-        self._require_optimizer("backward")
+        optimizer = self._require_optimizer("backward")
+        if self._steps_in_backward:
+            optimizer._push()  # the rates of the step that this backward may begin
         try:
             with by_engine():
                 return self._core.backward(loss, retain_graph, scale_wrt_gas)
@@ -213,6 +219,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         core, optimizer = self._core, self._require_optimizer("step")
         self._module_calls.end_backward()
         optimizer._push()
+        optimizer._note_step()
         updates, skipped = core.global_steps(), core.skipped_steps()
         core.step(self._schedules.iteration_of(lr_kwargs))
         if core.global_steps() != updates:

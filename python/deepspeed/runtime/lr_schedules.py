@@ -14,6 +14,7 @@ from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from deepspeed._types import HasGroups
@@ -96,6 +97,10 @@ class EngineSchedule:
     @property
     def optimizer(self) -> Any:
         """Returns the optimizer of torch whose rates are written: of an engine, the one below the wrapper of its stage."""
+        from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+
+        if isinstance(self._written, DeepSpeedOptimizer):
+            return self._written._for_schedules
         if isinstance(self._written, torch.optim.Optimizer):
             return self._written
         return getattr(self._written, "optimizer", self._written)
@@ -158,7 +163,8 @@ class _ScheduleOfEngine:
         return self._engine()._core
 
     def step(self, last_batch_iteration: int | None) -> None:
-        self._core.scheduler_step(last_batch_iteration)
+        with self._showing():
+            self._core.scheduler_step(last_batch_iteration)
 
     def get_lr(self) -> list[float]:
         return self._core.scheduler_lr()
@@ -173,10 +179,16 @@ class _ScheduleOfEngine:
         return self._core.scheduler_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._core.load_scheduler_state(state)
+        with self._showing():
+            self._core.load_scheduler_state(state)
 
     def write(self, optimizer: Any) -> None:
-        optimizer._pull()
+        """Changes nothing: the engine's groups show the rates already."""
+
+    def _showing(self) -> AbstractContextManager[None]:
+        optimizer = self._engine().optimizer
+        assert optimizer is not None
+        return optimizer._showing()
 
 
 class WarmupLR(EngineSchedule):

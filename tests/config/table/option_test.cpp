@@ -240,7 +240,7 @@ TEST(HelpText, ShowsTheArgumentsOfEveryOptimizerAndSchedule) {
   const std::string schedules = help_text("scheduler.params");
   EXPECT_THAT(
       schedules,
-      HasSubstr("scheduler.params[WarmupDecayLR].total_num_steps: a whole number of at least 1; required"));
+      HasSubstr("scheduler.params[WarmupDecayLR].total_num_steps: a whole number of at least 0; required"));
   EXPECT_THAT(schedules,
               HasSubstr("[OneCycle].cycle_min_lr: a number, or a list of one number a parameter group"));
   EXPECT_THAT(help_text("optimizer.params[AdamW]"), ::testing::Not(HasSubstr("[Adam]")));

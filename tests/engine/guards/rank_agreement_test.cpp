@@ -209,8 +209,8 @@ auto change_on_one_rank(int stage, const Change& change) {
     const auto engine = make_engine(at_rate(0.01, stage), world);
     for (int step = 0; step < 2; ++step) train_step(*engine, step);
     if (rank == 1) change(*engine);
-    // At stage 0 ranks meet in backward alone.
-    for (int step = 0; step < 2; ++step) train_step(*engine, step);
+    // At stage 0 ranks meet in backward alone, and a window of 4 that begins here meets at its end.
+    for (int step = 0; step < 4; ++step) train_step(*engine, step);
   };
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
@@ -12,6 +13,8 @@
 
 namespace deepspeed::optim {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::vector<ParamGroup> groups_with_lr(std::vector<double> rates) {
   std::vector<ParamGroup> groups(rates.size());
@@ -91,6 +94,53 @@ TEST(OneCycle, LeavesTheMomentumOfAnOptimizerWithoutBetas) {
       make_lr_scheduler("OneCycle", Json::parse(R"({"cycle_min_lr": 0, "cycle_max_lr": 1})"), groups);
   scheduler->step();
   EXPECT_FALSE(groups[0].options.contains("betas"));
+}
+
+TEST(OneCycle, SaysWhenItTakesAnotherSecondBeta) {
+  const auto said = [](bool cycle_momentum, double second) {
+    auto groups = groups_with_lr({0.01});
+    groups[0].options.set("betas", std::pair{0.9, second});
+    ::testing::internal::CaptureStderr();
+    make_lr_scheduler("OneCycle",
+                      {{"cycle_min_lr", 0}, {"cycle_max_lr", 1}, {"cycle_momentum", cycle_momentum}}, groups);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(true, 0.95), HasSubstr("betas to 0.99 in place of 0.95"));
+  EXPECT_EQ(said(true, 0.99), "");
+  EXPECT_EQ(said(false, 0.95), "");
+}
+
+TEST(OneCycle, TakesNoStepThatRaisesTheMomentumToOne) {
+  auto groups = groups_with_lr({0.01});
+  ::testing::internal::CaptureStderr();
+  const auto scheduler = make_lr_scheduler(
+      "OneCycle", Json::parse(R"({"cycle_min_lr": 0.1, "cycle_max_lr": 1, "decay_step_size": 2,
+                                                    "cycle_first_step_size": 2, "decay_mom_rate": 0.05})"),
+      groups);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the momentum 0.9 grows after the cycle and reaches 1 about step 9"));
+  for (int step = 1; step < 9; ++step) scheduler->step();
+  const auto betas = groups[0].options.pair("betas");
+  EXPECT_LT(betas.first, 1.0);
+  EXPECT_GT(betas.first, 0.9);
+  EXPECT_ERROR(UsageError, scheduler->check_step({}), "with step 9 the momentum of group 0 becomes 1.0125",
+               "set decay_mom_rate, which is 0.05, to 0");
+  EXPECT_ERROR(UsageError, scheduler->step(), "with step 9");
+  EXPECT_EQ(groups[0].options.pair("betas"), betas);
+}
+
+TEST(LrScheduler, OfNoStepsIsForEvaluationAlone) {
+  for (const char* type : {"WarmupDecayLR", "WarmupCosineLR"}) {
+    SCOPED_TRACE(type);
+    auto groups = groups_with_lr({0.01});
+    ::testing::internal::CaptureStderr();
+    const auto scheduler = make_lr_scheduler(type, {{"total_num_steps", 0}, {"warmup_num_steps", 0}}, groups);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+    EXPECT_ERROR(UsageError, scheduler->check_step({}), "scheduler.params.total_num_steps: got 0",
+                 "expected the number of updates");
+    EXPECT_ERROR(UsageError, scheduler->step(), "scheduler.params.total_num_steps: got 0");
+    EXPECT_EQ(scheduler->state_dict()["last_batch_iteration"], -1);
+  }
 }
 
 TEST(WarmupLr, FollowsTheWorkedVectors) {

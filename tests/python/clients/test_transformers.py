@@ -18,9 +18,15 @@ GOLDEN = [
 ]
 
 
+@pytest.mark.parametrize("own_schedule", [False, True])
 @pytest.mark.parametrize("stage", [2, 3])
-def test_trainer(stage, tmp_path):
-    found = run(PROGRAM, {"stage": stage, "folder": str(tmp_path)}, timeout=600)
+def test_trainer(stage, own_schedule, tmp_path):
+    options = {"stage": stage, "folder": str(tmp_path), **({"scheduler": {}} if own_schedule else {})}
+    found = run(PROGRAM, options, timeout=600)
+    if own_schedule:  # it warms up along a line, and has no golden losses; the lines have the next rate
+        assert [rate for *_, rate in found["lines"]] == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3])
+        assert found["resumed"] == [pytest.approx(line, rel=1e-6) for line in found["lines"][3:]]
+        return
     for line, expected in zip(found["lines"], GOLDEN, strict=True):
         assert line == pytest.approx(expected, rel=1e-5)
     assert found["resumed"] == [pytest.approx(line, rel=1e-6) for line in found["lines"][3:]]
@@ -28,3 +34,10 @@ def test_trainer(stage, tmp_path):
     assert again == pytest.approx(trained, rel=1e-6)
     assert found["is_partitioned"] == (stage == 3)
     assert found["rows"] == 128
+
+
+@pytest.mark.parametrize("name, more", [("WarmupDecayLR", {"warmup_min_lr": "auto", "warmup_max_lr": "auto"}), ("WarmupCosineLR", {})])
+def test_the_trainer_evaluates_without_a_training(name, more, tmp_path):
+    scheduler = {"type": name, "params": {"total_num_steps": "auto", "warmup_num_steps": "auto", **more}}
+    options = {"stage": 3, "folder": str(tmp_path), "scheduler": scheduler, "evaluates_alone": True}
+    assert run(PROGRAM, options, timeout=600)["eval"] == pytest.approx(4.79, abs=0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from deepspeed import _core
 from deepspeed._errors import UsageError
 from deepspeed.runtime.backward.output_hooks import count_used_parameters_in_backward, register_output_backward_hooks
 from deepspeed.utils.torch import is_functorch_transforming
@@ -29,10 +30,10 @@ def by_engine() -> Iterator[None]:
 
 
 def refuse_direct(outputs: object, params: Iterable[torch.Tensor]) -> None:
-    """Makes a backward through the outputs an error where a script has begun it and it reaches one of the parameters."""
+    """Makes a backward through the outputs an error where a script has begun it and it adds to one of the parameters."""
 
     def check() -> None:
-        if _running or is_functorch_transforming() or count_used_parameters_in_backward(params) == 0:
+        if _running or is_functorch_transforming() or _core.is_derivative() or count_used_parameters_in_backward(params) == 0:
             return
         raise UsageError(
             "Direct calls to tensor.backward() are not supported at zero_optimization.stage 0: call engine.backward(loss), or set stage 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -82,19 +83,21 @@ class EngineSaving(CheckpointNames):
                 "checkpoint please ensure this file exists or pass an explicit checkpoint tag when loading a checkpoint."
             )
             return None, None
-        path, client_state = self._core.load_checkpoint(
-            os.fspath(load_dir),
-            "" if tag is None else str(tag),
-            load_module_strict,
-            load_optimizer_states,
-            load_lr_scheduler_states,
-            load_module_only,
-            None if custom_load_fn is None else load,
-        )
+        optimizer = self.optimizer
+        with optimizer._showing() if optimizer is not None else contextlib.nullcontext():
+            path, client_state = self._core.load_checkpoint(
+                os.fspath(load_dir),
+                "" if tag is None else str(tag),
+                load_module_strict,
+                load_optimizer_states,
+                load_lr_scheduler_states,
+                load_module_only,
+                None if custom_load_fn is None else load,
+            )
         if not path:
             return None, None
-        if self.optimizer is not None:
-            self.optimizer._pull()
+        if optimizer is not None:
+            optimizer.overflow = self._core.global_steps() > 0 and not self._core.was_step_applied()
         return path, client_state
 
     def _latest_file(self) -> str:

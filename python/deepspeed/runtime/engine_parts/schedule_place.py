@@ -61,8 +61,9 @@ class SchedulePlace:
             facade = groups.facade_of([(options, names, groups.index_of(own)) for (options, names), own in zip(options_and_names, dicts)])
             made = schedule
             if callable(schedule):
+                below = groups.client if groups.client is not None else facade._for_schedules
                 before = [dict(own) for own in dicts]
-                made = schedule(groups.client if groups.client is not None else facade)
+                made = schedule(below)
                 facade._note_written(dicts, before)
             self.shown = made
             self._stepped = ClientSchedule(made, [groups.dict_with(names[0]) for _, names in options_and_names])

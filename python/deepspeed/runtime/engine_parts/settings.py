@@ -96,7 +96,7 @@ class EngineSettings(EngineRanks):
         return self._core.get_batch_info()
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
-        """Changes the accumulation steps, so that the micro batch stays."""
+        """Changes the accumulation steps, so that the micro batch stays; an accumulation window that has begun keeps its own."""
         self._core.set_train_batch_size(train_batch_size)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
@@ -132,9 +132,11 @@ class EngineSettings(EngineRanks):
         return [group.get("type") for group in self.optimizer.param_groups] if self.optimizer is not None else []
 
     def set_lr(self, lr: float) -> None:
-        self._core.set_lr(lr)
-        if self.optimizer is not None:
-            self.optimizer._pull()
+        if self.optimizer is None:
+            self._core.set_lr(lr)
+            return
+        with self.optimizer._showing():
+            self._core.set_lr(lr)
 
     def loss_scale(self) -> float:
         return self._core.loss_scale()

@@ -27,7 +27,6 @@ from deepspeed.runtime.pipe.recomputation import RecomputedBlocks
 from deepspeed.runtime.pipe.ties import make_tied_comms
 from deepspeed.runtime.pipe.topology import PipeDataParallelTopology, PipelineParallelGrid
 from deepspeed.runtime.utils import set_random_seed
-from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -119,9 +118,17 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
         self.parts = partition_layers(self._layer_specs, self.num_stages * self._model_chunks, method)
         self._set_bounds(start=self.parts[self.stage_id], stop=self.parts[self.stage_id + 1])
         if self.global_rank == 0:
-            names = [layer_name(layer) or str(layer) for layer in self._layer_specs]
-            for begin, end in zip(self.parts, self.parts[1:]):
-                logger.info(f"[pipe] by the method {method} a stage has the layers {begin} to {end - 1}: {', '.join(names[begin:end])}")
+            self._list_stages()
+
+    def _list_stages(self) -> None:
+        """Prints which layers each stage has, as DeepSpeed does, and each chunk of it."""
+        for part, (begin, end) in enumerate(zip(self.parts, self.parts[1:])):
+            chunk = f" chunk={part // self.num_stages}" if self._model_chunks > 1 else ""
+            print(f"stage={part % self.num_stages}{chunk} layers={end - begin}")
+            for index, layer in enumerate(self._layer_specs[begin:end], begin):
+                print(f"    {index:2d}: {layer_name(layer) or layer}")
+        if self.loss_fn is not None:
+            print(f"  loss: {getattr(self.loss_fn, '__name__', type(self.loss_fn).__name__)}", flush=True)
 
     def _set_bounds(self, start: int | None = None, stop: int | None = None) -> None:
         """Sets the layers that this rank has: from `start` to before `stop`; of several chunks those of the first one."""

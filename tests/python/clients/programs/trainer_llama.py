@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback
 
 
 def config_of(options):
-    return {
+    config = {
         "train_batch_size": "auto",
         "train_micro_batch_size_per_gpu": "auto",
         "gradient_accumulation_steps": "auto",
@@ -39,6 +39,11 @@ def config_of(options):
         },
         "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
     }
+    if "scheduler" in options:  # {}: the Trainer's own schedule
+        config["scheduler"] = options["scheduler"]
+        if not config["scheduler"]:
+            del config["scheduler"]
+    return config
 
 
 class Log(TrainerCallback):
@@ -83,6 +88,7 @@ def main():
             save_steps=3,
             learning_rate=1e-3,
             warmup_steps=2,
+            lr_scheduler_type="constant_with_warmup",
             report_to=[],
             deepspeed=config_of(options),
             seed=0,
@@ -92,6 +98,12 @@ def main():
         trainer.train(**resume)
         return trainer, log.lines
 
+    if options.get("evaluates_alone"):
+        arguments = TrainingArguments(output_dir=folder, warmup_steps=0, report_to=[], deepspeed=config_of(options), disable_tqdm=True)
+        loss = Trainer(model=make_model(), args=arguments, eval_dataset=data[:16]).evaluate()["eval_loss"]
+        if int(os.environ["RANK"]) == 0:
+            print("RESULT " + json.dumps(dict(eval=loss)), flush=True)
+        return
     trainer, lines = train(make_model())
     evaluated = trainer.evaluate()["eval_loss"]
     trainer.save_model(folder + "/final")
