@@ -15,6 +15,7 @@
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/monitor/monitor_master.h"
+#include "deepspeed/ops.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -134,9 +135,20 @@ class DeepSpeedEngine : public Engine {
   std::shared_ptr<Module> module_;
 };
 
+/// The loader of an initialize() without training data, which is null; give it the training data to have one.
+struct NoTrainingDataWasGivenToInitialize;
+
+// A loop over a loader in place of what it points to finds these, and not all that std has.
+void begin(const std::shared_ptr<NoTrainingDataWasGivenToInitialize>& pointer_to_a_loader) = delete;
+void end(const std::shared_ptr<NoTrainingDataWasGivenToInitialize>&);
+template <class Dataset, class Collate>
+void begin(const std::shared_ptr<DeepSpeedDataLoader<Dataset, Collate>>& pointer_to_a_loader) = delete;
+template <class Dataset, class Collate>
+void end(const std::shared_ptr<DeepSpeedDataLoader<Dataset, Collate>>&);
+
 /// What initialize() returns, for `auto [engine, optimizer, training_dataloader, lr_scheduler] =
 /// initialize(...)` or by name: `initialize(...).engine`.
-template <class Module, class Loader = void>
+template <class Module, class Loader = NoTrainingDataWasGivenToInitialize>
 struct Initialized {
   std::shared_ptr<DeepSpeedEngine<Module>> engine;
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none was asked for, evaluation only
@@ -145,21 +157,6 @@ struct Initialized {
 };
 
 namespace initialize_detail {
-
-/// A module that an engine cannot hold on to: the object itself, a pointer to it, a unique_ptr.
-template <class Model>
-concept IsUnsharedModule = std::is_base_of_v<torch::nn::Module, Model> ||
-    (!std::is_base_of_v<torch::detail::ModuleHolderIndicator, Model> && requires(const Model& model) {
-      { *model } -> std::convertible_to<const torch::nn::Module&>;
-      requires !requires { model.use_count(); };
-    });
-
-template <class Model>
-void refuse() {
-  static_assert(!IsUnsharedModule<Model>,
-                "the model of initialize() is a std::shared_ptr to a module, its TORCH_MODULE holder or a "
-                "torch::nn::AnyModule, which the engine shares: make it by std::make_shared");
-}
 
 template <class Module>
 Initialized<Module> make_engine(std::shared_ptr<Module> module, EngineModel model,
@@ -180,71 +177,106 @@ Initialized<Module, DeepSpeedDataLoader<Dataset, Collate>> make_engine(std::shar
   return {engine, engine->optimizer(), std::move(loader), engine->lr_scheduler()};
 }
 
-inline EngineModel describe(const torch::nn::AnyModule& model) {
-  return describe_module(model.is_empty() ? nullptr : model.ptr());
+template <class Given>
+inline constexpr bool kAreOptions = std::is_convertible_v<Given, const InitializeOptions&>;
+template <class Given>
+inline constexpr bool kIsConfig =
+    std::is_same_v<std::remove_cvref_t<Given>, Json> || std::is_convertible_v<Given, std::string>;
+template <class Model>
+inline constexpr bool kIsKnown = false;
+
+/// Makes an engine for a kind of model, and a loader where training data and collate_fn surround the options.
+/// This one is of models that an engine cannot hold on to; headers of other kinds specialise it.
+template <class Model>
+struct EngineMaker {
+  static_assert(kIsKnown<Model>,
+                "the model of initialize() is a std::shared_ptr to a module, its TORCH_MODULE holder or a "
+                "torch::nn::AnyModule, which the engine shares: make it by std::make_shared");
+
+  // They stand where the engine would, so that nothing else is said.
+  static Initialized<torch::nn::AnyModule> make(const Model&, const InitializeOptions&) { return {}; }
+  template <class Dataset, class Collate>
+  static Initialized<torch::nn::AnyModule, DeepSpeedDataLoader<Dataset, Collate>> make(
+      const Model&, const Dataset&, const InitializeOptions&, const Collate&) {
+    return {};
+  }
+};
+
+template <class Module>
+requires std::is_base_of_v<torch::nn::Module, Module>
+struct EngineMaker<std::shared_ptr<Module>> {
+  template <class... Rest>
+  static auto make(std::shared_ptr<Module> model, Rest&&... rest) {
+    EngineModel described = describe_module(model);
+    return make_engine(std::move(model), std::move(described), std::forward<Rest>(rest)...);
+  }
+};
+
+/// Of a TORCH_MODULE holder, as torch's own layers are.
+template <class Holder>
+requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, Holder>
+struct EngineMaker<Holder> {
+  template <class... Rest>
+  static auto make(const Holder& model, Rest&&... rest) {
+    auto module = model.is_empty() ? nullptr : model.ptr();
+    return EngineMaker<decltype(module)>::make(std::move(module), std::forward<Rest>(rest)...);
+  }
+};
+
+template <>
+struct EngineMaker<torch::nn::AnyModule> {
+  template <class... Rest>
+  static auto make(const torch::nn::AnyModule& model, Rest&&... rest) {
+    return make_engine(std::make_shared<torch::nn::AnyModule>(model),
+                       describe_module(model.is_empty() ? nullptr : model.ptr()),
+                       std::forward<Rest>(rest)...);
+  }
+};
+
+/// Stands for the options of a call that has none behind its second argument.
+template <class DataOrOptions>
+InitializeOptions options_left_out() {
+  static_assert(kAreOptions<DataOrOptions> || kIsConfig<DataOrOptions>,
+                "the options are missing: initialize(model, {.config = config}) or initialize(model, "
+                "training_data, {.config = config})");
+  return {};
 }
 
 }  // namespace initialize_detail
 
-/// Makes an engine for `model`, whose parameters keep their identity. Throws ConfigError, naming the key, and
-/// UsageError.
-template <class Module>
-requires std::is_base_of_v<torch::nn::Module, Module>
-auto initialize(std::shared_ptr<Module> model, const InitializeOptions& options) {
-  EngineModel described = describe_module(model);
-  return initialize_detail::make_engine(std::move(model), std::move(described), options);
-}
-
-/// Makes an engine and a loader over `training_data`, whose batches `collate_fn` makes (default:
-/// stack_examples()).
-template <class Module, class Dataset, class Collate = StackExamples>
-requires std::is_base_of_v<torch::nn::Module, Module>
-auto initialize(std::shared_ptr<Module> model, Dataset training_data, const InitializeOptions& options,
+/// Makes an engine for `model`, whose parameters keep their identity: `initialize(model, options)`. With
+/// training data, `initialize(model, training_data, options, collate_fn)`, it also makes a loader, whose
+/// batches `collate_fn` makes (default: stack_examples()).
+///
+/// `model` is a std::shared_ptr to a module, its TORCH_MODULE holder, or a torch::nn::AnyModule, whose class
+/// is known at run time alone: forward() then takes and returns what AnyModule's does, a Tensor where nothing
+/// else is said. Options are an InitializeOptions or its members in braces. Throws ConfigError, naming the
+/// key, and UsageError.
+// One function, so that a compiler that cannot convert the options lists one candidate.
+template <class Model, class DataOrOptions = InitializeOptions, class Options = InitializeOptions,
+          class Collate = StackExamples>
+auto initialize(Model&& model, DataOrOptions&& data_or_options,
+                Options&& options = initialize_detail::options_left_out<DataOrOptions>(),
                 Collate collate_fn = {}) {
-  EngineModel described = describe_module(model);
-  return initialize_detail::make_engine(std::move(model), std::move(described), std::move(training_data),
-                                        options, std::move(collate_fn));
-}
-
-/// Makes an engine for a model in a TORCH_MODULE holder, as torch's own layers are.
-template <class Module>
-auto initialize(const torch::nn::ModuleHolder<Module>& model, const InitializeOptions& options) {
-  return initialize(model.is_empty() ? nullptr : model.ptr(), options);
-}
-template <class Module, class Dataset, class Collate = StackExamples>
-auto initialize(const torch::nn::ModuleHolder<Module>& model, Dataset training_data,
-                const InitializeOptions& options, Collate collate_fn = {}) {
-  return initialize(model.is_empty() ? nullptr : model.ptr(), std::move(training_data), options,
-                    std::move(collate_fn));
-}
-
-/// Makes an engine for a model whose class is known at run time alone: forward() takes and returns what
-/// torch::nn::AnyModule's does, a Tensor where nothing else is said.
-inline auto initialize(const torch::nn::AnyModule& model, const InitializeOptions& options) {
-  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model),
-                                        initialize_detail::describe(model), options);
-}
-template <class Dataset, class Collate = StackExamples>
-auto initialize(const torch::nn::AnyModule& model, Dataset training_data, const InitializeOptions& options,
-                Collate collate_fn = {}) {
-  return initialize_detail::make_engine(std::make_shared<torch::nn::AnyModule>(model),
-                                        initialize_detail::describe(model), std::move(training_data), options,
-                                        std::move(collate_fn));
-}
-
-/// Does not compile, and says what to give instead.
-template <initialize_detail::IsUnsharedModule Model>
-Initialized<torch::nn::AnyModule> initialize(const Model&, const InitializeOptions&) {
-  initialize_detail::refuse<Model>();
-  return {};
-}
-template <initialize_detail::IsUnsharedModule Model, class Dataset, class Collate = StackExamples>
-Initialized<torch::nn::AnyModule, DeepSpeedDataLoader<Dataset, Collate>> initialize(const Model&,
-                                                                                    const Dataset&,
-                                                                                    const InitializeOptions&,
-                                                                                    const Collate& = {}) {
-  initialize_detail::refuse<Model>();
-  return {};
+  using Maker = initialize_detail::EngineMaker<std::remove_cvref_t<Model>>;
+  constexpr bool has_data = !initialize_detail::kAreOptions<DataOrOptions>;
+  constexpr bool is_config =
+      initialize_detail::kIsConfig<DataOrOptions> || initialize_detail::kIsConfig<Options>;
+  constexpr bool is_ordered =
+      has_data ? initialize_detail::kAreOptions<Options> : std::is_same_v<Options, InitializeOptions>;
+  static_assert(!is_config, "the config of initialize() is a member of its options: {.config = config}");
+  static_assert(is_ordered || is_config,
+                "the arguments of initialize() are the model, the training data, the options, collate_fn");
+  if constexpr (is_config || !is_ordered) {
+    return Initialized<torch::nn::AnyModule>();
+  } else if constexpr (has_data) {
+    const InitializeOptions& given = options;
+    return Maker::make(std::forward<Model>(model), std::forward<DataOrOptions>(data_or_options), given,
+                       std::move(collate_fn));
+  } else {
+    const InitializeOptions& given = data_or_options;
+    return Maker::make(std::forward<Model>(model), given);
+  }
 }
 
 }  // namespace deepspeed

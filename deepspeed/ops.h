@@ -1,5 +1,5 @@
-// Fused operators, their modules and the transformer layer: `deepspeed.ops`. It is included beside
-// deepspeed.h by programs that use them; docs/ops.md and docs/transformer_layer.md are the guides.
+// Fused operators, their modules and the transformer layer: `deepspeed.ops`. deepspeed.h includes it;
+// docs/ops.md and docs/transformer_layer.md are the guides.
 #pragma once
 
 #include "deepspeed/ops/functional.h"

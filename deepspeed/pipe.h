@@ -1,6 +1,7 @@
 // Pipeline parallelism: `deepspeed.pipe`. It is included beside deepspeed.h by programs that use it.
 #pragma once
 
+#include "deepspeed/initialize.h"
 #include "deepspeed/pipe/initialize_pipeline.h"
 #include "deepspeed/pipe/module/pipeline_module.h"
 #include "deepspeed/pipe/module/pipeline_parallel_grid.h"

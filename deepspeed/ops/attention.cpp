@@ -61,18 +61,20 @@ struct RotaryEmbedding : torch::autograd::Function<RotaryEmbedding> {
 }  // namespace
 
 at::Tensor masked_softmax(const at::Tensor& scores, const OptionalTensor& mask, double scale) {
+  require_defined("masked_softmax", {{"scores", scores}});
   return MaskedSoftmax::apply(scores, mask, scale, wants_gradient(mask));
 }
 
 RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base, const at::Device& device,
-                           int64_t first_position) {
+                           int64_t first_position, at::ScalarType dtype) {
   const kernels::RotaryTables tables =
-      kernels::rotary_tables(positions, rotary, base, device, first_position);
+      kernels::rotary_tables(positions, rotary, base, device, first_position, dtype);
   return {tables.cos, tables.sin};
 }
 
 at::Tensor rotary_embedding(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin,
                             RotaryPairs pairs) {
+  require_defined("rotary_embedding", {{"input", input}, {"cos", cos}, {"sin", sin}});
   if (wants_gradient(cos) || wants_gradient(sin)) {
     raise<UsageError>("cos or sin requires a gradient, but they take none; pass their detach()");
   }

@@ -1,7 +1,9 @@
 // What the autograd functions of this folder share.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
+#include <source_location>
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
@@ -20,6 +22,21 @@ inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
 
 inline std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// An argument of an operator that it cannot do without.
+struct NeededTensor {
+  const char* name;
+  const at::Tensor& tensor;
+};
+
+/// Throws UsageError where a tensor is undefined, before c10 does, which knows neither operator nor argument.
+inline void require_defined(const char* op, std::initializer_list<NeededTensor> arguments,
+                            const std::source_location& where = std::source_location::current()) {
+  for (const NeededTensor& argument : arguments) {
+    if (argument.tensor.defined()) continue;
+    raise_at<UsageError>(where, op, ": ", argument.name, " is undefined, expected a tensor");
+  }
 }
 
 /// Throws UsageError where a backward is to be differentiated itself: the kernels have no second derivative.

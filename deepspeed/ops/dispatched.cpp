@@ -60,14 +60,15 @@ at::Tensor masked_softmax_kernel(const at::Tensor& scores, const OptionalTensor&
   return kernels::masked_softmax(scores, or_undefined(mask), scale);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> linear_cross_entropy_kernel(
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> linear_cross_entropy_kernel(
     const at::Tensor& hidden, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& targets,
     const OptionalTensor& row_gradients, bool wants_hidden, bool wants_weight, bool wants_bias,
     int64_t ignore_index, double label_smoothing, int64_t chunk_rows) {
   const auto result = kernels::linear_cross_entropy(
       hidden, weight, or_undefined(bias), targets, or_undefined(row_gradients),
       {wants_hidden, wants_weight, wants_bias}, {ignore_index, label_smoothing}, chunk_rows);
-  return {result.losses, result.gradients.hidden, result.gradients.weight, result.gradients.bias};
+  return {result.losses, result.gradients.hidden, result.gradients.weight, result.gradients.bias,
+          result.gradients.factors};
 }
 
 /// Calls the operator of a name by its kernel's signature.
@@ -113,7 +114,7 @@ at::Tensor masked_softmax(const at::Tensor& scores, const OptionalTensor& mask, 
   return call("deepspeed_kernels::masked_softmax", &masked_softmax_kernel, scores, mask, scale);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> linear_cross_entropy(
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> linear_cross_entropy(
     const at::Tensor& hidden, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& targets,
     const OptionalTensor& row_gradients, bool wants_hidden, bool wants_weight, bool wants_bias,
     int64_t ignore_index, double label_smoothing, int64_t chunk_rows) {

@@ -36,8 +36,9 @@ at::Tensor bias_dropout_residual(const at::Tensor& input, const OptionalTensor& 
 
 at::Tensor masked_softmax(const at::Tensor& scores, const OptionalTensor& mask, double scale);
 
-/// Returns losses and the wanted gradients of hidden, weight and bias.
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> linear_cross_entropy(
+/// Returns losses, the wanted gradients of hidden, weight and bias, and their factors
+/// (kernels::LinearCrossEntropyGradients). Without `row_gradients` any wanted ones have factors.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> linear_cross_entropy(
     const at::Tensor& hidden, const at::Tensor& weight, const OptionalTensor& bias, const at::Tensor& targets,
     const OptionalTensor& row_gradients, bool wants_hidden, bool wants_weight, bool wants_bias,
     int64_t ignore_index, double label_smoothing, int64_t chunk_rows);

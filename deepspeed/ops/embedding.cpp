@@ -30,6 +30,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
 
 at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices,
                      std::optional<int64_t> padding_index) {
+  require_defined("embedding", {{"weight", weight}, {"indices", indices}});
   if (weight.dim() != 2) {
     raise<UsageError>("weight has shape ", weight.sizes(), ", expected [num_embeddings, dim]");
   }

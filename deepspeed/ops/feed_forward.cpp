@@ -92,12 +92,17 @@ at::Tensor drop(const at::Tensor& input, const OptionalTensor& bias, const Optio
 }  // namespace
 
 at::Tensor bias_gelu(const at::Tensor& input, const OptionalTensor& bias) {
+  require_defined("bias_gelu", {{"input", input}});
   return BiasGelu::apply(input, bias);
 }
 
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return Swiglu::apply(gate, up); }
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  require_defined("swiglu", {{"gate", gate}, {"up", up}});
+  return Swiglu::apply(gate, up);
+}
 
 at::Tensor swiglu(const at::Tensor& gate_and_up) {
+  require_defined("swiglu", {{"gate_and_up", gate_and_up}});
   if (gate_and_up.dim() == 0 || gate_and_up.size(-1) % 2 != 0) {
     raise<UsageError>("gate_and_up has shape ", gate_and_up.sizes(),
                       ", expected [..., 2 n], a gate and as much beside it");
@@ -106,12 +111,14 @@ at::Tensor swiglu(const at::Tensor& gate_and_up) {
 }
 
 at::Tensor dropout(const at::Tensor& input, double ratio, bool training) {
+  require_defined("dropout", {{"input", input}});
   if (!(ratio >= 0 && ratio <= 1)) raise<UsageError>("ratio is ", ratio, ", expected a number in [0, 1]");
   return training && ratio != 0 ? drop(input, {}, {}, ratio) : input;
 }
 
 at::Tensor bias_dropout_residual(const at::Tensor& input, const OptionalTensor& bias,
                                  const at::Tensor& residual, double ratio, bool training) {
+  require_defined("bias_dropout_residual", {{"input", input}, {"residual", residual}});
   if (!(ratio >= 0 && ratio <= 1)) raise<UsageError>("ratio is ", ratio, ", expected a number in [0, 1]");
   // Under autocast a product's result has 16 bits, and the residual may be fp32, which the sum then is, as
   // torch's.

@@ -68,11 +68,13 @@ enum class RotaryPairs {
   kNeighbours,  // element 2 i turns with 2 i + 1, as in GPT-J
 };
 struct RotaryTables {
-  at::Tensor cos, sin;  // fp32 [positions, rotary / 2]
+  at::Tensor cos, sin;  // [positions, rotary / 2]
 };
-/// Returns cos and sin, fp32 [positions, rotary / 2], of position * base^(-2 i / rotary).
+/// Returns cos and sin, [positions, rotary / 2], of position * base^(-2 i / rotary). An fp64 input takes
+/// tables of fp64, others those of fp32.
 DEEPSPEED_API RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base = 10000.0,
-                                         const at::Device& device = at::kCPU, int64_t first_position = 0);
+                                         const at::Device& device = at::kCPU, int64_t first_position = 0,
+                                         at::ScalarType dtype = at::kFloat);
 /// Returns heads [batch, heads, positions, dim] that are turned by their positions, in the input's strides.
 /// `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim, and
 /// take no gradients.
@@ -100,8 +102,10 @@ struct LinearCrossEntropyOptions {
 
 /// Returns the cross entropy of the logits hidden weight^T + bias, fp32 (fp64), without ever keeping them: a
 /// chunk of rows exists at a time. `hidden` is [..., features], `weight` [classes, features], `bias`
-/// [classes] or left out, `targets` [...], int64. Under autocast hidden, weight and bias are cast to its
-/// dtype. On the CPU a target outside of [0, classes) is a UsageError; on CUDA it makes the loss nan.
+/// [classes] or left out, `targets` [...], int64. A weight of fp32 beside 16 bits makes logits of fp32. In
+/// fp16 the gradients wait in the middle of its range, whatever loss scale comes. Under autocast hidden,
+/// weight and bias are cast to its dtype. On the CPU a target outside of [0, classes) is a UsageError; on
+/// CUDA it makes the loss nan.
 DEEPSPEED_API at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                               const at::Tensor& targets, const OptionalTensor& bias = {},
                                               const LinearCrossEntropyOptions& options = {});

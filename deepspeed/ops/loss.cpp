@@ -1,8 +1,9 @@
-#include <ATen/ops/full.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/cross_entropy.h"
 #include "deepspeed/ops/autograd_function.h"
 #include "deepspeed/ops/dispatched.h"
@@ -35,17 +36,25 @@ struct ChunkedLoss {
 struct Losses {
   at::Tensor losses;
   variable_list gradients;  // of hidden, weight and bias
+  at::Tensor factors;       // of these; undefined with row_gradients
 };
 
-/// Runs over the chunks. `row_gradients` may be undefined: then no gradient is made.
+/// Runs over the chunks. Without `row_gradients` each loss counts once, and the gradients have factors.
 Losses run_chunks(const variable_list& inputs, const at::Tensor& row_gradients,
                   const kernels::WantedGradients& wanted, int64_t ignore_index, double label_smoothing,
                   int64_t chunk_rows) {
-  const bool makes = row_gradients.defined();
-  auto [losses, hidden, weight, bias] = dispatched::linear_cross_entropy(
-      inputs[0], inputs[1], or_none(inputs[2]), inputs[3], or_none(row_gradients), makes && wanted.hidden,
-      makes && wanted.weight, makes && wanted.bias, ignore_index, label_smoothing, chunk_rows);
-  return {losses, {hidden, weight, bias}};
+  auto [losses, hidden, weight, bias, factors] = dispatched::linear_cross_entropy(
+      inputs[0], inputs[1], or_none(inputs[2]), inputs[3], or_none(row_gradients), wanted.hidden,
+      wanted.weight, wanted.bias, ignore_index, label_smoothing, chunk_rows);
+  return {losses, {hidden, weight, bias}, factors};
+}
+
+/// Multiplies a gradient, which may be undefined, by a number: in its own memory or in other.
+at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool in_place) {
+  if (!gradient.defined()) return gradient;
+  const at::Tensor result = in_place ? gradient : at::empty_like(gradient);
+  kernels::multiply_by(gradient, factor, result);
+  return result;
 }
 
 /// Returns what each loss counts for, as one number: 1 / (number of rows that count), or 1.
@@ -64,12 +73,12 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const at::Tensor each = weight_of_losses(targets, loss, wide);
     const bool in_forward = loss.makes_gradients_in_forward();
     const variable_list inputs{hidden, weight, or_undefined(bias), targets};
-    const Losses made =
-        run_chunks(inputs, in_forward ? each.expand({targets.numel()}).contiguous() : at::Tensor(),
-                   loss.wanted, options.ignore_index, options.label_smoothing, options.chunk_rows);
+    const Losses made = run_chunks(inputs, {}, in_forward ? loss.wanted : kernels::WantedGradients(),
+                                   options.ignore_index, options.label_smoothing, options.chunk_rows);
     loss.save(*context);
     variable_list saved = in_forward ? made.gradients : inputs;
-    saved.push_back(each);
+    // Where no row counts, each is infinite and the gradients are zeros, as torch's.
+    saved.push_back(in_forward ? made.factors.mul(each.clamp_max(1)) : each);
     context->save_for_backward(saved);
     if (options.reduction == Reduction::kNone) return made.losses;
     return made.losses.sum().mul_(each);
@@ -82,11 +91,8 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     variable_list made;
     if (data["in_forward"].toBool()) {
       const bool is_last = !torch::autograd::get_current_graph_task_keep_graph();
-      for (int i = 0; i < 3; ++i) {
-        at::Tensor gradient = saved[i];
-        if (gradient.defined()) gradient = is_last ? gradient.mul_(gradients[0]) : gradient.mul(gradients[0]);
-        made.push_back(gradient);
-      }
+      const at::Tensor factors = saved[3].mul(gradients[0]);
+      for (int i = 0; i < 3; ++i) made.push_back(multiplied(saved[i], factors.select(0, i), is_last));
     } else {
       const variable_list inputs(saved.begin(), saved.begin() + 4);
       const at::Tensor row_gradients = gradients[0].mul(saved[4]).expand({inputs[3].numel()}).contiguous();
@@ -112,8 +118,11 @@ at::Tensor in_autocast_dtype(const at::Tensor& tensor) {
 at::Tensor linear_cross_entropy(const at::Tensor& given_hidden, const at::Tensor& given_weight,
                                 const at::Tensor& targets, const OptionalTensor& given_bias,
                                 const LinearCrossEntropyOptions& options) {
+  require_defined("linear_cross_entropy",
+                  {{"hidden", given_hidden}, {"weight", given_weight}, {"targets", targets}});
   const at::Tensor hidden = in_autocast_dtype(given_hidden), weight = in_autocast_dtype(given_weight);
-  const OptionalTensor bias = given_bias ? OptionalTensor(in_autocast_dtype(*given_bias)) : given_bias;
+  const OptionalTensor bias =
+      given_bias && given_bias->defined() ? OptionalTensor(in_autocast_dtype(*given_bias)) : OptionalTensor();
   if (hidden.dim() == 0 ||
       targets.sizes() != hidden.sizes().slice(0, static_cast<size_t>(hidden.dim() - 1))) {
     raise<UsageError>("targets has shape ", targets.sizes(), ", expected that of hidden, ", hidden.sizes(),

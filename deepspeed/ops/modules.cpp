@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/ops/autograd_function.h"
 
 namespace deepspeed::ops {
 
@@ -58,17 +59,26 @@ at::Tensor LinearCrossEntropyImpl::forward(const at::Tensor& hidden, const at::T
 }
 
 RotaryEmbeddingImpl::RotaryEmbeddingImpl(int64_t positions, int64_t rotary, double base, RotaryPairs pairs)
-    : tables_(rotary_tables(positions, rotary, base)), pairs_(pairs) {}
+    : positions_(positions),
+      rotary_(rotary),
+      base_(base),
+      tables_(rotary_tables(positions, rotary, base)),
+      pairs_(pairs) {}
+
+void RotaryEmbeddingImpl::follow(const at::Tensor& input) {
+  const at::ScalarType dtype = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (tables_.cos.scalar_type() == dtype && tables_.cos.device() == input.device()) return;
+  tables_ = rotary_tables(positions_, rotary_, base_, input.device(), 0, dtype);
+}
 
 at::Tensor RotaryEmbeddingImpl::forward(const at::Tensor& input, int64_t first_position) {
+  require_defined("rotary_embedding", {{"input", input}});
   const int64_t positions = input.dim() == 4 ? input.size(2) : 0, rows = tables_.cos.size(0);
   if (first_position < 0 || first_position + positions > rows) {
     raise<UsageError>("positions ", first_position, " to ", first_position + positions,
                       " leave the tables, which have ", rows, "; make the module with more positions");
   }
-  if (tables_.cos.device() != input.device()) {
-    tables_ = {tables_.cos.to(input.device()), tables_.sin.to(input.device())};
-  }
+  follow(input);
   return ops::rotary_embedding(input, tables_.cos.narrow(0, first_position, positions),
                                tables_.sin.narrow(0, first_position, positions), pairs_);
 }

@@ -73,7 +73,7 @@ class DEEPSPEED_API LinearCrossEntropyImpl : public torch::nn::Module {
 TORCH_MODULE(LinearCrossEntropy);
 
 /// rotary_embedding() of positions 0, 1, ... with tables of `positions` rows, which are no parameters and no
-/// buffers.
+/// buffers. They follow the input: in fp64 beside fp64, in fp32 beside others, on its device.
 class DEEPSPEED_API RotaryEmbeddingImpl : public torch::nn::Module {
  public:
   RotaryEmbeddingImpl(int64_t positions, int64_t rotary, double base = 10000.0,
@@ -82,6 +82,11 @@ class DEEPSPEED_API RotaryEmbeddingImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input, int64_t first_position = 0);
 
  private:
+  /// Makes the tables anew where they do not fit a tensor.
+  void follow(const at::Tensor& input);
+
+  int64_t positions_, rotary_;
+  double base_;
   RotaryTables tables_;
   RotaryPairs pairs_;
 };

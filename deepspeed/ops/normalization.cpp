@@ -50,21 +50,25 @@ std::pair<at::Tensor, at::Tensor> with_residual(const at::Tensor& input, const a
 
 at::Tensor layer_norm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                       double eps) {
+  require_defined("layer_norm", {{"input", input}});
   return Norm::apply(input, OptionalTensor(), weight, bias, eps, false)[0];
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& input, const at::Tensor& residual,
                                                  const OptionalTensor& weight, const OptionalTensor& bias,
                                                  double eps) {
+  require_defined("add_layer_norm", {{"input", input}, {"residual", residual}});
   return with_residual(input, residual, weight, bias, eps, false);
 }
 
 at::Tensor rms_norm(const at::Tensor& input, const OptionalTensor& weight, double eps) {
+  require_defined("rms_norm", {{"input", input}});
   return Norm::apply(input, OptionalTensor(), weight, OptionalTensor(), eps, true)[0];
 }
 
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& input, const at::Tensor& residual,
                                                const OptionalTensor& weight, double eps) {
+  require_defined("add_rms_norm", {{"input", input}, {"residual", residual}});
   return with_residual(input, residual, weight, {}, eps, true);
 }
 

@@ -9,9 +9,11 @@
 
 namespace deepspeed {
 
+struct NoTrainingDataWasGivenToInitialize;
+
 /// What initialize() returns for a PipelineModule, for `auto [engine, optimizer, training_dataloader,
 /// lr_scheduler] = initialize(...)` or by name.
-template <class Loader = void>
+template <class Loader = NoTrainingDataWasGivenToInitialize>
 struct InitializedPipeline {
   std::shared_ptr<PipelineEngine> engine;
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none was asked for, evaluation only
@@ -19,24 +21,33 @@ struct InitializedPipeline {
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: none was asked for
 };
 
-/// Makes an engine for this rank's stage. All ranks call it.
-inline InitializedPipeline<> initialize(std::shared_ptr<PipelineModule> model,
-                                        const InitializeOptions& options) {
-  auto engine = std::make_shared<PipelineEngine>(std::move(model), options);
-  return {engine, engine->optimizer(), nullptr, engine->lr_scheduler()};
-}
+namespace initialize_detail {
 
-/// Makes an engine whose train_batch() reads `training_data`, again and again.
-template <class Dataset, class Collate = StackExamples>
-auto initialize(std::shared_ptr<PipelineModule> model, Dataset training_data,
-                const InitializeOptions& options, Collate collate_fn = {}) {
-  using Loader = DeepSpeedDataLoader<Dataset, Collate>;
-  auto engine = std::make_shared<PipelineEngine>(std::move(model), options);
-  auto loader =
-      std::make_shared<Loader>(std::move(training_data), engine->loader_options({}), std::move(collate_fn));
-  engine->track_loader(loader->position());
-  engine->set_dataloader(loader);
-  return InitializedPipeline<Loader>{engine, engine->optimizer(), std::move(loader), engine->lr_scheduler()};
-}
+template <class Model>
+struct EngineMaker;
 
+/// Makes an engine for this rank's stage, on all ranks. With training data its train_batch() reads that,
+/// again and again.
+template <>
+struct EngineMaker<std::shared_ptr<PipelineModule>> {
+  static InitializedPipeline<> make(std::shared_ptr<PipelineModule> model, const InitializeOptions& options) {
+    auto engine = std::make_shared<PipelineEngine>(std::move(model), options);
+    return {engine, engine->optimizer(), nullptr, engine->lr_scheduler()};
+  }
+
+  template <class Dataset, class Collate>
+  static auto make(std::shared_ptr<PipelineModule> model, Dataset training_data,
+                   const InitializeOptions& options, Collate collate_fn) {
+    using Loader = DeepSpeedDataLoader<Dataset, Collate>;
+    auto engine = std::make_shared<PipelineEngine>(std::move(model), options);
+    auto loader =
+        std::make_shared<Loader>(std::move(training_data), engine->loader_options({}), std::move(collate_fn));
+    engine->track_loader(loader->position());
+    engine->set_dataloader(loader);
+    return InitializedPipeline<Loader>{engine, engine->optimizer(), std::move(loader),
+                                       engine->lr_scheduler()};
+  }
+};
+
+}  // namespace initialize_detail
 }  // namespace deepspeed

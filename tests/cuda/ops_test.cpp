@@ -82,14 +82,42 @@ TEST_F(CudaOps, GiveTheResultsOfTheCpu) {
   }
   const auto turned = [](RotaryPairs pairs) {
     return [pairs](const Tensors& t) {
-      const RotaryTables tables = rotary_tables(6, 8, 10000, t[0].device());
       const auto dtype = t[0].scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-      return rotary_embedding(t[0].transpose(1, 2), tables.cos.to(dtype), tables.sin.to(dtype), pairs);
+      const RotaryTables tables = rotary_tables(6, 8, 10000, t[0].device(), 0, dtype);
+      return rotary_embedding(t[0].transpose(1, 2), tables.cos, tables.sin, pairs);
     };
   };
   expect_results_of_the_cpu("rotary halves", turned(RotaryPairs::kHalves), {at::randn({2, 6, 3, 11})});
   expect_results_of_the_cpu("rotary neighbours", turned(RotaryPairs::kNeighbours),
                             {at::randn({2, 6, 3, 11})});
+}
+
+// 65536 is infinite in fp16, and 1 / (rows * classes) is 0 there.
+TEST_F(CudaOps, BringALossScaleIntoGradientsThatWaitInHalf) {
+  constexpr int64_t kRows = 512, kClasses = 8000, kFeatures = 8;
+  constexpr double kScale = 65536;
+  at::manual_seed(2);
+  const at::Tensor hidden = at::randn({kRows, kFeatures}).to(at::kHalf),
+                   weight = at::randn({kClasses, kFeatures}).mul_(0.02).add_(0.05).to(at::kHalf);
+  const at::Tensor targets = at::randint(kClasses, {kRows}, at::kLong);
+  const auto gradients = [&](const at::Device& device, at::ScalarType of_hidden, at::ScalarType of_weight) {
+    const Tensors inputs{hidden.to(device, of_hidden).set_requires_grad(true),
+                         weight.to(device, of_weight).set_requires_grad(true)};
+    const at::Tensor loss = linear_cross_entropy(inputs[0], inputs[1], targets.to(device));
+    Tensors found;
+    for (const bool keeps : {true, false}) {
+      found = torch::autograd::grad({loss}, inputs, {at::full({}, kScale, loss.options())}, keeps);
+    }
+    return found;
+  };
+  const Tensors exact = gradients(at::kCPU, at::kDouble, at::kDouble);
+  for (const auto of_weight : {at::kHalf, at::kFloat}) {
+    const Tensors found = gradients(at::kCUDA, at::kHalf, of_weight);
+    for (size_t i = 0; i < found.size(); ++i) {
+      const at::Tensor error = found[i].cpu().to(at::kDouble) - exact[i];
+      EXPECT_LT((error.norm() / exact[i].norm()).item<double>(), 5e-3) << i << " " << of_weight;
+    }
+  }
 }
 
 TEST_F(CudaOps, DropTheBitsThatTheCpuDrops) {

@@ -28,7 +28,10 @@ Json averaged(int stage, const Json& patch) {
 double reduced(const Json& config, const comm::World& world, double on_rank_0, double on_rank_1) {
   const auto engine = make_engine(config, world);
   const at::Tensor gain = engine->module().named_parameters()["gain"];
-  engine->backward(gain.to(at::kFloat).sum() * (world.rank() == 0 ? on_rank_0 : on_rank_1));
+  {
+    const zero::ParameterAccess whole(std::vector<at::Tensor>{gain});  // at stage 3
+    engine->backward(gain.to(at::kFloat).sum() * (world.rank() == 0 ? on_rank_0 : on_rank_1));
+  }
   return safe_get_full_grad(*engine, gain).item<double>();
 }
 
@@ -88,7 +91,7 @@ TEST(Averaging, GradientsTravelInTheDtypeThatIsAsked) {
 // Sums of bf16 gradients that are kept in fp32: 1 on one rank and 1/512 on the other.
 TEST(Averaging, GradientsOfBf16TravelInBf16UnlessAsked) {
   run_ranks(2, [](comm::World& world) {
-    for (const int stage : {0, 1, 2}) {
+    for (const int stage : {0, 1, 2, 3}) {
       SCOPED_TRACE(message("stage ", stage));
       const auto of = [&](const Json& patch) {
         Json all = {{"bf16", {{"enabled", true}}}};
@@ -99,10 +102,14 @@ TEST(Averaging, GradientsOfBf16TravelInBf16UnlessAsked) {
       const Json sums = {{"grad_accum_dtype", "fp32"}};
       EXPECT_EQ(of(Json::object()), rounded);
       EXPECT_EQ(of({{"data_types", sums}, {"communication_data_type", "bf16"}}), rounded);
-      if (stage < 2) {  // stage 2 reduces the gradients themselves, in a buffer of their dtype
-        EXPECT_EQ(of({{"data_types", sums}, {"communication_data_type", "fp32"}}), exact);
-        EXPECT_EQ(of({{"data_types", sums}}), exact);
-      }
+      EXPECT_EQ(of({{"data_types", sums}, {"communication_data_type", "fp32"}}), exact);
+      // Stages 2 and 3 reduce the gradients themselves, and not sums of them.
+      EXPECT_EQ(of({{"data_types", sums}}), stage < 2 ? exact : rounded);
+      if (stage == 0) continue;
+      const Json host = {{"data_types", sums},
+                         {"communication_data_type", "fp32"},
+                         {"zero_optimization", {{"offload_optimizer", {{"device", "cpu"}}}}}};
+      EXPECT_EQ(of(host), exact);
     }
   });
 }

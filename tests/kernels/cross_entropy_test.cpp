@@ -1,6 +1,8 @@
 #include "deepspeed/kernels/ops/cross_entropy.h"
 
+#include <cmath>
 #include <limits>
+#include <utility>
 
 #include "deepspeed/base/error.h"
 
@@ -101,6 +103,36 @@ TEST(LinearCrossEntropy, GivesTheGradientsOfAProductForAnyChunk) {
   }
 }
 
+// The factors of what waits for a loss scale: powers of two in fp16, 1 in other dtypes.
+TEST(LinearCrossEntropy, GivesGradientsWithFactorsWhereItHasNoneOfTheLosses) {
+  at::manual_seed(3);
+  for (const auto dtype : kOpDtypes) {
+    const at::Tensor hidden = at::randn({29, 12}).to(dtype), weight = at::randn({50, 12}).to(dtype);
+    const at::Tensor bias = at::randn({50}).to(dtype), targets = random_targets(29, 50);
+    const WantedGradients all{true, true, true};
+    for (const int64_t chunk_rows : {4, 29}) {
+      const auto own = linear_cross_entropy(hidden, weight, bias, targets, {}, all, {}, chunk_rows).gradients;
+      const auto given = linear_cross_entropy(hidden, weight, bias, targets, at::ones({29}, wide_of(dtype)),
+                                              all, {}, chunk_rows)
+                             .gradients;
+      EXPECT_FALSE(given.factors.defined());
+      ASSERT_EQ(own.factors.scalar_type(), wide_of(dtype));
+      const std::pair<at::Tensor, at::Tensor> pairs[] = {
+          {own.hidden, given.hidden}, {own.weight, given.weight}, {own.bias, given.bias}};
+      for (int64_t i = 0; i < 3; ++i) {
+        const auto factor = own.factors[i].item<double>();
+        int exponent = 0;
+        EXPECT_EQ(std::frexp(factor, &exponent), 0.5) << dtype;
+        if (dtype != at::kHalf) {
+          EXPECT_EQ(factor, 1.0);
+        }
+        const at::Tensor got = wide(pairs[i].first) * factor, want = wide(pairs[i].second);
+        EXPECT_LT(((got - want).norm() / want.norm()).item<double>(), dtype == at::kHalf ? 1e-3 : 1e-12) << i;
+      }
+    }
+  }
+}
+
 TEST(LinearCrossEntropy, MakesOnlyWhatIsWanted) {
   const at::Tensor hidden = at::randn({6, 4}), weight = at::randn({9, 4}), targets = random_targets(6, 9);
   const LinearCrossEntropy none = linear_cross_entropy(hidden, weight, {}, targets, {}, {}, {});
@@ -128,8 +160,8 @@ TEST(LinearCrossEntropy, NamesTheArgumentThatDoesNotFit) {
                "[classes, 4]");
   EXPECT_ERROR(UsageError, loss(hidden, weight.to(at::kDouble), targets), "weight has dtype Double");
   EXPECT_ERROR(UsageError, loss(hidden, weight, targets, 2), "label_smoothing is 2");
-  EXPECT_ERROR(UsageError, linear_cross_entropy(hidden, weight, {}, targets, {}, {true, false, false}, {}),
-               "row_gradients is undefined");
+  EXPECT_ERROR(UsageError, linear_cross_entropy(hidden, weight, {}, targets, {}, {.bias = true}, {}),
+               "bias is undefined, but its gradient is wanted");
   EXPECT_ERROR(UsageError, cross_entropy_(at::zeros({4, 6}).t(), targets, {}, {}), "logits has shape [6, 4]");
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles mistakes.cpp with its mistakes, as the build has compiled it without: check.sh BUILD_FOLDER SOURCE.
-# Each mistake is one error with the text of its comment, and takes 12 lines at most.
+# Each mistake is one error with the text of its comment, and takes 12 lines at most, single ones 15.
 set -euo pipefail
 build=$1 source=$(realpath "$2")
 command=$(grep '^ *"command": .*/mistakes\.cpp' "$build/compile_commands.json" | head -n 1 |
@@ -25,5 +25,7 @@ while read -r count text; do
 done < <(sed -n 's|^// says: ||p' "$source" | sort | uniq -c)
 lines=$(wc -l <<<"$output")
 ((lines <= 12 * mistakes)) || fail "$mistakes mistakes have $lines lines of errors"
+longest=$(awk '/ error: / { count = 0 } { if (++count > most) most = count } END { print most }' <<<"$output")
+((longest <= 15)) || fail "an error has $longest lines"
 [ $failed = 0 ] || echo "$output" >&2
 exit $failed

@@ -54,6 +54,14 @@ struct Pair {
                         int64_t(engine->model().parameters.size()) + optimizer->memory().total());
 }
 
+// The operators and their modules are in deepspeed.h, so that no header of theirs can be forgotten.
+[[maybe_unused]] Tensor use_operators(const Tensor& x) {
+  namespace ops = deepspeed::ops;
+  ops::RMSNorm norm(4);
+  auto [normed, sum] = norm->add_and_norm(ops::swiglu(x), x);
+  return ops::linear_cross_entropy(normed + sum, norm->weight, x);
+}
+
 #ifdef MISTAKES
 
 // says: the model of initialize() is a std::shared_ptr to a module
@@ -66,6 +74,61 @@ void model_in_a_unique_ptr(const InitializeOptions& options) {
 void model_by_value(const NetImpl& model) {
   auto engine = deepspeed::initialize(model, Samples<Pair>(), {.config = deepspeed::Json()}).engine;
   engine->step();
+}
+
+// says: invalid initialization of reference of type 'deepspeed::InitializeOptions&&' from expression of type
+void wrong_name_of_an_option(const deepspeed::Json& config) {
+  auto engine = deepspeed::initialize(Net(), {.confg = config}).engine;
+  engine->step();
+}
+
+// says: invalid initialization of reference of type 'deepspeed::InitializeOptions&&' from expression of type
+void wrong_name_of_an_option_behind_a_data_set(const std::shared_ptr<deepspeed::PipelineModule>& model,
+                                               const deepspeed::Json& config) {
+  deepspeed::initialize(model, Samples<Pair>(), {.config = config, .optimiser = nullptr})
+      .engine->train_batch();
+}
+
+// says: the options are missing: initialize(model, {.config = config}) or initialize(model, training_data
+void data_set_where_options_belong() {
+  auto [engine, optimizer, loader, schedule] = deepspeed::initialize(Net(), Samples<Pair>());
+  for (auto& sample : *loader) engine->backward(engine->forward(sample.x, sample.y));
+}
+
+// says: the arguments of initialize() are the model, the training data, the options, collate_fn
+void data_set_behind_the_options(const InitializeOptions& options) {
+  deepspeed::initialize(Net(), options, Samples<Pair>()).engine->step();
+}
+
+// says: the config of initialize() is a member of its options: {.config = config}
+void config_where_options_belong(const deepspeed::Json& config) {
+  deepspeed::initialize(Net(), config).engine->step();
+}
+
+// says: the config of initialize() is a member of its options: {.config = config}
+void path_of_a_config_behind_a_data_set() {
+  deepspeed::initialize(Net(), Samples<Pair>(), "config.json").engine->step();
+}
+
+// says: of type 'deepspeed::NoTrainingDataWasGivenToInitialize' has incomplete type
+void loop_over_a_loader_without_a_data_set(const InitializeOptions& options) {
+  auto [engine, optimizer, loader, schedule] = deepspeed::initialize(Net(), options);
+  for (auto& sample : *loader) {
+    engine->backward(engine->forward(sample.x, sample.y));
+    engine->step();
+  }
+}
+
+// says: use of deleted function 'void deepspeed::begin(const std::shared_ptr<DeepSpeedDataLoader<
+void loop_over_the_pointer_to_a_loader(const InitializeOptions& options) {
+  auto loader = deepspeed::initialize(Net(), Samples<Pair>(), options).training_dataloader;
+  for (auto& sample : loader) use_operators(sample.x);
+}
+
+// says: 'using element_type = struct deepspeed::NoTrainingDataWasGivenToInitialize'
+int64_t member_of_a_loader_without_a_data_set(const InitializeOptions& options) {
+  auto [engine, optimizer, loader, schedule] = deepspeed::initialize(Net(), options);
+  return loader->position()->epoch;
 }
 
 // says: the model's forward() does not take these arguments

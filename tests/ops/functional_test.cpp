@@ -1,5 +1,10 @@
 #include "deepspeed/ops/functional.h"
 
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
@@ -81,11 +86,12 @@ TEST(Functional, AttentionOperatorsHaveTheirGradients) {
                   {learned({2, 2, 3, 5}), at::randn({2, 1, 1, 5}, at::kDouble)}, "masked_softmax");
   check_gradients([](const Tensors& t) { return Tensors{masked_softmax(t[0], t[1], 0.5)}; },
                   {learned({2, 2, 3, 5}), learned({2, 1, 5})}, "a mask that learns");
-  const RotaryTables tables = rotary_tables(3, 4);
-  const at::Tensor cos = tables.cos.to(at::kDouble), sin = tables.sin.to(at::kDouble);
+  const auto [cos, sin] = rotary_tables(3, 4, 10000, at::kCPU, 0, at::kDouble);
   for (const RotaryPairs pairs : {RotaryPairs::kHalves, RotaryPairs::kNeighbours}) {
     check_gradients(
-        [&](const Tensors& t) { return Tensors{rotary_embedding(t[0].transpose(1, 2), cos, sin, pairs)}; },
+        [&, &cos = cos, &sin = sin](const Tensors& t) {
+          return Tensors{rotary_embedding(t[0].transpose(1, 2), cos, sin, pairs)};
+        },
         {learned({2, 3, 2, 6})}, "rotary_embedding");
   }
 }
@@ -111,6 +117,121 @@ TEST(Functional, TakesParametersOfFp32BesideSixteenBits) {
   EXPECT_EQ(gradients[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(gradients[1].scalar_type(), at::kFloat);
   EXPECT_EQ(gradients[2].scalar_type(), at::kFloat);
+}
+
+struct NamedCall {
+  std::string name;
+  std::function<Tensors(const Tensors&)> function;
+  Tensors inputs = {};
+};
+
+/// Every operator, with inputs whose leading dimensions are `sizes` and whose last one is 2 * `half`.
+std::vector<NamedCall> calls_without_elements(std::vector<int64_t> sizes, int64_t half) {
+  std::vector<int64_t> halves = sizes, whole = sizes;
+  halves.push_back(half);
+  whole.push_back(2 * half);
+  const auto x = [&] { return learned(whole); };
+  const auto parameter = [&] { return learned({2 * half}); };
+  std::vector<NamedCall> calls = {
+      {"layer_norm",
+       [](auto& t) { return Tensors{ops::layer_norm(t[0], t[1], t[2])}; },
+       {x(), parameter(), parameter()}},
+      {"add_layer_norm",
+       [](auto& t) { return both(add_layer_norm(t[0], t[1], t[2], t[3])); },
+       {x(), x(), parameter(), parameter()}},
+      {"rms_norm", [](auto& t) { return Tensors{ops::rms_norm(t[0], t[1])}; }, {x(), parameter()}},
+      {"add_rms_norm", [](auto& t) { return both(add_rms_norm(t[0], t[1], t[2])); }, {x(), x(), parameter()}},
+      {"bias_gelu", [](auto& t) { return Tensors{bias_gelu(t[0], t[1])}; }, {x(), parameter()}},
+      {"swiglu", [](auto& t) { return Tensors{swiglu(t[0], t[1])}; }, {learned(halves), learned(halves)}},
+      {"swiglu of halves", [](auto& t) { return Tensors{swiglu(t[0])}; }, {x()}},
+      {"dropout", [](auto& t) { return Tensors{ops::dropout(t[0], 0.5)}; }, {x()}},
+      {"bias_dropout_residual",
+       [](auto& t) { return Tensors{bias_dropout_residual(t[0], t[1], t[2], 0.5)}; },
+       {x(), parameter(), x()}},
+      {"masked_softmax",
+       [](auto& t) { return Tensors{masked_softmax(t[0], t[1], 0.5)}; },
+       {x(), parameter()}},
+      {"embedding",
+       [sizes](auto& t) { return Tensors{ops::embedding(t[0], at::zeros(sizes, at::kLong))}; },
+       {learned({3, 2 * half})}},
+  };
+  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
+    for (const bool in_forward : {true, false}) {
+      const LinearCrossEntropyOptions options{.reduction = reduction, .gradients_in_forward = in_forward};
+      calls.push_back({"linear_cross_entropy",
+                       [sizes, options](auto& t) {
+                         return Tensors{
+                             linear_cross_entropy(t[0], t[1], at::zeros(sizes, at::kLong), t[2], options)};
+                       },
+                       {x(), learned({3, 2 * half}), learned({3})}});
+    }
+  }
+  return calls;
+}
+
+TEST(Functional, TakesTensorsWithoutElementsForwardAndBackward) {
+  const auto check = [](const NamedCall& call) {
+    SCOPED_TRACE(call.name + message(" of ", call.inputs[0].sizes()));
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    for (const at::Tensor& output : call.function(call.inputs)) sum = sum + output.sum();
+    const Tensors gradients = torch::autograd::grad({sum}, call.inputs);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      EXPECT_EQ(gradients[i].sizes(), call.inputs[i].sizes()) << i;
+      EXPECT_EQ(gradients[i].count_nonzero().item<int64_t>(), 0) << i;
+    }
+  };
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{0}, {2, 0}, {0, 2}, {2, 0, 3}}) {
+    for (const NamedCall& call : calls_without_elements(sizes, 4)) check(call);
+  }
+  // Rows without elements have a loss, which alone is not 0.
+  for (const NamedCall& call : calls_without_elements({2, 3}, 0)) {
+    if (call.name != "linear_cross_entropy") check(call);
+  }
+  for (const std::vector<int64_t>& sizes :
+       std::vector<std::vector<int64_t>>{{0, 2, 3, 4}, {2, 0, 3, 4}, {2, 2, 0, 4}}) {
+    const RotaryTables tables = rotary_tables(sizes[2], 4, 10000, at::kCPU, 0, at::kDouble);
+    check({"rotary_embedding",
+           [&](auto& t) { return Tensors{rotary_embedding(t[0], tables.cos, tables.sin)}; },
+           {learned(sizes)}});
+  }
+}
+
+TEST(Functional, NamesTheOperatorAndTheArgumentThatIsUndefined) {
+  const at::Tensor x = at::zeros({2, 4}), none, indices = at::zeros({2}, at::kLong);
+  const at::Tensor heads = at::zeros({1, 1, 2, 4}), table = at::zeros({2, 2});
+  const std::pair<std::string, std::function<void()>> calls[] = {
+      {"layer_norm: input", [&] { ops::layer_norm(none); }},
+      {"add_layer_norm: input", [&] { add_layer_norm(none, x); }},
+      {"add_layer_norm: residual", [&] { add_layer_norm(x, none); }},
+      {"rms_norm: input", [&] { ops::rms_norm(none); }},
+      {"add_rms_norm: input", [&] { add_rms_norm(none, x); }},
+      {"add_rms_norm: residual", [&] { add_rms_norm(x, none); }},
+      {"bias_gelu: input", [&] { bias_gelu(none); }},
+      {"swiglu: gate", [&] { swiglu(none, x); }},
+      {"swiglu: up", [&] { swiglu(x, none); }},
+      {"swiglu: gate_and_up", [&] { swiglu(none); }},
+      {"dropout: input", [&] { ops::dropout(none); }},
+      {"dropout: input", [&] { ops::dropout(none, 0.5, /*training=*/false); }},
+      {"bias_dropout_residual: input", [&] { bias_dropout_residual(none, {}, x); }},
+      {"bias_dropout_residual: residual", [&] { bias_dropout_residual(x, {}, none); }},
+      {"masked_softmax: scores", [&] { masked_softmax(none); }},
+      {"rotary_embedding: input", [&] { rotary_embedding(none, table, table); }},
+      {"rotary_embedding: cos", [&] { rotary_embedding(heads, none, table); }},
+      {"rotary_embedding: sin", [&] { rotary_embedding(heads, table, none); }},
+      {"embedding: weight", [&] { ops::embedding(none, indices); }},
+      {"embedding: indices", [&] { ops::embedding(x, none); }},
+      {"linear_cross_entropy: hidden", [&] { linear_cross_entropy(none, x, indices); }},
+      {"linear_cross_entropy: weight", [&] { linear_cross_entropy(x, none, indices); }},
+      {"linear_cross_entropy: targets", [&] { linear_cross_entropy(x, x, none); }},
+  };
+  for (const auto& [text, call] : calls)
+    EXPECT_ERROR(UsageError, call(), text + " is undefined, expected a tensor");
+  // What may be left out may be undefined as well.
+  EXPECT_TRUE(at::equal(ops::layer_norm(x, none, none), ops::layer_norm(x)));
+  EXPECT_TRUE(at::equal(bias_dropout_residual(x, none, x, 0), x + x));
+  EXPECT_TRUE(at::equal(masked_softmax(x, none), masked_softmax(x)));
+  EXPECT_TRUE(at::equal(linear_cross_entropy(x, x, indices, none), linear_cross_entropy(x, x, indices)));
 }
 
 TEST(Functional, RefusesASecondDerivative) {

@@ -92,6 +92,106 @@ TEST(LinearCrossEntropyOp, CastsUnderAutocast) {
   EXPECT_EQ(gradients[1].scalar_type(), at::kFloat);
 }
 
+double rms_error(const at::Tensor& got, const at::Tensor& expected) {
+  const at::Tensor want = expected.to(at::kDouble), error = got.to(at::kDouble) - want;
+  return (error.square().mean() / want.square().mean()).sqrt().item<double>();
+}
+
+// One gradient of a logit is 1 / (rows * classes), 6e-8 here, where fp16 ends at 6e-8.
+TEST(LinearCrossEntropyOp, KeepsGradientsOfHalfWholeUntilALossScaleComes) {
+  constexpr int64_t kManyRows = 1024, kManyClasses = 16'000, kFeatures = 8;
+  at::manual_seed(3);
+  const at::Tensor hidden = at::randn({kManyRows, kFeatures}).to(at::kHalf);
+  const at::Tensor weight = at::randn({kManyClasses, kFeatures}).mul_(0.02).add_(0.05).to(at::kHalf);
+  const at::Tensor bias = at::randn({kManyClasses}).mul_(0.02).to(at::kHalf);
+  const at::Tensor targets = at::randint(kManyClasses, {kManyRows}, at::kLong);
+  const auto leaf = [](const at::Tensor& t, at::ScalarType dtype) {
+    return t.to(dtype).detach().clone().set_requires_grad(true);
+  };
+  const auto learned_in = [&](at::ScalarType dtype) {
+    return Tensors{leaf(hidden, dtype), leaf(weight, dtype), leaf(bias, dtype)};
+  };
+  const Tensors exact = learned_in(at::kDouble);
+  const Tensors expected = torch::autograd::grad(
+      {at::cross_entropy_loss(at::linear(exact[0], exact[1], exact[2]), targets)}, exact);
+  // Of a chunk or of all rows at once, under the scales of a run that begins and of one that goes on.
+  for (const int64_t chunk_rows : {int64_t{0}, kManyRows}) {
+    const Tensors t = learned_in(at::kHalf);
+    const at::Tensor loss = linear_cross_entropy(t[0], t[1], targets, t[2], {.chunk_rows = chunk_rows});
+    for (const double scale : {0x1p12, 0x1p16, 0x1p20}) {
+      const Tensors got = torch::autograd::grad({loss}, t, {at::full({}, scale)}, /*retain_graph=*/true);
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_LT(rms_error(got[i].to(at::kDouble) / scale, expected[i]), 5e-3)
+            << i << ", scale " << scale << ", chunks of " << chunk_rows;
+      }
+    }
+  }
+}
+
+// No power of two that the range of fp16 is filled by may leave it.
+TEST(LinearCrossEntropyOp, LeavesTheRangeOfHalfForNoValueThatIsFinite) {
+  const at::Tensor targets = at::zeros({kRows}, at::kLong);
+  for (const double of_hidden : {0.0, 1e-4, 1.0, 3e4}) {
+    for (const double of_weight : {0.0, 1e-4, 1.0, 3e4}) {
+      const at::Tensor hidden = at::full({kRows, 6}, of_hidden).to(at::kHalf).set_requires_grad(true);
+      at::Tensor rows = at::full({kClasses, 6}, -of_weight);
+      rows[0].fill_(of_weight);
+      for (const auto dtype : {at::kHalf, at::kFloat}) {
+        const at::Tensor weight = rows.to(dtype).detach().set_requires_grad(true);
+        const at::Tensor loss = linear_cross_entropy(hidden, weight, targets.add(1), {}, {.chunk_rows = 4});
+        if (of_hidden * of_weight > 1e4) continue;  // the logits are infinite
+        for (const at::Tensor& gradient : torch::autograd::grad({loss}, {hidden, weight})) {
+          EXPECT_TRUE(gradient.isfinite().all().item<bool>()) << of_hidden << " " << of_weight << dtype;
+        }
+      }
+    }
+  }
+  const at::Tensor hidden = at::full({kRows, 6}, INFINITY).to(at::kHalf).set_requires_grad(true);
+  const at::Tensor weight = at::zeros({kClasses, 6}, at::kHalf).set_requires_grad(true);
+  const at::Tensor loss = linear_cross_entropy(hidden, weight, targets);
+  EXPECT_FALSE(torch::autograd::grad({loss}, {weight})[0].isfinite().all().item<bool>());
+}
+
+TEST(LinearCrossEntropyOp, TakesParametersOfFp32BesideSixteenBits) {
+  at::manual_seed(4);
+  const at::Tensor weight = at::randn({kClasses, 6}), bias = at::randn({kClasses}),
+                   targets = some_targets().flatten();
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor hidden = at::randn({kRows, 6}).to(dtype);
+    const auto with = [&](at::ScalarType of_hidden, at::ScalarType of_weight, at::ScalarType of_bias,
+                          auto loss) {
+      Tensors t{hidden.to(of_hidden), weight.to(of_weight), bias.to(of_bias)};
+      for (at::Tensor& tensor : t) tensor = tensor.detach().clone().set_requires_grad(true);
+      const at::Tensor value = loss(t);
+      Tensors all = torch::autograd::grad({value}, t);
+      all.push_back(value.detach());
+      return all;
+    };
+    for (const bool in_forward : {true, false}) {
+      const LinearCrossEntropyOptions options{.gradients_in_forward = in_forward, .chunk_rows = 3};
+      const auto own = [&](const Tensors& t) {
+        return linear_cross_entropy(t[0], t[1], targets, t[2], options);
+      };
+      const auto torchs = [&](const Tensors& t) {
+        return at::cross_entropy_loss(at::linear(t[0], t[1], t[2]), targets);
+      };
+      // A weight of fp32 makes logits of fp32: only the gradient of the hidden states is rounded.
+      const Tensors exact = with(at::kDouble, at::kDouble, at::kDouble, torchs);
+      const Tensors wide = with(dtype, at::kFloat, at::kFloat, own);
+      EXPECT_EQ(wide[0].scalar_type(), dtype);
+      for (size_t i = 1; i < exact.size(); ++i) {
+        EXPECT_EQ(wide[i].scalar_type(), at::kFloat);
+        EXPECT_LT(rms_error(wide[i], exact[i]), 1e-5) << i << dtype;
+      }
+      EXPECT_LT(rms_error(wide[0], exact[0]), 4e-3) << dtype;
+      const Tensors narrow = with(dtype, dtype, at::kFloat, own);
+      EXPECT_EQ(narrow[1].scalar_type(), dtype);
+      EXPECT_EQ(narrow[2].scalar_type(), at::kFloat);
+      for (size_t i = 0; i < exact.size(); ++i) EXPECT_LT(rms_error(narrow[i], exact[i]), 2e-2) << i << dtype;
+    }
+  }
+}
+
 /// Returns the most bytes that a loss and its backward hold.
 int64_t peak_of(const std::function<at::Tensor()>& loss, const Tensors& learned) {
   const testing::AllocationCounter counter;
@@ -120,7 +220,9 @@ TEST(LinearCrossEntropyOp, NamesTheArgumentThatDoesNotFit) {
   EXPECT_ERROR(UsageError, linear_cross_entropy(hidden, weight, at::zeros({4}, at::kLong)),
                "targets has shape [4]", "that of hidden, [3, 4]");
   EXPECT_ERROR(UsageError, linear_cross_entropy(hidden, weight.to(at::kHalf), at::zeros({3}, at::kLong)),
-               "weight has dtype Half");
+               "weight has dtype Half, expected Float");
+  EXPECT_ERROR(UsageError, linear_cross_entropy(hidden, weight, at::zeros({3}, at::kLong), at::zeros({4})),
+               "bias has shape [4], expected [5]");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/initialize.h"
 
 #include "tests/support/error_of.h"
@@ -103,8 +104,58 @@ TEST(OpModules, HaveTheParametersOfTorchsModules) {
   RotaryEmbedding rotary(4, 8);
   EXPECT_ERROR(UsageError, rotary(at::zeros({1, 1, 5, 8})), "positions 0 to 5",
                "make the module with more positions");
+  EXPECT_ERROR(UsageError, rotary(at::Tensor()), "rotary_embedding: input is undefined");
   Embedding padded(5, 3, 2);
   EXPECT_EQ(padded->weight[2].abs().sum().item<float>(), 0.0F);
+}
+
+// Far positions have angles whose fraction fp32 loses.
+TEST(OpModules, RotaryEmbeddingTurnsInTheInputsPrecision) {
+  constexpr int64_t kFirst = 3990;
+  RotaryEmbedding rotary(4000, 8);
+  const at::Tensor input = at::randn({2, 3, 5, 8}, at::kDouble);
+  const at::Tensor angles = at::arange(kFirst, kFirst + 5, at::kDouble).unsqueeze(1) *
+                            at::pow(10000.0, at::arange(0, 8, 2, at::kDouble) / -8);
+  const at::Tensor a = input.narrow(3, 0, 4), b = input.narrow(3, 4, 4);
+  const at::Tensor expected =
+      at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, 3);
+  EXPECT_LT((rotary(input, kFirst) - expected).abs().max().item<double>(), 1e-14);
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kHalf}) {  // one after the other
+    const at::Tensor turned = rotary(input.to(dtype), kFirst);
+    EXPECT_EQ(turned.scalar_type(), dtype);
+    EXPECT_TRUE(at::allclose(turned.to(at::kDouble), expected, 0.01, 0.02)) << dtype;
+  }
+}
+
+// A gradient of the softmax's tail is below what fp16 holds until the loss scale comes.
+TEST(OpModules, LinearCrossEntropyTrainsInHalfAsItDoesWithoutItsGradientsInForward) {
+  testing::run_ranks(1, [](comm::World& world) {
+    constexpr int64_t kRows = 1024, kClasses = 4000, kFeatures = 8;
+    const auto gradients = [&](bool in_forward) {
+      at::manual_seed(3);
+      const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                           {"optimizer", {{"type", "SGD"}, {"params", {{"lr", 1.0}}}}},
+                           {"zero_allow_untested_optimizer", true},
+                           {"fp16", {{"enabled", true}, {"initial_scale_power", 16}}}};
+      LinearCrossEntropy model(kFeatures, kClasses, true,
+                               LinearCrossEntropyOptions{.gradients_in_forward = in_forward});
+      const auto engine = initialize(model, {.config = config, .world = world}).engine;
+      const at::Tensor hidden = at::randn({kRows, kFeatures}).to(at::kHalf).set_requires_grad(true);
+      engine->backward(engine->forward(hidden, at::randint(kClasses, {kRows}, at::kLong)));
+      const at::Tensor of_weight = safe_get_full_grad(*engine, model->weight).to(at::kDouble);
+      EXPECT_TRUE(hidden.grad().isfinite().all().item<bool>());
+      engine->step();
+      EXPECT_EQ(engine->skipped_steps(), 0);
+      return std::vector<at::Tensor>{of_weight, hidden.grad().to(at::kDouble)};
+    };
+    const auto expected = gradients(false), got = gradients(true);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double error =
+          ((got[i] - expected[i]).square().mean() / expected[i].square().mean()).sqrt().item<double>();
+      EXPECT_LT(error, 2e-3) << i;
+    }
+    EXPECT_EQ((got[0] == 0).sum().item<int64_t>(), 0);
+  });
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ def test_gradients_pass_gradcheck():
     assert check(ops.bias_gelu, (learned(3, 5), learned(5)))
     assert check(ops.swiglu, (learned(3, 6),))
     assert check(lambda x, mask: ops.masked_softmax(x, mask, 0.5), (learned(2, 3, 5), learned(1, 5)))
-    cos, sin = (table.double() for table in ops.rotary_tables(3, 4))
+    cos, sin = ops.rotary_tables(3, 4, dtype=torch.float64)
     assert check(lambda x: ops.rotary_embedding(x, cos, sin, "neighbours"), (learned(1, 2, 3, 6),))
+    assert check(ops.RotaryEmbedding(3, 4), (learned(1, 2, 3, 6),))
     targets = torch.tensor([1, -100, 0])
     for in_forward in (True, False):
         assert check(
@@ -60,6 +61,21 @@ def test_dropout_comes_again_with_the_seed():
     torch.manual_seed(2)
     assert torch.equal(ops.dropout(x, 0.25), first)
     assert ops.dropout(x, 0.25, training=False) is not None
+
+
+@pytest.mark.parametrize("head", [torch.float16, torch.float32])
+def test_a_loss_scale_reaches_gradients_that_wait_in_fp16(head):
+    torch.manual_seed(4)
+    hidden, weight, targets = torch.randn(512, 8).half(), (torch.randn(8000, 8) * 0.02 + 0.05).to(head), torch.randint(8000, (512,))
+
+    def gradients(loss, *dtypes):
+        leaves = [leaf.to(dtype, copy=True).requires_grad_() for leaf, dtype in zip((hidden, weight), dtypes)]
+        (loss(*leaves) * 65536).backward()
+        return [leaf.grad.double() for leaf in leaves]
+
+    exact = gradients(lambda h, w: F.cross_entropy(h @ w.T, targets), torch.float64, torch.float64)
+    for got, want in zip(gradients(lambda h, w: ops.linear_cross_entropy(h, w, targets), torch.float16, head), exact):
+        assert (got - want).norm() < 5e-3 * want.norm()
 
 
 def test_modules_learn():

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
@@ -86,10 +87,7 @@ at::Tensor op_parameter(const char* name, const at::Tensor& tensor, const at::Te
 }
 
 int64_t columns_of(const char* name, const at::Tensor& tensor, const std::source_location& where) {
-  if (tensor.dim() == 0 || tensor.size(-1) == 0) {
-    raise_at<UsageError>(where, name, " has shape ", tensor.sizes(),
-                         ", expected a last dimension that is not empty");
-  }
+  if (tensor.dim() == 0) raise_at<UsageError>(where, name, " has shape [], expected a last dimension");
   return tensor.size(-1);
 }
 
@@ -114,6 +112,11 @@ at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::
 
 at::Tensor sum_of_parts(const at::Tensor& parts, const at::Tensor& parameter) {
   return parts.defined() ? parts.sum(0).to(parameter.scalar_type()) : parts;
+}
+
+void multiply_by(const at::Tensor& tensor, const at::Tensor& factor, at::Tensor result) {
+  // A number with a dimension is computed with as it is.
+  at::mul_out(result, tensor, tensor.is_cpu() ? factor : factor.view({1}));
 }
 
 const void* const_data(const at::Tensor& tensor) {

@@ -42,7 +42,7 @@ void check_beside(const char* name, const at::Tensor& tensor, const at::Tensor& 
 at::Tensor op_parameter(const char* name, const at::Tensor& tensor, const at::Tensor& input,
                         const std::source_location& where = std::source_location::current());
 
-/// Returns the size of the last dimension. Throws UsageError where there is none, or it is 0.
+/// Returns the size of the last dimension. Throws UsageError where there is none.
 int64_t columns_of(const char* name, const at::Tensor& tensor,
                    const std::source_location& where = std::source_location::current());
 
@@ -59,6 +59,11 @@ RowParts row_parts(int64_t rows, int64_t columns, const at::Device& device);
 at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::Tensor& parameter);
 /// Returns the sum of the parts in the parameter's dtype, or an undefined tensor where `parameter` is.
 at::Tensor sum_of_parts(const at::Tensor& parts, const at::Tensor& parameter);
+
+/// Writes tensor * factor to `result`, rounded once; it has the tensor's sizes and dtype, and may be the
+/// tensor. The factor is wide, []. On CUDA torch's operators round such a number to 16 bits first, where a
+/// loss scale may be infinite.
+void multiply_by(const at::Tensor& tensor, const at::Tensor& factor, at::Tensor result);
 
 /// Returns the address of the first element, null for an undefined tensor.
 const void* const_data(const at::Tensor& tensor);

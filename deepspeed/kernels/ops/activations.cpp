@@ -31,6 +31,7 @@ struct Rows {
 
 /// Says whether the rows of a tensor lie at one distance, with neighbouring elements.
 bool has_even_rows(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
   if (tensor.stride(-1) != 1) return false;
   for (int64_t dim = tensor.dim() - 3; dim >= 0; --dim) {
     if (tensor.size(dim) != 1 && tensor.stride(dim) != tensor.stride(dim + 1) * tensor.size(dim + 1))

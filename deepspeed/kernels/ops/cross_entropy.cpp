@@ -1,14 +1,22 @@
 // A linear layer with cross entropy goes chunk by chunk over the rows: the logits of a chunk, their losses,
 // their gradients in their place, and from those the products that the wanted gradients are sums of.
+//
+// Without row_gradients nobody knows yet what the gradients will be multiplied by. In fp16 each stage then
+// has a power of two that follows from the largest elements, so that nothing overflows and little underflows
+// (HalfRange, WeightSum); the caller gets their inverses.
 #include "deepspeed/kernels/ops/cross_entropy.h"
 
 #include <algorithm>
 #include <optional>
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
@@ -99,21 +107,18 @@ LinearRows checked_linear(const LinearRows& given, const WantedGradients& wanted
     raise<UsageError>("weight has shape ", rows.weight.sizes(), ", expected [classes, ", rows.hidden.size(1),
                       "], the features of hidden");
   }
-  if (rows.weight.scalar_type() != rows.hidden.scalar_type() ||
-      rows.weight.device() != rows.hidden.device()) {
-    raise<UsageError>("weight has dtype ", rows.weight.scalar_type(), " on ", rows.weight.device(),
-                      ", expected ", rows.hidden.scalar_type(), " on ", rows.hidden.device(), ", as hidden");
+  check_beside("weight", rows.weight, rows.hidden);
+  if (given.bias.defined()) {
+    rows.bias = op_input("bias", given.bias);
+    check_beside("bias", rows.bias, rows.hidden);
+    if (rows.bias.dim() != 1 || rows.bias.size(0) != rows.classes()) {
+      raise<UsageError>("bias has shape ", rows.bias.sizes(), ", expected [", rows.classes(),
+                        "], the classes of weight");
+    }
   }
-  if (given.bias.defined())
-    rows.bias = op_input_like("bias", given.bias, "a column of weight", rows.weight.select(1, 0));
   rows.targets = checked_targets(given.targets, rows.hidden, rows.classes(), options.ignore_index);
   rows.row_gradients = checked_row_gradients(given.row_gradients, rows.hidden);
-  const bool wants = wanted.hidden || wanted.weight || wanted.bias;
-  if (wants && !rows.row_gradients.defined()) {
-    raise<UsageError>(
-        "row_gradients is undefined, expected the losses' gradients, of which the wanted ones are made");
-  }
-  if (!wants) rows.row_gradients = at::Tensor();
+  if (!(wanted.hidden || wanted.weight || wanted.bias)) rows.row_gradients = at::Tensor();
   if (wanted.bias && !rows.bias.defined()) raise<UsageError>("bias is undefined, but its gradient is wanted");
   return rows;
 }
@@ -123,11 +128,58 @@ int64_t rows_of_chunk(const LinearRows& rows, int64_t wanted) {
   // In 16 bits a host has a chunk of half the bytes, beside the fp32 sums of the weight. A GPU has memory,
   // and adds to these sums as seldom as it can.
   const size_t size =
-      rows.hidden.is_cpu() ? std::max<size_t>(4, rows.hidden.element_size()) : rows.hidden.element_size();
+      rows.weight.is_cpu() ? std::max<size_t>(4, rows.weight.element_size()) : rows.weight.element_size();
   const int64_t bytes_of_row = rows.classes() * static_cast<int64_t>(size);
   const int64_t chosen = wanted != 0 ? wanted : std::max(kLeastChunkRows, kChunkBytes / bytes_of_row);
   return std::min(chosen, rows.rows());
 }
+
+/// Returns the largest power of two that is at most the largest magnitude of a tensor, fp32 []: 0 for zeros,
+/// infinity where an element is not finite.
+at::Tensor power_within(const at::Tensor& tensor) {
+  constexpr int64_t kExponentBits = 0x7f800000;
+  const auto [least, most] = at::aminmax(tensor);
+  const at::Tensor largest = at::maximum(least.neg(), most).to(at::kFloat);
+  return largest.view(at::kInt).bitwise_and(kExponentBits).view(at::kFloat);
+}
+
+/// Returns the power of two that brings a tensor's largest magnitude to 2^14 to 2^15, fp32 [].
+at::Tensor power_to_fill_half(const at::Tensor& tensor) {
+  return power_within(tensor).reciprocal_().mul_(0x1p14).clamp_(0x1p-40, 0x1p40);
+}
+
+/// Powers of two, fp32 [], that keep what fp16 holds in the middle of its range while the gradient of the
+/// losses is not known. They are 1 in other dtypes.
+///
+/// A row of the softmax's gradient adds up to 2 at most, so the hidden states' gradient is at most 2 max
+/// |weight|, and a chunk's part of the weight's is at most rows * max |hidden|: both times these powers stay
+/// below 2^15. The softmax itself is exact down to 2^-22, and not 0 down to 2^-33.
+struct HalfRange {
+  HalfRange(const LinearRows& rows, int64_t chunk_rows)
+      : logits(at::ones({}, rows.hidden.options().dtype(wide_dtype(rows.hidden)))), hidden(logits) {
+    if (rows.hidden.scalar_type() != at::kHalf || rows.rows() == 0 || rows.hidden.size(1) == 0) return;
+    logits = power_within(rows.weight).reciprocal_().mul_(0x1p13).clamp_(0x1p-4, 0x1p8);
+    if (rows.weight.scalar_type() != at::kHalf) return;
+    int64_t power_of_rows = 1;
+    while (power_of_rows < chunk_rows) power_of_rows *= 2;
+    hidden = power_within(rows.hidden)
+                 .mul_(logits)
+                 .reciprocal_()
+                 .mul_(0x1p14 / static_cast<double>(power_of_rows))
+                 .clamp_(0x1p-24, 1);
+  }
+
+  /// Returns a chunk of hidden states for the weight's product.
+  at::Tensor scaled(const at::Tensor& chunk) const {
+    if (chunk.scalar_type() != at::kHalf) return chunk;
+    const at::Tensor result = at::empty_like(chunk);
+    multiply_by(chunk, hidden, result);
+    return result;
+  }
+
+  at::Tensor logits;  // of the logits' gradients
+  at::Tensor hidden;  // of the hidden states in the weight's products
+};
 
 /// Sums products logits_gradient^T hidden over the chunks. Where 16 bits would round each sum, it is fp32,
 /// and a product goes into it slice by slice.
@@ -154,7 +206,22 @@ class WeightSum {
       kept == 0 ? slice.copy_(product) : slice.add_(product);
     }
   }
-  at::Tensor result() const { return is_first_ ? at::zeros_like(weight_) : sum_.to(weight_.scalar_type()); }
+  /// Returns the sum in the weight's dtype, and ends it. With `factor`, which it is multiplied by then, an
+  /// fp32 sum fills the range of fp16.
+  at::Tensor result(at::Tensor* factor) {
+    if (is_first_) return at::zeros_like(weight_);
+    if (factor != nullptr) fill_half(sum_, weight_.scalar_type(), *factor);
+    return sum_.to(weight_.scalar_type());
+  }
+
+  /// Multiplies a sum that fp16 is to hold, and is wider, so that it fills the range of fp16; `factor` takes
+  /// the inverse.
+  static void fill_half(const at::Tensor& sum, at::ScalarType dtype, at::Tensor& factor) {
+    if (dtype != at::kHalf || sum.scalar_type() == at::kHalf || sum.numel() == 0) return;
+    const at::Tensor power = power_to_fill_half(sum);
+    sum.mul_(power);
+    factor = factor.div(power);
+  }
 
  private:
   at::Tensor weight_, sum_;
@@ -163,9 +230,17 @@ class WeightSum {
 
 void write_logits(const LinearRows& rows, const at::Tensor& hidden, at::Tensor& logits) {
   if (rows.bias.defined()) {
-    at::addmm_out(logits, rows.bias, hidden, rows.weight.t());
+    at::addmm_out(logits, rows.bias.to(logits.scalar_type()), hidden, rows.weight.t());
   } else {
     at::mm_out(logits, hidden, rows.weight.t());
+  }
+}
+
+void write_product(const at::Tensor& a, const at::Tensor& b, at::Tensor result) {
+  if (result.scalar_type() == a.scalar_type()) {
+    at::mm_out(result, a, b);
+  } else {
+    result.copy_(at::mm(a, b));
   }
 }
 
@@ -191,8 +266,13 @@ LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tens
                                         const at::Tensor& row_gradients, const WantedGradients& wanted,
                                         const CrossEntropyOptions& options, int64_t chunk_rows) {
   check_entropy_options(options);
-  const LinearRows rows = checked_linear({hidden, weight, bias, targets, row_gradients}, wanted, options);
+  LinearRows rows = checked_linear({hidden, weight, bias, targets, row_gradients}, wanted, options);
   const int64_t step = rows_of_chunk(rows, chunk_rows);
+  std::optional<HalfRange> range;
+  if ((wanted.hidden || wanted.weight || wanted.bias) && !rows.row_gradients.defined()) {
+    range.emplace(rows, step);
+    rows.row_gradients = range->logits.expand({rows.rows()}).contiguous();
+  }
   LinearCrossEntropy result;
   result.losses = at::empty({rows.rows()}, rows.hidden.options().dtype(wide_dtype(rows.hidden)));
   if (wanted.hidden) result.gradients.hidden = at::empty_like(rows.hidden);
@@ -200,26 +280,32 @@ LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tens
   if (wanted.weight) weight_sum.emplace(rows, step == rows.rows());
   at::Tensor bias_sum;
   if (wanted.bias) bias_sum = at::zeros_like(rows.bias, rows.bias.options().dtype(wide_dtype(rows.bias)));
-  at::Tensor all_logits = at::empty({step, rows.classes()}, rows.hidden.options());
+  at::Tensor all_logits = at::empty({step, rows.classes()}, rows.weight.options());
   for (int64_t begin = 0; begin < rows.rows(); begin += step) {
     const int64_t count = std::min(step, rows.rows() - begin);
     const auto chunk_of = [&](const at::Tensor& tensor) {
       return tensor.defined() ? tensor.narrow(0, begin, count) : tensor;
     };
-    const at::Tensor chunk = chunk_of(rows.hidden);
+    const at::Tensor chunk = chunk_of(rows.hidden).to(rows.weight.scalar_type());
     at::Tensor logits = all_logits.narrow(0, 0, count);
     write_logits(rows, chunk, logits);
     run_rows(logits, chunk_of(rows.targets), chunk_of(rows.row_gradients), options, chunk_of(result.losses));
-    if (wanted.hidden) {
-      at::Tensor grad_hidden = chunk_of(result.gradients.hidden);
-      at::mm_out(grad_hidden, logits, rows.weight);
-    }
-    if (wanted.weight) weight_sum->add(logits, chunk);
+    if (wanted.hidden) write_product(logits, rows.weight, chunk_of(result.gradients.hidden));
+    if (wanted.weight) weight_sum->add(logits, range ? range->scaled(chunk) : chunk);
     if (wanted.bias) bias_sum.add_(logits.sum(0, false, bias_sum.scalar_type()));
   }
-  all_logits.reset();  // before the sum of 16 bits is copied
-  if (wanted.weight) result.gradients.weight = weight_sum->result();
-  if (wanted.bias) result.gradients.bias = bias_sum.to(rows.bias.scalar_type());
+  all_logits.reset();                        // before the sum of 16 bits is copied
+  at::Tensor of_hidden, of_weight, of_bias;  // factors
+  if (range) {
+    of_hidden = of_bias = range->logits.reciprocal();
+    of_weight = of_hidden.div(range->hidden);
+  }
+  if (wanted.weight) result.gradients.weight = weight_sum->result(range ? &of_weight : nullptr);
+  if (wanted.bias) {
+    if (range) WeightSum::fill_half(bias_sum, rows.bias.scalar_type(), of_bias);
+    result.gradients.bias = bias_sum.to(rows.bias.scalar_type());
+  }
+  if (range) result.gradients.factors = at::stack({of_hidden, of_weight, of_bias});
   return result;
 }
 

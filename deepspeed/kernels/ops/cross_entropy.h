@@ -23,6 +23,9 @@ at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& targets,
 struct LinearCrossEntropyGradients {
   at::Tensor hidden, weight;  // as hidden and weight; undefined where not wanted
   at::Tensor bias;            // as bias; undefined without one
+  // fp32 (fp64) [3], powers of two that these three are still to be multiplied by; undefined with
+  // row_gradients.
+  at::Tensor factors;
 };
 
 struct LinearCrossEntropy {
@@ -35,9 +38,14 @@ struct WantedGradients {
 };
 
 /// Returns the losses of logits hidden weight^T + bias, and the wanted gradients of the sum of row_gradients
-/// * losses. `hidden` is [rows, features], `weight` [classes, features], `bias` [classes] or undefined, all
-/// of one dtype; `row_gradients` may be undefined where nothing is wanted. Logits exist for `chunk_rows` rows
-/// at a time; 0 takes as many as fit 64 MiB, at least 32. Sums over chunks are fp32 (fp64).
+/// * losses. `hidden` is [rows, features], `weight` [classes, features], `bias` [classes] or undefined;
+/// weight and bias have the dtype of hidden or, beside 16 bits, fp32. Logits have the dtype of weight, and
+/// exist for `chunk_rows` rows at a time; 0 takes as many as fit 64 MiB, at least 32. Sums over chunks are
+/// fp32 (fp64).
+///
+/// Without row_gradients the gradients are those of the sum of losses, but for `factors`: fp16 has them in
+/// the middle of its range, since a loss scale may come later and would find zeros else. Other dtypes have
+/// factors of 1.
 LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                         const at::Tensor& bias, const at::Tensor& targets,
                                         const at::Tensor& row_gradients, const WantedGradients& wanted,

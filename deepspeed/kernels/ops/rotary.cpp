@@ -67,17 +67,18 @@ at::Tensor rotary_embedding(const at::Tensor& given, const at::Tensor& given_cos
 }
 
 RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base, const at::Device& device,
-                           int64_t first_position) {
+                           int64_t first_position, at::ScalarType dtype) {
   if (positions < 0) raise<UsageError>("positions is ", positions, ", expected 0 or more");
   if (rotary < 2 || rotary % 2 != 0)
     raise<UsageError>("rotary is ", rotary, ", expected an even number above 0");
   if (!(base > 0)) raise<UsageError>("base is ", base, ", expected a number above 0");
+  element_type(dtype);  // is checked
   // In double: the angle of a far position would lose its fraction in fp32.
   const at::TensorOptions options = at::TensorOptions(at::kDouble).device(device);
   const at::Tensor exponents = at::arange(0, rotary, 2, options).mul_(-1.0 / static_cast<double>(rotary));
   const at::Tensor angles =
       at::arange(first_position, first_position + positions, options).unsqueeze(1) * at::pow(base, exponents);
-  return {angles.cos().to(at::kFloat), angles.sin().to(at::kFloat)};
+  return {angles.cos().to(dtype), angles.sin().to(dtype)};
 }
 
 }  // namespace deepspeed::kernels

@@ -21,11 +21,12 @@ at::Tensor rotary_embedding(const at::Tensor& input, const at::Tensor& cos, cons
                             RotaryPairs pairs, bool backward = false);
 
 struct RotaryTables {
-  at::Tensor cos, sin;  // fp32 [positions, rotary / 2]
+  at::Tensor cos, sin;  // [positions, rotary / 2]
 };
 
-/// Returns cos and sin of position * base^(-2 i / rotary), for positions from `first_position` on.
+/// Returns cos and sin of position * base^(-2 i / rotary), for positions from `first_position` on. They are
+/// computed in fp64 and rounded to `dtype` once.
 RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base, const at::Device& device,
-                           int64_t first_position = 0);
+                           int64_t first_position = 0, at::ScalarType dtype = at::kFloat);
 
 }  // namespace deepspeed::kernels

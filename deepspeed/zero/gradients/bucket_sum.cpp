@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+
+#include <c10/core/ScalarType.h>
 
 #include "deepspeed/tensor/scaling.h"
 #include "deepspeed/zero/gradients/row_exchange.h"
@@ -41,27 +44,30 @@ bool BucketSum::sums_for_owners() const { return store_.partitions_states() && o
 
 bool BucketSum::travels_by_rows(size_t bucket) const { return plan_.bucket(bucket).kind.by_rows > 0; }
 
-bool BucketSum::puts_sums_elsewhere(size_t bucket, const at::Tensor& values) const {
-  const BucketKind& kind = plan_.bucket(bucket).kind;
-  return sums_for_owners() && ranks_.shard.size() > 1 && !kind.is_quantized &&
-         kind.dtype == values.scalar_type();
+bool BucketSum::puts_sums_elsewhere(size_t bucket) const {
+  return sums_for_owners() && ranks_.shard.size() > 1 && !plan_.bucket(bucket).kind.is_quantized;
 }
 
-void BucketSum::prepare(size_t bucket, const at::Tensor& values) {
+void BucketSum::note_non_finite(size_t bucket, const at::Tensor& values) {
   const Bucket& of = plan_.bucket(bucket);
   if (traces_non_finite_) non_finite_.note(of, plan_.space().gradients(of, values));
-  scale(values, options_.averaging.before);
 }
 
 BucketSum::Works BucketSum::start(size_t bucket, const at::Tensor& values, const comm::OwnSum& own) {
   const HostTime time(host_ms_);
-  prepare(bucket, values);
-  if (ranks_.shard.size() == 1) return {};
+  note_non_finite(bucket, values);
   const at::ScalarType dtype = plan_.bucket(bucket).kind.dtype;
-  if (dtype == values.scalar_type()) return start_travelling(bucket, values, own);
+  if (ranks_.shard.size() == 1 || dtype == values.scalar_type()) {
+    scale(values, options_.averaging.before);
+    return ranks_.shard.size() == 1 ? Works() : start_travelling(bucket, values, own);
+  }
+  // The product is made in the dtype that has more bits.
+  const bool widens = c10::promoteTypes(dtype, values.scalar_type()) == dtype;
+  if (!widens) scale(values, options_.averaging.before);
   const at::Tensor travelling = values.to(dtype);
+  if (widens) scale(travelling, options_.averaging.before);
   converted_.push_back({values.data_ptr(), travelling});
-  return start_travelling(bucket, travelling, {});
+  return start_travelling(bucket, travelling, own);
 }
 
 BucketSum::Works BucketSum::start_travelling(size_t bucket, const at::Tensor& travelling,
@@ -82,19 +88,21 @@ BucketSum::Works BucketSum::start_travelling(size_t bucket, const at::Tensor& tr
   return works;
 }
 
-void BucketSum::finish(const at::Tensor& values, Works& works) {
+at::Tensor BucketSum::finish(const at::Tensor& values, Works& works) {
   const HostTime time(host_ms_);
   for (comm::Work& work : works) work.wait();
   const auto entry = std::find_if(converted_.begin(), converted_.end(),
                                   [&](const Converted& one) { return one.values == values.data_ptr(); });
-  if (entry == converted_.end()) return;
-  values.copy_(entry->travelling);
+  if (entry == converted_.end()) return values;
+  at::Tensor sum = std::move(entry->travelling);
   converted_.erase(entry);
+  return sum;
 }
 
 void BucketSum::sum_by_rows(size_t bucket, const at::Tensor& values) {
   const HostTime time(host_ms_);
-  prepare(bucket, values);
+  note_non_finite(bucket, values);
+  scale(values, options_.averaging.before);
   const Bucket& of = plan_.bucket(bucket);
   const at::Tensor& param = store_.groups()[of.group].params[of.params[0]].tensor;
   sum_rows(ranks_.data, values.view({param.size(0), -1}), of.kind.dtype);

@@ -33,12 +33,12 @@ class BucketSum {
             bool traces_non_finite);
 
   /// Starts the sum of a bucket's values, which the plan's space has laid out: 1-D. own: where the sum of
-  /// this rank's part goes, where puts_sums_elsewhere().
+  /// this rank's part goes, in the dtype in which the bucket travels, where puts_sums_elsewhere().
   Works start(size_t bucket, const at::Tensor& values, const comm::OwnSum& own = {});
-  /// Waits for the sum, and converts it back where it travelled in another dtype.
-  void finish(const at::Tensor& values, Works& works);
-  /// Whether the sum of these values can put this rank's part somewhere else.
-  bool puts_sums_elsewhere(size_t bucket, const at::Tensor& values) const;
+  /// Waits for the sum. Returns the values, or where it travelled in another dtype, the sum in that.
+  at::Tensor finish(const at::Tensor& values, Works& works);
+  /// Whether the sum of a bucket can put this rank's part somewhere else.
+  bool puts_sums_elsewhere(size_t bucket) const;
   /// Whether each rank gets the sum of its own elements alone; else that of all.
   bool sums_for_owners() const;
   /// Whether the bucket is one parameter that travels by its touched rows.
@@ -67,7 +67,7 @@ class BucketSum {
   void clear_non_finite() { non_finite_.clear(); }
 
  private:
-  void prepare(size_t bucket, const at::Tensor& values);
+  void note_non_finite(size_t bucket, const at::Tensor& values);
   Works start_travelling(size_t bucket, const at::Tensor& travelling, const comm::OwnSum& own);
 
   struct Converted {

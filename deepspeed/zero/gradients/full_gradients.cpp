@@ -91,7 +91,7 @@ class FullGradients final : public GradKeeper {
     if (window_.end_arrivals()) {
       fill_missing();
       while (const auto bucket = plan_.order().take_any()) launch(*bucket);
-      for (auto& [bucket, works] : in_flight_) sum_.finish(view(plan_.bucket(bucket)), works);
+      for (auto& [bucket, works] : in_flight_) finish(view(plan_.bucket(bucket)), works);
       in_flight_.clear();
       for (const auto& [bucket, params] : std::exchange(late_, {})) add_late(bucket, params);
       for (size_t group = 0; group < flat_.size() && !parts_.keeps_local_now(); ++group)
@@ -192,9 +192,15 @@ class FullGradients final : public GradKeeper {
     if (sum_.travels_by_rows(bucket)) return sum_.sum_by_rows(bucket, sums);
     in_flight_.emplace_back(bucket, sum_.start(bucket, sums));
     if (!parts_.options.overlap) {
-      sum_.finish(sums, in_flight_.back().second);
+      finish(sums, in_flight_.back().second);
       in_flight_.pop_back();
     }
+  }
+
+  /// Waits for a sum, which the values have then.
+  void finish(const at::Tensor& values, BucketSum::Works& works) {
+    const at::Tensor sum = sum_.finish(values, works);
+    if (!sum.is_same(values)) values.copy_(sum);
   }
 
   /// Sums the gradients that came after their bucket was launched over the ranks, and adds them to it.
@@ -215,7 +221,7 @@ class FullGradients final : public GradKeeper {
       sum_.sum_by_rows(index, values);
     } else {
       BucketSum::Works works = sum_.start(index, values);
-      sum_.finish(values, works);
+      finish(values, works);
     }
     sums.add_(values);
   }

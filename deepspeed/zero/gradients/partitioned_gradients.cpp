@@ -228,7 +228,7 @@ class PartitionedGradients final : public GradKeeper {
     if (parts_.ranks.data.size() > 1 && parts_.sum.travels_by_rows(index)) {
       parts_.sum.sum_by_rows(index, gathered.values);
     } else if (parts_.ranks.data.size() > 1) {
-      gathered.sum = place_for_sum(index, gathered.values);
+      gathered.sum = place_for_sum(index);
       gathered.works =
           parts_.sum.start(index, gathered.values, {gathered.sum, parts_.options.averaging.after});
     }
@@ -238,21 +238,23 @@ class PartitionedGradients final : public GradKeeper {
     if (!parts_.options.overlap || is_there) absorb_oldest();
   }
 
-  at::Tensor place_for_sum(size_t index, const at::Tensor& values) const {
+  at::Tensor place_for_sum(size_t index) const {
     const Bucket& bucket = plan_.bucket(index);
     const PartOfBucket part = plan_.space().own_part(bucket);
-    if (part.in_kept.empty() || !parts_.sum.puts_sums_elsewhere(index, values)) return {};
-    return kept_.place_for(bucket.group, part.in_kept, values.scalar_type());
+    if (part.in_kept.empty() || !parts_.sum.puts_sums_elsewhere(index)) return {};
+    return kept_.place_for(bucket.group, part.in_kept, bucket.kind.dtype);
   }
 
   void absorb_oldest() {
     Gathered& oldest = in_flight_.front();
-    if (!oldest.works.empty()) parts_.sum.finish(oldest.values, oldest.works);
+    // The gradients' own dtype may have fewer bits than that of the sum, and of what is kept.
+    const at::Tensor sums =
+        oldest.works.empty() ? oldest.values : parts_.sum.finish(oldest.values, oldest.works);
     const Bucket& bucket = plan_.bucket(oldest.bucket);
     const PartOfBucket part = plan_.space().own_part(bucket);
     device::StreamEvent is_free;
     if (!part.in_kept.empty() && !oldest.sum.defined()) {
-      const at::Tensor piece = oldest.values.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
+      const at::Tensor piece = sums.narrow(0, part.in_buffer.begin, part.in_buffer.numel());
       is_free = kept_.take(bucket.group, part.in_kept, piece, parts_.options.averaging);
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});

@@ -31,8 +31,9 @@ ops::RotaryPairs rotary_pairs_of(const std::string& name) {
 }
 
 std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t positions, int64_t rotary, double base,
-                                                const at::Device& device, int64_t first_position) {
-  const ops::RotaryTables tables = ops::rotary_tables(positions, rotary, base, device, first_position);
+                                                const at::Device& device, int64_t first_position,
+                                                at::ScalarType dtype) {
+  const ops::RotaryTables tables = ops::rotary_tables(positions, rotary, base, device, first_position, dtype);
   return {tables.cos, tables.sin};
 }
 
@@ -71,7 +72,7 @@ void bind_ops(py::module_& module) {
              "ratio"_a, "training"_a);
   module.def("masked_softmax", &ops::masked_softmax, NoGil(), "scores"_a, "mask"_a, "scale"_a);
   module.def("rotary_tables", &rotary_tables, NoGil(), "positions"_a, "rotary"_a, "base"_a, "device"_a,
-             "first_position"_a);
+             "first_position"_a, "dtype"_a);
   module.def("rotary_embedding", &rotary_embedding, NoGil(), "input"_a, "cos"_a, "sin"_a, "pairs"_a);
   module.def("embedding", &ops::embedding, NoGil(), "weight"_a, "indices"_a, "padding_index"_a);
   module.def("linear_cross_entropy", &linear_cross_entropy, NoGil(), "hidden"_a, "weight"_a, "targets"_a,

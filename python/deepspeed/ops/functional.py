@@ -89,10 +89,18 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.
 
 
 def rotary_tables(
-    positions: int, rotary: int, base: float = 10000.0, device: torch.device | str = "cpu", first_position: int = 0
+    positions: int,
+    rotary: int,
+    base: float = 10000.0,
+    device: torch.device | str = "cpu",
+    first_position: int = 0,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor]:
-    """Returns cos and sin, fp32 [positions, rotary / 2], of position * base^(-2 i / rotary)."""
-    return _core.rotary_tables(positions, rotary, base, torch.device(device), first_position)
+    """Returns cos and sin, [positions, rotary / 2], of position * base^(-2 i / rotary).
+
+    An input of fp64 takes tables of fp64, others those of fp32.
+    """
+    return _core.rotary_tables(positions, rotary, base, torch.device(device), first_position, dtype)
 
 
 def rotary_embedding(input: Tensor, cos: Tensor, sin: Tensor, pairs: Literal["halves", "neighbours"] = "halves") -> Tensor:

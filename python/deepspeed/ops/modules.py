@@ -87,12 +87,16 @@ class LinearCrossEntropy(torch.nn.Module):
 
 
 class RotaryEmbedding(torch.nn.Module):
-    """Applies rotary_embedding() with tables of `positions` rows, which are no parameters and no buffers."""
+    """Applies rotary_embedding() with tables of `positions` rows, which are no parameters and no buffers.
+
+    They follow the input: in fp64 beside fp64, in fp32 beside others, on its device.
+    """
 
     def __init__(self, positions: int, rotary: int, base: float = 10000.0, pairs: Literal["halves", "neighbours"] = "halves") -> None:
         super().__init__()
         self.pairs = pairs
-        self.tables = functional.rotary_tables(positions, rotary, base)
+        self.arguments = (positions, rotary, base)
+        self.tables = functional.rotary_tables(*self.arguments)
 
     def forward(self, input: Tensor, first_position: int = 0) -> Tensor:
         """Turns heads [batch, heads, positions, dim], of which the first one is at `first_position`."""
@@ -101,7 +105,8 @@ class RotaryEmbedding(torch.nn.Module):
             raise ValueError(
                 f"positions {first_position} to {end} leave the tables, which have {len(self.tables[0])}; make the module with more"
             )
-        if self.tables[0].device != input.device:
-            self.tables = (self.tables[0].to(input.device), self.tables[1].to(input.device))
+        dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
+        if self.tables[0].device != input.device or self.tables[0].dtype != dtype:
+            self.tables = functional.rotary_tables(*self.arguments, input.device, 0, dtype)
         cos, sin = (table[first_position:end] for table in self.tables)
         return functional.rotary_embedding(input, cos, sin, self.pairs)

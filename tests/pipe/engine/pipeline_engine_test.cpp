@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deepspeed/engine/tensor_access.h"
+
 #include "tests/pipe/engine/small_pipeline.h"
 #include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
@@ -116,6 +118,40 @@ TEST(PipelineEngine, TrainsInSixteenBits) {
     expect_losses({.num_stages = 2, .schedule = "zero_bubble", .zero_stage = 1, .precision = precision}, 2,
                   0.0);
   }
+}
+
+struct OneWeight : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return x * weight; }
+  at::Tensor weight = register_parameter("weight", at::ones({1}));
+};
+
+// 1 on one data-parallel rank and 1/256 on the other, whose sum bf16 rounds to 1.
+TEST(PipelineEngine, KeepsTheBitsOfSumsThatTravelInFp32) {
+  run_ranks(4, [](comm::World&) {
+    for (const int zero_stage : {0, 1, 2}) {
+      const auto loss = [](const at::Tensor& output, const at::Tensor&) {
+        return output.to(at::kFloat).sum();
+      };
+      const auto module = std::make_shared<PipelineModule>(
+          std::vector<LayerSpec>{LayerSpec::of<OneWeight>(), LayerSpec::of<OneWeight>()},
+          PipelineModuleOptions{.num_stages = 2, .loss_fn = loss, .partition_method = "uniform"});
+      const Json config = {{"train_micro_batch_size_per_gpu", 1},
+                           {"gradient_accumulation_steps", 2},
+                           {"zero_optimization", {{"stage", zero_stage}}},
+                           {"zero_allow_untested_optimizer", true},
+                           {"bf16", {{"enabled", true}}},
+                           {"data_types", {{"grad_accum_dtype", "fp32"}}},
+                           {"communication_data_type", "fp32"},
+                           {"optimizer", {{"type", "SGD"}, {"params", {{"lr", 1.0}}}}}};
+      const auto engine = initialize(module, {.config = config}).engine;
+      const at::Tensor x =
+          at::full({1, 1}, engine->get_data_parallel_rank() == 0 ? 1.0 : 1.0 / 256, at::kBFloat16);
+      std::vector<pipe::MicroBatch> batches(2, pipe::MicroBatch{{x}, {x}});
+      engine->train_batch(pipe::DataIterator::over(batches));
+      const at::Tensor weight = safe_get_full_fp32_param(*engine, module->parameters().front());
+      EXPECT_EQ(weight.item<double>(), 1 - (1 + 1.0 / 256) / 2) << "ZeRO " << zero_stage;
+    }
+  });
 }
 
 // Each schedule with each ZeRO stage and in each precision, beside data-parallel ranks and with tied weights.

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <ATen/ops/scalar_tensor.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,6 +84,80 @@ TEST(GradReducer, AveragesBeforeOrAfterTheSum) {
         const double factor = averaging.before * averaging.after * 3;
         EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected(factor)))
             << one.name << " " << averaging.before << " " << averaging.after;
+      }
+    }
+  });
+}
+
+/// Runs a check for every dtype of the parameters, of what is kept and of what travels, and every way to
+/// reduce.
+void for_each_dtype(int world_size,
+                    const std::function<void(const ReducerCase&, const comm::ProcessGroup&)>& check) {
+  constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
+  testing::run_ranks(world_size, [&](comm::World& world) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (ReducerCase one : reducer_cases(std::max(stage, 1))) {
+        if (stage == 0 && !one.keeps_whole) continue;
+        one.stage = stage;
+        for (const at::ScalarType own : kDtypes) {
+          for (const std::optional<at::ScalarType> kept :
+               {std::optional<at::ScalarType>(), {at::kFloat}, {at::kBFloat16}}) {
+            for (const at::ScalarType travelling : kDtypes) {
+              one.dtype = own;
+              one.options.accumulation_dtype = kept;
+              one.options.communication_dtype = travelling;
+              one.options.averaging = Averaging::mean(world_size);
+              SCOPED_TRACE(message(one.name, " (", stage, "), gradients of ", own, ", kept in ",
+                                   kept.value_or(own), ", travel in ", travelling));
+              check(one, world.group());
+              if (::testing::Test::HasFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// 1 and 1/256, whose sum bf16 rounds to 1.
+TEST(GradReducer, RoundsASumToWhatTravelsAndToWhatIsKeptAlone) {
+  for_each_dtype(2, [](const ReducerCase& one, const comm::ProcessGroup& group) {
+    const bool is_rounded = one.options.communication_dtype == at::kBFloat16 ||
+                            one.options.accumulation_dtype.value_or(one.dtype) == at::kBFloat16;
+    const double mean = is_rounded ? 0.5 : 0.501953125;
+    const Reduced reduced(one, group);
+    const auto backward = [&](bool is_boundary) {
+      reduced.reducer->set_boundary(is_boundary);
+      reduced.backward_of(reduced.rank == 0 ? 1.0 : 1.0 / 256);
+    };
+    const auto expect = [&](double value) {
+      int64_t count = 0;
+      for (const float element : reduced.result()) {
+        if (element == 0) continue;  // padding
+        ++count;
+        ASSERT_EQ(element, value);
+      }
+      EXPECT_GE(count, one.stage == 0 ? 12 : 1);
+    };
+    backward(true);
+    expect(mean);
+    reduced.reducer->clear();
+    backward(false);
+    backward(true);
+    expect(2 * mean);
+  });
+}
+
+// Two thirds, which are not rounded to what travels once the sum is there.
+TEST(GradReducer, AveragesInTheDtypeOfMoreBits) {
+  for_each_dtype(3, [](const ReducerCase& one, const comm::ProcessGroup& group) {
+    const at::ScalarType kept = one.options.accumulation_dtype.value_or(one.dtype);
+    const auto rounded = at::scalar_tensor(2.0 / 3).to(kept).item<float>();
+    const Reduced reduced(one, group);
+    reduced.backward_of(reduced.rank == 0 ? 0.0 : 1.0);
+    for (const float element : reduced.result()) {
+      if (element != 0) {
+        ASSERT_FLOAT_EQ(element, rounded);
       }
     }
   });

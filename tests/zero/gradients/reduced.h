@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/comm/group/process_group.h"
@@ -26,7 +27,8 @@ struct ReducerCase {
   int stage = 1;
   ReducerOptions options = {};
   SumUse use = {};
-  bool keeps_whole = false;  // the strategy of stage 0, at stage 1 as well
+  bool keeps_whole = false;           // the strategy of stage 0, at stage 1 as well
+  at::ScalarType dtype = at::kFloat;  // of the parameters and their gradients
 };
 
 /// The ways to reduce at a stage, the plain one first.
@@ -73,12 +75,14 @@ struct Reduced {
     NamedTensors params = testing::marked_params(kReducedShapes);
     SumUse use = one.use;
     if (one.stage == 3) {
+      ShardStore::Options options = testing::nothing_persistent();
+      options.dtype = one.dtype;
       store = std::make_unique<ShardStore>(std::vector<NamedTensors>{params}, NamedTensors{},
-                                           ZeroGroups(group), testing::nothing_persistent());
+                                           ZeroGroups(group), options);
       use.owned = {{0, store->shards(0)->flat_numel()}};
     } else {
       store = std::make_unique<ParamStore>(std::vector<NamedTensors>{params}, size,
-                                           ParamStore::Options{.stage = one.stage});
+                                           ParamStore::Options{.dtype = one.dtype, .stage = one.stage});
       const FlatLayout& layout = store->groups().front().layout;
       use.owned = {one.stage == 0 ? Interval{0, layout.padded_numel()} : layout.partition(rank)};
     }
@@ -92,6 +96,15 @@ struct Reduced {
     store->groups()[0].params[param].tensor.mutable_grad() =
         testing::marked_values(kReducedShapes, param, factor);
     reducer->on_gradient(0, param);
+  }
+  /// A backward in which all gradients are one value.
+  void backward_of(double value) const {
+    for (size_t param = 0; param < kReducedShapes.size(); ++param) {
+      store->groups()[0].params[param].tensor.mutable_grad() =
+          at::full(kReducedShapes[param], value, store->groups()[0].dtype);
+      reducer->on_gradient(0, param);
+    }
+    reducer->finish_backward();
   }
   /// A backward with the gradients of all parameters but `without`, times the rank's number from 1 on.
   void backward(double factor = 1.0, size_t without = kReducedShapes.size()) const {

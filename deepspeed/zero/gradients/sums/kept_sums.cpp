@@ -1,8 +1,10 @@
 #include "deepspeed/zero/gradients/sums/kept_sums.h"
 
+#include <cmath>
 #include <utility>
 
 #include <ATen/ops/zeros.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "deepspeed/device/host_pool/idle_memory.h"
@@ -11,15 +13,22 @@
 namespace deepspeed::zero {
 namespace {
 
+/// Returns factor * piece, made in `dtype` where that has more bits and the product needs them. The piece may
+/// be changed.
+at::Tensor scaled_piece(const at::Tensor& piece, double factor, at::ScalarType dtype) {
+  int exponent = 0;
+  const bool is_exact = std::frexp(factor, &exponent) == 0.5;  // a power of two
+  const bool widens = c10::promoteTypes(piece.scalar_type(), dtype) != piece.scalar_type();
+  const at::Tensor product = widens && !is_exact ? piece.to(dtype) : piece;
+  scale(product, factor);
+  return product;
+}
+
 // own = factor * piece, or += where `adds`; the piece may be changed.
 void write_piece(const at::Tensor& own, const at::Tensor& piece, double factor, bool adds) {
   if (!adds && own.scalar_type() == piece.scalar_type()) return copy_scaled(own, piece, factor);
-  scale(piece, factor);
-  if (adds) {
-    own.add_(piece);
-  } else {
-    own.copy_(piece);
-  }
+  const at::Tensor product = scaled_piece(piece, factor, own.scalar_type());
+  adds ? own.add_(product) : own.copy_(product);
 }
 
 }  // namespace
@@ -39,8 +48,8 @@ device::StreamEvent KeptSums::take(size_t group, const Interval& place, const at
                                    const Averaging& averaging) {
   if (has_all_replicas_) reopen_replicas();
   if (on_host_) {
-    scale(piece, averaging.after);
-    return on_host_->take(group, own_[group], place, piece, !is_empty_);
+    const at::Tensor product = scaled_piece(piece, averaging.after, own_[group].scalar_type());
+    return on_host_->take(group, own_[group], place, product, !is_empty_);
   }
   const at::Tensor own = own_[group].narrow(0, place.begin, place.numel());
   device::fetch_memory(own);
