@@ -25,7 +25,7 @@ void show_progress(uint64_t done_bytes, uint64_t all_bytes) {
 
 void print_weights(const std::string& checkpoint_dir, const deepspeed::checkpoint::ConvertOptions& options) {
   for (const auto& [name, tensor] : deepspeed::checkpoint::get_fp32_state_dict_from_zero_checkpoint(
-           checkpoint_dir, options.tag, options.exclude_frozen_parameters)) {
+           checkpoint_dir, options.tag, options.exclude_frozen_parameters, options.mp_rank)) {
     std::cout << name << ": " << tensor.sizes() << "\n";
   }
 }
@@ -52,6 +52,10 @@ int main(int argc, char** argv) {
                  "The tag to read, for example global_step100; by default the one in 'latest'");
   app.add_flag("--exclude_frozen_parameters", options.exclude_frozen_parameters,
                "Leave frozen parameters out");
+  app.add_option(
+      "--mp_rank", options.mp_rank,
+      "The model-parallel rank whose part is written, where ranks have cut layers; by default each "
+      "part has files of its own");
   app.add_flag("-d,--debug", debug, "Print each weight");
   if (const auto status = deepspeed::launcher::exit_of_command_line(app, argc, argv)) return *status;
   if (!tag.empty()) options.tag = tag;

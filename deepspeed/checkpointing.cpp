@@ -1,7 +1,7 @@
 #include "deepspeed/checkpointing.h"
 
+#include "deepspeed/comm/group/mpu.h"
 #include "deepspeed/config/config.h"
-#include "deepspeed/engine/ranks/mpu.h"
 
 namespace deepspeed::checkpointing {
 namespace {

@@ -64,7 +64,8 @@ LoadedWeights load_zero_checkpoint_weights(const std::shared_ptr<torch::nn::Modu
                                            const std::filesystem::path& dir,
                                            const std::optional<std::string>& tag,
                                            const LoadWeightsOptions& options) {
-  return load_from(checkpoint::open_zero_checkpoint(dir, tag), describe_module(model), options);
+  return load_from(checkpoint::open_zero_checkpoint(dir, tag, options.mp_rank), describe_module(model),
+                   options);
 }
 
 }  // namespace deepspeed

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/comm/group/mpu.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/device/accelerator/current_device.h"
@@ -22,7 +23,6 @@ void refuse(bool is_asked, const char* argument, const char* way_out) {
 }
 
 void check_arguments(const InitArguments& arguments) {
-  refuse(arguments.mpu != nullptr, "mpu: tensor and pipeline parallelism", "pass data_parallel_group");
   refuse(static_cast<bool>(arguments.zero_param_parallel_group),
          "zero_param_parallel_group: a second partition of the caller's own ranks",
          "set zero_hpz_partition_size in the config of initialize()");
@@ -51,6 +51,7 @@ comm::World world_of(const InitArguments& arguments) {
 comm::ProcessGroup group_of(const InitArguments& arguments) {
   if (arguments.data_parallel_group) return arguments.data_parallel_group;
   if (arguments.sequence_data_parallel_group) return arguments.sequence_data_parallel_group;
+  if (arguments.mpu) return arguments.mpu->get_data_parallel_group();
   return world_of(arguments).group();
 }
 
@@ -116,6 +117,7 @@ void Init::start(const InitArguments& arguments) {
   const comm::ProcessGroup group = group_of(arguments);
   ConstructionOptions options{
       .dtype = arguments.dtype, .device = device_of(group), .max_whole_bytes = arguments.max_whole_bytes};
+  options.stays_whole = arguments.stays_whole;
   config::DeepSpeedConfig config;
   if (arguments.config_dict_or_path) {
     config = config::load_config(*arguments.config_dict_or_path, group.size());

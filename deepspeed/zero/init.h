@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,10 @@ namespace torch::nn {
 class Module;
 }
 
+namespace deepspeed {
+class Mpu;
+}
+
 namespace deepspeed::zero {
 
 class Construction;
@@ -42,8 +47,10 @@ struct InitArguments {
   std::shared_ptr<torch::nn::Module> module = nullptr;
   /// The same of a model that is no torch::nn::Module: its parameters, each once.
   std::vector<NamedTensor> parameters = {};
-  comm::ProcessGroup data_parallel_group = {};  // default: all ranks
-  bool mem_efficient_linear = true;             // nothing to do: backward gathers what it needs
+  /// Ranks over which parameters are partitioned, whose first one's values they get. Default: those of `mpu`,
+  /// else all.
+  comm::ProcessGroup data_parallel_group = {};
+  bool mem_efficient_linear = true;  // nothing to do: backward gathers what it needs
   /// Where the shards wait from the moment on at which a parameter is partitioned: "none" on the rank's
   /// device, "cpu" in the host's memory, "nvme" on the disk of offload_param.nvme_path, except for what its
   /// max_in_cpu and aio.block_size leave in the host's memory. "none" becomes the config's
@@ -61,7 +68,9 @@ struct InitArguments {
   /// each parameter. Until the end what is whole is of the type that it was built in, so that initialisers
   /// draw the same numbers as without zero::Init.
   std::optional<at::ScalarType> dtype = {};
-  std::shared_ptr<void> mpu = nullptr;
+  /// Of a program that shares the model out itself (comm/group/mpu.h), which initialize() gets too: slices
+  /// keep their own values.
+  std::shared_ptr<Mpu> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};
   // As the config's keys, for passes before initialize().
   bool zero_quantized_weights = false;
@@ -70,6 +79,9 @@ struct InitArguments {
   comm::World world = {};                                // default: init_distributed()
   /// Bytes of parameters that stand whole on each rank while the model is built, beside the newest tensor.
   int64_t max_whole_bytes = 64 << 20;
+  /// Says of a parameter that it stays whole until initialize(): of a part of a layer, of which other ranks
+  /// of the group have others. Is asked where the parameter would be partitioned; null: of none.
+  std::function<bool(const at::Tensor&)> stays_whole = nullptr;
 };
 
 /// While it lives, what is built on this thread is born partitioned:

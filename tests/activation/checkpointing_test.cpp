@@ -388,6 +388,23 @@ TEST(CheckpointCalls, RefuseReentrantOnesThatCannotWork) {
   EXPECT_NE(warning.find("no input of it needs a gradient"), std::string::npos) << warning;
 }
 
+TEST(CheckpointCalls, WarnOnceARegionOfInputsWithoutAGradient) {
+  const auto run = [](Tensors v) -> Tensors { return {v[0].exp()}; };
+  int identities[2] = {};
+  std::vector<std::string> warnings;
+  const auto before = log::set_sink([&](log::Level, const std::string& line) { warnings.push_back(line); });
+  for (int step = 0; step < 3; ++step) {
+    for (const char* name : {"block 1", "block 2"})
+      checkpointed(run, {.use_reentrant = true, .name = name})({at::randn({4})});
+    for (const int& identity : identities)
+      checkpointed(run, {.use_reentrant = true, .name = "a block", .identity = &identity})({at::randn({4})});
+  }
+  log::set_sink(before);
+  ASSERT_EQ(warnings.size(), 4U);
+  EXPECT_NE(warnings[0].find("block 1"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[1].find("block 2"), std::string::npos) << warnings[1];
+}
+
 TEST(Configure, RefusesOptionsThatContradictEachOther) {
   EXPECT_ERROR(UsageError, checkpointing::configure(CheckpointOptions{.contiguous_checkpointing = true}),
                "Contiguous Checkpointing is only available with partitioned activations",

@@ -7,7 +7,6 @@ import torch
 import torch.nn as nn
 
 from deepspeed import checkpointing
-from launching import run
 
 WIDTH = 16
 
@@ -207,10 +206,10 @@ def test_seeds_of_model_parallel_ranks_have_deepspeeds_offsets():
         assert torch.equal(torch.rand(4), torch.rand(4, generator=torch.Generator().manual_seed(200 + 2718)))
 
 
-def test_slices_keep_parts_of_activations_and_engines_train_with_an_mpu():
-    """Two ranks share a model out: the program compares losses and gradients with those of the whole model."""
-    found = run("train_slices.py")
-    assert found["losses"] == pytest.approx(found["expected"], rel=1e-6)
-    assert found["norms"] == pytest.approx(found["expected_norms"], rel=1e-5)
-    assert found["sizes"] == [1, 2] and found["files"] == ["mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"]
-    assert found["resumed"] == pytest.approx(found["expected"][-1:], rel=1e-6)
+def test_a_reentrant_region_without_gradients_warns_once(caplog):
+    blocks = [nn.Linear(3, 3) for _ in range(4)]
+    for _ in range(6):
+        for block in blocks:
+            checkpointing.CheckpointFunction.apply(block.forward, [], torch.ones(2, 3))
+        checkpointing.CheckpointFunction.apply(lambda x: x + 1, [], torch.ones(2, 3))
+    assert sum("no input of it needs a gradient" in message for message in caplog.messages) == 5

@@ -1,6 +1,10 @@
 #include "deepspeed/activation/recompute/reentrant_region.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include <ATen/autocast_mode.h>
@@ -39,6 +43,17 @@ void check_backward_is_whole(const Region& region) {
   if (autograd::current_weight_backward() != nullptr) return;
   raise<UsageError>("Checkpointing is not compatible with .grad(), which asks for some gradients alone: ",
                     region.options.name, " is reentrant; use backward(), or use_reentrant = false");
+}
+
+/// Says whether no call before was of this region: of its identity, else of its function's type and its name.
+bool is_first_of_region(const Region& region) {
+  constexpr size_t kMostKept = 10000;  // of regions whose functions are new ones at each call
+  static std::mutex mutex;
+  static auto& seen = *new std::set<std::tuple<const void*, std::string, std::string>>;
+  const std::lock_guard lock(mutex);
+  if (seen.size() >= kMostKept) return false;
+  return seen.emplace(region.options.identity, region.function.target_type().name(), region.options.name)
+      .second;
 }
 
 /// Runs the backward of the recomputed graph. Returns the gradients of its leaves.
@@ -112,7 +127,8 @@ TensorList run_reentrant(TensorFunction function, const TensorList& inputs, Regi
   }
   auto region = std::make_shared<ReentrantRegion>(std::move(function), inputs, std::move(options));
   const auto& needs = region->needs_grad;
-  if (std::find(needs.begin(), needs.end(), true) == needs.end()) {
+  const bool has_gradient = std::find(needs.begin(), needs.end(), true) != needs.end();
+  if (!has_gradient && is_first_of_region(*region)) {
     log::warning(region->options.name,
                  " is reentrant and no input of it needs a gradient: its parameters get none; use "
                  "use_reentrant = false");

@@ -28,6 +28,9 @@ struct RegionOptions {
   bool stop_early = true;
   /// Names the region in errors, e.g. "layer 3".
   std::string name = "a checkpointed function";
+  /// Tells the region from others of its function's type and its name, whatever it points to: what is said of
+  /// a region is said once. Null: those are one.
+  const void* identity = nullptr;
   /// Adds the name to what the function throws when it runs again: errors of torch, UsageError and CommError
   /// keep their class, any other std::exception becomes an Error that holds it. False: what it throws goes on
   /// as it is, for front ends whose exceptions name the region themselves.

@@ -1,5 +1,6 @@
 // The writing half of zero_to_fp32: one file or shards, torch or safetensors.
 #include <cctype>
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -92,13 +93,12 @@ uint64_t parse_shard_size(const std::string& text) {
   return bytes;
 }
 
-std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, const path& output,
-                                                             const ConvertOptions& options) {
+namespace {
+
+/// Writes the weights of a model, or of one part of it. name_of: makes the name of a file of the usual one.
+std::vector<path> write_source(const Fp32Source& source, const path& output, const ConvertOptions& options,
+                               const std::function<std::string(const std::string&)>& name_of) {
   const uint64_t max_bytes = parse_shard_size(options.max_shard_size);
-  if (is_name_beside_tags(output.filename().string())) {
-    raise<UsageError>("the output ", output, " has the name of a file of checkpoints; choose another");
-  }
-  const Fp32Source source(dir, chosen_tag(dir, options.tag), options.exclude_frozen_parameters);
   const NamedTensors& weights = source.weights();
   const bool safetensors = options.safe_serialization || output.extension() == ".safetensors";
   const uint64_t all_bytes = num_bytes(weights, safetensors);
@@ -113,8 +113,9 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   };
   if (is_file_name(output)) {
     make_folders(output.parent_path());
-    write_weights(output, weights, safetensors, stream);
-    return {output};
+    const path file = output.parent_path() / name_of(output.filename().string());
+    write_weights(file, weights, safetensors, stream);
+    return {file};
   }
   make_folders(output);
   const std::vector<NamedTensors> shards = split_into_shards(weights, max_bytes);
@@ -122,7 +123,7 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   Json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", Json::object()}};
   uint64_t total_bytes = 0;
   for (size_t shard = 0; shard < shards.size(); ++shard) {
-    const std::string name = weights_name(options.safe_serialization, shard, shards.size());
+    const std::string name = name_of(weights_name(options.safe_serialization, shard, shards.size()));
     write_weights(output / name, shards[shard], options.safe_serialization, stream);
     files.push_back(output / name);
     for (const auto& [weight, tensor] : shards[shard]) {
@@ -132,8 +133,33 @@ std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, co
   }
   if (shards.size() > 1) {
     index["metadata"]["total_size"] = total_bytes;
-    files.push_back(output / weights_index_name(options.safe_serialization));
+    files.push_back(output / name_of(weights_index_name(options.safe_serialization)));
     write_text_atomically(files.back(), index.dump(2) + "\n");
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<path> convert_zero_checkpoint_to_fp32_state_dict(const path& dir, const path& output,
+                                                             const ConvertOptions& options) {
+  parse_shard_size(options.max_shard_size);
+  if (is_name_beside_tags(output.filename().string())) {
+    raise<UsageError>("the output ", output, " has the name of a file of checkpoints; choose another");
+  }
+  const std::string tag = chosen_tag(dir, options.tag);
+  const auto open = [&](std::optional<int> mp_rank) {
+    return Fp32Source(dir, tag,
+                      {.exclude_frozen_parameters = options.exclude_frozen_parameters, .mp_rank = mp_rank});
+  };
+  const std::vector<int> slices = options.mp_rank ? std::vector<int>() : find_slices(dir, tag);
+  if (slices.empty())
+    return write_source(open(options.mp_rank), output, options, [](const std::string& name) { return name; });
+  std::vector<path> files;
+  for (const int mp_rank : slices) {
+    const auto name_of = [&](const std::string& name) { return name_of_slice(mp_rank, name); };
+    const std::vector<path> written = write_source(open(mp_rank), output, options, name_of);
+    files.insert(files.end(), written.begin(), written.end());
   }
   return files;
 }

@@ -18,8 +18,10 @@ std::string chosen_tag(const std::filesystem::path& dir, const std::optional<std
 
 NamedTensors get_fp32_state_dict_from_zero_checkpoint(const std::filesystem::path& dir,
                                                       const std::optional<std::string>& tag,
-                                                      bool exclude_frozen_parameters) {
-  const Fp32Source source(dir, chosen_tag(dir, tag), exclude_frozen_parameters);
+                                                      bool exclude_frozen_parameters,
+                                                      std::optional<int> mp_rank) {
+  const Fp32Source source(dir, chosen_tag(dir, tag),
+                          {.exclude_frozen_parameters = exclude_frozen_parameters, .mp_rank = mp_rank});
   std::unordered_map<const void*, at::Tensor> loaded;  // aliases share their tensor
   NamedTensors weights;
   for (const auto& [name, weight] : source.weights()) {

@@ -16,11 +16,12 @@ namespace deepspeed::checkpoint {
 /// Returns the fp32 weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared
 /// ones (which share their tensor). Stage 0 has no optimizer files: its module comes in its own order.
 /// Buffers, whole numbers too, and frozen parameters are cast to fp32. `tag`: by default the one that
-/// `latest` names. Throws CheckpointError where a file is missing (by its name) or shapes and counts do not
-/// fit, NotSupportedError for model parallel checkpoints.
+/// `latest` names. `mp_rank`: the model-parallel rank whose part is meant, where ranks have cut layers.
+/// Throws CheckpointError where a file is missing (by its name) or shapes and counts do not fit, UsageError
+/// where ranks have cut layers and none of them is named.
 DEEPSPEED_API NamedTensors get_fp32_state_dict_from_zero_checkpoint(
     const std::filesystem::path& dir, const std::optional<std::string>& tag = std::nullopt,
-    bool exclude_frozen_parameters = false);
+    bool exclude_frozen_parameters = false, std::optional<int> mp_rank = std::nullopt);
 
 /// Returns `tag`, or the one that `latest` names. Throws CheckpointError where there is neither, UsageError
 /// where it leads out of `dir`.
@@ -31,7 +32,11 @@ struct ConvertOptions {
   std::string max_shard_size = "5GB";  // "5GB", "200MiB", or bytes
   bool safe_serialization = false;     // safetensors
   bool exclude_frozen_parameters = false;
-  /// Is called after each piece with the bytes of weights that are written, and of all.
+  /// Names the model-parallel rank whose part is written, where ranks have cut layers. Nothing: each part
+  /// gets files of its own, with "mp_rank_00_" and so on before their names.
+  std::optional<int> mp_rank = std::nullopt;
+  /// Is called after each piece with the bytes of weights that are written, and of all; of
+  /// each part by itself.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 

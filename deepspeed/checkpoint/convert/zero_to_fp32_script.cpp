@@ -23,9 +23,10 @@ constexpr std::string_view kZeroToFp32Script = R"python(#!/usr/bin/env python3
 """Turns the checkpoint in this folder into fp32 weights, by the program zero_to_fp32 of deepspeed-cpp.
 
     python zero_to_fp32.py . OUTPUT [--safe_serialization] [--max_shard_size 5GB] [-t TAG]
-                                    [--exclude_frozen_parameters] [-d]
+                                    [--exclude_frozen_parameters] [--mp_rank N] [-d]
 
-writes OUTPUT/pytorch_model.bin or OUTPUT/model.safetensors, in shards where they are large; --help says more. The functions
+writes OUTPUT/pytorch_model.bin or OUTPUT/model.safetensors, in shards where they are large; --help says more. Where ranks have
+cut layers, mp_rank names the one whose part is meant; without it each part has files of its own, mp_rank_00_... The functions
 below do the same in a Python program; those that return tensors need torch.
 """
 import os
@@ -57,7 +58,7 @@ def find_program():
 
 
 def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir, output_dir, max_shard_size="5GB", safe_serialization=False,
-                                               tag=None, exclude_frozen_parameters=False):
+                                               tag=None, exclude_frozen_parameters=False, mp_rank=None):
     """Writes the weights into the folder output_dir (or the file, where it ends in .bin, .pt, .pth or .safetensors).
     max_shard_size=None: one file."""
     command = [find_program(), os.fspath(checkpoint_dir), os.fspath(output_dir),
@@ -65,26 +66,30 @@ def convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir, output_dir, max_s
     command += ["--safe_serialization"] if safe_serialization else []
     command += ["--tag", str(tag)] if tag is not None else []
     command += ["--exclude_frozen_parameters"] if exclude_frozen_parameters else []
+    command += ["--mp_rank", str(mp_rank)] if mp_rank is not None else []
     done = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, universal_newlines=True)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip() or "{} ended with {}".format(PROGRAM, done.returncode))
 
 
-def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag=None, exclude_frozen_parameters=False, lazy_mode=False):
+def get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag=None, exclude_frozen_parameters=False, lazy_mode=False,
+                                             mp_rank=None):
     """The weights by name, on the CPU. They go through a file in the folder for temporary ones (TMPDIR); with lazy_mode they
     stay in it until they are used, and the disk's room is free again when they are."""
     import torch
     with tempfile.TemporaryDirectory(prefix="zero_to_fp32.") as folder:
         file = os.path.join(folder, "weights.bin")
         convert_zero_checkpoint_to_fp32_state_dict(checkpoint_dir, file, tag=tag,
-                                                   exclude_frozen_parameters=exclude_frozen_parameters)
+                                                   exclude_frozen_parameters=exclude_frozen_parameters, mp_rank=mp_rank)
+        if not os.path.exists(file):
+            raise RuntimeError("ranks have cut the layers of {}; name the one whose part is wanted by mp_rank".format(checkpoint_dir))
         mapped = {"mmap": True} if lazy_mode else {}
         return torch.load(file, map_location="cpu", weights_only=True, **mapped)
 
 
-def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None):
+def load_state_dict_from_zero_checkpoint(model, checkpoint_dir, tag=None, mp_rank=None):
     """Moves the model to the CPU, loads the weights into it, and returns it."""
-    weights = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag=tag)
+    weights = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag=tag, mp_rank=mp_rank)
     model = model.cpu()
     model.load_state_dict(weights, strict=False)
     return model

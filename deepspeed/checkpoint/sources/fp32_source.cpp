@@ -48,13 +48,13 @@ int64_t checked_numel(const std::string& name, const std::vector<int64_t>& sizes
 
 }  // namespace
 
-Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_frozen_parameters,
+Fp32Source::Fp32Source(const path& dir, const std::string& tag, const Options& options,
                        std::shared_ptr<const TagArchives> archives)
     : archives_(archives ? std::move(archives) : std::make_shared<const TagArchives>(dir / tag)) {
-  for (const path& file : require_model_states(dir, tag)) {
+  for (const ModelStatesFile& file : require_model_states(dir, tag, options.mp_rank)) {
     Stage& stage = stages_.emplace_back();
-    stage.mp_rank = int(stages_.size()) - 1;
-    stage.model = archives_->open(file);
+    stage.mp_rank = file.mp_rank;
+    stage.model = archives_->open(file.path);
     stage.states = parse_file(*stage.model, parse_module_states);
     open_partitions(dir, tag, stage);
   }
@@ -77,7 +77,7 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, bool exclude_fro
                            " (or that of bf16) is missing");
   }
   for (const Stage& stage : stages_) add_buffers(stage);
-  for (Stage& stage : stages_) add_stage(dir, tag, exclude_frozen_parameters, stage);
+  for (Stage& stage : stages_) add_stage(dir, tag, options.exclude_frozen_parameters, stage);
 }
 
 /// A pipeline has a file a layer, whose names have no prefix; buffers of tied layers are in no list.

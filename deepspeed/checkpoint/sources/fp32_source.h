@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,10 +22,16 @@ namespace deepspeed::checkpoint {
 
 class Fp32Source {
  public:
+  struct Options {
+    bool exclude_frozen_parameters = false;
+    /// Whose files hold the weights, where ranks have cut layers; nothing: of a model that none has cut.
+    std::optional<int> mp_rank = {};
+  };
+
   /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or shapes and
-  /// counts do not fit, NotSupportedError for model parallel checkpoints. `archives`: of the tag's folder;
-  /// null: its own.
-  Fp32Source(const std::filesystem::path& dir, const std::string& tag, bool exclude_frozen_parameters,
+  /// counts do not fit, UsageError where ranks have cut layers and none of them is named. `archives`: of the
+  /// tag's folder; null: its own.
+  Fp32Source(const std::filesystem::path& dir, const std::string& tag, const Options& options,
              std::shared_ptr<const TagArchives> archives = nullptr);
 
   /// Returns the weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared

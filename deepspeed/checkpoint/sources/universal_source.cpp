@@ -41,14 +41,21 @@ UniversalSource::UniversalSource(const path& tag_folder, const TagArchives::Opti
     : folder_(tag_folder), archives_(checked_archives(tag_folder, options)) {
   const path dir = folder_.parent_path();
   const std::string tag = folder_.filename();
-  for (const path& file : require_model_states(dir, tag)) {
-    auto archive = archives_->open(file);
+  if (const size_t slices = find_slices(dir, tag).size(); slices > 0) {
+    raise<NotSupportedError>(
+        folder_, " is of ", slices,
+        " model-parallel ranks, which have cut layers, and a universal checkpoint has ",
+        "whole ones; load_checkpoint() resumes from it at as many ranks, and zero_to_fp32 ",
+        "gives the weights of each part");
+  }
+  for (const ModelStatesFile& file : require_model_states(dir, tag)) {
+    auto archive = archives_->open(file.path);
     stages_.push_back({archive, parse_model_states(archive->value())});
   }
   const bool is_pipeline = !find_layer_states(dir, tag).empty();
   if (!is_pipeline) module_ = by_name(stages_.front().states.states.module);
   if (is_pipeline || !find_sharded_model_states(dir, tag).empty())
-    whole_.emplace(dir, tag, /*exclude_frozen_parameters=*/false, archives_);
+    whole_.emplace(dir, tag, Fp32Source::Options{}, archives_);
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     const bool is_plain = !stages_[stage].states.optimizer.is_none();
     add_groups(is_plain ? open_plain_optimizer(stages_[stage]) : open_partitions(stage));

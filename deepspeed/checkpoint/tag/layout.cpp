@@ -142,7 +142,8 @@ std::vector<OptimStatesFile> find_rank_files(const path& folder, std::string_vie
 }
 
 [[noreturn]] void refuse_model_parallel(const path& file) {
-  raise<NotSupportedError>("checkpoints of model parallel training are not supported yet, got ", file);
+  raise<NotSupportedError>(file, " is a slice of a pipeline's layer, and slices cannot be put together yet; ",
+                           "load_checkpoint() resumes from it");
 }
 
 }  // namespace
@@ -320,21 +321,43 @@ std::vector<path> find_sharded_model_states(const path& dir, const std::string& 
   return files;
 }
 
-std::vector<path> require_model_states(const path& dir, const std::string& tag) {
+std::vector<ModelStatesFile> require_model_states(const path& dir, const std::string& tag,
+                                                  std::optional<int> chosen) {
   const std::vector<int> mp_ranks = find_mp_ranks(dir, tag);
   if (mp_ranks.empty()) {
     find_model_states(dir, tag);  // throws where there is no such folder
     raise<CheckpointError>("the file ", model_states_path(dir, tag), " is missing");
   }
-  std::vector<path> files;
-  for (int mp_rank = 0; mp_rank < int(mp_ranks.size()); ++mp_rank) {
+  const auto num_places = int(mp_ranks.size());
+  const bool is_cut = num_places > 1 && find_layer_states(dir, tag).empty();
+  if (is_cut && !chosen) {
+    raise<UsageError>(dir / tag, " is of ", num_places,
+                      " model-parallel ranks, which have cut layers; name the one whose part is wanted, as ",
+                      "mp_rank = 0 to ", num_places - 1);
+  }
+  if (chosen && (*chosen < 0 || *chosen >= num_places)) {
+    raise<UsageError>("mp_rank is ", *chosen, ", but ", dir / tag, " is of ", num_places,
+                      " model-parallel ranks, 0 to ", num_places - 1);
+  }
+  std::vector<ModelStatesFile> files;
+  for (int mp_rank = 0; mp_rank < num_places; ++mp_rank) {
     if (mp_ranks[size_t(mp_rank)] != mp_rank)
       raise<CheckpointError>("the file ", model_states_path(dir, tag, mp_rank), " is missing");
+    if (is_cut && mp_rank != *chosen) continue;
     const std::vector<path> sharded = find_sharded_model_states(dir, tag, mp_rank);
-    files.push_back(sharded.empty() ? model_states_path(dir, tag, mp_rank) : sharded.front());
+    files.push_back({sharded.empty() ? model_states_path(dir, tag, mp_rank) : sharded.front(), mp_rank});
   }
-  if (files.size() > 1 && find_layer_states(dir, tag).empty()) refuse_model_parallel(files.back());
   return files;
+}
+
+std::vector<int> find_slices(const path& dir, const std::string& tag) {
+  const std::vector<int> mp_ranks = find_mp_ranks(dir, tag);
+  const bool is_cut = mp_ranks.size() > 1 && find_layer_states(dir, tag).empty();
+  return is_cut ? mp_ranks : std::vector<int>();
+}
+
+std::string name_of_slice(int mp_rank, const std::string& name) {
+  return message("mp_rank_", digits(mp_rank, 2), "_", name);
 }
 
 void require_each_rank(const std::vector<OptimStatesFile>& files, const path& dir, const std::string& tag,

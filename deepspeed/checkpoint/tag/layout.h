@@ -124,11 +124,20 @@ std::vector<std::filesystem::path> find_model_states(const std::filesystem::path
 /// CheckpointError, naming the file, where one between others is missing.
 std::vector<std::filesystem::path> find_sharded_model_states(const std::filesystem::path& dir,
                                                              const std::string& tag, int mp_rank = 0);
-/// Returns the model file of each place of find_mp_ranks(), at stage 3 that of its first data-parallel rank.
-/// Throws CheckpointError, naming it, where one is missing, NotSupportedError for several places whose files
-/// hold weights under the same names: those that cut layers.
-std::vector<std::filesystem::path> require_model_states(const std::filesystem::path& dir,
-                                                        const std::string& tag);
+struct ModelStatesFile {
+  std::filesystem::path path = {};
+  int mp_rank = 0;
+};
+/// Lists the model file of each place of find_mp_ranks(), or of `mp_rank` alone, at stage 3 that of its first
+/// data-parallel rank. Throws CheckpointError, naming it, where one is missing. Throws UsageError for a place
+/// that is none, and where several places hold weights under the same names, since ranks have cut layers, and
+/// `mp_rank` names none of them.
+std::vector<ModelStatesFile> require_model_states(const std::filesystem::path& dir, const std::string& tag,
+                                                  std::optional<int> mp_rank = {});
+/// Lists the places of a tag whose ranks have cut layers; empty for another tag.
+std::vector<int> find_slices(const std::filesystem::path& dir, const std::string& tag);
+/// Returns the name of a file of weights of one such place: "mp_rank_01_pytorch_model.bin".
+std::string name_of_slice(int mp_rank, const std::string& name);
 /// Throws CheckpointError, naming the file, where `files`, of find_optim_states() for one place, misses a
 /// rank between others.
 void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct LoadWeightsOptions {
   /// Says whether everything that has a checksum is read once before the first change, so that a damaged file
   /// changes nothing; false: read once, and a damaged file is an error in the middle.
   bool verify_first = true;
+  /// Names the model-parallel rank whose part of the layers a checkpoint's folder gives, where ranks have cut
+  /// them; files of weights hold one part, and it says nothing of them.
+  std::optional<int> mp_rank = {};
 };
 
 /// Says what was loaded, and what strict = false left out.

@@ -120,8 +120,8 @@ class SafetensorsWeights : public WeightSource {
 
 class Fp32Weights : public WeightSource {
  public:
-  Fp32Weights(const fs::path& dir, const std::string& tag)
-      : WeightSource(dir / tag), source_(dir, tag, /*exclude_frozen_parameters=*/false) {
+  Fp32Weights(const fs::path& dir, const std::string& tag, std::optional<int> mp_rank)
+      : WeightSource(dir / tag), source_(dir, tag, Fp32Source::Options{.mp_rank = mp_rank}) {
     weights_ = source_.weights();
   }
 
@@ -194,9 +194,9 @@ std::unique_ptr<WeightSource> open_weight_file(const fs::path& file, const std::
   raise<CheckpointError>(file, " is neither a file of torch.save nor of safetensors nor an index of shards");
 }
 
-std::unique_ptr<WeightSource> open_zero_checkpoint(const fs::path& dir,
-                                                   const std::optional<std::string>& tag) {
-  return std::make_unique<Fp32Weights>(dir, chosen_tag(dir, tag));
+std::unique_ptr<WeightSource> open_zero_checkpoint(const fs::path& dir, const std::optional<std::string>& tag,
+                                                   std::optional<int> mp_rank) {
+  return std::make_unique<Fp32Weights>(dir, chosen_tag(dir, tag), mp_rank);
 }
 
 }  // namespace deepspeed::checkpoint

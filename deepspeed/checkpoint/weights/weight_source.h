@@ -59,8 +59,10 @@ std::unique_ptr<WeightSource> open_weight_file(const std::filesystem::path& file
                                                const std::string& key = "");
 
 /// Opens the fp32 weights of a checkpoint of save_checkpoint(), ours or DeepSpeed's, of any stage from 0
-/// to 3. Throws as get_fp32_state_dict_from_zero_checkpoint().
+/// to 3; of the model-parallel rank `mp_rank`, where ranks have cut layers. Throws as
+/// get_fp32_state_dict_from_zero_checkpoint().
 std::unique_ptr<WeightSource> open_zero_checkpoint(const std::filesystem::path& dir,
-                                                   const std::optional<std::string>& tag = std::nullopt);
+                                                   const std::optional<std::string>& tag = std::nullopt,
+                                                   std::optional<int> mp_rank = std::nullopt);
 
 }  // namespace deepspeed::checkpoint

@@ -3,6 +3,7 @@
 // out.
 #include "deepspeed/engine/assembly/build.h"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "deepspeed/activation/checkpointing.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/comm/group/mpu.h"
 #include "deepspeed/comm/log/comms_logger.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/host_pool/large_tensors.h"
@@ -29,13 +31,14 @@
 #include "deepspeed/engine/guards/param_claims.h"
 #include "deepspeed/engine/guards/rank_agreement.h"
 #include "deepspeed/engine/guards/sendable.h"
+#include "deepspeed/engine/guards/slice_agreement.h"
 #include "deepspeed/engine/model/autocast_marks.h"
 #include "deepspeed/engine/model/leaf_units.h"
-#include "deepspeed/engine/ranks/mpu.h"
 #include "deepspeed/engine/ranks/parallel_groups.h"
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 #include "deepspeed/precision/loss_scaler.h"
 #include "deepspeed/zero/layout/zero_groups.h"
+#include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed {
@@ -219,6 +222,22 @@ Ingredients prepare_model(EngineParts& parts, const InitializeOptions& options) 
           .autocast_marks = {}};
 }
 
+// Whole parameters are taken from the first data-parallel rank, so that its copies alone matter.
+void require_alike_slices(const EngineParts& parts) {
+  if (parts.groups.num_slices() == 1) return;
+  const std::string own = difference_of_slices({.model = parts.groups.model,
+                                                .slices = parts.groups.slices,
+                                                .compares_whole = parts.data_group().rank() == 0},
+                                               parts.model.alike_on_slices);
+  for (const std::string& difference : parts.groups.all.all_gather_text(own)) {
+    if (difference.empty()) continue;
+    raise<UsageError>("the slices of a layer differ in a parameter that they hold alike: ", difference,
+                      "; give all slices the same values, or say of a part of a layer that it is one: "
+                      "by Mpu::is_model_parallel_parameter(), in Python by `tensor_model_parallel = True` on "
+                      "the parameter");
+  }
+}
+
 // The third step: all ranks have got the same, have room for it, and have equal buffers.
 void agree_with_ranks(EngineParts& parts, const InitializeOptions& options, Ingredients& with) {
   const config::DeepSpeedConfig& config = parts.config;
@@ -230,6 +249,7 @@ void agree_with_ranks(EngineParts& parts, const InitializeOptions& options, Ingr
   const comm::ProcessGroup& data = parts.data_group();
   if (parts.groups.shares_model()) require_agreement_of_options(parts.groups.all, input);
   require_agreement(data, input);
+  require_alike_slices(parts);
   check_host_memory(parts.model, with.groups.tensors, config, parts.world,
                     config.zero_optimization.num_shards(data.size()));
   prepare_buffers(parts.model, data);
@@ -248,6 +268,10 @@ zero::ZeroOptions zero_options_of(const EngineParts& parts, const optim::Optimiz
   zero.gradients.units = std::move(units);
   for (const at::Tensor& param : parts.model.counted_elsewhere)
     zero.update.counted_elsewhere.insert(param.unsafeGetTensorImpl());
+  if (!parts.groups.is_first_slice) {
+    for (const NamedTensor& param : parts.model.alike_on_slices)
+      zero.update.counted_elsewhere.insert(param.tensor.unsafeGetTensorImpl());
+  }
   zero.update.check_overflow = zero.update.check_overflow || parts.autocast == at::kHalf ||
                                (base.compresses_exchange() && !config.bf16.enabled);
   zero.update.offload = optimizer_offload(config, parts.world.rank(), parts.autocast);
@@ -276,17 +300,32 @@ void partition(EngineParts& parts, Ingredients with) {
   follow_units(parts.optimizer, parts.pool);
 }
 
+// A zero::Init over ranks that hold other parts of the model has given all of them the first one's values.
+void require_own_values(const NamedTensor& param, const RankLayout& layout) {
+  const std::vector<int> holders = zero::ranks_that_hold(param.tensor);
+  const bool is_of_slice =
+      std::ranges::all_of(holders, [&](int rank) { return std::ranges::count(layout.data, rank) > 0; });
+  if (is_of_slice) return;
+  raise<UsageError>(
+      "parameter '", param.name,
+      "' is a part of the model that the ranks do not all hold, but was partitioned by zero::Init ", "over ",
+      holders.size(), " ranks, which gave them the values of one; pass `mpu` to ", "zero::Init too");
+}
+
+void find_alike_on_slices(EngineModel& model, const Mpu& mpu, const RankLayout& layout) {
+  for (const NamedTensor& param : model.parameters) {
+    const bool is_part = mpu.is_model_parallel_parameter(param.tensor);
+    if (is_part || layout.num_stages > 1) require_own_values(param, layout);
+    if (!is_part) model.alike_on_slices.push_back(param);
+  }
+}
+
 }  // namespace
 
 EngineParts build_engine(EngineModel model, const InitializeOptions& options) {
   const comm::World world = find_world(options);
   const RankLayout layout = find_layout(options, world);
-  if (options.mpu && layout.model.front() != world.rank()) {
-    for (const NamedTensor& param : model.parameters) {
-      if (!options.mpu->is_model_parallel_parameter(param.tensor))
-        model.counted_elsewhere.push_back(param.tensor);
-    }
-  }
+  if (options.mpu && layout.model.size() > 1) find_alike_on_slices(model, *options.mpu, layout);
   return build_engine(std::move(model), options, world, layout);
 }
 
@@ -300,7 +339,10 @@ EngineParts build_engine(EngineModel model, const InitializeOptions& options, co
   parts.lr_scheduler = make_scheduler(parts.config, options, client, parts.optimizer.get());
   static std::once_flag has_released;
   std::call_once(has_released, &device::release_library_pages);
-  parts.seed = start_rank_streams(parts.config.seed, world, parts.groups.all, options.starts_rank_streams);
+  parts.seed = start_rank_streams({.config_seed = parts.config.seed,
+                                   .divides_default = options.starts_rank_streams,
+                                   .may_be_seeded = options.mpu || parts.groups.shares_model()},
+                                  world, parts.groups);
   return parts;
 }
 

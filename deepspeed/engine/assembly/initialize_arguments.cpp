@@ -1,11 +1,14 @@
 #include "deepspeed/engine/assembly/initialize_arguments.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include <c10/util/ArrayRef.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/engine/ranks/mpu.h"
+#include "deepspeed/comm/group/mpu.h"
 
 namespace deepspeed {
 namespace {
@@ -83,12 +86,21 @@ comm::World find_world(const InitializeOptions& options) {
 RankLayout find_layout(const InitializeOptions& options, const comm::World& world) {
   if (!options.mpu) return data_parallel_layout(world.size(), world.rank());
   RankLayout layout{options.mpu->get_data_parallel_group().global_ranks(),
-                    options.mpu->get_model_parallel_group().global_ranks()};
-  layout.num_stages = int(layout.model.size()) / options.mpu->get_tensor_model_parallel_world_size();
-  if (layout.data.size() * layout.model.size() == size_t(world.size())) return layout;
-  raise<UsageError>("mpu: got a data-parallel group of ", layout.data.size(),
-                    " ranks and a model-parallel one of ", layout.model.size(), ", expected a product of ",
-                    world.size(), ", the ranks of the world");
+                    options.mpu->get_model_parallel_group().global_ranks(),
+                    options.mpu->get_tensor_model_parallel_group().global_ranks()};
+  if (layout.data.size() * layout.model.size() != size_t(world.size())) {
+    raise<UsageError>("mpu: got a data-parallel group of ", layout.data.size(),
+                      " ranks and a model-parallel one of ", layout.model.size(), ", expected a product of ",
+                      world.size(), ", the ranks of the world");
+  }
+  if (!std::ranges::includes(layout.model, layout.slices) ||
+      layout.model.size() % layout.slices.size() != 0) {
+    raise<UsageError>("mpu: got a tensor-parallel group of the ranks ", c10::ArrayRef<int>(layout.slices),
+                      ", expected equal parts of the model-parallel one, ", c10::ArrayRef<int>(layout.model));
+  }
+  layout.num_stages = int(layout.model.size() / layout.slices.size());
+  layout.slices_are_neighbours = !std::ranges::search(layout.model, layout.slices).empty();
+  return layout;
 }
 
 std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model,

@@ -117,14 +117,15 @@ struct InitializeOptions {
   comm::World world = {};                                  // default: init_distributed()
   std::optional<ConfigArguments> args = {};                // what add_config_arguments() has filled in
   std::optional<config::ConfigSource> config_params = {};  // the older name of `config`
-  std::shared_ptr<Mpu> mpu = nullptr;  // of a program that shares the model out itself (engine/ranks/mpu.h)
+  std::shared_ptr<Mpu> mpu = nullptr;  // of a program that shares the model out itself (comm/group/mpu.h)
   std::optional<std::vector<int64_t>> mesh_param = {};  // (ranks, 1)
   std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
   // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":
   // the nth of one rank and the nth of the others.
   std::string engine_name = {};
-  // Whether each rank's default generators get a stream of their own, which follows from the seed. false:
-  // they go on as they are, unless the config has a `seed`.
+  // Whether each rank's default generators get a stream of their own, which follows from the seed; the slices
+  // of a layer have one in common. false: they go on as they are, unless the config has a `seed`. Where
+  // model_parallel_cuda_manual_seed() has set them for an `mpu`, they always do.
   bool starts_rank_streams = true;
 };
 

@@ -62,6 +62,9 @@ struct DEEPSPEED_API EngineModel {
   std::vector<ModelPart> parts;  // from the outside in
   /// Parameters of which a rank that holds another part of the model has a copy: it counts them in the norm.
   std::vector<at::Tensor> counted_elsewhere;
+  /// Parameters that all slices of their layer hold alike, where ranks share layers out. The first slice
+  /// counts them in the norm.
+  std::vector<NamedTensor> alike_on_slices;
   /// Lists the files that hold a stage of a pipeline in place of the model as a whole; empty for others.
   std::vector<StoredLayer> stored_layers;
   std::vector<LayerWeights> layers;  // of all stages of a pipeline

@@ -9,7 +9,7 @@
 namespace deepspeed {
 
 RankLayout data_parallel_layout(int num_ranks, int rank) {
-  RankLayout layout{std::vector<int>(num_ranks), {rank}};
+  RankLayout layout{std::vector<int>(num_ranks), {rank}, {rank}};
   std::iota(layout.data.begin(), layout.data.end(), 0);
   return layout;
 }
@@ -22,6 +22,8 @@ ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& 
   const bool is_whole = int(layout.data.size()) == world.size();
   groups.data = is_whole ? groups.all : world.own_group(name + ".data", purpose, layout.data);
   if (layout.model.size() > 1) groups.model = world.own_group(name + ".model", purpose, layout.model);
+  groups.slices = layout.slices;
+  groups.is_first_slice = layout.slices.front() == world.rank();
   groups.num_stages = layout.num_stages;
   groups.slices_are_neighbours = layout.slices_are_neighbours;
   groups.zero = zero::make_zero_groups(world, groups.data, sharing, name, purpose);

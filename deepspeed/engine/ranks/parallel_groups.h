@@ -18,6 +18,7 @@ namespace deepspeed {
 struct RankLayout {
   std::vector<int> data;              // ranks that hold the same parameters and train them on other data
   std::vector<int> model;             // ranks that hold one copy of the model together
+  std::vector<int> slices;            // those of `model` that share this rank's layers out
   int num_stages = 1;                 // of how many parts, one behind another, that copy is made
   bool slices_are_neighbours = true;  // in `model`: the ranks of a stage, else the stages of a slice
 };
@@ -30,7 +31,9 @@ struct ParallelGroups {
   comm::ProcessGroup data;   // ranks that hold the same parameters and train them on other data
   comm::ProcessGroup model;  // ranks that hold one copy of the model together; none: this rank holds it whole
   zero::ZeroGroups zero;     // how those of `data` share out what they hold
-  int num_stages = 1;        // of such a copy; the ranks of a stage share its layers out
+  std::vector<int> slices;   // global ranks of `model` that share this rank's layers out, with this one
+  bool is_first_slice = true;         // whether this rank is the first of them
+  int num_stages = 1;                 // of such a copy; the ranks of a stage share its layers out
   bool slices_are_neighbours = true;  // in `model`: the ranks of a stage, else the stages of a slice
 
   /// Says whether a copy of the model is shared out over several ranks.

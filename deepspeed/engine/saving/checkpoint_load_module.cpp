@@ -99,7 +99,7 @@ StoredModule CheckpointLoader::whole_module(const std::string& directory, const 
                                             const OpenedCheckpoint& opened, bool has_masters) const {
   const checkpoint::ModuleStates& states = opened.states.states;
   const auto source = std::make_shared<const checkpoint::Fp32Source>(
-      directory, tag, /*exclude_frozen_parameters=*/false, opened.archives);
+      directory, tag, checkpoint::Fp32Source::Options{.mp_rank = opened.mp_rank}, opened.archives);
   const auto weights = by_name(source->weights());
   std::unordered_set<std::string> in_masters;
   if (has_masters) in_masters = trained_here_and_there(states, *parts_.optimizer);

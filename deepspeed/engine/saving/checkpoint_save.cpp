@@ -81,6 +81,7 @@ void CheckpointSaver::save(const std::string& directory, const SaveOptions& opti
   SaveJob job = make_job(directory, options);
   check_tag(job.tag);
   on_all_ranks([&] { check_save(job, options); });
+  warn_of_different_slices(parts_);
   const auto& writer = parts_.config.checkpoint.writer;
   if (writer && writer->type == "MOCK") {
     on_all_ranks([&] { collect(job, options); });

@@ -39,8 +39,8 @@ using pipe::PipelineModule;
 RankLayout layout_of(const ParallelRanks& grid) {
   const auto axes = grid.topology().get_axis_names();
   const bool slices_are_neighbours = std::ranges::find(axes, "pipe") <= std::ranges::find(axes, "model");
-  return {grid.data_parallel_group(), grid.model_parallel_group(), grid.pipe_parallel_size(),
-          slices_are_neighbours};
+  return {grid.data_parallel_group(), grid.model_parallel_group(), grid.slice_group(),
+          grid.pipe_parallel_size(), slices_are_neighbours};
 }
 
 InitializeOptions with_world(InitializeOptions options, const PipelineModule& module) {

@@ -212,10 +212,10 @@ void PipelineModule::find_tied_weights() {
 }
 
 void PipelineModule::find_weights_of_other_slices() {
-  if (ranks_.slice_parallel_rank() == 0) return;
+  if (ranks_.slice_parallel_size() == 1) return;
   const auto& is_part = options_.is_model_parallel_parameter;
   for (const NamedTensor& param : model_.parameters) {
-    if (!is_part || !is_part(param.tensor)) model_.counted_elsewhere.push_back(param.tensor);
+    if (!is_part || !is_part(param.tensor)) model_.alike_on_slices.push_back(param);
   }
 }
 

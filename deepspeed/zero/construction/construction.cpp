@@ -21,6 +21,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/zero/construction/construction_mode.h"
@@ -97,6 +98,7 @@ void Construction::keep_limit(int64_t max_whole_bytes, bool spare_newest) {
   const auto newest = newborns_.empty() ? nullptr : newborns_.back()._unsafe_get_target();
   std::vector<at::Tensor> born = whole_newborns();
   whole_bytes_ = 0;
+  num_left_whole_ = std::erase_if(born, [&](const at::Tensor& param) { return stays_whole(param); });
   for (const at::Tensor& param : born) whole_bytes_ += static_cast<int64_t>(param.nbytes());
   std::erase_if(whole_again_, [&](const std::weak_ptr<NewParameter>& weak) {
     const auto param = weak.lock();
@@ -142,7 +144,7 @@ void Construction::partition_if_born_here(const at::Tensor& tensor) {
     return !weak.expired() && weak._unsafe_get_target() == tensor.unsafeGetTensorImpl();
   };
   if (!tensor.defined() || std::none_of(newborns_.begin(), newborns_.end(), is_it)) return;
-  if (is_whole_parameter(tensor)) partition(tensor);
+  if (is_whole_parameter(tensor) && !stays_whole(tensor)) partition(tensor);
 }
 
 std::vector<at::Tensor> Construction::partitioned() const {
@@ -204,6 +206,7 @@ std::shared_ptr<GatherPool> Construction::make_pool() const {
 void Construction::hand_over() {
   const auto pool = make_pool();
   keep_limit(0, /*spare_newest=*/false);
+  warn_of_whole_parameters();
   std::unordered_set<const StorageRecord*> done;
   for (const at::Tensor& tensor : partitioned()) {
     const auto param = new_parameter_of(tensor);
@@ -212,13 +215,23 @@ void Construction::hand_over() {
   }
 }
 
+void Construction::warn_of_whole_parameters() const {
+  if (num_left_whole_ == 0 || ranks_.data.rank() != 0) return;
+  log::warning("[zero.Init] parameters that are marked as parts of layers, ", num_left_whole_,
+               " of them, stay whole until initialize(), since other ranks have other parts; pass mpu to ",
+               "zero.Init, which partitions them over the ranks that hold them");
+}
+
 void Construction::hand_over(const std::vector<NamedTensor>& params) {
   const auto pool = make_pool();
   give_back_all_but(params);
+  num_left_whole_ = 0;
   for (const NamedTensor& param : params) {
     const at::Tensor& tensor = param.tensor;
     if (tensor.numel() == 0) continue;
-    if (tensor.is_meta()) {
+    if (!record_of(tensor) && stays_whole(tensor)) {
+      ++num_left_whole_;
+    } else if (tensor.is_meta()) {
       hand_over_unset(*pool, tensor, param.name);
     } else if (new_parameter_of(tensor)) {
       hand_over(*pool, tensor, param.name);
@@ -227,6 +240,7 @@ void Construction::hand_over(const std::vector<NamedTensor>& params) {
       hand_over(*pool, tensor, param.name);
     }
   }
+  warn_of_whole_parameters();
 }
 
 }  // namespace deepspeed::zero

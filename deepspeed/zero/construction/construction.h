@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ struct ConstructionOptions {
   ShardHomeOptions home = {};           // where the shards are
   int64_t max_whole_bytes = 0;          // that stand whole, beside the newest tensor
   GatherPoolOptions pool = {};          // from the end on, until initialize()
+  std::function<bool(const at::Tensor&)> stays_whole = {};  // of which parameters; null: of none
 };
 
 class Construction : public std::enable_shared_from_this<Construction> {
@@ -67,6 +69,10 @@ class Construction : public std::enable_shared_from_this<Construction> {
   /// Makes a place for a shard that does not lie on the device; null where it does.
   std::shared_ptr<Shard> make_place(const std::string& name, const at::Tensor& param);
   void partition(const at::Tensor& param);
+  bool stays_whole(const at::Tensor& param) const {
+    return options_.stays_whole && options_.stays_whole(param);
+  }
+  void warn_of_whole_parameters() const;
   /// The whole parameters that were never partitioned, the oldest first; forgets what died.
   std::vector<at::Tensor> whole_newborns();
   /// The parameters that were partitioned and live.
@@ -86,6 +92,7 @@ class Construction : public std::enable_shared_from_this<Construction> {
   std::vector<std::weak_ptr<NewParameter>> whole_again_;
   int64_t whole_bytes_ = 0;  // at most: what was born since the last look counts, parameter or not
   int64_t num_params_ = 0;
+  int64_t num_left_whole_ = 0;
 };
 
 }  // namespace deepspeed::zero

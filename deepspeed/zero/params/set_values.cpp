@@ -1,5 +1,7 @@
 #include "deepspeed/zero/params/set_values.h"
 
+#include <algorithm>
+
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
@@ -17,6 +19,19 @@ at::Tensor shard_of(const at::Tensor& tensor) {
   const at::Tensor copy = at::empty({shard->numel()}, shard->dtype());
   shard->read(copy);
   return copy;
+}
+
+at::Tensor own_elements_of(const at::Tensor& tensor) {
+  const at::Tensor shard = shard_of(tensor);
+  if (!shard.defined()) return {};
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  const int64_t begin = storage->pool()->shard_group().rank() * shard.numel();
+  return shard.narrow(0, 0, std::clamp<int64_t>(tensor.numel() - begin, 0, shard.numel()));
+}
+
+std::vector<int> ranks_that_hold(const at::Tensor& tensor) {
+  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  return storage ? storage->pool()->all_ranks().global_ranks() : std::vector<int>();
 }
 
 int64_t held_bytes(const at::Tensor& tensor) {

@@ -1,6 +1,8 @@
 // Gives parameters, partitioned or not, values from outside, from a file for example, and reads theirs.
 #pragma once
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 namespace deepspeed::zero {
@@ -11,8 +13,12 @@ bool is_partitioned(const at::Tensor& tensor);
 /// Returns this rank's shard of a partitioned parameter, padding included: shared with it in memory, or a
 /// copy in the host's memory where it lies on a disk. Undefined for another tensor. Throws IoError.
 at::Tensor shard_of(const at::Tensor& tensor);
+/// Returns the elements of a partitioned parameter that this rank has: shard_of() without padding.
+at::Tensor own_elements_of(const at::Tensor& tensor);
 /// Bytes in memory of what this rank holds of the tensor: its shard, or all of it.
 int64_t held_bytes(const at::Tensor& tensor);
+/// Returns the global ranks over which a parameter is partitioned; none of another tensor.
+std::vector<int> ranks_that_hold(const at::Tensor& tensor);
 /// Bytes on a disk of what this rank holds of the tensor.
 int64_t disk_bytes(const at::Tensor& tensor);
 

@@ -32,7 +32,17 @@ std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& ten
 
 // Whether a pool's parameters are cut as a store over these ranks cuts them; else they are cut anew.
 bool has_shards_of(const GatherPool& pool, const ZeroGroups& ranks) {
-  return pool.shard_group().size() == ranks.shard.size() && pool.shard_group().rank() == ranks.shard.rank();
+  return pool.shard_group().global_ranks() == ranks.shard.global_ranks();
+}
+
+// Whether a pool is of all ranks of a model that some of them hold together: those of one slice cut it anew,
+// which all ranks of the engine do at the same time.
+bool spans_slices(const GatherPool& pool, const ZeroGroups& ranks) {
+  if (!ranks.model || pool.all_ranks().size() != ranks.data.size() * ranks.model.size()) return false;
+  const std::vector<int>& all = pool.all_ranks().global_ranks();
+  const auto has = [&](int rank) { return std::ranges::count(all, rank) > 0; };
+  return std::ranges::all_of(ranks.data.global_ranks(), has) &&
+         std::ranges::all_of(ranks.model.global_ranks(), has);
 }
 
 void check_adoptable(const NamedTensor& param, const ZeroGroups& ranks) {
@@ -50,7 +60,7 @@ void check_adoptable(const NamedTensor& param, const ZeroGroups& ranks) {
   storage->pool()->check_unused(*storage);
   const GatherPool& built = *storage->pool();
   // What replicas hold is alike where they were built together.
-  if (built.all_ranks().global_ranks() == ranks.data.global_ranks()) return;
+  if (built.all_ranks().global_ranks() == ranks.data.global_ranks() || spans_slices(built, ranks)) return;
   if (has_shards_of(built, ranks) && !ranks.has_replicas()) return;
   raise<UsageError>("parameter '", param.name, "' was partitioned, by zero::Init or an earlier engine, over ",
                     built.shard_group().size(), " ranks, of which this one is ", built.shard_group().rank(),

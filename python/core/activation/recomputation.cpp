@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "deepspeed/checkpointing.h"
-#include "deepspeed/engine/ranks/mpu.h"
+#include "deepspeed/comm/group/mpu.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
@@ -30,9 +30,10 @@ TensorFunction function_of(const py::object& function) {
 
 // An exception that ends a recomputation early may not pass through the interpreter's frames.
 py::list checkpoint_tensors(const py::object& function, const py::list& inputs, bool use_reentrant,
-                            const std::string& name) {
-  const RegionOptions options{
+                            const std::string& name, uintptr_t identity) {
+  RegionOptions options{
       .use_reentrant = use_reentrant, .stop_early = false, .name = name, .names_errors = false};
+  options.identity = reinterpret_cast<const void*>(identity);
   TensorFunction run = function_of(function);
   TensorList tensors = tensors_of(inputs);
   TensorList outputs;
@@ -57,8 +58,8 @@ void configure(const std::shared_ptr<Mpu>& mpu, bool partition_activations, bool
 }  // namespace
 
 void bind_recomputation(py::module_& module) {
-  module.def("checkpoint_tensors", &checkpoint_tensors, "function"_a, "inputs"_a, "use_reentrant"_a,
-             "name"_a);
+  module.def("checkpoint_tensors", &checkpoint_tensors, "function"_a, "inputs"_a, "use_reentrant"_a, "name"_a,
+             "identity"_a);
   module.def("configure_checkpointing", &configure, NoGil(), "mpu"_a.none(true), "partition_activations"_a,
              "contiguous_checkpointing"_a, "num_checkpoints"_a, "checkpoint_in_cpu"_a, "synchronize"_a,
              "profile"_a);

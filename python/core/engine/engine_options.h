@@ -6,8 +6,8 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include "deepspeed/comm/group/mpu.h"
 #include "deepspeed/engine/assembly/initialize_options.h"
-#include "deepspeed/engine/ranks/mpu.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 
 namespace deepspeed::python {

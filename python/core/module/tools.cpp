@@ -42,15 +42,16 @@ void bind_tools(py::module_& module) {
   module.def("read_archive", &read_archive, "path"_a, "device"_a);
   module.def(
       "fp32_state_dict",
-      [](const std::string& folder, const std::optional<std::string>& tag, bool exclude_frozen_parameters) {
+      [](const std::string& folder, const std::optional<std::string>& tag, bool exclude_frozen_parameters,
+         std::optional<int> mp_rank) {
         std::vector<std::pair<std::string, at::Tensor>> tensors;
-        for (const NamedTensor& entry :
-             checkpoint::get_fp32_state_dict_from_zero_checkpoint(folder, tag, exclude_frozen_parameters)) {
+        for (const NamedTensor& entry : checkpoint::get_fp32_state_dict_from_zero_checkpoint(
+                 folder, tag, exclude_frozen_parameters, mp_rank)) {
           tensors.emplace_back(entry.name, entry.tensor);
         }
         return tensors;
       },
-      NoGil(), "folder"_a, "tag"_a, "exclude_frozen_parameters"_a);
+      NoGil(), "folder"_a, "tag"_a, "exclude_frozen_parameters"_a, "mp_rank"_a);
   module.def(
       "chosen_tag",
       [](const std::string& folder, const std::optional<std::string>& tag) {
@@ -60,12 +61,14 @@ void bind_tools(py::module_& module) {
   module.def(
       "convert_to_fp32",
       [](const std::string& folder, const std::string& output, const std::string& max_shard_size,
-         bool safe_serialization, const std::optional<std::string>& tag, bool exclude_frozen_parameters) {
+         bool safe_serialization, const std::optional<std::string>& tag, bool exclude_frozen_parameters,
+         std::optional<int> mp_rank) {
         checkpoint::ConvertOptions options;
         options.tag = tag;
         options.exclude_frozen_parameters = exclude_frozen_parameters;
         options.safe_serialization = safe_serialization;
         options.max_shard_size = max_shard_size;
+        options.mp_rank = mp_rank;
         std::vector<std::string> files;
         for (const auto& path :
              checkpoint::convert_zero_checkpoint_to_fp32_state_dict(folder, output, options))
@@ -73,7 +76,7 @@ void bind_tools(py::module_& module) {
         return files;
       },
       NoGil(), "folder"_a, "output"_a, "max_shard_size"_a, "safe_serialization"_a, "tag"_a,
-      "exclude_frozen_parameters"_a);
+      "exclude_frozen_parameters"_a, "mp_rank"_a);
   module.def(
       "convert_to_universal",
       [](const std::string& input_folder, const std::string& output_folder, int num_workers, bool strict) {

@@ -14,21 +14,12 @@ namespace {
 
 using Ranks = std::vector<int>;  // global ones, ascending
 
-// A group of the core's own of the ranks of one of the script's.
-comm::ProcessGroup group_of(const char* kind, const Ranks& ranks) {
-  const comm::World world = current_world();
-  if (!world) raise<UsageError>("mpu: there is no process group; call deepspeed.init_distributed() before");
-  std::string name = message("mpu ", kind);
-  for (const int rank : ranks) name += message(" ", rank);
-  return world.own_group(name, "", ranks);
-}
-
 class ScriptsMpu : public Mpu {
  public:
   ScriptsMpu(const Ranks& data, const Ranks& model, const Ranks& tensor)
-      : data_(group_of("data", data)),
-        model_(group_of("model", model)),
-        tensor_(group_of("tensor", tensor)) {}
+      : data_(group_of_ranks("mpu data", data)),
+        model_(group_of_ranks("mpu model", model)),
+        tensor_(group_of_ranks("mpu tensor", tensor)) {}
 
   comm::ProcessGroup get_data_parallel_group() const override { return data_; }
   comm::ProcessGroup get_model_parallel_group() const override { return model_; }
@@ -43,6 +34,15 @@ class ScriptsMpu : public Mpu {
 };
 
 }  // namespace
+
+comm::ProcessGroup group_of_ranks(const std::string& what, const Ranks& ranks) {
+  const comm::World world = current_world();
+  if (!world)
+    raise<UsageError>(what, ": there is no process group; call deepspeed.init_distributed() before");
+  std::string name = what;
+  for (const int rank : ranks) name += message(" ", rank);
+  return world.own_group(name, "", ranks);
+}
 
 bool is_marked_parallel(const at::Tensor& param) {
   const py::object object = py::cast(param);

@@ -17,6 +17,7 @@
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
 #include "python/core/objects/json.h"
+#include "python/core/ranks/mpu.h"
 #include "python/core/ranks/world.h"
 
 namespace deepspeed::python {
@@ -114,9 +115,37 @@ class Scope {
 using Gathered = Scope<zero::GatheredParameters>;
 using InitScope = Scope<zero::Init>;
 
-zero::InitArguments init_arguments(const std::optional<py::dict>& config, const std::string& remote_device,
-                                   bool pin_memory, std::optional<at::ScalarType> dtype) {
+/// Where zero.Init partitions parameters: over the ranks of a group, or over all.
+struct InitRanks {
+  /// ranks: global ones; nothing: all.
+  explicit InitRanks(const std::optional<std::vector<int>>& ranks) {
+    if (ranks) group = group_of_ranks("zero.Init", *ranks);
+  }
+  comm::ProcessGroup group;
+};
+
+/// Returns the ranks over which a parameter is partitioned, or would be.
+InitRanks ranks_of_parameter(const at::Tensor& param) {
+  InitRanks ranks(std::nullopt);
+  if (const auto storage = partitioned(param)) {
+    ranks.group = storage->pool()->all_ranks();
+  } else if (const zero::Construction* const construction = zero::current_construction()) {
+    ranks.group = construction->ranks().data;
+  }
+  return ranks;
+}
+
+bool is_part_of_layer(const at::Tensor& param) {
+  const py::gil_scoped_acquire gil;
+  return is_marked_parallel(param);
+}
+
+zero::InitArguments init_arguments(const InitRanks& ranks, const std::optional<py::dict>& config,
+                                   const std::string& remote_device, bool pin_memory,
+                                   std::optional<at::ScalarType> dtype) {
   zero::InitArguments arguments;
+  arguments.data_parallel_group = ranks.group;
+  if (!ranks.group && current_world().size() > 1) arguments.stays_whole = is_part_of_layer;
   if (config) arguments.config_dict_or_path = config::ConfigSource(to_json(*config, ""));
   arguments.remote_device = remote_device;
   arguments.pin_memory = pin_memory;
@@ -125,18 +154,19 @@ zero::InitArguments init_arguments(const std::optional<py::dict>& config, const 
   return arguments;
 }
 
-std::unique_ptr<InitScope> make_init(const std::optional<py::dict>& config, const std::string& remote_device,
-                                     bool pin_memory, std::optional<at::ScalarType> dtype) {
-  zero::InitArguments arguments = init_arguments(config, remote_device, pin_memory, dtype);
+std::unique_ptr<InitScope> make_init(const InitRanks& ranks, const std::optional<py::dict>& config,
+                                     const std::string& remote_device, bool pin_memory,
+                                     std::optional<at::ScalarType> dtype) {
+  zero::InitArguments arguments = init_arguments(ranks, config, remote_device, pin_memory, dtype);
   const py::gil_scoped_release release;
   return std::make_unique<InitScope>(std::move(arguments));
 }
 
 /// Partitions the parameters of a model that is built already.
-void partition_module(const std::vector<std::pair<std::string, at::Tensor>>& params,
+void partition_module(const InitRanks& ranks, const std::vector<std::pair<std::string, at::Tensor>>& params,
                       const std::optional<py::dict>& config, const std::string& remote_device,
                       bool pin_memory, std::optional<at::ScalarType> dtype) {
-  zero::InitArguments arguments = init_arguments(config, remote_device, pin_memory, dtype);
+  zero::InitArguments arguments = init_arguments(ranks, config, remote_device, pin_memory, dtype);
   for (const auto& [name, tensor] : params) arguments.parameters.push_back({name, tensor});
   const py::gil_scoped_release release;
   zero::Init(std::move(arguments)).close();
@@ -153,7 +183,7 @@ void bind_parameters(py::module_& module) {
       },
       "tensor"_a);
   module.def("partition_newborn", &partition_newborn, NoGil(), "tensor"_a);
-  module.def("partition_module", &partition_module, "parameters"_a, "config"_a, "remote_device"_a,
+  module.def("partition_module", &partition_module, "ranks"_a, "parameters"_a, "config"_a, "remote_device"_a,
              "pin_memory"_a, "dtype"_a);
   module.def("shard_numel", &shard_numel, "tensor"_a);
   module.def(
@@ -179,8 +209,11 @@ void bind_parameters(py::module_& module) {
              return std::make_unique<zero::ParameterAccess>(params);
            }),
            NoGil(), "params"_a);
+  py::class_<InitRanks>(module, "InitRanks")
+      .def(py::init<const std::optional<std::vector<int>>&>(), NoGil(), "ranks"_a);
+  module.def("ranks_of_parameter", &ranks_of_parameter, "tensor"_a);
   py::class_<InitScope>(module, "Init")
-      .def(py::init(&make_init), "config"_a, "remote_device"_a, "pin_memory"_a, "dtype"_a)
+      .def(py::init(&make_init), "ranks"_a, "config"_a, "remote_device"_a, "pin_memory"_a, "dtype"_a)
       .def("close", &InitScope::close, NoGil())
       .def("forget", &InitScope::forget, NoGil());
 }

@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 
 
 def get_fp32_state_dict_from_zero_checkpoint(
-    checkpoint_dir: str | os.PathLike[str], tag: str | None = None, exclude_frozen_parameters: bool = False, lazy_mode: bool = False
+    checkpoint_dir: str | os.PathLike[str],
+    tag: str | None = None,
+    exclude_frozen_parameters: bool = False,
+    lazy_mode: bool = False,
+    mp_rank: int | None = None,
 ) -> dict[str, torch.Tensor]:
     """Returns {name: fp32 tensor on the CPU}, of a checkpoint of any stage.
 
-    tag: by default the one that `latest` names. lazy_mode changes nothing. Raises ValueError without `latest`, FileNotFoundError
-    without the folder, CheckpointError for files that do not fit.
+    tag: by default the one that `latest` names. lazy_mode changes nothing. mp_rank: the model-parallel rank whose part is meant,
+    where ranks have cut layers; without it such a checkpoint is a UsageError. Raises ValueError without `latest`,
+    FileNotFoundError without the folder, CheckpointError for files that do not fit.
     """
     _chosen_folder(checkpoint_dir, tag)
-    return OrderedDict(_core.fp32_state_dict(os.fspath(checkpoint_dir), tag, exclude_frozen_parameters))
+    return OrderedDict(_core.fp32_state_dict(os.fspath(checkpoint_dir), tag, exclude_frozen_parameters, mp_rank))
 
 
 def convert_zero_checkpoint_to_fp32_state_dict(
@@ -35,26 +40,30 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     safe_serialization: bool = False,
     tag: str | None = None,
     exclude_frozen_parameters: bool = False,
+    mp_rank: int | None = None,
 ) -> None:
     """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large.
 
-    max_shard_size: as "5GB"; None: one file. safe_serialization: writes safetensors. Raises ValueError, FileNotFoundError and
-    CheckpointError as get_fp32_state_dict_from_zero_checkpoint() does.
+    max_shard_size: as "5GB"; None: one file. safe_serialization: writes safetensors. mp_rank: the model-parallel rank whose part is
+    written, where ranks have cut layers; None: each part has files of its own, named mp_rank_00_... Raises ValueError,
+    FileNotFoundError and CheckpointError as get_fp32_state_dict_from_zero_checkpoint() does.
     """
     _chosen_folder(checkpoint_dir, tag)
     size = "1000PB" if max_shard_size is None else max_shard_size
-    _core.convert_to_fp32(os.fspath(checkpoint_dir), os.fspath(output_dir), str(size), safe_serialization, tag, exclude_frozen_parameters)
+    folder, output = os.fspath(checkpoint_dir), os.fspath(output_dir)
+    _core.convert_to_fp32(folder, output, str(size), safe_serialization, tag, exclude_frozen_parameters, mp_rank)
 
 
 def load_state_dict_from_zero_checkpoint(
-    model: torch.nn.Module, checkpoint_dir: str | os.PathLike[str], tag: str | None = None
+    model: torch.nn.Module, checkpoint_dir: str | os.PathLike[str], tag: str | None = None, mp_rank: int | None = None
 ) -> torch.nn.Module:
     """Loads the fp32 weights into the model, which goes to the CPU; returns it.
 
-    A model that stage 3 has partitioned stays where it is, and takes the weights in its own dtype; all ranks call it.
+    A model that stage 3 has partitioned stays where it is, and takes the weights in its own dtype; all ranks call it. mp_rank: as
+    get_fp32_state_dict_from_zero_checkpoint() has it.
     """
     logger.info("Extracting fp32 weights")
-    state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag)
+    state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag, mp_rank=mp_rank)
     params = list(model.parameters())
     if not any(is_zero_param(param) for param in params):
         model = model.cpu()

@@ -120,7 +120,7 @@ TEST(PipelineCheckpoint, BecomesFp32WeightsAndAUniversalCheckpoint) {
     const TemporaryFolder folder;
     PipelineRun run{.num_stages = 2, .zero_stage = zero_stage, .is_tied = true};
     const auto expected = train_and_save(run, 2, folder.path());
-    const checkpoint::Fp32Source source(folder.path(), "global_step3", false);
+    const checkpoint::Fp32Source source(folder.path(), "global_step3", checkpoint::Fp32Source::Options{});
     const auto weights = by_name(source.weights());
     EXPECT_EQ(weights.at("tied_modules.words.weight").sizes(), at::IntArrayRef({11, 12}));
     EXPECT_EQ(weights.at("3.up.weight").sizes(), at::IntArrayRef({24, 12}));

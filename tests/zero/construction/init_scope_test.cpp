@@ -144,7 +144,6 @@ TEST(ZeroInitArguments, AreCheckedByName) {
     const std::type_identity<NotSupportedError> not_supported;
     const std::type_identity<UsageError> usage;
     const auto group = world.group();
-    EXPECT_THAT(error(not_supported, {.mpu = std::make_shared<int>()}), HasSubstr("mpu"));
     EXPECT_THAT(error(not_supported, {.zero_param_parallel_group = group}),
                 HasSubstr("zero_param_parallel_group"));
     EXPECT_THAT(error(usage, {.data_parallel_group = group, .sequence_data_parallel_group = group}),

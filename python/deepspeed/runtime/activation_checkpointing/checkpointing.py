@@ -5,6 +5,7 @@ The core keeps the inputs, as configure() says, and calls the function again wit
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from deepspeed import _core
@@ -50,8 +51,16 @@ def non_reentrant_checkpoint(function: Callable[..., Any], *args: Any) -> Any:
 def _checkpoint(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], use_reentrant: bool) -> Any:
     name = f"checkpoint() of {getattr(function, '__name__', type(function).__name__)}"
     call = CallParts(function, args, kwargs, name)
-    outputs = _core.checkpoint_tensors(call.run, call.take_inputs(), use_reentrant, name)
+    outputs = _core.checkpoint_tensors(call.run, call.take_inputs(), use_reentrant, name, _identity(function))
     return call.result_with(outputs)
+
+
+def _identity(function: Callable[..., Any]) -> int:
+    """Returns a number of the region: of a method's object, else of the code, which functions made at each call have in common."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    owner = getattr(function, "__self__", None)
+    return id(getattr(function, "__code__", function) if owner is None else owner)
 
 
 def configure(

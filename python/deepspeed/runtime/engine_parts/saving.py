@@ -108,6 +108,7 @@ class EngineSaving(CheckpointNames):
     ) -> bool:
         """Writes the weights in their own dtype into one file, on rank 0. Collective. Raises IoError.
 
+        Where ranks share the model out, as an mpu says, each part has a file: mp_rank_00_pytorch_model.bin and so on.
         Returns False where stage 3 may not gather them (stage3_gather_16bit_weights_on_model_save), else True.
         """
         if self.zero_optimization_stage() == 3 and not self.zero_gather_16bit_weights_on_model_save():

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
 
+    from deepspeed._types import Mpu
+
 MiCS_Offload = not_supported_class(
     "deepspeed.runtime.zero.mics.MiCS_Offload",
     "the engine gathers parameters by itself: call initialize() with mics_shard_size in the config",
@@ -42,7 +44,7 @@ class MiCS_Init(Init):
         config: Any = None,
         enabled: bool = True,
         dtype: torch.dtype | None = None,
-        mpu: object = None,
+        mpu: Mpu | None = None,
     ) -> None:
         source = config_dict_or_path if config_dict_or_path is not None else config
         if enabled and source is None:

@@ -86,6 +86,7 @@ def convert_to_zero_parameters_of(param: torch.Tensor) -> Callable[[Iterable[tor
 
     def convert_to_zero_parameters(param_list: Iterable[torch.Tensor]) -> None:
         given = [(f"parameter {index} of convert_to_zero_parameters()", one) for index, one in enumerate(param_list)]
-        _core.partition_module([entry for entry in given if not _core.is_partitioned(entry[1])], None, "none", False, None)
+        whole = [entry for entry in given if not _core.is_partitioned(entry[1])]
+        _core.partition_module(_core.ranks_of_parameter(param), whole, None, "none", False, None)
 
     return convert_to_zero_parameters

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from typing_extensions import Self
 
+    from deepspeed._types import Mpu
     from deepspeed.accelerator.abstract_accelerator import DeepSpeedAccelerator
 
     T = TypeVar("T")
@@ -112,7 +113,10 @@ class Init(InsertPostInitMethodToModuleSubClasses):
 
     module: is partitioned at once instead. config_dict_or_path, config: the config that initialize() will get, of which the
     section zero_optimization holds here. remote_device: "cpu" or "nvme" for the shards. dtype: of floating-point parameters;
-    None: what the config's fp16 and bf16 say. data_parallel_group: must be of all ranks. enabled: False partitions nothing.
+    None: what the config's fp16 and bf16 say. mpu: of a script whose ranks share the model out, as initialize() gets it:
+    parameters are partitioned over its data-parallel ranks. data_parallel_group: these ranks themselves. Without both
+    parameters are partitioned over all ranks, and parts of layers (`tensor_model_parallel`) stay whole until initialize().
+    enabled: False partitions nothing.
     zero_quantized_weights, zero_quantized_nontrainable_weights: as the keys of these names. Raises ConfigError, naming the key,
     UsageError and NotSupportedError.
     """
@@ -128,20 +132,21 @@ class Init(InsertPostInitMethodToModuleSubClasses):
         config: Any = None,
         enabled: bool = True,
         dtype: torch.dtype | None = None,
-        mpu: object = None,
+        mpu: Mpu | None = None,
         zero_param_parallel_group: object = None,
         zero_quantized_weights: bool = False,
         zero_quantized_nontrainable_weights: bool = False,
         sequence_data_parallel_group: ProcessGroup | None = None,
         param_swapper: object = None,
     ) -> None:
-        for name, value in (
-            ("mpu", mpu),
-            ("zero_param_parallel_group", zero_param_parallel_group),
-        ):
-            if enabled and value is not None:
-                raise NotSupportedError(f"zero.Init({name}=...) is not supported; leave it out")
+        if enabled and zero_param_parallel_group is not None:
+            raise NotSupportedError("zero.Init(zero_param_parallel_group=...) is not supported; leave it out")
+        if enabled and data_parallel_group is not None and sequence_data_parallel_group is not None:
+            raise UsageError("zero.Init: got both data_parallel_group and sequence_data_parallel_group, its older name; pass the first")
         self._group = data_parallel_group if data_parallel_group is not None else sequence_data_parallel_group
+        if enabled and self._group is None and mpu is not None:
+            self._group = mpu.get_data_parallel_group()
+        self._ranks: _core.InitRanks | None = None
         self.enabled = enabled
         source = config_dict_or_path if config_dict_or_path is not None else config
         self._config = None if source is None else _init_config(source)
@@ -157,18 +162,24 @@ class Init(InsertPostInitMethodToModuleSubClasses):
         self._dtype = dtype
         self._scope: _core.Init | None = None
         if enabled and module is not None:
-            _ensure_world(self._group)
-            _core.partition_module(_parameters(module), self._config, self._remote_device, self._pin_memory, self._dtype)
+            self._partition(_parameters(module))
 
     def __enter__(self) -> Self:
         if self.enabled:
-            _ensure_world(self._group)
             self._open()
             _open_inits().append(self)
         return self
 
+    def _init_ranks(self) -> _core.InitRanks:
+        if self._ranks is None:
+            self._ranks = _core.InitRanks(_ranks_to_partition_over(self._group))
+        return self._ranks
+
+    def _partition(self, parameters: list[tuple[str, torch.Tensor]]) -> None:
+        _core.partition_module(self._init_ranks(), parameters, self._config, self._remote_device, self._pin_memory, self._dtype)
+
     def _open(self) -> None:
-        self._scope = _core.Init(self._config, self._remote_device, self._pin_memory, self._dtype)
+        self._scope = _core.Init(self._init_ranks(), self._config, self._remote_device, self._pin_memory, self._dtype)
         self._frozen = FrozenNewborns()
 
     def _close(self) -> None:
@@ -177,7 +188,7 @@ class Init(InsertPostInitMethodToModuleSubClasses):
         assert scope is not None
         scope.close()
         if frozen:
-            _core.partition_module(frozen, self._config, self._remote_device, self._pin_memory, self._dtype)
+            self._partition(frozen)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self in _open_inits():
@@ -211,18 +222,16 @@ def init_paused() -> Iterator[None]:
         init._open()
 
 
-def _ensure_world(group: ProcessGroup | None) -> None:
-    """Joins the ranks over which parameters are partitioned, which are all of them."""
+def _ranks_to_partition_over(group: ProcessGroup | None) -> list[int] | None:
+    """Joins the job. Returns the global ranks of the group; None where it is of all ranks, or there is none."""
     _world.ensure_world()
     ranks = dist.get_world_size()
     wrong = _contradicting_single_rank_pg_error(ranks, group)
     if wrong is not None:
         raise UsageError(wrong)
-    if group is not None and dist.get_world_size(group=group) != ranks:
-        raise NotSupportedError(
-            f"zero.Init(data_parallel_group=...) of {dist.get_world_size(group=group)} among {ranks} ranks is not supported: "
-            "parameters are partitioned over all ranks; leave it out"
-        )
+    if group is None or dist.get_world_size(group=group) == ranks:
+        return None
+    return sorted(dist.get_process_group_ranks(group))
 
 
 def _parameters(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

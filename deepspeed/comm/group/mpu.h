@@ -20,8 +20,8 @@ class DEEPSPEED_API Mpu {
   /// Returns those of them that share layers out, which get the same activations: all, unless some hold other
   /// layers.
   virtual comm::ProcessGroup get_tensor_model_parallel_group() const { return get_model_parallel_group(); }
-  /// Says whether the ranks of the model-parallel group hold parts of this parameter, which the norm adds up;
-  /// else all of them hold it alike, and their first one counts it.
+  /// Says whether the slices of a layer, the tensor-parallel group, hold parts of this parameter, which the
+  /// norm adds up. Else all of them must hold it alike, and the first one counts it.
   virtual bool is_model_parallel_parameter(const at::Tensor& param) const = 0;
 
   int get_data_parallel_rank() const { return get_data_parallel_group().rank(); }
