@@ -34,6 +34,7 @@ class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
   int64_t num_prefetched() const;
 
   std::unique_ptr<autograd::PackedTensor> pack(const at::Tensor& tensor) override;
+  bool takes_leaf(const at::TensorImpl*) override { return false; }
 
   class State;
 

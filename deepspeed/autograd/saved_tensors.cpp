@@ -1,9 +1,14 @@
 #include "deepspeed/autograd/saved_tensors.h"
 
+#include <functional>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/VariableHooksInterface.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
@@ -22,6 +27,11 @@ std::vector<SavedTensorHooks*>& hooks_of_thread() {
   return stack;
 }
 
+/// Whether this thread traces for torch.compile, whose tensors have no values and are saved for no backward.
+bool is_tracing() {
+  return c10::impl::TorchDispatchModeTLS::get_mode(c10::impl::TorchDispatchModeKey::FAKE).has_value();
+}
+
 /// Hands one saved tensor of autograd to the hooks that were current when it was saved.
 class PackThrough : public SavedVariableHooks {
  public:
@@ -34,6 +44,74 @@ class PackThrough : public SavedVariableHooks {
  private:
   SavedTensorHooks* hooks_;
   std::unique_ptr<PackedTensor> packed_;
+};
+
+/// The leaf with a gradient of which this thread was asked last whether it is one; null for another tensor.
+/// It is an address to compare with: the tensor may be gone.
+const at::TensorImpl*& latest_leaf() {
+  thread_local const at::TensorImpl* leaf = nullptr;
+  return leaf;
+}
+
+/// Stands before torch's hooks of variables, and notes which leaf they are asked about. Whoever saves a
+/// tensor asks whether it is a leaf right before it asks the engine for default hooks, which does not see the
+/// tensor.
+class LeafNotingHooks final : public at::impl::VariableHooksInterface {
+ public:
+  explicit LeafNotingHooks(const VariableHooksInterface& base) : base_(base) {}
+
+  bool is_leaf(const at::TensorBase& tensor) const override {
+    const bool is_leaf = base_.is_leaf(tensor);
+    latest_leaf() = is_leaf && tensor.requires_grad() ? tensor.unsafeGetTensorImpl() : nullptr;
+    return is_leaf;
+  }
+
+  at::TensorBase tensor_data(const at::TensorBase& tensor) const override {
+    return base_.tensor_data(tensor);
+  }
+  at::TensorBase variable_data(const at::TensorBase& tensor) const override {
+    return base_.variable_data(tensor);
+  }
+  const NodeHandle& grad_fn(const at::TensorBase& tensor) const override { return base_.grad_fn(tensor); }
+  unsigned _register_hook(const at::TensorBase& tensor,
+                          std::function<at::TensorBase(const at::TensorBase&)> hook) const override {
+    return base_._register_hook(tensor, std::move(hook));
+  }
+  void remove_hook(const at::TensorBase& tensor, unsigned position) const override {
+    base_.remove_hook(tensor, position);
+  }
+  bool is_view(const at::TensorBase& tensor) const override { return base_.is_view(tensor); }
+  const at::TensorBase& base(const at::TensorBase& tensor) const override { return base_.base(tensor); }
+  const std::string& name(const at::TensorBase& tensor) const override { return base_.name(tensor); }
+  int64_t output_nr(const at::TensorBase& tensor) const override { return base_.output_nr(tensor); }
+  void set_data(const at::TensorBase& tensor, const at::TensorBase& data) const override {
+    base_.set_data(tensor, data);
+  }
+  at::TensorBase data(const at::TensorBase& tensor) const override { return base_.data(tensor); }
+  int64_t _version(const at::TensorBase& tensor) const override { return base_._version(tensor); }
+  void retain_grad(const at::TensorBase& tensor) const override { base_.retain_grad(tensor); }
+  bool retains_grad(const at::TensorBase& tensor) const override { return base_.retains_grad(tensor); }
+  void _backward(const at::Tensor& tensor, at::TensorList inputs, const std::optional<at::Tensor>& gradient,
+                 std::optional<bool> keep_graph, bool create_graph) const override {
+    base_._backward(tensor, inputs, gradient, keep_graph, create_graph);
+  }
+  void requires_grad_(const at::TensorBase& tensor, bool requires_grad) const override {
+    base_.requires_grad_(tensor, requires_grad);
+  }
+  void basic_autograd_not_implemented_fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                                               torch::jit::Stack* stack) const override {
+    base_.basic_autograd_not_implemented_fallback(op, keys, stack);
+  }
+  std::optional<c10::ScalarType> grad_dtype(const at::TensorBase& tensor) const override {
+    return base_.grad_dtype(tensor);
+  }
+  void set_grad_dtype(const at::TensorBase& tensor,
+                      const std::optional<c10::ScalarType>& dtype) const override {
+    base_.set_grad_dtype(tensor, dtype);
+  }
+
+ private:
+  const VariableHooksInterface& base_;
 };
 
 /// Stands before the process's engine of autograd, which each saved tensor asks for default hooks; all else
@@ -58,8 +136,11 @@ class HookEngine final : public Engine {
   }
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
     if (auto hooks = base_.get_default_saved_variable_hooks()) return hooks;
-    if (auto* hooks = current_saved_tensor_hooks()) return std::make_unique<PackThrough>(*hooks);
-    return nullptr;
+    auto* const hooks = current_saved_tensor_hooks();
+    if (hooks == nullptr || is_tracing()) return nullptr;
+    const at::TensorImpl* const leaf = std::exchange(latest_leaf(), nullptr);
+    if (leaf != nullptr && !hooks->takes_leaf(leaf)) return nullptr;
+    return std::make_unique<PackThrough>(*hooks);
   }
 
  private:
@@ -67,14 +148,19 @@ class HookEngine final : public Engine {
 };
 
 HookEngine* hook_engine = nullptr;
+LeafNotingHooks* leaf_noting_hooks = nullptr;
 
 Engine& get_hook_engine() { return *hook_engine; }
 
-/// Puts the engine in front. Nodes keep using it, so it is never taken away; a stub that is set later, by
+/// Puts both in front. Nodes keep using the engine, so it is never taken away; a stub that is set later, by
 /// Python's fork handler for instance, is followed by another one of ours.
 void install() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
+  if (auto* const hooks = at::impl::GetVariableHooks(); hooks != leaf_noting_hooks) {
+    leaf_noting_hooks = new LeafNotingHooks(*hooks);
+    at::impl::SetVariableHooks(leaf_noting_hooks);
+  }
   Engine& current = Engine::get_default_engine();
   if (&current == hook_engine) return;
   hook_engine = new HookEngine(current);
@@ -97,7 +183,9 @@ SavedTensorScope::~SavedTensorScope() { hooks_of_thread().pop_back(); }
 NoSavedTensorHooks::NoSavedTensorHooks() { hooks_of_thread().push_back(nullptr); }
 NoSavedTensorHooks::~NoSavedTensorHooks() { hooks_of_thread().pop_back(); }
 
-KeptTensor::KeptTensor(const at::Tensor& tensor) : value_(tensor.detach()), version_(tensor._version()) {}
+// A leaf holds no node that could hold it.
+KeptTensor::KeptTensor(const at::Tensor& tensor)
+    : value_(tensor.is_leaf() ? tensor : tensor.detach()), version_(tensor._version()) {}
 
 at::Tensor KeptTensor::unpack() {
   if (value_._version() != version_) {

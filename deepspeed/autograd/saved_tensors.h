@@ -30,6 +30,12 @@ class DEEPSPEED_API SavedTensorHooks {
   /// detach(), since an output that holds its own node is never freed, and compares its version when it is
   /// unpacked (KeptTensor): autograd no longer does.
   virtual std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) = 0;
+  /// Whether pack() is to see a leaf that needs a gradient, such as a parameter. Else autograd keeps it, and
+  /// backward gets the very tensor: unpack() cannot give that, as autograd makes a new one of its result.
+  virtual bool takes_leaf(const at::TensorImpl* leaf) {
+    static_cast<void>(leaf);
+    return true;
+  }
 };
 
 /// Gives what this thread saves to `hooks` while it lives; scopes nest, and the innermost alone is asked.
@@ -55,7 +61,7 @@ class DEEPSPEED_API NoSavedTensorHooks {
 DEEPSPEED_API SavedTensorHooks* current_saved_tensor_hooks();
 
 /// Keeps a tensor where it is. unpack() throws UsageError where it was written since, as autograd does for
-/// what it keeps itself.
+/// what it keeps itself. A leaf without a gradient comes back as the very tensor.
 class DEEPSPEED_API KeptTensor : public PackedTensor {
  public:
   explicit KeptTensor(const at::Tensor& tensor);

@@ -1,9 +1,7 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <unordered_set>
@@ -15,40 +13,10 @@
 #include "deepspeed/base/message.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
+#include "deepspeed/zero/storage/fingerprint.h"
 #include "deepspeed/zero/storage/holdable_storage.h"
 
 namespace deepspeed::zero {
-namespace {
-
-constexpr int64_t kElementsAtOnce = 4 << 20;
-
-// Odd constants with bits all over: 2^64 over the golden ratio, and the prime of the 64-bit FNV hash in it.
-uint64_t mix(uint64_t hash, uint64_t word) {
-  return std::rotl((hash ^ word) * 0x9E3779B97F4A7C15U, 29) + 0x100000001B3U;
-}
-
-uint64_t hash_bytes(uint64_t hash, const char* bytes, size_t count) {
-  for (; count > 0; bytes += std::min(count, sizeof(uint64_t)), count -= std::min(count, sizeof(uint64_t))) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes, std::min(count, sizeof(word)));
-    hash = mix(hash, word);
-  }
-  return hash;
-}
-
-/// Hashes the bits of `values`, a dense tensor with memory. Two tensors that differ have the same hash by
-/// chance alone, once in 2^64. Tensors of a device are copied to the host in pieces.
-uint64_t fingerprint(const at::Tensor& values) {
-  const at::Tensor flat = values.as_strided({values.numel()}, {1});
-  uint64_t hash = 0;
-  for (int64_t begin = 0; begin < flat.numel(); begin += kElementsAtOnce) {
-    const at::Tensor piece = flat.narrow(0, begin, std::min(kElementsAtOnce, flat.numel() - begin)).cpu();
-    hash = hash_bytes(hash, static_cast<const char*>(piece.const_data_ptr()), piece.nbytes());
-  }
-  return hash;
-}
-
-}  // namespace
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)
@@ -138,6 +106,19 @@ std::string GatheredParameters::text_of_lost_writes() const {
   return {};
 }
 
+void GatheredParameters::forget_replaced() noexcept {
+  const c10::NoGradGuard no_grad;
+  for (size_t index = 0; index < held_.size(); ++index) {
+    const Gathered& gathered = gathered_[index];
+    if (!gathered.memory.defined() || record_of(gathered.param) == held_[index]) continue;
+    try {
+      gathered.param.set_data(gathered.memory);
+    } catch (const std::exception&) {
+      // Of another type it stays an ordinary tensor, which the next gather refuses.
+    }
+  }
+}
+
 void GatheredParameters::take_replaced() {
   const c10::NoGradGuard no_grad;
   std::string problem;
@@ -151,11 +132,12 @@ void GatheredParameters::take_replaced() {
     if (fits) param.set_data(memory);
     if (fits && modifier_rank_) {
       memory.copy_(other);
+    } else if (fits) {
+      held_[index]->warn_of_lost_write();
     } else if (problem.empty()) {
       problem = message("parameter '", held_[index]->name(), "', ", memory.toString(), " of ", memory.sizes(),
                         ", got other memory, ", other.toString(), " of ", other.sizes(),
-                        ", by set_data(), torch::load() or Module::to(): expected ",
-                        fits ? "a modifier_rank, whose values it would get" : "the same type and sizes");
+                        ", by set_data(), torch::load() or Module::to(): expected the same type and sizes");
     }
   }
   if (!problem.empty()) raise<UsageError>(problem);
@@ -176,9 +158,11 @@ void GatheredParameters::leave_to_aliases() noexcept {
 }
 
 void GatheredParameters::drop(bool forget_writes) noexcept {
+  forget_replaced();
   leave_to_aliases();
   gathered_.clear();
-  for (const auto& storage : std::exchange(held_, {})) storage->drop_hold(forget_writes);
+  for (const auto& storage : std::exchange(held_, {}))
+    storage->drop_hold(modifier_rank_.has_value(), forget_writes);
 }
 
 }  // namespace deepspeed::zero

@@ -17,10 +17,12 @@ namespace deepspeed::zero {
 class HoldableStorage;
 
 /// While it lives the parameters are whole on every rank. Collective: all ranks make it with the same
-/// parameters and end it. Without a modifier_rank writing them is an error; with one, that rank may write, or
-/// all, and at the end its values become those of all ranks, also where it gave a parameter other memory of
-/// the same type and sizes, as torch::load() does. A write of another rank to what the modifier_rank does not
-/// write is an error at the end, on all ranks. Tensors that are made over a parameter meanwhile (detach(),
+/// parameters and end it. Without a modifier_rank, what a rank writes to them is seen on that rank until the
+/// end, where the former values come back; a warning names the first such parameter of an engine. With one,
+/// that rank may write, or all, and at the end its values become those of all ranks, also where it gave a
+/// parameter other memory of the same type and sizes, as torch::load() does. A write of another rank to what
+/// the modifier_rank does not write is an error at the end, on all ranks. Scopes nest; one that has a
+/// modifier_rank can hold only such as have none. Tensors that are made over a parameter meanwhile (detach(),
 /// view()) keep the values that it has at the end. Tensors that are not partitioned are left alone.
 class DEEPSPEED_API GatheredParameters {
  public:
@@ -58,6 +60,8 @@ class DEEPSPEED_API GatheredParameters {
   /// Of a parameter that a rank has written and the modifier_rank has not; "" where there is none. The same
   /// on all ranks, which all call it.
   std::string text_of_lost_writes() const;
+  /// Parameters that got other memory get their own back, without the values of the other.
+  void forget_replaced() noexcept;
   /// Other tensors that have come to lie over the memory of the parameters become ordinary ones.
   void leave_to_aliases() noexcept;
   void drop(bool forget_writes) noexcept;

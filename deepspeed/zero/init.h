@@ -109,9 +109,9 @@ class DEEPSPEED_API Init {
   Init(const Init&) = delete;
   Init& operator=(const Init&) = delete;
 
-  /// Ends it: all parameters are partitioned; use is legal inside of ParameterAccess and GatheredParameters
-  /// from here on, until initialize() takes them over. A second call does nothing. Collective. Throws
-  /// UsageError on another thread and inside of a GatheredParameters; CommError.
+  /// Ends it: all parameters are partitioned. Until initialize() takes them over, an operator that reads some
+  /// gathers them, so all ranks call it; writes are for GatheredParameters. A second call does nothing.
+  /// Collective. Throws UsageError on another thread and inside of a GatheredParameters; CommError.
   void close();
   /// The same where the model is complete: exactly its parameters are partitioned, those without a gradient
   /// too, and errors call them by their names.

@@ -18,6 +18,7 @@ check_torch()
 
 from deepspeed import _core as _core  # after the check that says in one line what does not fit
 from deepspeed import _absent, _lazy, accelerator, comm, ops, pipe, utils, zero
+from deepspeed import comm as dist
 from deepspeed._version import git_branch as __git_branch__
 from deepspeed._version import git_hash as __git_hash__
 from deepspeed._errors import (
@@ -71,6 +72,7 @@ __all__ = [
     "add_config_arguments",
     "add_tuning_arguments",
     "comm",
+    "dist",
     "get_accelerator",
     "git_branch",
     "git_hash",
@@ -116,7 +118,7 @@ else:
         __name__,
         submodules=(
             *("checkpoint", "constants", "elasticity", "git_version_info", "inference", "module_inject", "moe"),
-            # They have no counterpart; their names refuse with the way out.
+            # They have no counterpart, but for helpers of compression; their names refuse with the way out.
             *("autotuning", "compile", "compression", "io", "linear", "model_implementations", "profiling"),
         ),
         names={
@@ -130,12 +132,19 @@ else:
             "DeepSpeedTransformerConfig": "deepspeed.ops.transformer",
             "DeepSpeedTransformerLayer": "deepspeed.ops.transformer",
             "InferenceEngine": "deepspeed.inference.engine",
+            "TORCH_DISTRIBUTED_DEFAULT_PORT": "deepspeed.constants",
             "checkpointing": "deepspeed.runtime.activation_checkpointing",
             "default_inference_config": "deepspeed.inference.config",
+            "DeepSpeedOptimizerCallable": "deepspeed.runtime.engine",
+            "DeepSpeedSchedulerCallable": "deepspeed.runtime.engine",
+            "domino": "deepspeed.runtime",
             "init_inference": "deepspeed.inference.engine",
+            "is_compile_supported": "deepspeed.runtime.compiler",
+            "load_ds_config": "deepspeed._config",
             "replace_transformer_layer": "deepspeed.module_inject",
             "revert_transformer_layer": "deepspeed.module_inject",
             "set_autotp_mode": "deepspeed.module_inject.layers",
             "tp_model_init": "deepspeed.module_inject.layers",
+            "version": "deepspeed.git_version_info",
         },
     )

@@ -1,11 +1,12 @@
 """Modules of DeepSpeed that have no counterpart here can be imported, since programs import more than they use.
 
-A finder makes each from the table of `_absent_names`. Calling one of its functions or instantiating one of its classes
-raises NotSupportedError with the way out.
+A finder makes each from the table of `_absent_names`, which has names that modules of this package lack as well. Calling a
+function or instantiating a class of the table raises NotSupportedError with the way out.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -21,18 +22,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def stand_in(module: str, name: str) -> Any:
+    """Returns what stands for a name or a submodule that the module lacks; raises AttributeError where DeepSpeed has none."""
+    from deepspeed._absent_names import find
+
+    _, names = find(module) or ("", {})
+    full = f"{module}.{name}"
+    if name not in names:
+        if name.startswith("__") or find(full) is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return importlib.import_module(full)
+    make = not_supported_class if name.lstrip("_")[:1].isupper() else not_supported
+    made = make(full, names[name])
+    made.__module__ = module
+    sys.modules[module].__dict__[name] = made
+    return made
+
+
 class _AbsentModule(types.ModuleType):
     """Makes its names when they are asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self.__dict__.get("__all__", ()):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        full = f"{self.__name__}.{name}"
-        make = not_supported_class if name.lstrip("_")[:1].isupper() else not_supported
-        made = make(full, self.__way_out__)
-        made.__module__ = self.__name__
-        self.__dict__[name] = made
-        return made
+        return stand_in(self.__name__, name)
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -54,7 +65,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
         way_out, names = module.__spec__.loader_state
-        module.__dict__.update(__way_out__=way_out, __all__=names, __doc__=f"Has no counterpart here: {way_out}.")
+        module.__dict__.update(__all__=list(names), __doc__=f"Has no counterpart here: {way_out}.")
 
 
 def install() -> None:

@@ -1,4 +1,4 @@
-"""Modules without a counterpart: their names, and what to use in their place. `_absent` makes them."""
+"""Names and modules without a counterpart, and what to use in their place. `_absent` makes them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,29 @@ _WAYS_OUT = {
     ),
     "PROFILING": "torch.profiler and torch.utils.flop_counter.FlopCounterMode measure the module; wall_clock_breakdown times a step",
     "ELASTICITY": "deepspeed --elastic_training starts a job again without the machine that was lost",
+    "MASTERS": (
+        "deepspeed.utils.safe_get_full_fp32_param(), safe_get_full_grad() and their siblings read and write what the optimizer holds"
+    ),
+    "MUON": "the engine finds the matrices for Muon by itself: call initialize() alone",
+    "SUPEROFFLOAD": "set super_offload in the section offload_optimizer of the config",
+    "ZENFLOW": "set the section offload_optimizer of the config, or use DeepSpeedCPUAdam",
     "REST": "leave it out of the config",
 }
 
-# Of each topic: the modules below deepspeed, and their names. A name that begins with a capital is a class.
+# Of each topic: the modules below deepspeed, and their names. A name that begins with a capital is a class. A module that this
+# package has is here too, with what it lacks.
 _NAMES = {
     "AUTOTUNING": {
         "autotuning.autotuner": "Autotuner",
         "autotuning.scheduler": "ResourceManager",
         "autotuning.utils": "get_val_by_key set_val_by_key",
+        "autotuning": "Autotuner",
+        "autotuning.tuner": "GridSearchTuner ModelBasedTuner RandomTuner",
     },
     "COMPILE": {
-        "compile": "",
+        "compile": "pad_tensors",
         "compile.backend": "_get_fw_real_inputs",
-        "compile.custom_ops": "",
+        "compile.custom_ops": "all_to_all copy_to_tp_region gather_from_tp_region reduce_from_tp_region",
         "compile.custom_ops.sp_dp_registry": "get_group populate_registry",
         "compile.fx": ("add_end_backward find_node_by_name get_node_shape_meta get_output_node replace_reduce_outputs_with_none"),
         "compile.inductor": "patch_create_aot_dispatcher_function",
@@ -43,7 +52,7 @@ _NAMES = {
         "compile.init_z3": "_allow_dynamo_dynamic_parameter_shapes_for_z3 _resolve_expected_grad_dtype init_z3",
         "compile.input_storage": "InputStorage",
         "compile.partitioner": "",
-        "compile.passes": "",
+        "compile.passes": "MemoryProfilingInterpreter run_opt_passes",
         "compile.passes.contract": ("PassContract PassContractError get_pass_contract register_pass_contract validate_schedule"),
         "compile.passes.offload_activation": "",
         "compile.passes.offload_adam_states": "",
@@ -63,12 +72,15 @@ _NAMES = {
             "get_label_id_node get_position_id_node get_sdpa_nodes is_deepcompile_supported shard_tensor_node"
         ),
         "compile.z3_eager_fallback": "DeepCompileZ3EagerFallback deepcompile_z3_forward_context",
+        "ops.compile": "DeepCompileBuilder",
     },
     "COMPRESSION": {
         "compression.basic_layer": "ColumnParallelLinear_Compress LinearLayer_Compress RowParallelLinear_Compress",
         "compression.compress": "init_compression redundancy_clean",
-        "compression.helper": "convert_conv1d_to_linear recursive_getattr recursive_setattr",
+        "compression.helper": "convert_conv1d_to_linear fix_compression module_replacement",
         "compression.scheduler": "compression_scheduler",
+        "compression": "compression_scheduler convert_conv1d_to_linear init_compression redundancy_clean",
+        "runtime.compression": "",
     },
     "INFERENCE": {
         "inference.config": "DeepSpeedInferenceConfig DeepSpeedMoEConfig default_inference_config",
@@ -112,11 +124,15 @@ _NAMES = {
             "PlaceholderSequenceDescriptor RaggedBatchWrapper split_kv"
         ),
         "inference.v2.ragged.blocked_allocator": "BlockedAllocator",
-        "model_implementations": "DeepSpeedTransformerInference",
-        "ops.transformer.inference": "DeepSpeedTransformerInference",
+        "model_implementations": "DeepSpeedTransformerInference DSClipEncoder",
+        "ops.transformer.inference": (
+            "DeepSpeedTransformerInference DeepSpeedInferenceConfig DeepSpeedMoEInference DeepSpeedMoEInferenceConfig"
+        ),
         "ops.transformer.inference.bias_add": "nhwc_bias_add",
         "ops.transformer.inference.config": "DeepSpeedInferenceConfig",
-        "ops.transformer.inference.op_binding": "ResidualAddOp",
+        "ops.transformer.inference.op_binding": (
+            "ResidualAddOp GELUGemmOp LinearOp MLPGemmOp QKVGemmOp SoftmaxContextOp SoftmaxOp VectorMatMulOp"
+        ),
         "ops.transformer.inference.op_binding.bias_add": "BiasAddOp",
         "ops.transformer.inference.op_binding.bias_gelu": "BiasGeluOp",
         "ops.transformer.inference.op_binding.bias_relu": "BiasReluOp",
@@ -125,12 +141,29 @@ _NAMES = {
         "ops.transformer.inference.op_binding.moe_res_matmul": "MoEResMatmulOp",
         "ops.transformer.inference.op_binding.pre_rms_norm": "PreRMSNormOp",
         "ops.transformer.inference.op_binding.rms_norm": "RMSNormOp",
-        "ops.transformer.inference.triton": "gelu layer_norm layer_norm_residual matmul_4d residual_add_bias softmax",
+        "ops.transformer.inference.triton": (
+            "gelu layer_norm layer_norm_residual matmul_4d residual_add_bias softmax context_4d_matmul fp16_matmul score_4d_matmul"
+        ),
         "ops.transformer.inference.triton.attention": "_triton_attention _triton_packed_flash",
         "ops.transformer.inference.triton.matmul_ext": "fp16_matmul",
+        "inference": ("DeepSpeedTPConfig InferenceEngineV2 RaggedInferenceEngineConfig build_engine_from_ds_checkpoint build_hf_engine"),
+        "model_implementations.diffusers": "",
+        "model_implementations.features": "",
+        "model_implementations.transformers": "",
+        "module_inject.containers": "",
+        "module_inject.containers.features": "",
+        "module_inject": (
+            "DSPolicy EmbeddingLayer GroupQuantizer HFBertLayerPolicy Normalize generic_injection quantize_transformer_layer"
+        ),
+        "ops.transformer": ("DeepSpeedInferenceConfig DeepSpeedMoEInference DeepSpeedMoEInferenceConfig DeepSpeedTransformerInference"),
     },
     "FILES": {
-        "io": "FastFileWriter FastFileWriterConfig",
+        "io": "FastFileWriter FastFileWriterConfig MockFileWriter PyFileWriter",
+        "nvme": "ds_io_main generate_main parse_sweep_arguments sweep_main",
+        "datastates.config": "DeepSpeedDataStatesConfig",
+        "nebula.config": "DeepSpeedNebulaConfig",
+        "ops.gds": "GDSBuilder",
+        "runtime.model_checkpointing": "",
     },
     "LINEAR": {
         "linear": "LoRAConfig OptimizedLinear QuantizationConfig init_lora Init",
@@ -139,6 +172,11 @@ _NAMES = {
         "linear.quantization": "QuantizedParameter",
     },
     "TENSOR": {
+        "": "merge_tp_model_init_into_config record_tp_model_init_args",
+        "module_inject": (
+            "AutoTPConfig AutoTPPresets LinearAllreduce LinearLayer PartitionType ReplaceWithTensorSlicing SubParamLinearAllreduce "
+            "SubParamLinearLayer TPLayerSpec merge_autotp_configs set_autotp_mode"
+        ),
         "checkpoint.autoep_universal": (
             "_zero12_fragment_path consolidate_autoep_expert_files consolidate_autoep_zero12_expert_states "
             "make_folding_metadata validate_folding_metadata"
@@ -189,17 +227,18 @@ _NAMES = {
         "moe.fused_expert_layout": "classify_fused_gate_up_layout",
         "moe.sharded_moe": "_route_slots _sparse_decode _sparse_encode top1gating top2gating topkgating",
         "runtime.tensor_parallel.config": "_get_hf_tp_plan",
+        "runtime.tensor_parallel": "AUTOTP_MODE TpTrainingManager get_tensor_parallel_config",
     },
     "KERNELS": {
-        "ops.deepspeed4science": "DS4Sci_EvoformerAttention",
+        "ops.deepspeed4science": "DS4Sci_EvoformerAttention EvoformerFusedAttention",
         "ops.deepspeed4science.evoformer_attn": "DS4Sci_EvoformerAttention EvoformerFusedAttention",
-        "ops.fp_quantizer": "FP_Quantize matmul_fp8",
+        "ops.fp_quantizer": "FP_Quantize matmul_fp8 Quantizer",
         "ops.quantizer": "ds_quantizer",
         "ops.quantizer.quantizer": "ds_quantizer",
-        "ops.random_ltd": "",
         "ops.sparse_attention": (
             "BertSparseSelfAttention SparseSelfAttention SparsityConfig FixedSparsityConfig SparseAttentionUtils "
-            "BigBirdSparsityConfig BSLongformerSparsityConfig VariableSparsityConfig DenseSparsityConfig"
+            "BigBirdSparsityConfig BSLongformerSparsityConfig VariableSparsityConfig DenseSparsityConfig "
+            "LocalSlidingWindowSparsityConfig"
         ),
         "ops.sparse_attention.matmul": "MatMul",
         "ops.sparse_attention.softmax": "Softmax",
@@ -210,9 +249,11 @@ _NAMES = {
             "SparsityConfig FixedSparsityConfig BigBirdSparsityConfig BSLongformerSparsityConfig "
             "VariableSparsityConfig DenseSparsityConfig LocalSlidingWindowSparsityConfig"
         ),
-        "ops.triton_ops": "is_triton_available",
+        "ops.triton_ops": "is_triton_available group_gemm_triton swiglu tl triton",
         "ops.triton_ops.group_gemm_triton": "_GROUP_META_BLOCK _group_meta group_gemm_triton",
         "ops.triton_ops.swiglu_triton": "swiglu",
+        "ops.sparse_attention.trsrc": "",
+        "ops.pin_memory": "",
     },
     "COMPRESSED_COMM": {
         "runtime.comm.compressed": "CompressedBackend",
@@ -221,8 +262,8 @@ _NAMES = {
     },
     "GENERATION": {
         "runtime.hybrid_engine": "DeepSpeedHybridEngine",
-        "runtime.hybrid_engine_graph": "DecodeGraphCache decode_steps_from_generate_kwargs validate_cuda_graph_support",
-        "runtime.rollout": "RolloutBatch RolloutEngine RolloutRequest SamplingConfig build_rollout",
+        "runtime.hybrid_engine_graph": ("DecodeGraphCache decode_steps_from_generate_kwargs validate_cuda_graph_support"),
+        "runtime.rollout": ("RolloutBatch RolloutEngine RolloutRequest SamplingConfig build_rollout HybridEngineRollout RolloutConfig"),
         "runtime.rollout.base": "RolloutConfig",
         "runtime.rollout.hybrid_engine_rollout": "HybridEngineRollout HybridEngineRolloutConfig",
     },
@@ -240,10 +281,15 @@ _NAMES = {
         "sequence.cross_entropy": "vocab_sequence_parallel_cross_entropy",
         "sequence.fpdt_layer": "FPDT_InputConstruct _FPDTGPUOffloadingAttentionImpl_",
         "sequence.layer": "DistributedAttention _SeqAllToAll",
+        "sequence": (
+            "InternVLFusionAdapter LlavaFusionAdapter ModalityFusionSPAdapter Qwen2VLFusionAdapter SPModelInfo "
+            "UlyssesSPViTAttention auto_wrap_model_for_sp detect_model_sp_info"
+        ),
     },
     "TOKENS": {
         "runtime.data_pipeline.data_routing.basic_layer": "RandomLayerTokenDrop",
         "runtime.data_pipeline.data_routing.helper": ("convert_to_random_ltd save_without_random_ltd remove_random_ltd_state_dict"),
+        "ops.random_ltd": "GatherTokens ScatterTokens bert_sample_tokens gpt_sample_tokens",
     },
     "DATA": {
         "runtime.data_pipeline.data_sampling.data_analyzer": "DataAnalyzer DistributedDataAnalyzer",
@@ -259,6 +305,23 @@ _NAMES = {
     "ELASTICITY": {
         "elasticity.elastic_agent": "DSElasticAgent",
         "elasticity.utils": "is_torch_elastic_compatible",
+        "elasticity": "DSElasticAgent is_torch_elastic_compatible",
+    },
+    "MASTERS": {
+        "utils": (
+            "get_full_hp_grad get_full_hp_param get_hp_fragment_mapping lazy_init_hp_params_optimizer_state link_hp_params "
+            "map_to_flat_opt_states set_full_hp_grad set_full_hp_param"
+        ),
+        "utils.mixed_precision_linkage": "link_hp_params lazy_init_hp_params_optimizer_state",
+    },
+    "MUON": {
+        "": "set_optimizer_flags",
+    },
+    "SUPEROFFLOAD": {
+        "runtime.superoffload.superoffload_stage3": "SuperOffloadOptimizer_Stage3",
+    },
+    "ZENFLOW": {
+        "ops.adam": "ZenFlowCPUAdam",
     },
     "REST": {
         "runtime.activation_checkpointing.config": "DeepSpeedActivationCheckpointingConfig",
@@ -271,7 +334,6 @@ _NAMES = {
         "runtime.swap_tensor.pipelined_optimizer_swapper": "PipelinedOptimizerSwapper",
         "runtime.zero.mics_utils": "MiCS_CommGroups create_mics_comm_groups scale_tensors",
         "runtime.zero.partitioned_param_coordinator": "PartitionedParameterCoordinator InflightParamRegistry",
-        "utils.mixed_precision_linkage": "link_hp_params lazy_init_hp_params_optimizer_state",
         "runtime.data_pipeline.curriculum_scheduler": "CurriculumScheduler",
         "runtime.domino.transformer": "DominoTransformer DominoTransformerLayer",
         "runtime.quantize": "Quantizer",
@@ -281,12 +343,22 @@ _NAMES = {
 }
 
 
-def find(fullname: str) -> tuple[str, list[str]] | None:
-    """Returns (way out, names) of a module; None where the table has neither it nor one below it."""
-    wanted = fullname.removeprefix("deepspeed.")
+def find(fullname: str) -> tuple[str, dict[str, str]] | None:
+    """Returns the way out of a module and those of its names; None where the table has neither it nor one below it."""
+    wanted = fullname.removeprefix("deepspeed").removeprefix(".")
+    way_out, names = None, {}
     for topic, modules in _NAMES.items():
-        if wanted in modules:
-            return _WAYS_OUT[topic], modules[wanted].split()
-        if any(name.startswith(wanted + ".") for name in modules):
-            return _WAYS_OUT[topic], []
-    return None
+        if wanted in modules or any(name.startswith(wanted + ".") for name in modules):
+            way_out = way_out or _WAYS_OUT[topic]
+        names.update(dict.fromkeys(modules.get(wanted, "").split(), _WAYS_OUT[topic]))
+    return None if way_out is None else (way_out, names)
+
+
+def refused_names() -> set[str]:
+    """Returns the dotted names of the table, which refuse to be called."""
+    return {
+        ".".join(filter(None, ("deepspeed", module, name)))
+        for modules in _NAMES.values()
+        for module, names in modules.items()
+        for name in names.split()
+    }

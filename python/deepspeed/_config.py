@@ -49,6 +49,9 @@ def read_config(config: Any) -> Mapping[str, Any]:
     return _or_hjson(lambda: _core.find_config(os.fsencode(given)), lambda: _text_of(given))
 
 
+load_ds_config = read_config  # DeepSpeed's name
+
+
 def _or_hjson(read: Callable[[], Mapping[str, Any]], text_of: Callable[[], str]) -> Mapping[str, Any]:
     """Reads JSON with comments, as programs in C++ do; what is HJSON instead, where its package is installed."""
     try:

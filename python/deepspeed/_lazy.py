@@ -1,4 +1,4 @@
-"""Names of a package that are imported when somebody asks for them."""
+"""Names of a package that are imported when somebody asks for them, and those that it lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def lazy(package: str, submodules: Sequence[str] = (), names: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """Returns a module's __getattr__ for its submodules and for names that live elsewhere, {name: module}."""
+    """Returns a module's __getattr__ for its submodules and for names that live elsewhere, {name: module}.
+
+    A name of DeepSpeed's that has no counterpart here stands for itself, and says the way out where it is used.
+    """
     places = names or {}
 
     def find(name: str) -> Any:
@@ -19,6 +22,8 @@ def lazy(package: str, submodules: Sequence[str] = (), names: Mapping[str, str] 
             return getattr(importlib.import_module(places[name]), name)
         if name in submodules:
             return importlib.import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from deepspeed._absent import stand_in
+
+        return stand_in(package, name)
 
     return find

@@ -1,5 +1,6 @@
 // The bytes that backward keeps: counted, held to formulas and to the allocator; and saved tensors on the
 // host.
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -143,6 +144,63 @@ TEST(KeptBytes, OfScopesInsideOfEachOtherCountAtEachMeter) {
   EXPECT_EQ(inner->kept_bytes(), 0);
   EXPECT_EQ(outer->kept_bytes(), 0);
   EXPECT_EQ(inner->peak_bytes(), outer->peak_bytes());
+}
+
+// ---- saved parameters
+
+/// Saves its input and a weight, and notes in backward which tensor comes back as the weight.
+struct TimesSaved : torch::autograd::Function<TimesSaved> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& weight) {
+    context->save_for_backward({x, weight});
+    return at::mm(x, weight);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    came_back = saved[1].unsafeGetTensorImpl();
+    return {at::mm(gradients[0], saved[1].t()), at::mm(saved[0].t(), gradients[0])};
+  }
+  static inline const at::TensorImpl* came_back = nullptr;
+};
+
+TEST(SavedParameters, AreThemselvesInBackwardHoweverTheRestIsKept) {
+  const auto weight = at::randn({16, 16}), x = at::randn({16, 16}).requires_grad_();
+  const auto gradients = [&](const std::function<at::Tensor(const at::Tensor&)>& forward) {
+    TimesSaved::came_back = nullptr;
+    torch::autograd::backward({forward(x * 1).sum()}, {});
+    EXPECT_EQ(TimesSaved::came_back, weight.unsafeGetTensorImpl());
+    Tensors found = take_gradients({x, weight});
+    return found;
+  };
+  const auto layer = [&](const at::Tensor& h) { return TimesSaved::apply(h, weight).exp(); };
+  const auto counted = [&](const at::Tensor& h) {
+    const CountActivations count(std::make_shared<ActivationMeter>());
+    return layer(h);
+  };
+  SavedTensorOffload offload({.host_bytes = 1 << 24, .least_bytes = 64, .from_cpu = true});
+  const auto offloaded = [&](const at::Tensor& h) {
+    const SavedTensorOffloadScope scope(offload);
+    return layer(h);
+  };
+  const auto recomputed = [&](const at::Tensor& h) { return checkpointing::checkpoint(layer, h); };
+  const auto nested = [&](const at::Tensor& h) {
+    const CountActivations count(std::make_shared<ActivationMeter>());
+    return checkpointing::checkpoint([&](at::Tensor y) { return recomputed(y.sin()).cos(); }, h);
+  };
+  const auto given = [&](const at::Tensor& h) {
+    return checkpointing::checkpoint(
+        [](at::Tensor y, at::Tensor matrix) { return TimesSaved::apply(y, matrix).exp(); }, h, weight);
+  };
+  for (const bool is_trained : {true, false}) {
+    weight.requires_grad_(is_trained);
+    const Tensors plain = gradients(layer);
+    // One that is frozen goes to the host with all else that needs no gradient.
+    for (const auto& way : {std::function<at::Tensor(const at::Tensor&)>(counted), {recomputed}, {given}})
+      expect_equal_bits(gradients(way), plain, "gradient");
+    if (is_trained) expect_equal_bits(gradients(offloaded), plain, "gradient");
+    gradients(nested);
+  }
 }
 
 // ---- saved tensors on the host

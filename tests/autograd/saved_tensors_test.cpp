@@ -69,6 +69,52 @@ TEST(SavedTensors, GoThroughTheHooksOfTheirScope) {
   EXPECT_TRUE(x.grad().equal(expected));
 }
 
+/// Counts as well, and leaves leaves with a gradient to autograd.
+class CountingResults : public Counting {
+ public:
+  bool takes_leaf(const at::TensorImpl* leaf) override {
+    asked.push_back(leaf);
+    return false;
+  }
+  std::vector<const at::TensorImpl*> asked;
+};
+
+/// Saves three tensors, and notes in backward which ones come back.
+struct SaveThree : torch::autograd::Function<SaveThree> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& weight, const at::Tensor& frozen) {
+    context->save_for_backward({x, weight, frozen});
+    return x * weight * frozen;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    came_back.clear();
+    for (const at::Tensor& tensor : saved) came_back.push_back(tensor.unsafeGetTensorImpl());
+    return {gradients[0] * saved[1] * saved[2], gradients[0] * saved[0] * saved[2], at::Tensor()};
+  }
+  static inline std::vector<const at::TensorImpl*> came_back;
+};
+
+TEST(SavedTensors, ThatAreLeavesComeBackAsThemselvesWhereTheHooksLeaveThem) {
+  CountingResults hooks;
+  const auto weight = at::randn({4}).requires_grad_(), frozen = at::randn({4});
+  const auto x = at::randn({4}).requires_grad_() * 1;
+  at::Tensor y;
+  {
+    const SavedTensorScope scope(hooks);
+    y = SaveThree::apply(x, weight, frozen);
+  }
+  EXPECT_EQ(hooks.packed, 2);
+  EXPECT_EQ(hooks.asked, std::vector<const at::TensorImpl*>{weight.unsafeGetTensorImpl()});
+  torch::autograd::backward({y.sum()}, {});
+  ASSERT_EQ(SaveThree::came_back.size(), 3U);
+  EXPECT_NE(SaveThree::came_back[0], x.unsafeGetTensorImpl());
+  EXPECT_EQ(SaveThree::came_back[1], weight.unsafeGetTensorImpl());
+  EXPECT_EQ(SaveThree::came_back[2], frozen.unsafeGetTensorImpl());
+  EXPECT_TRUE(weight.grad().equal(x * frozen));
+}
+
 TEST(SavedTensors, GoToTheInnermostScopeAlone) {
   Counting outer, inner;
   const auto x = at::randn({4}).requires_grad_();

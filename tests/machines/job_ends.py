@@ -18,7 +18,7 @@ class EndsTest(JobTest):
 
     def lose(self, runner, what, do, code, cause, on=None, has_orphans=False):
         """Does something to a job that runs, as often as is asked for: it ends with the code (None: any but 0), says the cause, and
-        leaves nothing. has_orphans: what the killed runner had started ends with its links, a moment later."""
+        leaves nothing. has_orphans: what a killed runner or launcher had started ends with its links, a moment later."""
         self.require(runner)
         longest = 0
         for _ in range(TIMES):
@@ -166,7 +166,10 @@ class EndsTest(JobTest):
         for runner in installed_runners():
             for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
                 with self.subTest(f"{runner} {number}"):
-                    self.lose(runner, f"{number.name} of the launcher", lambda: self.job.send_signal(number), code, "")
+                    is_killed = number == signal.SIGKILL
+                    self.lose(
+                        runner, f"{number.name} of the launcher", lambda: self.job.send_signal(number), code, "", has_orphans=is_killed
+                    )
 
     # --- going on ---
 

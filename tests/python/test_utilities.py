@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import types
@@ -14,6 +15,7 @@ import torch
 
 import deepspeed
 import deepspeed.comm as dist
+from deepspeed._absent_names import refused_names
 from deepspeed.checkpoint import DeepSpeedCheckpoint, ZeROCheckpoint, get_model_3d_descriptor, model_3d_desc
 from deepspeed.checkpoint.utils import read_state
 from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine
@@ -150,6 +152,46 @@ def test_names_of_what_does_not_exist_are_imported_and_refuse_with_the_way_out(m
     called = getattr(importlib.import_module(f"deepspeed.{module}"), name)
     with pytest.raises(deepspeed.NotSupportedError, match=f"{name} is not supported: .*{way_out}"):
         called()
+
+
+def test_public_names_of_deepspeed_are_here_or_say_the_way_out():
+    lacking = []
+    for line in (pathlib.Path(__file__).parent / "golden" / "public_names.txt").read_text().splitlines():
+        place, _, names = line.partition(":")
+        module = importlib.import_module(place)
+        for name in names.split():
+            try:
+                found = getattr(module, name)
+            except AttributeError as error:
+                lacking.append(str(error))
+                continue
+            if f"{place}.{name}" in refused_names():
+                with pytest.raises(deepspeed.NotSupportedError, match=re.escape(f"{place}.{name} is not supported: ") + ".{20}"):
+                    found()
+    assert not lacking, lacking
+    for name in ("no_such_name", "__no_such_name__"):
+        assert not any(hasattr(importlib.import_module(place), name) for place in ("deepspeed", "deepspeed.utils", "deepspeed.compile"))
+
+
+def test_plain_helpers_of_what_does_not_exist_work():
+    from deepspeed.compression.helper import recursive_getattr, recursive_setattr
+
+    model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2)), torch.nn.ReLU())
+    wide = torch.nn.Linear(2, 3)
+    recursive_setattr(model, "0.0", wide)
+    recursive_setattr(model, "1", torch.nn.Tanh())
+    assert recursive_getattr(model, "0.0") is wide and recursive_getattr(model, "0.0.weight").shape == (3, 2)
+    assert isinstance(model[1], torch.nn.Tanh)
+    with pytest.raises(AttributeError, match="'7'"):
+        recursive_getattr(model, "0.7")
+    assert deepspeed.load_ds_config({"train_batch_size": 2}) == {"train_batch_size": 2}
+    assert deepspeed.version == deepspeed.__version__ and deepspeed.dist is dist
+    assert deepspeed.utils.fragment_address(numel=3, start=2).start == 2
+
+
+def test_modules_are_reached_from_a_bare_import():
+    program = "import deepspeed; deepspeed.moe.layer.MoE, deepspeed.moe.utils, deepspeed.nvme.sweep_main, deepspeed.moe.sharded_moe"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr == ""
 
 
 def test_passes_over_graphs_are_imported_by_their_module():

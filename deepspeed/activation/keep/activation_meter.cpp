@@ -27,6 +27,7 @@ class CountingHooks : public autograd::SavedTensorHooks {
   std::unique_ptr<autograd::PackedTensor> pack(const at::Tensor& tensor) override {
     return keep_in_place(tensor);
   }
+  bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
 }  // namespace

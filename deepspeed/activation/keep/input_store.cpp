@@ -21,6 +21,7 @@
 #include "deepspeed/comm/group/held_values.h"
 #include "deepspeed/device/accelerator/host_memory.h"
 #include "deepspeed/device/streams/stream_event.h"
+#include "deepspeed/zero/storage/storage_record.h"
 
 namespace deepspeed::activation {
 namespace {
@@ -162,12 +163,17 @@ std::unique_ptr<autograd::PackedTensor> InputStore::pack(const at::Tensor& tenso
   const auto& options = configuration_->options;
   const bool is_activation = tensor.is_floating_point() && tensor.numel() >= configuration_->ranks() &&
                              tensor.numel() > 0 && tensor.has_storage() &&
-                             tensor.is_non_overlapping_and_dense();
+                             tensor.is_non_overlapping_and_dense() && !zero::record_of(tensor);
   if (is_activation && options.partition_activations) {
     return std::make_unique<Partitioned>(tensor.detach(), place, region_, *configuration_);
   }
   if (is_activation && options.checkpoint_in_cpu && !tensor.is_cpu()) return std::make_unique<OnHost>(tensor);
   return keep_in_place(tensor);
+}
+
+bool InputStore::takes_leaf(const at::TensorImpl*) {
+  const auto& options = configuration_->options;
+  return options.partition_activations || options.checkpoint_in_cpu;
 }
 
 }  // namespace deepspeed::activation

@@ -18,6 +18,7 @@ class InputStore : public autograd::SavedTensorHooks {
   InputStore(std::shared_ptr<const Configuration> configuration, std::string region)
       : configuration_(std::move(configuration)), region_(std::move(region)) {}
   std::unique_ptr<autograd::PackedTensor> pack(const at::Tensor& tensor) override;
+  bool takes_leaf(const at::TensorImpl* leaf) override;
 
  private:
   std::shared_ptr<const Configuration> configuration_;

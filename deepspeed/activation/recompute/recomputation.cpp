@@ -3,6 +3,7 @@
 // 2. The first Holder that is asked makes its Frame recompute: the inputs are unpacked (an outer region may
 //    recompute for that), the state of the forward is set, and the function runs with FillHolders: the i-th
 //    tensor that it saves is the value of the i-th Holder.
+//    Leaves with a gradient, such as parameters, autograd keeps itself, in forward and in the recomputation.
 // 3. At the last Holder the function ends by an exception (Finished), and the frame drops its inputs, unless
 //    the forward is not at its end itself: it may run a backward inside.
 #include "deepspeed/activation/recompute/recomputation.h"
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -125,7 +127,9 @@ class HeldTensor : public PackedTensor {
   std::shared_ptr<Holder> holder_;
 };
 
-struct RegionHooks : autograd::SavedTensorHooks {};
+struct RegionHooks : autograd::SavedTensorHooks {
+  bool takes_leaf(const at::TensorImpl*) override { return false; }
+};
 
 class ForgetValues : public RegionHooks {
  public:
@@ -140,7 +144,11 @@ class ForgetValues : public RegionHooks {
 
 class FillHolders : public RegionHooks {
  public:
-  explicit FillHolders(Frame& frame) : frame_(frame) {}
+  FillHolders(Frame& frame, const TensorList& stand_ins) : frame_(frame) {
+    for (const at::Tensor& tensor : stand_ins) stand_ins_.insert(tensor.unsafeGetTensorImpl());
+  }
+  // Forward saved what these leaves stand for.
+  bool takes_leaf(const at::TensorImpl* leaf) override { return stand_ins_.contains(leaf); }
   std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) override {
     frame_.fill(tensor);
     if (frame_.is_finished()) throw Finished();
@@ -150,10 +158,11 @@ class FillHolders : public RegionHooks {
 
  private:
   Frame& frame_;
+  std::unordered_set<const at::TensorImpl*> stand_ins_;
 };
 
 void Frame::run(TensorList inputs) {
-  FillHolders hooks(*this);
+  FillHolders hooks(*this, region_.stand_ins(inputs));
   const autograd::SavedTensorScope scope(hooks);
   if (kept_) kept_->begin_replay();
   const KeepingScope keeping(kept());
@@ -169,12 +178,12 @@ void Frame::recompute() {
         "RegionOptions::keep: ", region_.options.name,
         " runs a backward inside of its forward, whose kept results are not complete; leave keep out");
   }
-  TensorList leaves = region_.leaves_of(saved_inputs());  // outside: an outer region's hooks may run it again
+  TensorList inputs = region_.inputs_of(saved_inputs());  // outside: an outer region's hooks may run it again
   num_filled_ = 0;
   {
     const RegionTimer timer(region_, "recomputation");
     const RepeatRegion repeat(region_);
-    run(std::move(leaves));
+    run(std::move(inputs));
   }
   if (!is_full() || !forward_ended_) return;
   inputs_.reset();

@@ -18,7 +18,10 @@ Region::Region(TensorFunction given, const TensorList& inputs, RegionOptions giv
       generators(GeneratorStates::now()),
       autocast(AutocastState::now()),
       meters(current_meters()) {
-  for (const at::Tensor& input : inputs) needs_grad.push_back(input.defined() && input.requires_grad());
+  for (const at::Tensor& input : inputs) {
+    needs_grad.push_back(input.defined() && input.requires_grad());
+    is_result.push_back(needs_grad.back() && !input.is_leaf());
+  }
 }
 
 TensorList Region::leaves_of(const TensorList& saved) const {
@@ -27,6 +30,21 @@ TensorList Region::leaves_of(const TensorList& saved) const {
     leaves.push_back(saved[i].defined() ? saved[i].detach().requires_grad_(needs_grad[i]) : at::Tensor());
   }
   return leaves;
+}
+
+TensorList Region::inputs_of(const TensorList& saved) const {
+  TensorList inputs;
+  for (size_t i = 0; i < saved.size(); ++i)
+    inputs.push_back(is_result[i] ? saved[i].detach().requires_grad_() : saved[i]);
+  return inputs;
+}
+
+TensorList Region::stand_ins(const TensorList& inputs) const {
+  TensorList stand_ins;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (is_result[i]) stand_ins.push_back(inputs[i]);
+  }
+  return stand_ins;
 }
 
 void Region::repeat(const std::function<void()>& work) const {

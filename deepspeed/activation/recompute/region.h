@@ -24,6 +24,11 @@ struct Region {
 
   /// Returns the saved inputs as leaves that need gradients as the forward's inputs did.
   TensorList leaves_of(const TensorList& saved) const;
+  /// Returns the saved inputs for a function that runs again within the forward's graph: leaves stand for
+  /// those that were results, and all others are themselves.
+  TensorList inputs_of(const TensorList& saved) const;
+  /// Returns those of inputs_of() that stand for results.
+  TensorList stand_ins(const TensorList& inputs) const;
 
   /// Calls `work`, which runs the function again; what it throws says so, as RegionOptions::names_errors
   /// asks.
@@ -33,6 +38,7 @@ struct Region {
   RegionOptions options;
   std::shared_ptr<const Configuration> configuration;
   std::vector<bool> needs_grad;
+  std::vector<bool> is_result;  // it needs a gradient and is no leaf
   GeneratorStates generators;
   AutocastState autocast;
   Meters meters;

@@ -118,6 +118,7 @@ void GatherPool::on_unit_done(std::function<void(size_t unit)> call) {
 
 void GatherPool::open_window(AccessMode mode) {
   const std::lock_guard lock(mutex_);
+  if (num_windows_ == 0) compare_writes();
   if (++num_windows_ == 1) look_ahead_.begin_pass(mode);
 }
 
@@ -141,10 +142,10 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
                       "views anew, and run backward before destroy()");
   }
-  // One rank may read it alone: only where nothing needs to be gathered.
-  const bool is_readable = lets_read_persistent_ && param.traits.is_persistent && !writes &&
-                           !param.is_rounded && param.state == State::kWhole;
-  if (num_windows_ == 0 && param.num_holds == 0 && !is_readable) {
+  // No pass begins or ends before initialize(): what adapts a model on all ranks reads it operator by
+  // operator.
+  const bool is_before_initialize = options_.is_provisional && !writes;
+  if (num_windows_ == 0 && param.num_holds == 0 && !is_usable_anywhere(param) && !is_before_initialize) {
     raise<UsageError>(
         "parameter '", param.name, "' is partitioned over ", shard_group().size(), " ranks, and ", op,
         writes ? " writes it" : " uses it", " outside of an access window; ",
@@ -156,17 +157,24 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
             : "");
   }
   if (!writes || param.is_writable || param.is_copy()) return;
-  if (num_windows_ == 0) {
-    raise<UsageError>(
-        "parameter '", param.name, "' is partitioned, and ", op,
-        " writes to it inside of a GatheredParameters without a modifier_rank, an in-place modification "
-        "which would be lost at its end; give it a modifier_rank: the rank whose values all ranks take over");
+  if (num_windows_ == 0 && param.num_holds == 0) {
+    if (param.shard->memory().defined()) return;
+    raise<UsageError>("parameter '", param.name, "' has its shards on a disk, and ", op,
+                      " writes it where it is whole; write it inside a zero::GatheredParameters with a "
+                      "modifier_rank");
   }
+  if (num_windows_ == 0) return;  // what is written is seen while the holds last
   raise<UsageError>("parameter '", param.name, "' is partitioned, and ", op,
                     " writes to it, an in-place modification which would be lost; write it inside a "
                     "zero::GatheredParameters with a "
                     "modifier_rank, between passes; stage 3 does not support models that write parameters in "
                     "forward, such as Embedding with max_norm");
+}
+
+// One rank may use it alone: only where nothing needs to be gathered.
+bool GatherPool::is_usable_anywhere(const Gatherable& param) const {
+  return lets_use_persistent_ && param.traits.is_persistent && !param.is_rounded &&
+         param.state == State::kWhole;
 }
 
 void GatherPool::begin_use(Gatherable& param, const std::string& op, bool writes) {
@@ -183,6 +191,11 @@ void GatherPool::begin_use(Gatherable& param, const std::string& op, bool writes
   }
   gatherer_.make_whole(param);
   if (writes && param.is_copy()) param.is_kept = true;
+  if (writes && num_windows_ == 0 && param.num_holds == 0) {
+    param.is_rewritten = true;
+  } else if (writes && !param.is_copy() && !param.is_writable) {
+    spoil(param);
+  }
   param.was_written = param.was_written || writes;
   ++param.num_uses;
   // The order of a unit's parameters is that in which they are gathered, on all ranks.
@@ -192,6 +205,7 @@ void GatherPool::begin_use(Gatherable& param, const std::string& op, bool writes
 void GatherPool::end_use(Gatherable& param) {
   const std::lock_guard lock(mutex_);
   --param.num_uses;
+  if (param.is_rewritten && param.num_uses == 0) take_write(param);
   // Several operators in a row may use it: the latest one stays until another is used.
   const bool is_latest = num_windows_ > 0 && live_.latest() == &param;
   if (!is_latest && live_.is_done(param)) live_.release(param);
@@ -259,6 +273,7 @@ void GatherPool::gather(GatherUnit& unit) {
 
 void GatherPool::empty_cache() {
   const std::lock_guard lock(mutex_);
+  compare_writes();
   live_.for_each([&](Gatherable& param) {
     if (param.state == State::kGathering) gatherer_.finish_unwanted(param);
     if (param.state == State::kWhole && !param.is_in_use() && !param.is_kept) live_.release(param);

@@ -42,7 +42,8 @@ struct GatherPoolOptions {
   // shards change; their number divides that of the shard group. Without a group: none do.
   comm::ProcessGroup secondary_group = {};
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
-  bool is_provisional = false;   // of a zero::Init, whose parameters initialize() takes over
+  // Of a zero::Init, whose parameters initialize() takes over. Until then reads outside of windows gather.
+  bool is_provisional = false;
 };
 
 /// Any thread may call.
@@ -82,7 +83,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// from earlier ones. All ranks do so at the same place among the gathers. It must not use the pool.
   void on_unit_done(std::function<void(size_t unit)> call);
 
-  /// Opens a window, in which use is legal. Windows nest; the outermost says what kind of pass it is.
+  /// Opens a window, in which reads are legal. Windows nest; the outermost says what kind of pass it is.
   void open_window(AccessMode mode = AccessMode::kAny);
   /// Closes a window. With the last one everything is released that is not persistent, that no operator uses,
   /// and that a backward does not use soon.
@@ -100,22 +101,26 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Ends it. What the pass does not use again soon goes at once, in a pass without a trace all of it.
   void end_module(PartitionedStorage& storage);
 
-  /// Allows reads of persistent parameters outside of windows too, while they are whole.
-  void let_read_persistent();
-  /// Makes all persistent parameters whole where let_read_persistent() was called, so that they may be read
+  /// Allows uses of persistent parameters outside of windows too, while they are whole. What an operator
+  /// writes goes into the shard at once. Ranks compare it where they meet next (compare_writes).
+  void let_use_persistent();
+  /// Makes all persistent parameters whole where let_use_persistent() was called, so that they may be used
   /// between a step and the next forward too; else does nothing. Collective.
   void gather_persistent();
 
-  /// Makes it whole until drop_hold(); collective. Its use is legal meanwhile, and writing it where
-  /// `writable` says so. Throws UsageError where somebody else may write it.
+  /// Makes it whole until drop_hold(); collective. Its use is legal meanwhile. writable: write_back() may end
+  /// it. Throws UsageError for a second hold that is writable.
   void hold(Gatherable& param, bool writable);
   /// Ends the writes of a hold: rank `modifier_rank`'s values become those of all ranks; collective.
   void write_back(Gatherable& param, int modifier_rank);
   /// Leaves its present values to the other tensors over the storage of the held `tensor`, as ordinary
   /// memory. Does nothing inside of a pass.
   void leave_to_aliases(Gatherable& param, const at::Tensor& tensor);
-  /// Ends a hold. forget_writes: what was written and not written back goes, on this rank alone.
-  void drop_hold(Gatherable& param, bool forget_writes) noexcept;
+  /// Ends a hold. forget_writes: what was written and not written back goes, on this rank alone. With the
+  /// last hold goes what was written without a writable one; the first time a warning says so.
+  void drop_hold(Gatherable& param, bool writable, bool forget_writes) noexcept;
+  /// Says once that what was written to the parameter `name` without a modifier_rank is lost.
+  void warn_of_lost_write(const std::string& name) noexcept;
 
   /// Says that the caller changed the shard: what is whole of it is stale.
   void shard_changed(PartitionedStorage& storage);
@@ -127,6 +132,10 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void set_shard(PartitionedStorage& storage, const at::Tensor& values);
   /// Throws UsageError where set_values() would not take any values now.
   void check_settable(const PartitionedStorage& storage) const;
+  /// Compares what ranks have written outside of windows, if this rank has; collective then. A rank that has
+  /// not meets none here, and the ranks' calls differ. Throws UsageError, naming the parameter, where they
+  /// wrote different values; each rank's part then is what it wrote.
+  void compare_writes();
   /// Returns whether somebody but the optimizer has changed the shard since the last call.
   bool take_externally_written(PartitionedStorage& storage);
 
@@ -150,12 +159,18 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
  private:
   // The caller holds the lock.
   void check_use(const Gatherable& param, const std::string& op, bool writes) const;
+  bool is_usable_anywhere(const Gatherable& param) const;
   void arrive_at(Gatherable& param);
   void leave(GatherUnit& unit);
   void gather(GatherUnit& unit);
   /// Whether what is whole of it is its shard itself, which cannot be stale.
   bool is_its_shard(const Gatherable& param) const;
   void note_new_version(Gatherable& param);
+  /// Prepares for a write of which nothing may stay.
+  void spoil(Gatherable& param);
+  void end_spoilt(Gatherable& param);
+  /// Takes over what an operator has written outside of windows.
+  void take_write(Gatherable& param);
   void give_back_one(const at::Tensor& tensor, Gatherable& param);
 
   const GatherPoolOptions options_;
@@ -169,7 +184,9 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   int num_windows_ = 0;
   int64_t persistent_numel_ = 0;
   bool is_abandoned_ = false;
-  bool lets_read_persistent_ = false;
+  bool lets_use_persistent_ = false;
+  std::vector<std::weak_ptr<StorageRecord>> rewritten_;  // outside of windows, not compared yet
+  bool has_warned_of_lost_write_ = false;
   std::function<void(size_t)> on_unit_done_;
 };
 

@@ -5,7 +5,18 @@
 // own where somebody else reads what is whole. write_back() sends one rank's values to all and fills the
 // shard. drop_hold() restores what passes expect. give_back() makes ordinary tensors, a bounded number of
 // elements at a time.
+//
+// A write under holds of which none is writable is seen until the last of them ends (spoil, end_spoilt).
+// Ranks do not talk about it: what all of them would release is released, and what stays whole between passes
+// gets its former memory back. Writes outside of all this go into the shard (take_write). Ranks compare them
+// where they meet next.
 #include <algorithm>
+#include <exception>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,8 +25,11 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
+#include "deepspeed/base/log.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/zero/access/gather_pool.h"
+#include "deepspeed/zero/storage/fingerprint.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -25,19 +39,49 @@ using State = Gatherable::State;
 // Elements that are gathered at one time, beside what is whole already.
 constexpr int64_t kGivenBackAtOnce = 16 << 20;
 
+/// Returns what is wrong where ranks wrote differently; of_ranks: lines of a fingerprint and a name.
+std::optional<std::string> difference_of_writes(const std::vector<std::string>& of_ranks) {
+  const auto lines_of = [](const std::string& text) {
+    std::map<std::string, std::string> lines;
+    std::istringstream in(text);
+    for (std::string hash, name; in >> hash && std::getline(in >> std::ws, name);) lines.emplace(name, hash);
+    return lines;
+  };
+  const auto first = lines_of(of_ranks.front());
+  for (size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    const auto other = lines_of(of_ranks[rank]);
+    for (const auto& [all, part, has, lacks] :
+         {std::tuple(&first, &other, size_t{0}, rank), std::tuple(&other, &first, rank, size_t{0})}) {
+      for (const auto& [name, hash] : *all) {
+        const auto found = part->find(name);
+        if (found != part->end() && found->second == hash) continue;
+        return message("parameter '", name, "' was written outside of a zero::GatheredParameters on rank ",
+                       has, found == part->end() ? ", and not on rank " : ", and with other values on rank ",
+                       lacks,
+                       "; write the same values on all ranks, or inside a zero::GatheredParameters with a "
+                       "modifier_rank, whose values all ranks take over");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void GatherPool::hold(Gatherable& param, bool writable) {
   const std::lock_guard lock(mutex_);
+  if (num_windows_ == 0) compare_writes();
   if (!param.record.lock()->has_storage()) {
     raise<UsageError>("parameter '", param.name, "' got other data since it was partitioned");
   }
   if (writable && param.is_copy()) {
     raise<UsageError>("'", param.name, "' is a copy of a partitioned parameter; write the parameter itself");
   }
-  if (param.is_writable) {
-    raise<UsageError>("parameter '", param.name,
-                      "' is inside a zero::GatheredParameters that writes already; none can be nested in it");
+  if (writable && param.is_writable) {
+    raise<UsageError>(
+        "parameter '", param.name,
+        "' is inside a zero::GatheredParameters with a modifier_rank already; one that is nested "
+        "in it can have none");
   }
   gatherer_.make_exactly_whole(param);
   if (writable && param.is_rounded) {
@@ -47,8 +91,43 @@ void GatherPool::hold(Gatherable& param, bool writable) {
   if (writable && param.num_holds > 0) param.before_write = param.whole.clone();
   if (writable && is_its_shard(param)) live_.replace(param, param.whole.clone());
   ++param.num_holds;
-  param.is_writable = writable;
+  if (!writable) return;
+  param.is_writable = true;
   param.was_written = false;
+}
+
+void GatherPool::spoil(Gatherable& param) {
+  const bool is_shard = is_its_shard(param) && param.whole.is_alias_of(param.shard->memory());
+  if (is_shard || (!param.is_spoilt && param.traits.is_persistent)) {
+    param.unspoilt = param.whole;
+    live_.replace(param, param.whole.clone());
+  }
+  param.is_spoilt = true;
+}
+
+void GatherPool::end_spoilt(Gatherable& param) {
+  const at::Tensor before = std::exchange(param.unspoilt, at::Tensor());
+  param.is_spoilt = false;
+  warn_of_lost_write(param.name);
+  if (before.defined()) {
+    live_.replace(param, before);
+  } else {
+    live_.release(param);
+  }
+}
+
+void GatherPool::warn_of_lost_write(const std::string& name) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(has_warned_of_lost_write_, true)) return;
+  try {
+    log::warning(
+        "[zero] parameter '", name,
+        "' was written inside of a GatheredParameters without a modifier_rank: at its end it has its "
+        "former values again; to keep what is written, give it a modifier_rank, the rank whose values "
+        "all ranks take over. This is said once");
+  } catch (const std::exception&) {
+    // The values are right without the line.
+  }
 }
 
 void GatherPool::write_back(Gatherable& param, int modifier_rank) {
@@ -60,6 +139,8 @@ void GatherPool::write_back(Gatherable& param, int modifier_rank) {
   param.shard->write(param.whole.narrow(0, shard_group().rank() * numel, numel));
   note_new_version(param);
   param.was_set = true;
+  param.is_spoilt = false;
+  param.unspoilt.reset();
   if (is_its_shard(param)) live_.replace(param, param.shard->memory());
 }
 
@@ -82,21 +163,58 @@ void GatherPool::leave_to_aliases(Gatherable& param, const at::Tensor& tensor) {
   live_.replace(param, is_shard ? seen : copy);
 }
 
-void GatherPool::drop_hold(Gatherable& param, bool forget_writes) noexcept {
+void GatherPool::drop_hold(Gatherable& param, bool writable, bool forget_writes) noexcept {
   const std::lock_guard lock(mutex_);
   --param.num_holds;
-  param.is_writable = false;
+  if (writable) param.is_writable = false;
+  if (!writable && param.num_holds > 0) return;
   const at::Tensor before = std::exchange(param.before_write, at::Tensor());
   if (param.num_holds > 0) {  // whoever reads it outside goes on with what it had
     if (forget_writes && before.defined())
-      live_.replace(param, is_its_shard(param) ? param.shard->memory() : before);
+      live_.replace(param, is_its_shard(param) && !param.is_spoilt ? param.shard->memory() : before);
     return;
   }
+  if (param.is_spoilt && param.num_uses == 0) return end_spoilt(param);
   const bool is_spoilt = forget_writes && param.num_uses == 0;
   // Passes see rounded values, whoever looked at the exact ones before.
   const bool is_too_exact = num_windows_ == 0 && param.num_uses == 0 && param.traits.is_persistent &&
                             param.state == State::kWhole && gatherer_.is_quantized_for_passes(param);
   if (is_spoilt || is_too_exact || (num_windows_ == 0 && live_.may_go(param))) live_.release(param);
+}
+
+void GatherPool::take_write(Gatherable& param) {
+  param.is_rewritten = false;
+  const c10::NoGradGuard no_grad;
+  const int64_t numel = param.shard->numel();
+  if (!is_its_shard(param)) param.shard->write(param.whole.narrow(0, shard_group().rank() * numel, numel));
+  note_new_version(param);
+  param.was_set = true;
+  if (all_ranks().size() == 1) return;
+  const auto is_same = [&](const auto& record) { return record.lock() == param.record.lock(); };
+  if (std::ranges::none_of(rewritten_, is_same)) rewritten_.push_back(param.record);
+}
+
+void GatherPool::compare_writes() {
+  const std::lock_guard lock(mutex_);
+  std::vector<const Gatherable*> written;
+  std::vector<std::shared_ptr<StorageRecord>> alive;
+  for (const auto& record : rewritten_) {
+    const auto storage = std::static_pointer_cast<PartitionedStorage>(record.lock());
+    if (!storage || !storage->has_storage() || storage->param().state != State::kWhole) continue;
+    written.push_back(&storage->param());
+    alive.push_back(storage);
+  }
+  if (written.empty()) return rewritten_.clear();
+  const auto by_key = [](const Gatherable* one, const Gatherable* other) { return one->key < other->key; };
+  std::ranges::sort(written, by_key);
+  std::string own;
+  for (const Gatherable* const param : written)
+    own += message(fingerprint(param->whole.narrow(0, 0, param->numel)), ' ', param->name, '\n');
+  const comm::CallSubject subject("parameter '" + written.front()->name + "', which was written outside of " +
+                                  "a zero::GatheredParameters");
+  const std::vector<std::string> of_ranks = all_ranks().all_gather_text(own);
+  if (const auto problem = difference_of_writes(of_ranks)) raise<UsageError>(*problem);
+  rewritten_.clear();
 }
 
 // Copies of the parameter are stale from here on, wherever they are.
@@ -162,14 +280,14 @@ bool GatherPool::take_externally_written(PartitionedStorage& storage) {
   return std::exchange(storage.param().was_set, false);
 }
 
-void GatherPool::let_read_persistent() {
+void GatherPool::let_use_persistent() {
   const std::lock_guard lock(mutex_);
-  lets_read_persistent_ = true;
+  lets_use_persistent_ = true;
 }
 
 void GatherPool::gather_persistent() {
   const std::lock_guard lock(mutex_);
-  if (!lets_read_persistent_ || gatherer_.is_suspended()) return;
+  if (!lets_use_persistent_ || gatherer_.is_suspended()) return;
   std::vector<Gatherable*> missing = params_.missing_persistent();
   while (!missing.empty()) {
     const at::ScalarType dtype = missing.front()->dtype;
@@ -208,6 +326,7 @@ void GatherPool::give_back(
   const c10::InferenceMode normal(false);
   const c10::NoGradGuard no_grad;
   for (const auto& [tensor, storage] : params) check_unused(*storage);
+  compare_writes();
   for (size_t first = 0; first < params.size();) {
     std::vector<Gatherable*> wanted;
     size_t end = first;

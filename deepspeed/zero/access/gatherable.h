@@ -78,14 +78,17 @@ struct Gatherable {
   int num_uses = 0;            // operators that run
   int num_holds = 0;           // GatheredParameters that hold it
   bool is_writable = false;    // a GatheredParameters may write it
-  bool was_written = false;    // an operator has written it since the latest hold
+  bool was_written = false;    // an operator has written it since the latest hold that writes
+  bool is_spoilt = false;      // a write into it goes when the last hold ends
   bool is_kept = false;        // it is a copy that was written to, so that it stays whole
   bool is_rounded = false;     // what is whole or on its way was quantized
   bool was_set = false;        // the shard got other values than the optimizer's
+  bool is_rewritten = false;   // an operator writes it outside of any window and hold
   bool is_given_back = false;  // its parameter is an ordinary tensor over other memory
   int64_t version = 0;         // counts the changes of the shards
   SecondaryPart secondary;
 
+  at::Tensor unspoilt;      // what was whole before, where that must stay; undefined: it is released
   at::Tensor before_write;  // the values that other holds read, until the hold that writes ends
   at::Tensor whole;         // (world size * shard numel), its first `numel` elements are the parameter's
   std::shared_ptr<ShardGather> gather;  // brings it while kGathering; null where a whole source made it

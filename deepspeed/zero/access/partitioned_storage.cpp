@@ -33,11 +33,15 @@ const comm::ProcessGroup& PartitionedStorage::group() const { return pool_->all_
 
 void PartitionedStorage::hold(bool writable) { pool_->hold(param_, writable); }
 
+void PartitionedStorage::warn_of_lost_write() noexcept { pool_->warn_of_lost_write(param_.name); }
+
 void PartitionedStorage::write_back(int modifier_rank) { pool_->write_back(param_, modifier_rank); }
 
 void PartitionedStorage::leave_to_aliases(const at::Tensor& param) { pool_->leave_to_aliases(param_, param); }
 
-void PartitionedStorage::drop_hold(bool forget_writes) noexcept { pool_->drop_hold(param_, forget_writes); }
+void PartitionedStorage::drop_hold(bool writable, bool forget_writes) noexcept {
+  pool_->drop_hold(param_, writable, forget_writes);
+}
 
 void PartitionedStorage::on_storage_lost() noexcept { pool_->forget(param_); }
 

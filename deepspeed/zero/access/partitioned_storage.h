@@ -49,9 +49,10 @@ class PartitionedStorage final : public HoldableStorage,
   const comm::ProcessGroup& group() const override;
   bool was_written() const override { return param_.was_written; }
   void hold(bool writable) override;
+  void warn_of_lost_write() noexcept override;
   void write_back(int modifier_rank) override;
   void leave_to_aliases(const at::Tensor& param) override;
-  void drop_hold(bool forget_writes) noexcept override;
+  void drop_hold(bool writable, bool forget_writes) noexcept override;
 
  private:
   const std::shared_ptr<GatherPool> pool_;

@@ -148,7 +148,7 @@ void NewParameter::hold(bool writable) {
     fill(whole_.mutable_data_ptr());
   }
   ++num_holds_;
-  was_written_ = false;
+  if (writable) was_written_ = false;
 }
 
 void NewParameter::write_back(int modifier_rank) {
@@ -157,7 +157,7 @@ void NewParameter::write_back(int modifier_rank) {
   if (ranks_.data.size() > 1) ranks_.data.broadcast(whole_, modifier_rank);
 }
 
-void NewParameter::drop_hold(bool forget_writes) noexcept {
+void NewParameter::drop_hold(bool, bool forget_writes) noexcept {
   --num_holds_;
   if (!forget_writes || num_uses_ > 0) return;
   empty();

@@ -54,7 +54,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   bool was_written() const override { return was_written_; }
   void hold(bool writable) override;
   void write_back(int modifier_rank) override;
-  void drop_hold(bool forget_writes) noexcept override;
+  void drop_hold(bool writable, bool forget_writes) noexcept override;
 
  private:
   NewParameter(const at::Tensor& param, std::string name, const ZeroGroups& ranks,

@@ -286,6 +286,7 @@ void ShardStore::finish_writes() {
 }
 
 std::vector<size_t> ShardStore::take_externally_written(size_t group) {
+  pool_->compare_writes();
   std::vector<size_t> found;
   for (size_t index = 0; index < storages_[group].size(); ++index) {
     const auto& storage = storages_[group][index];

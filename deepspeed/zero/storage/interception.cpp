@@ -4,8 +4,10 @@
 //    again with casts, go on below at once.
 // 2. A plain cast to another floating type arms its result instead of computing it (run_cast): it runs below,
 //    and the copy_ inside of it is left out (leave_out_copy).
-// 3. A pad by nothing returns the tensor itself (leave_out_pad).
-// 4. Around any other operator the records of its tensor arguments are begun, in the order of the arguments,
+// 3. A pad by nothing returns the tensor itself (leave_out_pad), as does set_() to the tensor
+// (leave_out_set).
+// 4. An operator that makes a sparse tensor gets copies of its values (copy_values), which that tensor keeps.
+// 5. Around any other operator the records of its tensor arguments are begun, in the order of the arguments,
 //    and ended after it (Uses). begin_use() gathers, so the order is the same on all ranks.
 #include "deepspeed/zero/storage/interception.h"
 
@@ -20,6 +22,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/alias.h>
+#include <ATen/ops/clone.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
@@ -38,7 +41,7 @@ constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::Disp
                                              c10::DispatchKey::FuncTorchGradWrapper,
                                              c10::DispatchKey::FuncTorchDynamicLayerFrontMode});
 
-enum class OperatorKind { kNoData, kData, kCast, kCopy, kPad };
+enum class OperatorKind { kNoData, kData, kCast, kCopy, kPad, kSet, kKeepsValues };
 
 // A pad calls the operator of its mode, which comes here again.
 bool reads_metadata_alone(const std::string& name) {
@@ -82,6 +85,20 @@ bool reads_metadata_alone(const std::string& name) {
   return names.contains(name);
 }
 
+// Operators on a sparse tensor do not show the values that it was made of.
+bool makes_a_sparse_tensor(const std::string& name) {
+  static const std::unordered_set<std::string_view> names = {"aten::sparse_coo_tensor",
+                                                             "aten::_sparse_coo_tensor_unsafe",
+                                                             "aten::_sparse_coo_tensor_with_dims_and_tensors",
+                                                             "aten::sparse_compressed_tensor",
+                                                             "aten::_sparse_compressed_tensor_unsafe",
+                                                             "aten::sparse_csr_tensor",
+                                                             "aten::sparse_csc_tensor",
+                                                             "aten::sparse_bsr_tensor",
+                                                             "aten::sparse_bsc_tensor"};
+  return names.contains(name);
+}
+
 bool returns_plain_views(const c10::FunctionSchema& schema) {
   if (schema.is_mutable() || schema.returns().empty()) return false;
   for (const c10::Argument& value : schema.returns()) {
@@ -101,6 +118,10 @@ OperatorKind kind_of(const c10::OperatorHandle& op) {
     entry->second = OperatorKind::kCopy;
   } else if (name == "aten::constant_pad_nd") {
     entry->second = OperatorKind::kPad;
+  } else if (name == "aten::set_" && op.operator_name().overload_name == "source_Tensor") {
+    entry->second = OperatorKind::kSet;
+  } else if (makes_a_sparse_tensor(name)) {
+    entry->second = OperatorKind::kKeepsValues;
   } else if (reads_metadata_alone(name) || returns_plain_views(op.schema())) {
     entry->second = OperatorKind::kNoData;
   }
@@ -250,6 +271,29 @@ bool leave_out_pad(Stack* stack) {
   return true;
 }
 
+bool is_over_the_same_memory(const at::Tensor& one, const at::Tensor& other) {
+  return one.defined() && other.defined() && one.has_storage() && other.has_storage() &&
+         one.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
+         one.scalar_type() == other.scalar_type() && one.storage_offset() == other.storage_offset() &&
+         one.sizes() == other.sizes() && one.strides() == other.strides();
+}
+
+// set_(self, source) to the memory that self has changes nothing. Python's register_parametrization() does so
+// where there is no right_inverse.
+bool leave_out_set(Stack* stack) {
+  const auto values = torch::jit::last(stack, 2);
+  if (!is_over_the_same_memory(values[0].toTensor(), values[1].toTensor())) return false;
+  torch::jit::drop(*stack, 1);
+  return true;
+}
+
+void copy_values(const c10::OperatorHandle& op, Stack* stack) {
+  for (size_t left = op.schema().arguments().size(); left > 0; --left) {
+    c10::IValue& value = (*stack)[stack->size() - left];
+    if (value.isTensor() && record_of(value.toTensor())) value = at::clone(value.toTensor());
+  }
+}
+
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowInterception;
   const OperatorKind kind = kind_of(op);
@@ -259,6 +303,8 @@ void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* s
   if (kind == OperatorKind::kCast && run_cast(op, below, stack)) return;
   if (kind == OperatorKind::kCopy && leave_out_copy(stack)) return;
   if (kind == OperatorKind::kPad && leave_out_pad(stack)) return;
+  if (kind == OperatorKind::kSet && leave_out_set(stack)) return;
+  if (kind == OperatorKind::kKeepsValues) copy_values(op, stack);
   Uses uses;
   uses.begin(op, *stack);
   op.redispatchBoxed(below, stack);

@@ -46,7 +46,7 @@ EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::l
   EngineModel described = describe(model);
   const py::gil_scoped_release release;
   auto engine = std::make_shared<Engine>(std::move(described), options);
-  if (const auto& pool = engine->driver().state().parts.pool) pool->let_read_persistent();
+  if (const auto& pool = engine->driver().state().parts.pool) pool->let_use_persistent();
   return engine;
 }
 

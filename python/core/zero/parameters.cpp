@@ -182,6 +182,12 @@ void bind_parameters(py::module_& module) {
         return std::dynamic_pointer_cast<zero::HoldableStorage>(zero::record_of(tensor))->id();
       },
       "tensor"_a);
+  module.def(
+      "param_name",
+      [](const at::Tensor& tensor) {
+        return std::dynamic_pointer_cast<zero::HoldableStorage>(zero::record_of(tensor))->name();
+      },
+      "tensor"_a);
   module.def("partition_newborn", &partition_newborn, NoGil(), "tensor"_a);
   module.def("partition_module", &partition_module, "ranks"_a, "parameters"_a, "config"_a, "remote_device"_a,
              "pin_memory"_a, "dtype"_a);

@@ -1,7 +1,17 @@
 """Batch sizes that fit many numbers of devices, as the section elasticity of a config chooses them."""
 
+from typing import TYPE_CHECKING
+
+from deepspeed._lazy import lazy
 from deepspeed.elasticity.elasticity import (
     compute_elastic_config as compute_elastic_config,
     elasticity_enabled as elasticity_enabled,
     ensure_immutable_elastic_config as ensure_immutable_elastic_config,
 )
+
+ELASTICITY = "elasticity"  # the section of a config
+ENABLED = "enabled"  # its key
+ENABLED_DEFAULT = False
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__)

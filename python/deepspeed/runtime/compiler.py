@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +19,15 @@ def is_compile_supported() -> bool:
 def disable(func: Callable[..., Any]) -> Any:
     """Keeps torch.compile out of a function."""
     return torch.compiler.disable(func)
+
+
+def leave_compiled_autograd() -> None:
+    """Turns compiled autograd off until its context ends, with a warning: an engine is about to use autograd."""
+    loaded = sys.modules.get("torch._dynamo.compiled_autograd")
+    if loaded is not None and loaded.compiled_autograd_enabled:
+        from deepspeed.runtime.uncompiled import leave_compiled_autograd as leave
+
+        leave()
 
 
 def is_compiling() -> bool:

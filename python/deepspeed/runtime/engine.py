@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -19,6 +20,7 @@ from deepspeed.monitor.monitor import MonitorMaster
 from deepspeed.runtime.backward.derivative_window import open_in_derivative
 from deepspeed.runtime.backward.direct_backward import by_engine, refuse_direct
 from deepspeed.runtime.bf16_optimizer import BF16_Optimizer
+from deepspeed.runtime.compiler import leave_compiled_autograd
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 from deepspeed.runtime.eigenvalue import summary_events as _eigenvalue_summary_events  # noqa: F401  -- scripts take it from here
 from deepspeed.runtime.engine_parts.checkpoint_names import checkpoint_parallel_metadata as _checkpoint_parallel_metadata  # noqa: F401
@@ -37,8 +39,8 @@ from deepspeed.utils.torch import is_functorch_transforming
 from deepspeed.utils.z3_leaf_module import mark_configured_leaf_modules, note_leaf_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, NoReturn, SupportsIndex
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import NoReturn, SupportsIndex
 
     from torch.utils.data import Dataset
     from typing_extensions import Self
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
     from deepspeed._schedules import ClientSchedule
     from deepspeed._types import Mpu, RateSchedule, Schedule
     from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+
+# Types of initialize()'s arguments: functions of parameters, and of an optimizer.
+DeepSpeedOptimizerCallable = Callable[[Any], torch.optim.Optimizer]
+DeepSpeedSchedulerCallable = Callable[[torch.optim.Optimizer], Any]
 
 
 class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torch.nn.Module):
@@ -150,6 +156,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         Returns what the module returns; its tensors are the engine's to follow through backward. Raises what the module raises.
         """
         core = self._core
+        leave_compiled_autograd()
         if self._steps_in_backward and self.optimizer is not None:
             self.optimizer._push()  # for a loss.backward() of the script's own
         scope = _core.Forward(core)
@@ -181,9 +188,9 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
 
     def _run(self, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self._runs_eagerly and "torch._dynamo" in sys.modules:
-            # Compiled kernels read memory past the dispatcher, which gathers partitioned parameters.
-            with torch.compiler.set_stance("force_eager"):
-                return self.module(*inputs, **kwargs)
+            from deepspeed.runtime.uncompiled import run_eagerly
+
+            return run_eagerly(self.module, inputs, kwargs)
         return self.module(*inputs, **kwargs)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
@@ -193,6 +200,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         division out. Returns the divided loss, detached. Raises UsageError without an optimizer, and for another loss.
         """
         optimizer = self._require_optimizer("backward")
+        leave_compiled_autograd()
         if self._steps_in_backward:
             optimizer._push()  # the rates of the step that this backward may begin
         try:
@@ -300,7 +308,8 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
     ) -> None:
         """Compiles the module by torch.compile; at stage 3, which gathers parameters operator by operator, it stays eager.
 
-        compile_kwargs: further arguments of torch.compile. Raises NotSupportedError for a schedule of passes.
+        compile_kwargs: further arguments of torch.compile. compiled_autograd_enabled: backward stays eager, which a warning says.
+        Raises NotSupportedError for a schedule of passes.
         """
         if schedule is not None:
             raise NotSupportedError("compile(schedule=...): passes over compiled graphs are not supported; leave it out")
@@ -308,6 +317,10 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
             logger.warning("compile(): at stage 3 the module runs eagerly, since compiled kernels cannot gather parameters")
         else:
             self.module.compile(backend=backend, **(compile_kwargs or {}))
+        if compiled_autograd_enabled:
+            from deepspeed.runtime.uncompiled import warn_of_compiled_autograd
+
+            warn_of_compiled_autograd()
         self._is_compiled = True
 
     @property

@@ -81,11 +81,13 @@ if TYPE_CHECKING:
     )
     from deepspeed.utils.comms_logging import get_caller_func as get_caller_func
     from deepspeed.utils.numa import get_numactl_cmd as get_numactl_cmd
+    from deepspeed.utils.tensor_fragment import fragment_address as fragment_address
 else:
     __getattr__ = lazy(
         __name__,
         submodules=("bwc", "comms_logging", "exceptions", "groups", "numa", "pin_memory", "timer", "types", "zero_to_fp32"),
         names={
+            "fragment_address": "deepspeed.utils.tensor_fragment",
             "get_caller_func": "deepspeed.utils.comms_logging",
             "get_numactl_cmd": "deepspeed.utils.numa",
             "see_memory_usage": "deepspeed.runtime.utils",

@@ -27,6 +27,44 @@ def calls_past_the_engine_see_whole_weights():
     expect_close(train(engine), train_plain(plain))
 
 
+class Projection(torch.autograd.Function):
+    """Keeps a weight for backward, where it asks what a partitioned parameter knows of itself."""
+
+    @staticmethod
+    def forward(ctx, x, weight, seen):
+        ctx.save_for_backward(x, weight)
+        ctx.seen = seen
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        ctx.seen.append(weight)
+        status = getattr(weight, "ds_status", None)
+        with deepspeed.zero.GatheredParameters([weight], enabled=status is not None and status.name == "NOT_AVAILABLE"):
+            return grad @ weight, grad.flatten(0, -2).t() @ x.flatten(0, -2), None
+
+
+@probe
+def a_saved_parameter_is_itself_in_every_step():
+    def call(model, x, seen):
+        return Projection.apply(x, model.inner.weight, seen) + model.inner.bias
+
+    def in_a_region(model, x, seen):
+        return deepspeed.checkpointing.non_reentrant_checkpoint(lambda h: call(model, h, seen), x)
+
+    expected = train_plain(make_net())
+    for stage, frozen, way in ((0, False, call), (2, False, in_a_region), (3, False, call), (3, False, in_a_region), (3, True, call)):
+        model, plain, seen = make_net(), make_net(), []
+        for one in (model, plain):
+            one.inner.weight.requires_grad_(not frozen)
+        weight = model.inner.weight
+        model.inner.forward = lambda x, model=model, seen=seen, way=way: way(model, x, seen)
+        losses = train(make_engine(stage, model))
+        assert len(seen) == 3 and all(one is weight for one in seen), (stage, frozen, way.__name__, [type(one) for one in seen])
+        expect_close(losses, expected if not frozen else losses)
+
+
 @probe
 def checkpointed_segments_train():
     from torch.utils.checkpoint import checkpoint

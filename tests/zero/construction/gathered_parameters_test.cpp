@@ -1,5 +1,6 @@
 #include "deepspeed/zero/gathered_parameters.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/zero/param_access.h"
 
 #include "tests/support/counting_allocator.h"
@@ -111,18 +113,116 @@ TEST(GatheredParameters, RefuseToLoseWhatAnotherRankThanTheModifierWrote) {
   });
 }
 
-TEST(GatheredParameters, RefuseWritesWithoutAModifierRank) {
+TEST(GatheredParameters, ShowWhatIsWrittenWithoutAModifierRankAndDropItAtTheEnd) {
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      for (const int64_t persistent : {0, 1000}) {
+        std::string said;
+        const auto before =
+            log::set_sink([&](log::Level, const std::string& line) { said += "(" + line + ")"; });
+        Mlp model(7, 2);
+        testing::fill_parameters(model, 0.3);
+        const auto expected = copies_of(model);
+        auto options = testing::nothing_persistent();
+        options.pool.keys.stage3_param_persistence_threshold = persistent;
+        const ShardStore store = shard(model, world.group(), options);
+        const auto params = model.parameters();
+        const c10::NoGradGuard no_grad;
+        const at::Tensor written = world.rank() == 0 ? expected[0] * 2 : expected[0];
+        for (int round = 0; round < 2; ++round) {
+          const GatheredParameters gathered(params);
+          if (world.rank() == 0) params[0].detach().mul_(2);  // ranks need not write alike
+          params[3].set_data(at::full_like(expected[3], 5));
+          { const GatheredParameters inner({params[0], params[3]}); }
+          EXPECT_TRUE(at::equal(params[0], written));
+          EXPECT_TRUE(at::equal(params[3], at::full_like(expected[3], 5)));
+          const ParameterAccess access(params);
+          EXPECT_TRUE(at::equal(params[0] + 0, written));
+          EXPECT_TRUE(at::equal(params[1], expected[1]));
+        }
+        expect_values(model, expected);
+        {
+          const ParameterAccess access(params);
+          for (size_t i = 0; i < params.size(); ++i) EXPECT_TRUE(at::equal(params[i], expected[i])) << i;
+        }
+        log::set_sink(before);
+        EXPECT_THAT(said,
+                    AllOf(HasSubstr("parameter 'norm0.bias' was written inside of a GatheredParameters"),
+                          HasSubstr("give it a modifier_rank")));
+        EXPECT_EQ(std::count(said.begin(), said.end(), '('), 1) << said;
+      }
+    });
+  }
+}
+
+TEST(GatheredParameters, RefuseWritesWithoutAModifierRankDuringAPass) {
   testing::run_ranks(2, [](comm::World& world) {
     Mlp model(7, 1);
     const ShardStore store = shard(model, world.group());
     const GatheredParameters gathered(model.parameters());
+    const ParameterAccess access(model.parameters());
     const c10::NoGradGuard no_grad;
     EXPECT_THAT(error_of<UsageError>([&] { model.linear(0)->weight.zero_(); }),
                 AllOf(HasSubstr("'linear0.weight'"), HasSubstr("modifier_rank")));
   });
 }
 
-TEST(GatheredParameters, NestUnlessTheOuterOneWrites) {
+TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOfOneWithout) {
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      Mlp model(7, 1);
+      const ShardStore store = shard(model, world.group());
+      const at::Tensor weight = model.parameters()[0], bias = model.parameters()[1];
+      const c10::NoGradGuard no_grad;
+      {
+        const GatheredParameters outer({weight, bias});
+        weight.fill_(1.0);
+        {
+          const GatheredParameters inner({weight}, 0);
+          weight.add_(1.0);
+        }
+        EXPECT_TRUE(at::equal(weight, at::full_like(weight, 2.0)));
+        EXPECT_ERROR(
+            std::runtime_error,
+            [&] {
+              const GatheredParameters inner({weight}, 0);
+              weight.add_(1.0);
+              throw std::runtime_error("spoilt");
+            }(),
+            "spoilt");
+        EXPECT_TRUE(at::equal(weight, at::full_like(weight, 2.0)));
+        weight.fill_(7.0);
+      }
+      const GatheredParameters again({weight});
+      EXPECT_TRUE(at::equal(weight, at::full_like(weight, 2.0)));
+    });
+  }
+}
+
+TEST(GatheredParameters, ThatReadMayBeInsideOfOneThatWrites) {
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [](comm::World& world) {
+      Mlp model(7, 1);
+      const ShardStore store = shard(model, world.group());
+      const at::Tensor weight = model.parameters()[0];
+      const c10::NoGradGuard no_grad;
+      {
+        const GatheredParameters outer({weight}, 0);
+        weight.fill_(3.0);
+        {
+          const GatheredParameters inner({weight});
+          EXPECT_TRUE(at::equal(weight, at::full_like(weight, 3.0)));
+          EXPECT_ERROR(UsageError, GatheredParameters({weight}, 0), "with a modifier_rank already");
+        }
+        weight.add_(1.0);
+      }
+      const GatheredParameters again({weight});
+      EXPECT_TRUE(at::equal(weight, at::full_like(weight, 4.0)));
+    });
+  }
+}
+
+TEST(GatheredParameters, Nest) {
   testing::run_ranks(2, [](comm::World& world) {
     Mlp model(7, 1);
     const ShardStore store = shard(model, world.group());
@@ -144,7 +244,7 @@ TEST(GatheredParameters, ThatReadSeeWhatIsWrittenInside) {
       const auto write = [&](double value, bool fails) {
         const GatheredParameters inner({weight}, 0);
         if (world.rank() == 0 || fails) weight.fill_(value);
-        EXPECT_ERROR(UsageError, GatheredParameters({weight}), "none can be nested in it");
+        EXPECT_ERROR(UsageError, GatheredParameters({weight}, 0), "can have none");
         if (fails) throw std::runtime_error("spoilt");
       };
       {
@@ -226,6 +326,7 @@ TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
         const GatheredParameters gathered(model.parameters(), 0);
         const c10::NoGradGuard no_grad;
         for (auto& param : model.parameters()) param.zero_();
+        model.parameters()[1].set_data(at::zeros_like(expected[1]));
         throw std::runtime_error("spoilt");
       };
       EXPECT_ERROR(std::runtime_error, spoil(), "spoilt");
@@ -234,8 +335,10 @@ TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
         const GatheredParameters gathered({param});
         values.push_back(param.detach().clone());
       }
-      world.group().broadcast(expected[0], 0);
-      EXPECT_TRUE(at::equal(values[0], expected[0]));
+      for (const size_t index : {0, 1}) {
+        world.group().broadcast(expected[index], 0);
+        EXPECT_TRUE(at::equal(values[index], expected[index])) << index;
+      }
       EXPECT_GT(values[2].abs().sum().item<float>(), 0.0F);  // persistent ones as well
     });
   }

@@ -31,6 +31,7 @@ using testing::BuiltNet;
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::Mlp;
+using testing::named_parameters;
 using testing::on_disk;
 
 constexpr uint64_t kSeed = 20;
@@ -175,15 +176,25 @@ TEST(ZeroInitShards, AreOfTheTypeThatIsAskedForAndDrawnAsInFullPrecision) {
   });
 }
 
-TEST(ZeroInitUse, IsLegalInsideOfAWindowAlone) {
+TEST(ZeroInitUse, GathersWhatIsReadAndRefusesWrites) {
   testing::run_ranks(2, [](comm::World& world) {
     torch::manual_seed(kSeed);
     Mlp plain(7, 2);
     torch::manual_seed(kSeed + world.rank());
     const auto model = built_under_init<Mlp>({.world = world}, 7, 2);
     const at::Tensor input = at::arange(14, at::kFloat).view({2, 7});
-    EXPECT_THAT(error_of<UsageError>([&] { model->forward(input); }),
-                AllOf(HasSubstr("of zero::Init, of sizes [7"), HasSubstr("ParameterAccess"),
+    // As code does that adapts a model before initialize().
+    EXPECT_TRUE(at::equal(model->linear(0)->weight.clone(), plain.linear(0)->weight));
+    const at::Tensor loss = model->forward(input).sum();
+    plain.forward(input).sum().backward();
+    loss.backward();
+    for (const auto& param : model->named_parameters()) {
+      EXPECT_TRUE(at::equal(param.value().grad(), plain.named_parameters()[param.key()].grad()))
+          << param.key();
+    }
+    const at::NoGradGuard no_grad;
+    EXPECT_THAT(error_of<UsageError>([&] { model->linear(0)->weight.zero_(); }),
+                AllOf(HasSubstr("of zero::Init, of sizes [7"), HasSubstr("GatheredParameters"),
                       HasSubstr("no engine has it")));
     const ParameterAccess access(model->parameters());
     EXPECT_TRUE(at::equal(model->forward(input), plain.forward(input)));
@@ -239,8 +250,10 @@ TEST(ZeroInitClose, WithAModelPartitionsItsParametersAndNothingElse) {
     EXPECT_FALSE(is_partitioned(stray));
     EXPECT_EQ(stray.const_data_ptr<float>()[5], 3.0F);
     EXPECT_TRUE(is_partitioned(model->frozen));
-    EXPECT_THAT(error_of<UsageError>([&] { model->frozen.sum(); }), HasSubstr("'frozen'"));
-    EXPECT_THAT(error_of<UsageError>([&] { model->last->weight.sum(); }), HasSubstr("'last.weight'"));
+    const c10::NoGradGuard no_grad;
+    EXPECT_THAT(error_of<UsageError>([&] { model->frozen.zero_(); }), HasSubstr("'frozen'"));
+    EXPECT_THAT(error_of<UsageError>([&] { model->last->weight.zero_(); }), HasSubstr("'last.weight'"));
+    const c10::AutoGradMode grad(true);
     EXPECT_FALSE(is_partitioned(at::ones({3}).requires_grad_()));  // it is over
   });
 }

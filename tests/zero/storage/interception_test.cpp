@@ -1,6 +1,7 @@
 #include "deepspeed/zero/storage/interception.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -206,6 +207,28 @@ TEST(Interception, APadByNothingIsTheTensorAgain) {
   EXPECT_EQ(bias.record->take().size(), 1U);
   at::pad(bias.tensor, {0, 0});  // of a parameter that is trained: a copy, as without partitions
   EXPECT_EQ(bias.record->take().size(), 1U);
+}
+
+TEST(Interception, ASetToItselfIsTheTensorAgain) {
+  const Armed weight(at::IntArrayRef{2, 3});
+  const c10::NoGradGuard no_grad;
+  EXPECT_TRUE(weight.tensor.set_(weight.tensor).is_same(weight.tensor));
+  weight.tensor.set_(weight.tensor.detach());
+  EXPECT_THAT(weight.record->take(), IsEmpty());
+  EXPECT_TRUE(at::equal(weight.tensor, weight.plain));
+  weight.record->take();
+  weight.tensor.set_(weight.tensor.t());  // another shape of it
+  EXPECT_THAT(weight.record->take(), ElementsAre("writes aten::set_"));
+}
+
+TEST(Interception, ASparseTensorKeepsACopyOfItsValues) {
+  const Armed values(at::IntArrayRef{3});
+  const at::Tensor indices = at::arange(3).expand({2, 3});
+  const at::Tensor sparse = at::sparse_coo_tensor(indices, values.tensor, {3, 3}).coalesce();
+  EXPECT_THAT(values.record->take(), ElementsAre("aten::clone"));
+  EXPECT_TRUE(at::equal(sparse.to_dense(), values.plain.diag()));
+  at::mm(sparse, at::ones({3, 2})).sum().backward();
+  EXPECT_TRUE(at::equal(values.tensor.grad(), at::full({3}, 2.0F)));
 }
 
 TEST(Interception, ReplacedDataAreOrdinary) {

@@ -6,6 +6,7 @@ The core keeps the inputs, as configure() says, and calls the function again wit
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING
 
 from deepspeed import _core
@@ -40,12 +41,21 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Tensors among the arguments, in containers too, are kept as configure() says. What the function raises when it is computed
     again says so in a note.
     """
-    return _checkpoint(function, args, kwargs, use_reentrant=False)
+    return _checkpoint_untraced(function, args, kwargs, use_reentrant=False)
 
 
 def non_reentrant_checkpoint(function: Callable[..., Any], *args: Any) -> Any:
     """Calls checkpoint(), which is not reentrant either."""
     return checkpoint(function, *args)
+
+
+def _checkpoint_untraced(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], use_reentrant: bool) -> Any:
+    """Calls _checkpoint(), of which torch.compile makes no part of a graph: it would save what it traces with."""
+    if "torch._dynamo" in sys.modules:
+        from deepspeed.runtime.uncompiled import run_untraced
+
+        return run_untraced(_checkpoint, (function, args, kwargs, use_reentrant), {})
+    return _checkpoint(function, args, kwargs, use_reentrant)
 
 
 def _checkpoint(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], use_reentrant: bool) -> Any:
@@ -161,6 +171,6 @@ class CheckpointFunction:
     @staticmethod
     def apply(run_function: Callable[..., Any], all_outputs: list[Any], *args: Any) -> Any:
         """Adds the outputs to the list, of which no reference is kept, and returns them."""
-        output = _checkpoint(run_function, args, {}, use_reentrant=True)
+        output = _checkpoint_untraced(run_function, args, {}, use_reentrant=True)
         all_outputs.extend(output if isinstance(output, tuple) else [output])
         return output

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from deepspeed import _core
 from deepspeed._errors import NotSupportedError
 from deepspeed.runtime.activation_checkpointing import checkpointing
+from deepspeed.runtime.compiler import leave_compiled_autograd
 from deepspeed.runtime.dataloader import RepeatingLoader
 from deepspeed.runtime.engine import DeepSpeedEngine
 from deepspeed.runtime.pipe.module import PipelineError, PipelineModule
@@ -161,6 +162,7 @@ class PipelineEngine(DeepSpeedEngine):
         if not torch.is_grad_enabled():
             raise RuntimeError("train_batch() requires gradients enabled. Use eval_batch() instead.")
         optimizer = self._require_optimizer("train_batch")
+        leave_compiled_autograd()
         if data_iter is not None:
             self.set_dataiterator(data_iter)
         self.train()

@@ -38,22 +38,23 @@ class ZeROOrderedDict(OrderedDict[str, Any]):
 
 def ensure_zero_ordered_dict(module: Any, reader: Callable[[torch.nn.Module, torch.Tensor], None] | None = None) -> None:
     """Makes the module's dict of parameters a ZeROOrderedDict; the former one stays in module._original_parameters."""
-    held = getattr(module, "_parameters", None)
+    attributes = module.__dict__  # a module that torch.compile has made sets attributes of the module inside
+    held = attributes.get("_parameters")
     if not isinstance(held, dict):
         return
     if not isinstance(held, ZeROOrderedDict):
-        if not hasattr(module, "_original_parameters"):
-            module._original_parameters = held
-        module._parameters = ZeROOrderedDict(module, held)
+        attributes.setdefault("_original_parameters", held)
+        held = attributes["_parameters"] = ZeROOrderedDict(module, held)
     if reader is not None:
-        module._parameters._reader = reader
+        held._reader = reader
 
 
 def give_plain_dict_back(module: Any) -> None:
     """Ends what ensure_zero_ordered_dict() has begun, with the parameters that the module has now."""
-    if isinstance(module._parameters, ZeROOrderedDict):
-        module._parameters = dict(module._parameters)
-        module.__dict__.pop("_original_parameters", None)
+    attributes = module.__dict__
+    if isinstance(attributes.get("_parameters"), ZeROOrderedDict):
+        attributes["_parameters"] = dict(attributes["_parameters"])
+        attributes.pop("_original_parameters", None)
 
 
 DeepSpeedZeRoOffload = not_supported_class(

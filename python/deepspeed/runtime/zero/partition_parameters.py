@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from deepspeed import _config, _core, _world
 from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
+from deepspeed.runtime.zero import saved_placeholders as saved_placeholders  # what it replaces holds for the process
 from deepspeed.runtime.zero.frozen_newborns import FrozenNewborns
 from deepspeed.runtime.zero.parameter_attributes import (
     ZeroParamStatus as ZeroParamStatus,
@@ -51,8 +52,8 @@ class GatheredParameters:
     """Makes partitioned parameters whole for a scope, on every rank, in their own shapes and dtypes. Collective.
 
     params: a tensor, or an iterable of tensors; None among them and ordinary tensors are left alone. modifier_rank: the rank
-    whose changes become those of all ranks at the end; None: changes are an error. fwd_module changes nothing. enabled: False
-    gathers nothing.
+    whose changes become those of all ranks at the end; None: changes are seen until the end, which drops them. fwd_module changes
+    nothing. enabled: False gathers nothing.
     """
 
     def __init__(

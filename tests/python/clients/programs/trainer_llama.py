@@ -39,11 +39,10 @@ def config_of(options):
         },
         "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
     }
-    if "scheduler" in options:  # {}: the Trainer's own schedule
-        config["scheduler"] = options["scheduler"]
-        if not config["scheduler"]:
-            del config["scheduler"]
-    return config
+    for name in ("optimizer", "scheduler"):
+        if name in options:  # None: the Trainer's own
+            config[name] = options[name]
+    return {key: value for key, value in config.items() if value is not None}
 
 
 class Log(TrainerCallback):

@@ -1,0 +1,26 @@
+"""Gets and sets a part of a module by its dotted name."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from deepspeed._lazy import lazy
+
+if TYPE_CHECKING:
+    import torch
+
+
+def recursive_getattr(model: torch.nn.Module, module_name: str) -> Any:
+    """Returns the part of the model with the name, such as "layers.0.mlp"."""
+    return functools.reduce(getattr, module_name.split("."), model)
+
+
+def recursive_setattr(model: torch.nn.Module, module_name: str, module: object) -> None:
+    """Puts the module in the place of the part with the name, such as "layers.0.mlp"."""
+    parent, _, name = module_name.rpartition(".")
+    setattr(recursive_getattr(model, parent) if parent else model, name, module)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__)
