@@ -15,15 +15,25 @@ constexpr Type kStoredTypes[] = {Type::kFloat, Type::kHalf, Type::kBFloat16, Typ
 
 Type wide_type(Type type) { return type == Type::kDouble ? Type::kDouble : Type::kFloat; }
 
-/// Returns odd sizes: a warp's row, one that is no multiple of anything, and a block's.
+/// Returns sizes of a warp's row and of a block's. Odd ones are taken element by element. Arrays of multiples
+/// of 8 are aligned, so that threads take packs.
 std::vector<int64_t> columns_to_try() {
-  return is_slow_build() ? std::vector<int64_t>{1, 7, 70} : std::vector<int64_t>{1, 7, 33, 1037};
+  return is_slow_build() ? std::vector<int64_t>{1, 7, 70, 264}
+                         : std::vector<int64_t>{1, 7, 33, 264, 1037, 2056};
 }
 
-/// An array of random numbers; every other one begins off an aligned address.
+/// Returns sizes of which the largest rows do not fit the registers of a block.
+std::vector<int64_t> columns_of_rows() {
+  std::vector<int64_t> columns = columns_to_try();
+  if (!is_slow_build()) columns.insert(columns.end(), {8200, 8201});
+  return columns;
+}
+
+/// An array of random numbers; every other one begins off an aligned address, unless its size is a multiple
+/// of 8.
 struct OpArray : TwinArray {
   OpArray(Type type, int64_t numel, int64_t seed, bool has_specials = false)
-      : TwinArray(type, numel, seed % 2) {
+      : TwinArray(type, numel, numel % 8 == 0 ? 0 : seed % 2) {
     Random random(seed);
     fill([&](int64_t) {
       if (!has_specials || random.uniform() > 0.02) return random.normal();
@@ -32,7 +42,7 @@ struct OpArray : TwinArray {
     });
   }
   /// One that the kernels write: a nan stays where they do not.
-  OpArray(Type type, int64_t numel) : TwinArray(type, numel, 1) {
+  OpArray(Type type, int64_t numel) : TwinArray(type, numel, numel % 8 == 0 ? 0 : 1) {
     fill([](int64_t) { return 12345.0; });
   }
 };
@@ -55,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Orders, OpKernel, testing::Values(0, 7));
 
 TEST_P(OpKernel, NormalizesAsTheCpuDoes) {
   for (const Type type : kStoredTypes) {
-    for (const int64_t columns : columns_to_try()) {
+    for (const int64_t columns : columns_of_rows()) {
       for (const bool is_rms : {false, true}) {
         constexpr int64_t kRows = 9;
         const Type parameter = columns % 2 == 0 ? type : wide_type(type);
@@ -237,7 +247,7 @@ TEST_P(OpKernel, DropsTheBitsThatTheCpuDrops) {
 
 TEST_P(OpKernel, TakesTheSoftmaxAsTheCpuDoes) {
   for (const Type type : kStoredTypes) {
-    for (const int64_t columns : columns_to_try()) {
+    for (const int64_t columns : columns_of_rows()) {
       constexpr int64_t kRows = 12;
       const Type mask_type = columns % 2 == 0 ? type : wide_type(type);
       OpArray scores(type, kRows * columns, 1, true), mask(mask_type, 4 * columns, 2),
@@ -273,32 +283,38 @@ TEST_P(OpKernel, TakesTheSoftmaxAsTheCpuDoes) {
 }
 
 TEST_P(OpKernel, TurnsHeadsAsTheCpuDoes) {
-  for (const Type type : kStoredTypes) {
-    for (const bool neighbours : {false, true}) {
-      for (const bool backward : {false, true}) {
-        constexpr int64_t kBatch = 2, kHeads = 3, kPositions = 3, kDim = 71, kHalf = 33;
-        const Type table_type = backward ? type : wide_type(type);
-        OpArray input(type, kBatch * kHeads * kPositions * kDim, 1),
-            output(type, kBatch * kHeads * kPositions * kDim);
-        OpArray cos(table_type, kBatch * kPositions * kHalf, 2),
-            sin(table_type, kBatch * kPositions * kHalf, 3);
-        const auto arrays = [&](auto on) {
-          RotaryArrays a;
-          a.input = on(input), a.output = on(output), a.cos = on(cos), a.sin = on(sin);
-          a.batch = kBatch, a.heads = kHeads, a.positions = kPositions, a.dim = kDim, a.rotary = 2 * kHalf;
-          // The input is [batch, positions, heads, dim] in memory, the output [batch, heads, positions, dim].
-          const int64_t from[] = {kHeads * kPositions * kDim, kDim, kHeads * kDim};
-          const int64_t to[] = {kHeads * kPositions * kDim, kPositions * kDim, kDim};
-          std::copy_n(from, 3, a.input_strides), std::copy_n(to, 3, a.output_strides);
-          a.table_batch_stride = kPositions * kHalf;
-          a.neighbours = neighbours, a.backward = backward;
-          a.type = element(type), a.table_type = element(table_type);
-          return a;
-        };
-        rotary_simd(arrays([](TwinArray& twin) { return twin.on_cpu(); }), 0, kBatch * kHeads * kPositions);
-        ASSERT_EQ(launch_rotary(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr),
-                  cudaSuccess);
-        expect_near_twins(output, 1e-6, "rotary");
+  struct Sizes {
+    int64_t dim, half;
+  };
+  for (const auto [kDim, kHalf] : {Sizes{71, 33}, Sizes{80, 32}}) {
+    for (const Type type : kStoredTypes) {
+      for (const bool neighbours : {false, true}) {
+        for (const bool backward : {false, true}) {
+          constexpr int64_t kBatch = 2, kHeads = 3, kPositions = 3;
+          const Type table_type = backward ? type : wide_type(type);
+          OpArray input(type, kBatch * kHeads * kPositions * kDim, 1),
+              output(type, kBatch * kHeads * kPositions * kDim);
+          OpArray cos(table_type, kBatch * kPositions * kHalf, 2),
+              sin(table_type, kBatch * kPositions * kHalf, 3);
+          const auto arrays = [&](auto on) {
+            RotaryArrays a;
+            a.input = on(input), a.output = on(output), a.cos = on(cos), a.sin = on(sin);
+            a.batch = kBatch, a.heads = kHeads, a.positions = kPositions, a.dim = kDim, a.rotary = 2 * kHalf;
+            // The input is [batch, positions, heads, dim] in memory, the output [batch, heads, positions,
+            // dim].
+            const int64_t from[] = {kHeads * kPositions * kDim, kDim, kHeads * kDim};
+            const int64_t to[] = {kHeads * kPositions * kDim, kPositions * kDim, kDim};
+            std::copy_n(from, 3, a.input_strides), std::copy_n(to, 3, a.output_strides);
+            a.table_batch_stride = kPositions * kHalf;
+            a.neighbours = neighbours, a.backward = backward;
+            a.type = element(type), a.table_type = element(table_type);
+            return a;
+          };
+          rotary_simd(arrays([](TwinArray& twin) { return twin.on_cpu(); }), 0, kBatch * kHeads * kPositions);
+          ASSERT_EQ(launch_rotary(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr),
+                    cudaSuccess);
+          expect_near_twins(output, 1e-6, "rotary");
+        }
       }
     }
   }
@@ -311,6 +327,11 @@ TEST_P(OpKernel, TakesTheCrossEntropyAsTheCpuDoes) {
         constexpr int64_t kRows = 5;
         OpArray logits(type, kRows * columns, 1), row_gradients(wide_type(type), kRows, 2),
             losses(wide_type(type), kRows);
+        // Classes that are masked out, among them all that a thread meets first.
+        logits.fill([&](int64_t i) {
+          const bool is_masked = i / columns == 2 && i % columns < 16 && columns > 16;
+          return is_masked ? -INFINITY : load(type, logits.cpu.data() + logits.bytes_of(i));
+        });
         TwinArray targets(Type::kDouble, kRows);  // int64 in the place of doubles
         for (int64_t row = 0; row < kRows; ++row)
           targets.cpu_as<int64_t>()[row] = row == 1 ? -100 : row * 3 % columns;

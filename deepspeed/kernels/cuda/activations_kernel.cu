@@ -8,78 +8,108 @@ constexpr double kTwoSqrt2OverPi = 1.5957691216057308;
 constexpr double kCubic = 0.044715;
 
 /// Returns the sigmoid whose product with x is GELU: (1 + tanh(u)) / 2 is sigmoid(2 u).
-template <class W>
-__device__ W gelu_sigmoid(W x) {
-  return sigmoid(W(kTwoSqrt2OverPi) * (x + W(kCubic) * (x * x * x)));
+template <class T>
+__device__ Wide<T> gelu_sigmoid(Wide<T> x) {
+  using W = Wide<T>;
+  return sigmoid_for<T>(x * (W(kTwoSqrt2OverPi) + W(kTwoSqrt2OverPi * kCubic) * (x * x)));
 }
 
 /// Returns s + x s (1 - s) 2 u', with s = sigmoid(2 u).
-template <class W>
-__device__ W gelu_derivative(W x) {
-  const W s = gelu_sigmoid(x);
-  return s + x * s * (W(1) - s) * (W(kTwoSqrt2OverPi) * (W(1) + W(3 * kCubic) * (x * x)));
-}
-
 template <class T>
-__device__ Wide<T> biased(const BiasGeluArrays& a, int64_t row, int64_t column) {
-  const Wide<T> x = to_float(static_cast<const T*>(a.input)[row * a.rows.columns + column]);
-  return a.bias == nullptr ? x : x + parameter_at<T>(a.bias, a.parameter_type, column);
+__device__ Wide<T> gelu_derivative(Wide<T> x) {
+  using W = Wide<T>;
+  const W s = gelu_sigmoid<T>(x);
+  return s + x * s * (W(1) - s) * (W(kTwoSqrt2OverPi) + W(kTwoSqrt2OverPi * 3 * kCubic) * (x * x));
 }
 
-template <class T, class TheTeam>
+/// Loads inputs and adds their biases.
+template <class T, int kWidth>
+__device__ void load_biased(const BiasGeluArrays& a, int64_t row, int64_t column, Wide<T> (&x)[kWidth]) {
+  load_wide(static_cast<const T*>(a.input) + row * a.rows.columns + column, x);
+  if (a.bias == nullptr) return;
+  Wide<T> bias[kWidth];
+  load_parameters<T>(a.bias, a.parameter_type, column, bias);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) x[k] += bias[k];
+}
+
+template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) bias_gelu_kernel(BiasGeluArrays a) {
-  for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, 1, [&](int64_t row, int64_t column) {
-    const Wide<T> x = biased<T>(a, row, column);
-    round_to(x * gelu_sigmoid(x), static_cast<T*>(a.output)[row * a.rows.columns + column]);
+  for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, kWidth, [&](int64_t row, int64_t column) {
+    Wide<T> x[kWidth];
+    load_biased<T>(a, row, column, x);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) x[k] *= gelu_sigmoid<T>(x[k]);
+    store_pack(rounded<T>(x), static_cast<T*>(a.output) + row * a.rows.columns + column);
   });
 }
 
-template <class T>
-__device__ Wide<T> write_gelu_gradient(const BiasGeluArrays& a, int64_t row, int64_t column) {
+/// Writes gradients of the input, and adds them to `sums`.
+template <class T, int kWidth>
+__device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t row, int64_t column,
+                                     Wide<T> (&sums)[kWidth]) {
   const int64_t i = row * a.rows.columns + column;
-  const Wide<T> grad =
-      to_float(static_cast<const T*>(a.grad_output)[i]) * gelu_derivative(biased<T>(a, row, column));
-  round_to(grad, static_cast<T*>(a.output)[i]);
-  return grad;
+  Wide<T> x[kWidth], grad[kWidth];
+  load_biased<T>(a, row, column, x);
+  load_wide(static_cast<const T*>(a.grad_output) + i, grad);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) {
+    grad[k] *= gelu_derivative<T>(x[k]);
+    sums[k] += grad[k];
+  }
+  store_pack(rounded<T>(grad), static_cast<T*>(a.output) + i);
 }
 
-template <class T, class TheTeam>
+template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) gelu_backward_kernel(BiasGeluArrays a) {
-  for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, 1,
-                                [&](int64_t row, int64_t column) { write_gelu_gradient<T>(a, row, column); });
-}
-
-template <class T>
-__global__ void __launch_bounds__(kOpThreads) bias_gelu_backward_kernel(BiasGeluArrays a) {
-  const PartColumns at(a.rows, 1);
-  if (at.column >= a.rows.columns) return;
-  Wide<T> sum = 0;
-  const int64_t end = first_row(a.rows, at.part + 1);
-  for (int64_t row = first_row(a.rows, at.part); row < end; ++row)
-    sum += write_gelu_gradient<T>(a, row, at.column);
-  static_cast<Wide<T>*>(a.bias_parts)[at.part * a.rows.columns + at.column] = sum;
-}
-
-template <class T, class TheTeam>
-__global__ void __launch_bounds__(kOpThreads) swiglu_kernel(SwigluArrays a) {
-  for_each_in_segments<TheTeam>(a.rows, a.columns, 1, [&](int64_t row, int64_t column) {
-    const Wide<T> gate = to_float(static_cast<const T*>(a.gate)[row * a.gate_stride + column]);
-    const Wide<T> up = to_float(static_cast<const T*>(a.up)[row * a.up_stride + column]);
-    round_to(gate * sigmoid(gate) * up, static_cast<T*>(a.output)[row * a.columns + column]);
+  for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, kWidth, [&](int64_t row, int64_t column) {
+    Wide<T> unused[kWidth] = {};
+    write_gelu_gradients<T>(a, row, column, unused);
   });
 }
 
-template <class T, class TheTeam>
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kOpThreads) bias_gelu_backward_kernel(BiasGeluArrays a) {
+  const PartColumns at(a.rows, kWidth);
+  if (at.column >= a.rows.columns) return;
+  Wide<T> sums[kWidth] = {};
+  const int64_t end = first_row(a.rows, at.part + 1);
+  for (int64_t row = first_row(a.rows, at.part); row < end; ++row) {
+    write_gelu_gradients<T>(a, row, at.column, sums);
+  }
+  Wide<T>* const parts = static_cast<Wide<T>*>(a.bias_parts) + at.part * a.rows.columns + at.column;
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) parts[k] = sums[k];
+}
+
+template <class T, int kWidth, class TheTeam>
+__global__ void __launch_bounds__(kOpThreads) swiglu_kernel(SwigluArrays a) {
+  for_each_in_segments<TheTeam>(a.rows, a.columns, kWidth, [&](int64_t row, int64_t column) {
+    Wide<T> gate[kWidth], up[kWidth];
+    load_wide(static_cast<const T*>(a.gate) + row * a.gate_stride + column, gate);
+    load_wide(static_cast<const T*>(a.up) + row * a.up_stride + column, up);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) up[k] *= gate[k] * sigmoid_for<T>(gate[k]);
+    store_pack(rounded<T>(up), static_cast<T*>(a.output) + row * a.columns + column);
+  });
+}
+
+template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) swiglu_backward_kernel(SwigluArrays a) {
-  for_each_in_segments<TheTeam>(a.rows, a.columns, 1, [&](int64_t row, int64_t column) {
+  for_each_in_segments<TheTeam>(a.rows, a.columns, kWidth, [&](int64_t row, int64_t column) {
     using W = Wide<T>;
-    const W gate = to_float(static_cast<const T*>(a.gate)[row * a.gate_stride + column]);
-    const W up = to_float(static_cast<const T*>(a.up)[row * a.up_stride + column]);
-    const W grad = to_float(static_cast<const T*>(a.grad_output)[row * a.columns + column]);
-    const W s = sigmoid(gate);
-    round_to(grad * up * (s * (W(1) + gate * (W(1) - s))),
-             static_cast<T*>(a.grad_gate)[row * a.grad_gate_stride + column]);
-    round_to(grad * (gate * s), static_cast<T*>(a.grad_up)[row * a.grad_up_stride + column]);
+    W gate[kWidth], up[kWidth], grad[kWidth];
+    load_wide(static_cast<const T*>(a.gate) + row * a.gate_stride + column, gate);
+    load_wide(static_cast<const T*>(a.up) + row * a.up_stride + column, up);
+    load_wide(static_cast<const T*>(a.grad_output) + row * a.columns + column, grad);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const W s = sigmoid_for<T>(gate[k]);
+      up[k] = grad[k] * up[k] * (s * (W(1) + gate[k] * (W(1) - s)));
+      grad[k] *= gate[k] * s;
+    }
+    store_pack(rounded<T>(up), static_cast<T*>(a.grad_gate) + row * a.grad_gate_stride + column);
+    store_pack(rounded<T>(grad), static_cast<T*>(a.grad_up) + row * a.grad_up_stride + column);
   });
 }
 
@@ -87,37 +117,46 @@ __global__ void __launch_bounds__(kOpThreads) swiglu_backward_kernel(SwigluArray
 
 cudaError_t launch_bias_gelu(const BiasGeluArrays& arrays, cudaStream_t stream) {
   const RowParts& rows = arrays.rows;
-  return with_team(arrays.type, rows.columns, [&](auto element, auto team) {
-    return launch_kernel(&bias_gelu_kernel<decltype(element), decltype(team)>,
+  const bool packed = are_packed(arrays.type, {rows.columns}, {arrays.input, arrays.bias, arrays.output});
+  return with_team(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team) {
+    return launch_kernel(&bias_gelu_kernel<decltype(element), width(), decltype(team)>,
                          segment_shape(rows.rows, rows.columns, decltype(team)::kThreads, stream), arrays);
   });
 }
 
 cudaError_t launch_bias_gelu_backward(const BiasGeluArrays& arrays, cudaStream_t stream) {
   const RowParts& rows = arrays.rows;
+  const bool packed =
+      are_packed(arrays.type, {rows.columns}, {arrays.input, arrays.bias, arrays.grad_output, arrays.output});
   if (arrays.bias_parts != nullptr) {
-    return with_stored_type(arrays.type, [&](auto element) {
-      return launch_kernel(&bias_gelu_backward_kernel<decltype(element)>, parts_shape(rows, 1, stream),
-                           arrays);
+    return with_width(arrays.type, packed, [&](auto element, auto width) {
+      return launch_kernel(&bias_gelu_backward_kernel<decltype(element), width()>,
+                           parts_shape(rows, width(), stream), arrays);
     });
   }
-  return with_team(arrays.type, rows.columns, [&](auto element, auto team) {
-    return launch_kernel(&gelu_backward_kernel<decltype(element), decltype(team)>,
+  return with_team(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team) {
+    return launch_kernel(&gelu_backward_kernel<decltype(element), width(), decltype(team)>,
                          segment_shape(rows.rows, rows.columns, decltype(team)::kThreads, stream), arrays);
   });
 }
 
 cudaError_t launch_swiglu(const SwigluArrays& arrays, cudaStream_t stream) {
-  return with_team(arrays.type, arrays.columns, [&](auto element, auto team) {
-    return launch_kernel(&swiglu_kernel<decltype(element), decltype(team)>,
+  const bool packed = are_packed(arrays.type, {arrays.columns, arrays.gate_stride, arrays.up_stride},
+                                 {arrays.gate, arrays.up, arrays.output});
+  return with_team(arrays.type, arrays.columns, packed, [&](auto element, auto width, auto team) {
+    return launch_kernel(&swiglu_kernel<decltype(element), width(), decltype(team)>,
                          segment_shape(arrays.rows, arrays.columns, decltype(team)::kThreads, stream),
                          arrays);
   });
 }
 
 cudaError_t launch_swiglu_backward(const SwigluArrays& arrays, cudaStream_t stream) {
-  return with_team(arrays.type, arrays.columns, [&](auto element, auto team) {
-    return launch_kernel(&swiglu_backward_kernel<decltype(element), decltype(team)>,
+  const bool packed = are_packed(
+      arrays.type,
+      {arrays.columns, arrays.gate_stride, arrays.up_stride, arrays.grad_gate_stride, arrays.grad_up_stride},
+      {arrays.gate, arrays.up, arrays.grad_output, arrays.grad_gate, arrays.grad_up});
+  return with_team(arrays.type, arrays.columns, packed, [&](auto element, auto width, auto team) {
+    return launch_kernel(&swiglu_backward_kernel<decltype(element), width(), decltype(team)>,
                          segment_shape(arrays.rows, arrays.columns, decltype(team)::kThreads, stream),
                          arrays);
   });

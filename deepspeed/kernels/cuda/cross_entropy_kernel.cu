@@ -1,5 +1,6 @@
-// A block takes a row. Its gradient is written over the logits in the last pass, behind the barriers of the
-// sums before it.
+// A block takes a row, in two passes. The first one finds the largest logit and the sum of exponentials at
+// once: a thread's sum is relative to the largest logit that the thread has met. The second one writes the
+// gradient over the logits, behind the barriers of the sums.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -8,10 +9,36 @@ namespace {
 
 using Block = Team<kOpThreads>;
 
+/// Sums exponentials relative to the largest number so far (Milakov and Gimelshein, arXiv 1805.02867).
 template <class T>
+struct OnlineSum {
+  using W = Wide<T>;
+
+  template <int kWidth>
+  __device__ void add(const W (&values)[kWidth]) {
+    W most = largest;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) most = values[k] > most ? values[k] : most;
+    if (most > largest) {
+      sum *= exp_for<T>(largest - most);
+      largest = most;
+    }
+    const W base = largest == -W(INFINITY) ? W(0) : largest;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum += exp_for<T>(values[k] - base);
+  }
+
+  W largest = -W(INFINITY), sum = 0;
+};
+
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyArrays a) {
   using W = Wide<T>;
   const W smoothing = W(a.label_smoothing);
+  // Calls body(column) for the columns of this thread.
+  const auto for_each_column = [&](const auto& body) {
+    for (int64_t i = int64_t{Block::lane()} * kWidth; i < a.columns; i += kOpThreads * kWidth) body(i);
+  };
   for (int64_t row = Block::first(); row < a.rows; row += Block::count()) {
     T* const x = static_cast<T*>(a.logits) + row * a.columns;
     const int64_t target = a.targets[row];
@@ -20,21 +47,26 @@ __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyA
       const W rest = is_ignored ? W(0) : W(NAN);
       if (Block::lane() == 0) static_cast<W*>(a.losses)[row] = rest;
       if (a.row_gradients == nullptr) continue;
-      for (int64_t i = Block::lane(); i < a.columns; i += kOpThreads) round_to(rest, x[i]);
+      W values[kWidth];
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values[k] = rest;
+      for_each_column([&](int64_t i) { store_pack(rounded<T>(values), x + i); });
       continue;
     }
     const W at_target = to_float(x[target]);
-    W largest = -W(INFINITY), total = 0;
-    for (int64_t i = Block::lane(); i < a.columns; i += kOpThreads) {
-      const W value = to_float(x[i]);
-      largest = value > largest ? value : largest;
-      total += value;
-    }
-    largest = Block::largest(largest);
+    OnlineSum<T> of_thread;
+    W total = 0;
+    for_each_column([&](int64_t i) {
+      W values[kWidth];
+      load_wide(x + i, values);
+      of_thread.add(values);
+      if (smoothing == 0) return;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) total += values[k];
+    });
+    const W largest = Block::largest(of_thread.largest);
     const W mean = smoothing != 0 ? Block::sum(total) / W(a.columns) : W(0);
-    W sum = 0;
-    for (int64_t i = Block::lane(); i < a.columns; i += kOpThreads) sum += exp(to_float(x[i]) - largest);
-    sum = Block::sum(sum);
+    const W sum = Block::sum(of_thread.sum * exp(of_thread.largest - largest));
     if (Block::lane() == 0) {
       W loss = log(sum) + (W(1) - smoothing) * (largest - at_target);
       if (smoothing != 0) loss += smoothing * (largest - mean);
@@ -43,18 +75,25 @@ __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyA
     if (a.row_gradients == nullptr) continue;
     const W gradient = static_cast<const W*>(a.row_gradients)[row];
     const W factor = gradient / sum, even = gradient * smoothing / W(a.columns);
-    for (int64_t i = Block::lane(); i < a.columns; i += kOpThreads) {
-      const W share = i == target ? even + gradient * (W(1) - smoothing) : even;
-      round_to(exp(to_float(x[i]) - largest) * factor - share, x[i]);
-    }
+    for_each_column([&](int64_t i) {
+      W values[kWidth];
+      load_wide(x + i, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        const W share = i + k == target ? even + gradient * (W(1) - smoothing) : even;
+        values[k] = exp_for<T>(values[k] - largest) * factor - share;
+      }
+      store_pack(rounded<T>(values), x + i);
+    });
   }
 }
 
 }  // namespace
 
 cudaError_t launch_cross_entropy(const CrossEntropyArrays& arrays, cudaStream_t stream) {
-  return with_stored_type(arrays.type, [&](auto element) {
-    return launch_kernel(&cross_entropy_kernel<decltype(element)>,
+  const bool packed = are_packed(arrays.type, {arrays.columns}, {arrays.logits});
+  return with_width(arrays.type, packed, [&](auto element, auto width) {
+    return launch_kernel(&cross_entropy_kernel<decltype(element), width()>,
                          team_shape(arrays.rows, kOpThreads, stream), arrays);
   });
 }

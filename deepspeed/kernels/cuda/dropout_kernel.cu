@@ -1,5 +1,5 @@
-// A thread takes four elements of a row at a time, whose random words are those of one block, or of two where
-// the row does not begin at a block.
+// A thread takes a pack of a row at a time, whose random words are those of whole blocks. Where rows are not
+// aligned it takes four elements, whose words are those of one block, or of two.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -66,22 +66,72 @@ __device__ void drop_four(const DropoutArrays& a, int64_t row, int64_t column, W
   }
 }
 
-template <class T, class TheTeam>
+/// Writes a pack of a row, and adds it to `sums`.
+template <class T, int kWidth>
+__device__ void drop_pack(const DropoutArrays& a, int64_t row, int64_t column, Wide<T> (&sums)[kWidth]) {
+  using W = Wide<T>;
+  const int64_t first = row * a.rows.columns + column;
+  W x[kWidth], others[kWidth];
+  load_wide(static_cast<const T*>(a.input) + first, x);
+  if (a.bias != nullptr) {
+    load_parameters<T>(a.bias, a.parameter_type, column, others);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) x[k] = add_rn(x[k], others[k]);
+  }
+  if (a.threshold != 0) {
+#pragma unroll
+    for (int begin = 0; begin < kWidth; begin += kWords) {
+      const PhiloxBlock block = philox_block(a.philox, uint64_t(first + begin) / kWords);
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) {
+        x[begin + k] = mul_rn(x[begin + k], block.words[k] >= a.threshold ? W(a.scale) : W(0));
+      }
+    }
+  }
+  if (a.residual != nullptr) {
+    load_wide(static_cast<const T*>(a.residual) + first, others);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) x[k] = add_rn(x[k], others[k]);
+  }
+  store_pack(rounded<T>(x), static_cast<T*>(a.output) + first);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) sums[k] = add_rn(sums[k], x[k]);
+}
+
+/// Elements that a thread takes at once: a pack, or four where the width is one.
+DEEPSPEED_ON_BOTH constexpr int taken(int width) { return width == 1 ? kWords : width; }
+
+template <class T, int kWidth>
+__device__ void drop(const DropoutArrays& a, int64_t row, int64_t column, Wide<T> (&sums)[taken(kWidth)]) {
+  if constexpr (kWidth == 1) {
+    drop_four<T>(a, row, column, sums);
+  } else {
+    drop_pack<T, kWidth>(a, row, column, sums);
+  }
+}
+
+template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) dropout_kernel(DropoutArrays a) {
-  for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, kWords, [&](int64_t row, int64_t column) {
-    Wide<T> unused[kWords] = {};
-    drop_four<T>(a, row, column, unused);
+  constexpr int kTaken = taken(kWidth);
+  for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, kTaken, [&](int64_t row, int64_t column) {
+    Wide<T> unused[kTaken] = {};
+    drop<T, kWidth>(a, row, column, unused);
   });
 }
 
-template <class T>
+template <class T, int kWidth>
 __global__ void __launch_bounds__(kOpThreads) dropout_sums_kernel(DropoutArrays a) {
-  const PartColumns at(a.rows, kWords);
+  constexpr int kTaken = taken(kWidth);
+  const PartColumns at(a.rows, kTaken);
   if (at.column >= a.rows.columns) return;
-  Wide<T> sums[kWords] = {};
+  Wide<T> sums[kTaken] = {};
   const int64_t end = first_row(a.rows, at.part + 1);
-  for (int64_t row = first_row(a.rows, at.part); row < end; ++row) drop_four<T>(a, row, at.column, sums);
-  for (int k = 0; k < kWords && at.column + k < a.rows.columns; ++k) {
+  for (int64_t row = first_row(a.rows, at.part); row < end; ++row) {
+    drop<T, kWidth>(a, row, at.column, sums);
+  }
+#pragma unroll
+  for (int k = 0; k < kTaken; ++k) {
+    if (at.column + k >= a.rows.columns) return;
     static_cast<Wide<T>*>(a.bias_parts)[at.part * a.rows.columns + at.column + k] = sums[k];
   }
 }
@@ -90,14 +140,16 @@ __global__ void __launch_bounds__(kOpThreads) dropout_sums_kernel(DropoutArrays 
 
 cudaError_t launch_dropout(const DropoutArrays& arrays, cudaStream_t stream) {
   const RowParts& rows = arrays.rows;
+  const bool packed =
+      are_packed(arrays.type, {rows.columns}, {arrays.input, arrays.bias, arrays.residual, arrays.output});
   if (arrays.bias_parts != nullptr) {
-    return with_stored_type(arrays.type, [&](auto element) {
-      return launch_kernel(&dropout_sums_kernel<decltype(element)>, parts_shape(rows, kWords, stream),
-                           arrays);
+    return with_width(arrays.type, packed, [&](auto element, auto width) {
+      return launch_kernel(&dropout_sums_kernel<decltype(element), width()>,
+                           parts_shape(rows, taken(width()), stream), arrays);
     });
   }
-  return with_team(arrays.type, rows.columns, [&](auto element, auto team) {
-    return launch_kernel(&dropout_kernel<decltype(element), decltype(team)>,
+  return with_team(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team) {
+    return launch_kernel(&dropout_kernel<decltype(element), width(), decltype(team)>,
                          segment_shape(rows.rows, rows.columns, decltype(team)::kThreads, stream), arrays);
   });
 }

@@ -5,25 +5,28 @@
 namespace deepspeed::kernels {
 namespace {
 
-template <class T, class TheTeam>
+template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) embedding_gradient_kernel(EmbeddingGradientArrays a) {
   using W = Wide<T>;
-  for_each_in_segments<TheTeam>(a.positions, a.dim, 1, [&](int64_t position, int64_t column) {
+  for_each_in_segments<TheTeam>(a.positions, a.dim, kWidth, [&](int64_t position, int64_t column) {
     const int64_t index = a.indices[position];
     if (index == a.padding_index) return;
     const bool is_row = index >= 0 && index < a.num_embeddings;
-    const W value =
-        is_row ? W(to_float(static_cast<const T*>(a.grad_output)[position * a.dim + column])) : W(NAN);
     if (!is_row && a.num_embeddings == 0) return;
-    atomicAdd(static_cast<W*>(a.grad_weight) + (is_row ? index : 0) * a.dim + column, value);
+    W values[kWidth];
+    load_wide(static_cast<const T*>(a.grad_output) + position * a.dim + column, values);
+    W* const to = static_cast<W*>(a.grad_weight) + (is_row ? index : 0) * a.dim + column;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) atomicAdd(to + k, is_row ? values[k] : W(NAN));
   });
 }
 
 }  // namespace
 
 cudaError_t launch_embedding_gradient(const EmbeddingGradientArrays& arrays, cudaStream_t stream) {
-  return with_team(arrays.type, arrays.dim, [&](auto element, auto team) {
-    return launch_kernel(&embedding_gradient_kernel<decltype(element), decltype(team)>,
+  const bool packed = are_packed(arrays.type, {arrays.dim}, {arrays.grad_output});
+  return with_team(arrays.type, arrays.dim, packed, [&](auto element, auto width, auto team) {
+    return launch_kernel(&embedding_gradient_kernel<decltype(element), width(), decltype(team)>,
                          segment_shape(arrays.positions, arrays.dim, decltype(team)::kThreads, stream),
                          arrays);
   });

@@ -1,133 +1,241 @@
-// A team normalizes a row. Sums over rows, for the gradients of weight and bias, are a kernel of their own: a
-// thread adds up a column of a part.
+// A team normalizes a row. Its threads keep what they have read of it in registers, so that memory is read
+// once; only rows of more than kKeptColumns elements a thread are read again.
+//
+// Backward gives a block the rows of a part. Its teams take them in turn, and each thread adds up the
+// gradients of weight and bias for its own columns; at the end the block adds up those of its teams.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
 namespace deepspeed::kernels {
 namespace {
 
-template <class T, class TheTeam>
+template <class T, int kWidth, class TheTeam, bool kKept>
 __global__ void __launch_bounds__(kOpThreads) norm_kernel(NormArrays a) {
   using W = Wide<T>;
+  using Packs = RowPacks<T, kWidth, TheTeam, kKept>;
   for (int64_t row = TheTeam::first(); row < a.rows; row += TheTeam::count()) {
-    const T* x = static_cast<const T*>(a.input) + row * a.columns;
+    const T* const input = static_cast<const T*>(a.input) + row * a.columns;
+    const T* x = input;
+    Packs packs;
+    W total = 0;
     if (a.residual != nullptr) {
       const T* const residual = static_cast<const T*>(a.residual) + row * a.columns;
       T* const sum = static_cast<T*>(a.sum) + row * a.columns;
-      for (int64_t i = TheTeam::lane(); i < a.columns; i += TheTeam::kThreads) {
-        round_to(add_rn(to_float(x[i]), to_float(residual[i])), sum[i]);
-      }
+      Packs::for_each(a.columns, [&](int pack, int64_t column) {
+        W values[kWidth], others[kWidth];
+        load_wide(input + column, values);
+        load_wide(residual + column, others);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] = add_rn(values[k], others[k]);
+        const auto stored = rounded<T>(values);
+        if (kKept) packs.kept[pack] = stored;
+        store_pack(stored, sum + column);
+      });
       x = sum;  // of which each thread reads what it has written
+    } else {
+      Packs::for_each(a.columns, [&](int pack, int64_t column) { packs.load(input, pack, column); });
     }
     W mean = 0;
     if (a.mean != nullptr) {
-      W sum = 0;
-      for (int64_t i = TheTeam::lane(); i < a.columns; i += TheTeam::kThreads) sum += to_float(x[i]);
-      mean = TheTeam::sum(sum) / W(a.columns);
+      Packs::for_each(a.columns, [&](int pack, int64_t column) {
+        W values[kWidth];
+        packs.get(x, pack, column, values);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) total += values[k];
+      });
+      mean = TheTeam::sum(total) / W(a.columns);
       if (TheTeam::lane() == 0) static_cast<W*>(a.mean)[row] = mean;
     }
     W squares = 0;
-    for (int64_t i = TheTeam::lane(); i < a.columns; i += TheTeam::kThreads) {
-      const W centered = to_float(x[i]) - mean;
-      squares += centered * centered;
-    }
+    Packs::for_each(a.columns, [&](int pack, int64_t column) {
+      W values[kWidth];
+      packs.get(x, pack, column, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) squares += (values[k] - mean) * (values[k] - mean);
+    });
     const W rstd = W(1) / sqrt(TheTeam::sum(squares) / W(a.columns) + W(a.eps));
     if (TheTeam::lane() == 0) static_cast<W*>(a.rstd)[row] = rstd;
     T* const output = static_cast<T*>(a.output) + row * a.columns;
-    for (int64_t i = TheTeam::lane(); i < a.columns; i += TheTeam::kThreads) {
-      W y = (to_float(x[i]) - mean) * rstd;
-      if (a.weight != nullptr) y *= parameter_at<T>(a.weight, a.parameter_type, i);
-      if (a.bias != nullptr) y += parameter_at<T>(a.bias, a.parameter_type, i);
-      round_to(y, output[i]);
-    }
+    Packs::for_each(a.columns, [&](int pack, int64_t column) {
+      W values[kWidth], parameters[kWidth];
+      packs.get(x, pack, column, values);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values[k] = (values[k] - mean) * rstd;
+      if (a.weight != nullptr) {
+        load_parameters<T>(a.weight, a.parameter_type, column, parameters);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] *= parameters[k];
+      }
+      if (a.bias != nullptr) {
+        load_parameters<T>(a.bias, a.parameter_type, column, parameters);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] += parameters[k];
+      }
+      store_pack(rounded<T>(values), output + column);
+    });
   }
 }
 
-/// The normalized elements of one row.
-template <class T>
-struct NormalizedRow {
-  __device__ NormalizedRow(const NormBackwardArrays& arrays, int64_t row)
-      : a(arrays),
-        values(static_cast<const T*>(a.output != nullptr ? a.output : a.sum) + row * a.rows.columns),
-        mean(a.mean == nullptr ? Wide<T>(0) : static_cast<const Wide<T>*>(a.mean)[row]),
-        rstd(static_cast<const Wide<T>*>(a.rstd)[row]) {}
+/// Turns stored elements of a row into normalized ones, and multiplies gradients by the weight.
+template <class T, int kWidth>
+struct Normalized {
+  using W = Wide<T>;
 
-  __device__ Wide<T> weight(int64_t i) const {
-    return a.weight == nullptr ? Wide<T>(1) : parameter_at<T>(a.weight, a.parameter_type, i);
-  }
-  __device__ Wide<T> at(int64_t i) const {
-    const Wide<T> value = to_float(values[i]);
-    if (a.output == nullptr) return (value - mean) * rstd;
-    return (a.bias == nullptr ? value : value - parameter_at<T>(a.bias, a.parameter_type, i)) / weight(i);
+  __device__ void at(int64_t column, W (&values)[kWidth], W (&gradients)[kWidth]) const {
+    W weight[kWidth] = {};
+    if (a.weight != nullptr) load_parameters<T>(a.weight, a.parameter_type, column, weight);
+    if (a.output == nullptr) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values[k] = (values[k] - mean) * rstd;
+    } else {
+      if (a.bias != nullptr) {
+        W bias[kWidth];
+        load_parameters<T>(a.bias, a.parameter_type, column, bias);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] -= bias[k];
+      }
+      if (a.weight != nullptr) {
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] /= weight[k];
+      }
+    }
+    if (a.weight == nullptr) return;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) gradients[k] *= weight[k];
   }
 
   const NormBackwardArrays& a;
-  const T* values;
-  Wide<T> mean, rstd;
+  W mean, rstd;
 };
 
-template <class T, class TheTeam>
-__global__ void __launch_bounds__(kOpThreads) norm_backward_kernel(NormBackwardArrays a) {
-  using W = Wide<T>;
-  const int64_t columns = a.rows.columns;
-  for (int64_t row = TheTeam::first(); row < a.rows.rows; row += TheTeam::count()) {
-    const NormalizedRow<T> normalized(a, row);
-    const T* const grad = static_cast<const T*>(a.grad_output) + row * columns;
-    const T* const grad_sum = static_cast<const T*>(a.grad_sum) + (a.grad_sum == nullptr ? 0 : row * columns);
-    T* const grad_input = static_cast<T*>(a.grad_input) + row * columns;
-    W sum = 0, products = 0;
-    for (int64_t i = TheTeam::lane(); i < columns; i += TheTeam::kThreads) {
-      const W g = to_float(grad[i]) * normalized.weight(i);
-      sum += g;
-      products += g * normalized.at(i);
+/// Adds up what the teams of a block have summed for their columns, and writes it.
+template <class W, int kWidth, class TheTeam, int kCount>
+__device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* to) {
+  if constexpr (TheTeam::kThreads == kOpThreads) {
+#pragma unroll
+    for (int pack = 0; pack < kCount; ++pack) {
+      const int64_t column = (int64_t{pack} * kOpThreads + TheTeam::lane()) * kWidth;
+      if (column >= columns) return;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) to[column + k] = sums[pack][k];
     }
-    const W mean = a.is_rms ? W(0) : TheTeam::sum(sum) / W(columns);
-    const W product_mean = TheTeam::sum(products) / W(columns);
-    for (int64_t i = TheTeam::lane(); i < columns; i += TheTeam::kThreads) {
-      const W g = to_float(grad[i]) * normalized.weight(i);
-      W result = normalized.rstd * (g - mean - normalized.at(i) * product_mean);
-      if (a.grad_sum != nullptr) result += to_float(grad_sum[i]);
-      round_to(result, grad_input[i]);
+  } else {
+    __shared__ W of_teams[kOpWarps][kOpWarp * kWidth];
+    const int team = int(threadIdx.x) / kOpWarp;
+#pragma unroll
+    for (int pack = 0; pack < kCount; ++pack) {
+      const int64_t first = int64_t{pack} * kOpWarp * kWidth;
+      if (first >= columns) return;  // alike for all threads
+      __syncthreads();               // all have read what the turn before has left
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) of_teams[team][TheTeam::lane() * kWidth + k] = sums[pack][k];
+      __syncthreads();
+      const int at = int(threadIdx.x);
+      if (at >= kOpWarp * kWidth || first + at >= columns) continue;
+      W sum = of_teams[0][at];
+      for (int other = 1; other < kOpWarps; ++other) sum += of_teams[other][at];
+      to[first + at] = sum;
     }
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kOpThreads) norm_parameters_kernel(NormBackwardArrays a) {
+template <class T, int kWidth, class TheTeam, bool kKept>
+__global__ void __launch_bounds__(kOpThreads) norm_backward_kernel(NormBackwardArrays a) {
   using W = Wide<T>;
-  const PartColumns at(a.rows, 1);
-  if (at.column >= a.rows.columns) return;
-  W weight_sum = 0, bias_sum = 0;
-  const int64_t end = first_row(a.rows, at.part + 1);
-  for (int64_t row = first_row(a.rows, at.part); row < end; ++row) {
-    const W grad = to_float(static_cast<const T*>(a.grad_output)[row * a.rows.columns + at.column]);
-    bias_sum += grad;
-    if (a.weight_parts != nullptr) weight_sum += grad * NormalizedRow<T>(a, row).at(at.column);
+  using Packs = RowPacks<T, kWidth, TheTeam, kKept>;
+  const int64_t columns = a.rows.columns, part = blockIdx.x, end = first_row(a.rows, part + 1);
+  W* const weight_parts =
+      a.weight_parts == nullptr ? nullptr : static_cast<W*>(a.weight_parts) + part * columns;
+  W* const bias_parts = a.bias_parts == nullptr ? nullptr : static_cast<W*>(a.bias_parts) + part * columns;
+  // Rows that are not kept are a block's: their sums are made where they are written.
+  W weight_sums[Packs::kCount][kWidth] = {}, bias_sums[Packs::kCount][kWidth] = {};
+  if (!kKept) {
+    Packs::for_each(columns, [&](int, int64_t column) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        if (weight_parts != nullptr) weight_parts[column + k] = 0;
+        if (bias_parts != nullptr) bias_parts[column + k] = 0;
+      }
+    });
   }
-  const int64_t entry = at.part * a.rows.columns + at.column;
-  if (a.weight_parts != nullptr) static_cast<W*>(a.weight_parts)[entry] = weight_sum;
-  if (a.bias_parts != nullptr) static_cast<W*>(a.bias_parts)[entry] = bias_sum;
+  constexpr int kTeams = kOpThreads / TheTeam::kThreads;
+  for (int64_t row = first_row(a.rows, part) + int(threadIdx.x) / TheTeam::kThreads; row < end;
+       row += kTeams) {
+    const Normalized<T, kWidth> normalized{a, a.mean == nullptr ? W(0) : static_cast<const W*>(a.mean)[row],
+                                           static_cast<const W*>(a.rstd)[row]};
+    const T* const stored = static_cast<const T*>(a.output != nullptr ? a.output : a.sum) + row * columns;
+    const T* const grad_output = static_cast<const T*>(a.grad_output) + row * columns;
+    Packs values, grads;
+    W sum = 0, products = 0;
+    Packs::for_each(columns, [&](int pack, int64_t column) {
+      values.load(stored, pack, column);
+      grads.load(grad_output, pack, column);
+    });
+    Packs::for_each(columns, [&](int pack, int64_t column) {
+      W x[kWidth], g[kWidth], unweighted[kWidth];
+      values.get(stored, pack, column, x);
+      grads.get(grad_output, pack, column, g);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) unweighted[k] = g[k];
+      normalized.at(column, x, g);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        sum += g[k];
+        products += g[k] * x[k];
+        if (kKept) {
+          weight_sums[pack][k] += unweighted[k] * x[k];
+          bias_sums[pack][k] += unweighted[k];
+        } else {
+          if (weight_parts != nullptr) weight_parts[column + k] += unweighted[k] * x[k];
+          if (bias_parts != nullptr) bias_parts[column + k] += unweighted[k];
+        }
+      }
+    });
+    const W mean = a.is_rms ? W(0) : TheTeam::sum(sum) / W(columns);
+    const W product_mean = TheTeam::sum(products) / W(columns);
+    const T* const grad_sum = static_cast<const T*>(a.grad_sum) + (a.grad_sum == nullptr ? 0 : row * columns);
+    T* const grad_input = static_cast<T*>(a.grad_input) + row * columns;
+    Packs::for_each(columns, [&](int pack, int64_t column) {
+      W x[kWidth], g[kWidth];
+      values.get(stored, pack, column, x);
+      grads.get(grad_output, pack, column, g);
+      normalized.at(column, x, g);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) g[k] = normalized.rstd * (g[k] - mean - x[k] * product_mean);
+      if (a.grad_sum != nullptr) {
+        load_wide(grad_sum + column, x);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) g[k] += x[k];
+      }
+      store_pack(rounded<T>(g), grad_input + column);
+    });
+  }
+  if constexpr (kKept) {
+    if (weight_parts != nullptr) write_sums<W, kWidth, TheTeam>(weight_sums, columns, weight_parts);
+    if (bias_parts != nullptr) write_sums<W, kWidth, TheTeam>(bias_sums, columns, bias_parts);
+  }
 }
 
 }  // namespace
 
 cudaError_t launch_norm(const NormArrays& arrays, cudaStream_t stream) {
-  return with_team(arrays.type, arrays.columns, [&](auto element, auto team) {
-    return launch_kernel(&norm_kernel<decltype(element), decltype(team)>,
+  const bool packed =
+      are_packed(arrays.type, {arrays.columns},
+                 {arrays.input, arrays.residual, arrays.weight, arrays.bias, arrays.output, arrays.sum});
+  return with_row(arrays.type, arrays.columns, packed, [&](auto element, auto width, auto team, auto kept) {
+    return launch_kernel(&norm_kernel<decltype(element), width(), decltype(team), kept()>,
                          team_shape(arrays.rows, decltype(team)::kThreads, stream), arrays);
   });
 }
 
 cudaError_t launch_norm_backward(const NormBackwardArrays& arrays, cudaStream_t stream) {
-  const cudaError_t status = with_team(arrays.type, arrays.rows.columns, [&](auto element, auto team) {
-    return launch_kernel(&norm_backward_kernel<decltype(element), decltype(team)>,
-                         team_shape(arrays.rows.rows, decltype(team)::kThreads, stream), arrays);
-  });
-  if (status != cudaSuccess || (arrays.weight_parts == nullptr && arrays.bias_parts == nullptr))
-    return status;
-  return with_stored_type(arrays.type, [&](auto element) {
-    return launch_kernel(&norm_parameters_kernel<decltype(element)>, parts_shape(arrays.rows, 1, stream),
-                         arrays);
+  const RowParts& rows = arrays.rows;
+  const bool packed = are_packed(arrays.type, {rows.columns},
+                                 {arrays.grad_output, arrays.grad_sum, arrays.sum, arrays.output,
+                                  arrays.weight, arrays.bias, arrays.grad_input});
+  return with_row(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team, auto kept) {
+    return launch_kernel(&norm_backward_kernel<decltype(element), width(), decltype(team), kept()>,
+                         {unsigned(rows.parts), kOpThreads, stream}, arrays);
   });
 }
 

@@ -1,8 +1,13 @@
-// What kernels of the fused operators share: teams of threads that take rows, sums over a team, and
-// arithmetic of fp32 or fp64.
+// What kernels of the fused operators share: teams of threads that take rows, packs of 16 bytes that a thread
+// loads and stores at once, sums over a team, and arithmetic of fp32 or fp64.
+//
+// A kernel is made for packs and for single elements. The host chooses by the arrays' addresses and by the
+// distances of rows.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <type_traits>
 
 #include "deepspeed/kernels/arguments/element_type.h"
 #include "deepspeed/kernels/arguments/op_arrays.h"
@@ -38,6 +43,10 @@ __device__ inline double mul_rn(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float add_rn(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double add_rn(double a, double b) { return __dadd_rn(a, b); }
 
+/// How many elements of T make 16 bytes, the most that a thread loads at once.
+template <class T>
+inline constexpr int kPackWidth = 16 / int(sizeof(T));
+
 /// Returns an element of a parameter, which is stored as T or, beside 16 bits, as fp32.
 template <class T>
 __device__ inline Wide<T> parameter_at(const void* values, ElementType type, int64_t i) {
@@ -45,9 +54,59 @@ __device__ inline Wide<T> parameter_at(const void* values, ElementType type, int
   return to_float(static_cast<const T*>(values)[i]);
 }
 
+/// Loads kWidth elements that lie side by side, by 16 bytes at once where they are more than one.
+template <class T, int kWidth>
+__device__ inline void load_wide(const T* from, Wide<T> (&to)[kWidth]) {
+  constexpr int kAtOnce = kWidth < kPackWidth<T> ? kWidth : kPackWidth<T>;
+#pragma unroll
+  for (int first = 0; first < kWidth; first += kAtOnce) {
+    const auto pack = *reinterpret_cast<const Pack<T, kAtOnce>*>(from + first);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) to[first + k] = to_float(pack.at[k]);
+  }
+}
+
+/// Rounds elements to a pack.
+template <class T, int kWidth>
+__device__ inline Pack<T, kWidth> rounded(const Wide<T> (&from)[kWidth]) {
+  Pack<T, kWidth> pack;
+  if constexpr (kWidth == 1) {
+    round_to(from[0], pack.at[0]);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kWidth; k += 2) round_two_to(from[k], from[k + 1], pack.at + k);
+  }
+  return pack;
+}
+
+template <class T, int kWidth>
+__device__ inline void store_pack(const Pack<T, kWidth>& pack, T* to) {
+  *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
+}
+
+/// Loads elements of a parameter from `i` on, as parameter_at() does.
+template <class T, int kWidth>
+__device__ inline void load_parameters(const void* values, ElementType type, int64_t i,
+                                       Wide<T> (&to)[kWidth]) {
+  if constexpr (sizeof(T) == 2) {
+    if (type == ElementType::kFloat32) return load_wide(static_cast<const float*>(values) + i, to);
+  }
+  load_wide(static_cast<const T*>(values) + i, to);
+}
+
+/// Returns exp(x) for a result that is rounded to T: of 16 bits by the device's quick instruction.
 template <class T>
-__device__ inline T sigmoid(T x) {
-  return T(1) / (T(1) + exp(-x));
+__device__ inline Wide<T> exp_for(Wide<T> x) {
+  if constexpr (sizeof(T) == 2) return __expf(x);
+  return exp(x);
+}
+
+/// Returns the sigmoid of x for a result that is rounded to T.
+template <class T>
+__device__ inline Wide<T> sigmoid_for(Wide<T> x) {
+  const Wide<T> below = Wide<T>(1) + exp_for<T>(-x);
+  if constexpr (sizeof(T) == 2) return __fdividef(1.0F, below);  // 0 where `below` is infinite
+  return Wide<T>(1) / below;
 }
 
 /// A team of kSize threads, a warp or a block, takes one row at a time.
@@ -86,6 +145,47 @@ struct Team {
   __device__ static T largest(T value) {
     return reduce(value, [](T a, T b) { return a > b ? a : b; });
   }
+};
+
+/// Elements of a row that a thread keeps. A warp's row, of less than kBlockRowColumns, always fits.
+inline constexpr int kKeptColumns = 32;
+static_assert(kBlockRowColumns <= kKeptColumns * kOpWarp);
+
+/// Packs of an array's row, which the thread keeps or reads each time that they are used.
+template <class T, int kWidth, class TheTeam, bool kKept>
+struct RowPacks {
+  static constexpr int kCount = kKept ? kKeptColumns / kWidth : 1;
+
+  /// Calls body(pack, column) for the columns of this thread; `pack` indexes what it keeps.
+  template <class Body>
+  __device__ static void for_each(int64_t columns, const Body& body) {
+    if constexpr (kKept) {
+#pragma unroll
+      for (int pack = 0; pack < kCount; ++pack) {
+        const int64_t column = (int64_t{pack} * TheTeam::kThreads + TheTeam::lane()) * kWidth;
+        if (column < columns) body(pack, column);
+      }
+    } else {
+      for (int64_t column = int64_t{TheTeam::lane()} * kWidth; column < columns;
+           column += int64_t{TheTeam::kThreads} * kWidth) {
+        body(0, column);
+      }
+    }
+  }
+
+  __device__ void load(const T* row, int pack, int64_t column) {
+    if (kKept) kept[pack] = *reinterpret_cast<const Pack<T, kWidth>*>(row + column);
+  }
+  __device__ void get(const T* row, int pack, int64_t column, Wide<T> (&values)[kWidth]) const {
+    if constexpr (kKept) {
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values[k] = to_float(kept[pack].at[k]);
+    } else {
+      load_wide(row + column, values);
+    }
+  }
+
+  Pack<T, kWidth> kept[kCount];
 };
 
 /// Returns the shape of a launch whose teams of `size` threads take `rows` rows.
@@ -147,11 +247,51 @@ cudaError_t with_stored_type(ElementType type, const Run& run) {
   }
 }
 
-/// Calls run(T(), Team<...>()) for the stored type and the team that suits a row.
+/// Whether a kernel can take packs: arrays begin at multiples of 16 bytes, and so does what lies at these
+/// distances in elements. A null pointer stands for no array. fp64 has no packs.
+inline bool are_packed(ElementType type, std::initializer_list<int64_t> distances,
+                       std::initializer_list<const void*> arrays) {
+  if (type == ElementType::kFloat64) return false;
+  const int64_t width = type == ElementType::kFloat32 ? kPackWidth<float> : kPackWidth<__half>;
+  for (const int64_t distance : distances) {
+    if (distance % width != 0) return false;
+  }
+  for (const void* array : arrays) {
+    if (reinterpret_cast<uintptr_t>(array) % 16 != 0) return false;
+  }
+  return true;
+}
+
+/// Calls run(T(), width) for the stored type, where `width` says how many elements a thread takes at once.
 template <class Run>
-cudaError_t with_team(ElementType type, int64_t columns, const Run& run) {
+cudaError_t with_width(ElementType type, bool packed, const Run& run) {
   return with_stored_type(type, [&](auto element) {
-    return columns < kBlockRowColumns ? run(element, Team<kOpWarp>()) : run(element, Team<kOpThreads>());
+    if constexpr (sizeof(element) < sizeof(double)) {
+      if (packed) return run(element, std::integral_constant<int, kPackWidth<decltype(element)>>());
+    }
+    return run(element, std::integral_constant<int, 1>());
+  });
+}
+
+/// Calls run(T(), width, Team<...>()), with the team that suits a row.
+template <class Run>
+cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run& run) {
+  return with_width(type, packed, [&](auto element, auto width) {
+    return columns < kBlockRowColumns ? run(element, width, Team<kOpWarp>())
+                                      : run(element, width, Team<kOpThreads>());
+  });
+}
+
+/// Calls run(T(), width, Team<...>(), is_kept) with what suits rows of so many columns.
+template <class Run>
+cudaError_t with_row(ElementType type, int64_t columns, bool packed, const Run& run) {
+  if (columns <= int64_t{kKeptColumns} * kOpThreads) {
+    return with_team(type, columns, packed, [&](auto element, auto width, auto team) {
+      return run(element, width, team, std::true_type());
+    });
+  }
+  return with_width(type, packed, [&](auto element, auto width) {
+    return run(element, width, Team<kOpThreads>(), std::false_type());
   });
 }
 

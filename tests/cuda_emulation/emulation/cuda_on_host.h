@@ -243,6 +243,12 @@ inline float __fmul_rn(float a, float b) { return emulation::arithmetic(a * b); 
 inline float __fdiv_rn(float a, float b) { return emulation::arithmetic(a / b); }
 inline float __fsqrt_rn(float a) { return emulation::arithmetic(sqrtf(a)); }
 inline float __fmaf_rn(float a, float b, float c) { return emulation::arithmetic(fmaf(a, b, c)); }
+// The quick ones of a GPU err by a few bits more.
+inline float __expf(float x) { return expf(x); }
+inline float __fdividef(float a, float b) {
+  const float size = fabsf(b);
+  return size > 0x1p126F && size < INFINITY ? emulation::arithmetic(a * 0.0F) : __fdiv_rn(a, b);
+}
 inline double __dadd_rn(double a, double b) { return emulation::arithmetic(a + b); }
 inline double __dsub_rn(double a, double b) { return emulation::arithmetic(a - b); }
 inline double __dmul_rn(double a, double b) { return emulation::arithmetic(a * b); }
