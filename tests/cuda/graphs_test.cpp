@@ -8,12 +8,19 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/modules/linear.h>
 
 #include <gtest/gtest.h>
 
 #include "deepspeed/activation/checkpointing.h"
+#include "deepspeed/device/graphs/device_graph.h"
+#include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/ops.h"
 
 #include "tests/cuda/require_cuda.h"
@@ -311,6 +318,36 @@ TEST_F(CudaGraphs, RefuseWhatCannotBeCaptured) {
   EXPECT_ERROR(UsageError, engine_of<Opaque>()->forward(inputs, std::make_shared<int>()), "cuda_graphs",
                "type");
   EXPECT_ERROR(UsageError, engine_of<OddNet>()->forward(inputs.cpu(), targets), "tensor 0", "cpu", "cuda");
+}
+
+/// Reads a number in a capture, which fails by it.
+void fail_to_capture(c10::Device device, const device::SideStream& stream) {
+  const at::Tensor numbers = at::ones({8}, device);
+  const auto read = [&] {
+    const at::Tensor more = at::dropout(numbers, 0.5, true) + at::ones({1 << 20}, device).sum();
+    more.sum().item<float>();
+  };
+  EXPECT_THROW(device::DeviceGraph::capture(device, stream, read), c10::Error);
+}
+
+TEST_F(CudaGraphs, LeaveTorchWholeWhereACaptureFails) {
+  const c10::Device device(at::kCUDA, 0);
+  const device::SideStream stream(device), other(device);
+  const at::Tensor before = at::rand({8}, device);
+  for (int time = 0; time < 3; ++time) {
+    fail_to_capture(device, stream);
+    EXPECT_NO_THROW(at::rand({8}, device));
+    EXPECT_NO_THROW(at::dropout(before, 0.5, true));
+  }
+  // Memory that another stream has used comes back, too.
+  for (int time = 0; time < 20; ++time) {
+    const at::Tensor host = at::ones({1 << 22}), there = at::empty({1 << 22}, device);
+    other.copy(there, host).wait();
+  }
+  const at::Tensor sum = at::zeros({8}, device);
+  const auto graph = device::DeviceGraph::capture(device, stream, [&] { sum.add_(1); });
+  graph.replay();
+  EXPECT_NO_THROW(sum.cpu());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "deepspeed/pipe/exchange/stage_links.h"
 
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
@@ -14,6 +15,22 @@ auto naming(const char* what, int stage, Exchange exchange) {
     return exchange();
   } catch (const CommError& error) {
     throw CommError(message("[pipe] ", what, " stage ", stage, " failed: ", error.what()));
+  }
+}
+
+/// Connects a stage with its neighbours of a group, or, where it wraps, the last stage with the first one.
+/// NCCL connects two ranks at their first message, and holds both threads until then: a receive that is
+/// posted ahead would hold the one whose send the other waits for. So they meet here, each pair at its turn.
+void connect(const comm::ProcessGroup& group, int stage, int num_stages, bool wraps, at::Device device) {
+  if (!group || group.device_type() == at::kCPU) return;
+  const at::Tensor byte = at::zeros({1}, at::TensorOptions(at::kByte).device(device));
+  const auto meet = [&](int one, int other) {
+    if (stage == one) group.send(byte, other);
+    if (stage == other) group.recv(byte, one);
+  };
+  if (wraps) return meet(num_stages - 1, 0);
+  for (const int first : {0, 1}) {
+    for (int lower = first; lower + 1 < num_stages; lower += 2) meet(lower, lower + 1);
   }
 }
 
@@ -34,12 +51,16 @@ StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, con
     wrap_activations_ = group("wrap_activations");
     wrap_gradients_ = group("wrap_gradients");
   }
+  const int stage = ranks.stage_id();
+  for (const auto* neighbours : {&activations_, &gradients_})
+    connect(*neighbours, stage, num_stages, /*wraps=*/false, options.device);
+  for (const auto* ends : {&wrap_activations_, &wrap_gradients_})
+    connect(*ends, stage, num_stages, /*wraps=*/true, options.device);
   SlicedMessage cut_gradients;
   if (options.pipe_partitioned && ranks.slice_parallel_size() > 1) {
     slices_ = SlicedMessage(world.own_group(options.name + ".slices", options.purpose, ranks.slice_group()));
     if (options.grad_partitioned) cut_gradients = slices_;
   }
-  const int stage = ranks.stage_id();
   const int previous = (stage + num_stages - 1) % num_stages, next = (stage + 1) % num_stages;
   previous_stage_ = previous;
   next_stage_ = next;

@@ -1,6 +1,12 @@
 #include "deepspeed/device/graphs/cuda_graphs.h"
 
+#include <exception>
+#include <memory>
+
+#include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/util/Exception.h>
 
 #include "deepspeed/base/export.h"
 
@@ -19,7 +25,34 @@ void* begin(const void* neighbour) {
   return graph.release();
 }
 
-void end(void* graph) { static_cast<CUDAGraph*>(graph)->capture_end(); }
+/// Says nothing: that a graph is empty, say, which is meant.
+struct NoWarnings : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+// Of a capture that has failed capture_end() throws before it takes the graph's pool from the allocator, and
+// its own state from the generator: the process would draw no random number any more, and give back no
+// memory. An empty capture in its place ends well, and with it all of that.
+void end(void* graph) {
+  auto* const captured = static_cast<CUDAGraph*>(graph);
+  try {
+    captured->capture_end();
+  } catch (...) {
+    const auto failure = std::current_exception();
+    cudaGetLastError();  // what the capture has noted is told by the exception
+    try {
+      NoWarnings none;
+      const c10::WarningUtils::WarningHandlerGuard guard(&none);
+      C10_CUDA_CHECK(
+          cudaStreamBeginCapture(at::cuda::getCurrentCUDAStream(), cudaStreamCaptureModeThreadLocal));
+      captured->capture_end();
+    } catch (const c10::Error&) {
+      cudaGetLastError();  // it had ended, and failed later
+    }
+    std::rethrow_exception(failure);
+  }
+}
+
 void replay(void* graph) { static_cast<CUDAGraph*>(graph)->replay(); }
 void free(void* graph) { delete static_cast<CUDAGraph*>(graph); }
 

@@ -1,0 +1,126 @@
+"""Ranks on null GPUs over c10d's own NCCL backend: ranks_test.py GPT2 [unittest's words].
+
+GPT2 is the example's program. Each run trains a few steps and ends: all ranks with 0, none waits in vain for another one to make a
+communicator, and no launch is refused.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).parent
+GPT2 = sys.argv[1]
+LIMIT = 120  # seconds, which a run on a busy machine does not take
+SIZES = ["--layers", "4", "--heads", "2", "--width", "32", "--context", "16", "--steps", "3"]
+BF16 = {"bf16": {"enabled": True}}
+HOST = {"device": "cpu", "pin_memory": True}
+
+
+def zero(stage, **keys):
+    return {"zero_optimization": {"stage": stage, **keys}, **BF16}
+
+
+def optimizer(name, **keys):
+    return {"optimizer": {"type": name, "params": {"lr": 1e-3, **keys}}, "gradient_clipping": 0.0, **BF16}
+
+
+def schedule(name, **keys):
+    return {"pipeline": {"schedule": name, **keys}, **BF16}
+
+
+# Name: ranks, what differs in the config, arguments of the program.
+CASES = {
+    **{f"stage {stage}": (2, zero(stage), []) for stage in (0, 1, 2, 3)},
+    "fp16": (2, {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True}}, []),
+    "stage 2 with its optimizer on the host": (2, zero(2, offload_optimizer=HOST), []),
+    "stage 3 on the host": (2, zero(3, offload_optimizer=HOST, offload_param=HOST), []),
+    "stage 3 on disk": (2, zero(3, offload_optimizer={"device": "nvme", "nvme_path": "{folder}"}), []),
+    "MiCS": (4, zero(3, mics_shard_size=2), []),
+    "ZeRO++": (4, zero(3, zero_hpz_partition_size=2, zero_quantized_weights=True, zero_quantized_gradients=True), []),
+    "1-bit Adam": (2, optimizer("OneBitAdam", freeze_step=1), []),
+    "0/1 Adam": (2, optimizer("ZeroOneAdam"), []),
+    "1-bit LAMB": (4, optimizer("OneBitLamb", freeze_step=1), []),
+    "captured": (2, {**zero(2), "cuda_graphs": {"enabled": True, "warmup_steps": 1}}, []),
+    "2 stages": (2, BF16, ["--pipeline_stages", "2"]),
+    "4 stages": (4, zero(1), ["--pipeline_stages", "4"]),
+    "2 stages of 2 ranks": (4, zero(1), ["--pipeline_stages", "2"]),
+    "2 stages, interleaved": (2, schedule("interleaved", model_chunks=2), ["--pipeline_stages", "2", "--model_chunks", "2"]),
+    "3 stages, interleaved": (3, schedule("interleaved", model_chunks=2), ["--pipeline_stages", "3", "--model_chunks", "2"]),
+    "2 stages, zero bubble": (2, schedule("zero_bubble"), ["--pipeline_stages", "2"]),
+    "4 stages, zero bubble": (4, schedule("zero_bubble"), ["--pipeline_stages", "4"]),
+}  # fmt: skip
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Ranks:
+    """Ranks of a program, each on a device of its own."""
+
+    def __init__(self, command, ranks, folder, **variables):
+        port = str(free_port())
+        self.processes, self.logs = [], []
+        for rank in range(ranks):
+            log = open(os.path.join(folder, f"rank{rank}.log"), "w+", encoding="utf-8", errors="replace")
+            of_rank = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+            env = {**os.environ, **{name: str(value) for name, value in of_rank.items()}, "MASTER_ADDR": "127.0.0.1",
+                   "NULL_NCCL_LOG": "1", "NULL_NCCL_FOLDER": folder, **variables}  # fmt: skip
+            self.logs.append(log)
+            self.processes.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT, cwd=folder))
+
+    def finish(self):
+        """Returns the exit status and the output of each rank."""
+        ended = []
+        for process, log in zip(self.processes, self.logs):
+            try:
+                process.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            log.seek(0)
+            ended.append((process.returncode, log.read()))
+            log.close()
+        return ended
+
+
+def complaint(ended):
+    """Returns what was wrong with ranks that were to end well."""
+    for rank, (status, output) in enumerate(ended):
+        wrong = [line for line in output.splitlines() if "[null gpu]" in line or "in vain" in line]
+        if status or wrong:
+            return f"rank {rank} ended with {status}: {wrong}\n{output[-3000:]}"
+    return ""
+
+
+def train(name):
+    ranks, patch, arguments = CASES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "gradient_clipping": 1.0,
+                  "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, **patch}  # fmt: skip
+        path = pathlib.Path(folder, "config.json")
+        path.write_text(json.dumps(config).replace("{folder}", folder))
+        text = pathlib.Path(folder, "text.txt")
+        text.write_text((HERE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")[:8000], encoding="utf-8")
+        command = [GPT2, "--deepspeed_config", str(path), "--data", str(text), *SIZES, *arguments]
+        return complaint(Ranks(command, ranks, folder).finish())
+
+
+class Training(unittest.TestCase):
+    def test_every_case_trains_and_ends_well(self):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for name, wrong in zip(CASES, pool.map(train, CASES)):
+                with self.subTest(name):
+                    self.assertFalse(wrong, wrong)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
