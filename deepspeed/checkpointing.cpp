@@ -1,6 +1,6 @@
 #include "deepspeed/checkpointing.h"
 
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 #include "deepspeed/config/config.h"
 
 namespace deepspeed::checkpointing {

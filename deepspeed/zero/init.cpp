@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 #include "deepspeed/config/config.h"
 #include "deepspeed/config/rules.h"
 #include "deepspeed/device/accelerator/current_device.h"

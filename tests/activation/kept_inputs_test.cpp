@@ -20,8 +20,8 @@
 #include "deepspeed/activation/keep/slot_buffers.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpointing.h"
-#include "deepspeed/comm/group/mpu.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/mpu.h"
 
 #include "tests/activation/plain_and_checkpointed.h"
 #include "tests/autograd/gpt_block.h"

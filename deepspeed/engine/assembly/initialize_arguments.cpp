@@ -8,7 +8,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 
 namespace deepspeed {
 namespace {

@@ -117,7 +117,7 @@ struct InitializeOptions {
   comm::World world = {};                                  // default: init_distributed()
   std::optional<ConfigArguments> args = {};                // what add_config_arguments() has filled in
   std::optional<config::ConfigSource> config_params = {};  // the older name of `config`
-  std::shared_ptr<Mpu> mpu = nullptr;  // of a program that shares the model out itself (comm/group/mpu.h)
+  std::shared_ptr<Mpu> mpu = nullptr;  // of a program that shares the model out itself (comm/mpu.h)
   std::optional<std::vector<int64_t>> mesh_param = {};  // (ranks, 1)
   std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
   // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "deepspeed/base/export.h"
-#include "deepspeed/comm/group/mpu.h"
 #include "deepspeed/comm/init.h"
+#include "deepspeed/comm/mpu.h"
 #include "deepspeed/pipe/topology/parallel_ranks.h"
 
 namespace deepspeed {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "deepspeed/checkpointing.h"
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"

@@ -6,7 +6,7 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 #include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 
 namespace deepspeed::python {
 

@@ -1,5 +1,5 @@
 // A program's own model parallel unit: its groups are those of gradients, norms and batch sizes.
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 
 #include <cmath>
 #include <filesystem>

@@ -23,7 +23,7 @@
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 #include "deepspeed/checkpointing.h"
 #include "deepspeed/comm/functions.h"
-#include "deepspeed/comm/group/mpu.h"
+#include "deepspeed/comm/mpu.h"
 #include "deepspeed/initialize.h"
 #include "deepspeed/zero/gathered_parameters.h"
 #include "deepspeed/zero/init.h"
