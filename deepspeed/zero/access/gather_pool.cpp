@@ -12,8 +12,6 @@
 
 #include <algorithm>
 
-#include <c10/core/GradMode.h>
-
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 
@@ -21,10 +19,6 @@ namespace deepspeed::zero {
 namespace {
 
 using State = Gatherable::State;
-
-bool copies(const std::string& op) {
-  return op == "aten::clone" || op == "aten::copy_" || op == "aten::_to_copy";
-}
 
 GathererOptions gatherer_options(const comm::ProcessGroup& shard_group, const GatherPoolOptions& options) {
   GathererOptions of{.keys = options.keys, .num_ranks = shard_group.size()};
@@ -148,10 +142,9 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
                       "views anew, and run backward before destroy()");
   }
-  // No pass begins or ends before initialize(): what adapts a model on all ranks copies it, or reads it
-  // operator by operator without gradients. A forward that would train it comes too early.
-  const bool is_before_initialize =
-      options_.is_provisional && !writes && (!c10::GradMode::is_enabled() || copies(op));
+  // No pass begins or ends before initialize(): what adapts a model on all ranks reads it operator by
+  // operator.
+  const bool is_before_initialize = options_.is_provisional && !writes;
   if (num_windows_ == 0 && param.num_holds == 0 && !is_usable_anywhere(param) && !is_before_initialize) {
     raise<UsageError>(
         "parameter '", param.name, "' is partitioned over ", shard_group().size(), " ranks, and ", op,
