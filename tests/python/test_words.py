@@ -34,6 +34,21 @@ def test_names_are_spelled_as_in_scripts(text, expected):
     assert python_words(text) == expected
 
 
+def test_a_module_that_comes_late_is_told_names_that_a_script_has():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    engine = initialize(model)
+    with deepspeed.zero.Init(config_dict_or_path=CONFIG):
+        late = torch.nn.Linear(2, 2)
+    model.append(late)
+    with pytest.raises(
+        deepspeed.UsageError, match="of zero.Init, of sizes .*open a zero.GatheredParameters.*there before initialize"
+    ) as error:
+        engine(torch.ones(1, 2))
+    assert not SPELLED_AS_IN_CPP.search(str(error.value))
+    with torch.no_grad():
+        engine(torch.ones(1, 2))
+
+
 def test_a_model_of_init_for_another_stage_is_told_the_way_that_a_script_has():
     with deepspeed.zero.Init(config_dict_or_path=CONFIG):
         model = torch.nn.Linear(2, 2)

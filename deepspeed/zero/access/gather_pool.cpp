@@ -12,6 +12,8 @@
 
 #include <algorithm>
 
+#include <c10/core/GradMode.h>
+
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 
@@ -19,6 +21,8 @@ namespace deepspeed::zero {
 namespace {
 
 using State = Gatherable::State;
+
+thread_local int num_forwards = 0;  // of engines that train, on this thread
 
 GathererOptions gatherer_options(const comm::ProcessGroup& shard_group, const GatherPoolOptions& options) {
   GathererOptions of{.keys = options.keys, .num_ranks = shard_group.size()};
@@ -119,13 +123,18 @@ void GatherPool::on_unit_done(std::function<void(size_t unit)> call) {
 void GatherPool::open_window(AccessMode mode) {
   const std::lock_guard lock(mutex_);
   if (num_windows_ == 0) compare_writes();
-  if (++num_windows_ == 1) look_ahead_.begin_pass(mode);
+  if (++num_windows_ > 1) return;
+  is_forward_ = mode == AccessMode::kForward;
+  num_forwards += is_forward_;
+  look_ahead_.begin_pass(mode);
 }
 
 void GatherPool::close_window() {
   const std::lock_guard lock(mutex_);
   if (num_windows_ == 0) raise<UsageError>("no access window is open that could be closed");
   if (--num_windows_ > 0) return;
+  num_forwards -= is_forward_;
+  is_forward_ = false;
   look_ahead_.end_pass();
   params_.set_current(nullptr);
   live_.for_each([&](Gatherable& param) {
@@ -143,8 +152,9 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
                       "views anew, and run backward before destroy()");
   }
   // No pass begins or ends before initialize(): what adapts a model on all ranks reads it operator by
-  // operator.
-  const bool is_before_initialize = options_.is_provisional && !writes;
+  // operator. An engine's forward would train what no engine has.
+  const bool would_train = num_forwards > 0 && c10::GradMode::is_enabled() && param.owner().traits.is_trained;
+  const bool is_before_initialize = options_.is_provisional && !writes && !would_train;
   if (num_windows_ == 0 && param.num_holds == 0 && !is_usable_anywhere(param) && !is_before_initialize) {
     raise<UsageError>(
         "parameter '", param.name, "' is partitioned over ", shard_group().size(), " ranks, and ", op,

@@ -182,6 +182,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   LiveParams live_;
   Gatherer gatherer_;
   int num_windows_ = 0;
+  bool is_forward_ = false;  // the outermost window, of an engine that trains
   int64_t persistent_numel_ = 0;
   bool is_abandoned_ = false;
   bool lets_use_persistent_ = false;

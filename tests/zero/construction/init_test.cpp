@@ -192,6 +192,14 @@ TEST(ZeroInitUse, GathersWhatIsReadAndRefusesWrites) {
       EXPECT_TRUE(at::equal(param.value().grad(), plain.named_parameters()[param.key()].grad()))
           << param.key();
     }
+    {
+      // An engine's forward, whose pool this stands for, would train what no engine has.
+      const auto trained = built_under_init<Mlp>({.world = world}, 7, 2);
+      const ParameterAccess forward(trained->parameters(), AccessMode::kForward);
+      EXPECT_THAT(error_of<UsageError>([&] { model->forward(input); }), HasSubstr("no engine has it"));
+      const at::NoGradGuard frozen;
+      EXPECT_TRUE(at::equal(model->forward(input), plain.forward(input)));
+    }
     const at::NoGradGuard no_grad;
     EXPECT_THAT(error_of<UsageError>([&] { model->linear(0)->weight.zero_(); }),
                 AllOf(HasSubstr("of zero::Init, of sizes [7"), HasSubstr("GatheredParameters"),
