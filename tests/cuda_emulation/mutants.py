@@ -53,7 +53,7 @@ MUTANTS = [
     ("words_of_one_block", "fused", "dropout", r"from == k \+ skipped", "from == (k + skipped) % kWords"),
     ("pack_over_the_row", "asan", "dropout", r"    if \(column \+ k >= a\.rows\.columns\) return;\n", ""),
     ("softmax_without_its_largest", "fused", "masked_softmax", r"kept\[pack\]\[k\] - largest\);\n +sum", "kept[pack][k]);\nsum"),
-    ("target_is_the_next", "fused", "cross_entropy", r"i \+ k == target", "i + k == target + 1"),
+    ("target_is_the_next", "fused", "cross_entropy", r"k == at \?", "k == at + 1 ?"),
     (
         "adds_without_atomics",
         "races",

@@ -11,7 +11,8 @@ constexpr double kCubic = 0.044715;
 template <class T>
 __device__ Wide<T> gelu_sigmoid(Wide<T> x) {
   using W = Wide<T>;
-  return sigmoid_for<T>(x * (W(kTwoSqrt2OverPi) + W(kTwoSqrt2OverPi * kCubic) * (x * x)));
+  const W linear = W(-kLog2OfE * kTwoSqrt2OverPi), cubic = W(-kLog2OfE * kTwoSqrt2OverPi * kCubic);
+  return inverse_for<T>(W(1) + exp2_for<T>(x * (linear + cubic * (x * x))));
 }
 
 /// Returns s + x s (1 - s) 2 u', with s = sigmoid(2 u).
@@ -22,13 +23,19 @@ __device__ Wide<T> gelu_derivative(Wide<T> x) {
   return s + x * s * (W(1) - s) * (W(kTwoSqrt2OverPi) + W(kTwoSqrt2OverPi * 3 * kCubic) * (x * x));
 }
 
+/// Loads the biases of columns, zeros where there are none.
+template <class T, int kWidth>
+__device__ void load_bias(const BiasGeluArrays& a, int64_t column, Wide<T> (&bias)[kWidth]) {
+  if (a.bias != nullptr) return load_parameters<T>(a.bias, a.parameter_type, column, bias);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) bias[k] = 0;
+}
+
 /// Loads inputs and adds their biases.
 template <class T, int kWidth>
-__device__ void load_biased(const BiasGeluArrays& a, int64_t row, int64_t column, Wide<T> (&x)[kWidth]) {
-  load_wide(static_cast<const T*>(a.input) + row * a.rows.columns + column, x);
-  if (a.bias == nullptr) return;
-  Wide<T> bias[kWidth];
-  load_parameters<T>(a.bias, a.parameter_type, column, bias);
+__device__ void load_biased(const BiasGeluArrays& a, int64_t i, const Wide<T> (&bias)[kWidth],
+                            Wide<T> (&x)[kWidth]) {
+  load_wide(static_cast<const T*>(a.input) + i, x);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) x[k] += bias[k];
 }
@@ -36,21 +43,22 @@ __device__ void load_biased(const BiasGeluArrays& a, int64_t row, int64_t column
 template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) bias_gelu_kernel(BiasGeluArrays a) {
   for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, kWidth, [&](int64_t row, int64_t column) {
-    Wide<T> x[kWidth];
-    load_biased<T>(a, row, column, x);
+    const int64_t i = row * a.rows.columns + column;
+    Wide<T> bias[kWidth], x[kWidth];
+    load_bias<T>(a, column, bias);
+    load_biased<T>(a, i, bias, x);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) x[k] *= gelu_sigmoid<T>(x[k]);
-    store_pack(rounded<T>(x), static_cast<T*>(a.output) + row * a.rows.columns + column);
+    store_pack(rounded<T>(x), static_cast<T*>(a.output) + i);
   });
 }
 
 /// Writes gradients of the input, and adds them to `sums`.
 template <class T, int kWidth>
-__device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t row, int64_t column,
+__device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t i, const Wide<T> (&bias)[kWidth],
                                      Wide<T> (&sums)[kWidth]) {
-  const int64_t i = row * a.rows.columns + column;
   Wide<T> x[kWidth], grad[kWidth];
-  load_biased<T>(a, row, column, x);
+  load_biased<T>(a, i, bias, x);
   load_wide(static_cast<const T*>(a.grad_output) + i, grad);
 #pragma unroll
   for (int k = 0; k < kWidth; ++k) {
@@ -63,8 +71,9 @@ __device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t row, int64
 template <class T, int kWidth, class TheTeam>
 __global__ void __launch_bounds__(kOpThreads) gelu_backward_kernel(BiasGeluArrays a) {
   for_each_in_segments<TheTeam>(a.rows.rows, a.rows.columns, kWidth, [&](int64_t row, int64_t column) {
-    Wide<T> unused[kWidth] = {};
-    write_gelu_gradients<T>(a, row, column, unused);
+    Wide<T> bias[kWidth], unused[kWidth] = {};
+    load_bias<T>(a, column, bias);
+    write_gelu_gradients<T>(a, row * a.rows.columns + column, bias, unused);
   });
 }
 
@@ -72,10 +81,11 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kOpThreads) bias_gelu_backward_kernel(BiasGeluArrays a) {
   const PartColumns at(a.rows, kWidth);
   if (at.column >= a.rows.columns) return;
-  Wide<T> sums[kWidth] = {};
+  Wide<T> bias[kWidth], sums[kWidth] = {};
+  load_bias<T>(a, at.column, bias);
   const int64_t end = first_row(a.rows, at.part + 1);
   for (int64_t row = first_row(a.rows, at.part); row < end; ++row) {
-    write_gelu_gradients<T>(a, row, at.column, sums);
+    write_gelu_gradients<T>(a, row * a.rows.columns + at.column, bias, sums);
   }
   Wide<T>* const parts = static_cast<Wide<T>*>(a.bias_parts) + at.part * a.rows.columns + at.column;
 #pragma unroll

@@ -75,13 +75,16 @@ __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyA
     if (a.row_gradients == nullptr) continue;
     const W gradient = static_cast<const W*>(a.row_gradients)[row];
     const W factor = gradient / sum, even = gradient * smoothing / W(a.columns);
+    const W of_target = gradient * (W(1) - smoothing);
     for_each_column([&](int64_t i) {
       W values[kWidth];
       load_wide(x + i, values);
 #pragma unroll
-      for (int k = 0; k < kWidth; ++k) {
-        const W share = i + k == target ? even + gradient * (W(1) - smoothing) : even;
-        values[k] = exp_for<T>(values[k] - largest) * factor - share;
+      for (int k = 0; k < kWidth; ++k) values[k] = exp_for<T>(values[k] - largest) * factor - even;
+      if (target >= i && target < i + kWidth) {
+        const int at = int(target - i);
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) values[k] -= k == at ? of_target : W(0);
       }
       store_pack(rounded<T>(values), x + i);
     });

@@ -1,6 +1,8 @@
 // Reads and writes the stored types on the device, with the rounding of the CPU kernels: to nearest even.
 #pragma once
 
+#include <cstring>
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -30,10 +32,31 @@ __device__ inline void round_two_to(float first, float second, __nv_bfloat16* to
   to[0] = __low2bfloat16(both), to[1] = __high2bfloat16(both);
 }
 
+/// Reads two elements that lie side by side, of bf16 by an instruction each.
+template <class T, class W>
+__device__ inline void two_to_float(const T* from, W* to) {
+  to[0] = to_float(from[0]), to[1] = to_float(from[1]);
+}
+__device__ inline void two_to_float(const __nv_bfloat16* from, float* to) {
+  unsigned both;
+  memcpy(&both, from, sizeof(both));
+  to[0] = __uint_as_float(both << 16), to[1] = __uint_as_float(both & 0xffff0000U);
+}
+
 /// Holds kWidth elements that are loaded and stored at once.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
 };
+
+template <class T, int kWidth, class W>
+__device__ inline void to_float(const Pack<T, kWidth>& pack, W* to) {
+  if constexpr (kWidth == 1) {
+    to[0] = to_float(pack.at[0]);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kWidth; k += 2) two_to_float(pack.at + k, to + k);
+  }
+}
 
 }  // namespace deepspeed::kernels

@@ -7,7 +7,8 @@ namespace deepspeed::kernels {
 namespace {
 
 template <class T, int kWidth, class TheTeam, bool kKept>
-__global__ void __launch_bounds__(kOpThreads) masked_softmax_kernel(MaskedSoftmaxArrays a) {
+__global__ void __launch_bounds__(kOpThreads, kKept ? 1 : kUnkeptBlocks)
+    masked_softmax_kernel(MaskedSoftmaxArrays a) {
   using W = Wide<T>;
   using Packs = RowPacks<T, kWidth, TheTeam, kKept>;
   for (int64_t row = TheTeam::first(); row < a.rows; row += TheTeam::count()) {

@@ -1,5 +1,5 @@
 // A team normalizes a row. Its threads keep what they have read of it in registers, so that memory is read
-// once; only rows of more than kKeptColumns elements a thread are read again.
+// once; only rows of more than kept_columns() elements a thread of a block are read again.
 //
 // Backward gives a block the rows of a part. Its teams take them in turn, and each thread adds up the
 // gradients of weight and bias for its own columns; at the end the block adds up those of its teams.
@@ -10,9 +10,10 @@ namespace deepspeed::kernels {
 namespace {
 
 template <class T, int kWidth, class TheTeam, bool kKept>
-__global__ void __launch_bounds__(kOpThreads) norm_kernel(NormArrays a) {
+__global__ void __launch_bounds__(kOpThreads, kKept ? 1 : kUnkeptBlocks) norm_kernel(NormArrays a) {
   using W = Wide<T>;
   using Packs = RowPacks<T, kWidth, TheTeam, kKept>;
+  const W share = W(1) / W(a.columns);
   for (int64_t row = TheTeam::first(); row < a.rows; row += TheTeam::count()) {
     const T* const input = static_cast<const T*>(a.input) + row * a.columns;
     const T* x = input;
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kOpThreads) norm_kernel(NormArrays a) {
 #pragma unroll
         for (int k = 0; k < kWidth; ++k) total += values[k];
       });
-      mean = TheTeam::sum(total) / W(a.columns);
+      mean = TheTeam::sum(total) * share;
       if (TheTeam::lane() == 0) static_cast<W*>(a.mean)[row] = mean;
     }
     W squares = 0;
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(kOpThreads) norm_kernel(NormArrays a) {
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) squares += (values[k] - mean) * (values[k] - mean);
     });
-    const W rstd = W(1) / sqrt(TheTeam::sum(squares) / W(a.columns) + W(a.eps));
+    const W rstd = rsqrt(TheTeam::sum(squares) * share + W(a.eps));
     if (TheTeam::lane() == 0) static_cast<W*>(a.rstd)[row] = rstd;
     T* const output = static_cast<T*>(a.output) + row * a.columns;
     Packs::for_each(a.columns, [&](int pack, int64_t column) {
@@ -77,14 +78,14 @@ __global__ void __launch_bounds__(kOpThreads) norm_kernel(NormArrays a) {
 }
 
 /// Turns stored elements of a row into normalized ones, and multiplies gradients by the weight.
-template <class T, int kWidth>
+template <class T, int kWidth, bool kFromOutput>
 struct Normalized {
   using W = Wide<T>;
 
   __device__ void at(int64_t column, W (&values)[kWidth], W (&gradients)[kWidth]) const {
     W weight[kWidth] = {};
     if (a.weight != nullptr) load_parameters<T>(a.weight, a.parameter_type, column, weight);
-    if (a.output == nullptr) {
+    if constexpr (!kFromOutput) {
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) values[k] = (values[k] - mean) * rstd;
     } else {
@@ -96,7 +97,7 @@ struct Normalized {
       }
       if (a.weight != nullptr) {
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) values[k] /= weight[k];
+        for (int k = 0; k < kWidth; ++k) values[k] = quotient_for<T>(values[k], weight[k]);
       }
     }
     if (a.weight == nullptr) return;
@@ -139,8 +140,12 @@ __device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* 
   }
 }
 
-template <class T, int kWidth, class TheTeam, bool kKept>
-__global__ void __launch_bounds__(kOpThreads) norm_backward_kernel(NormBackwardArrays a) {
+/// How many blocks of a backward shall fit a multiprocessor: of 16 bits, 16 warps load at once.
+DEEPSPEED_ON_BOTH constexpr int blocks_at_once(int width) { return width == 8 ? 2 : 1; }
+
+template <class T, int kWidth, class TheTeam, bool kKept, bool kFromOutput>
+__global__ void __launch_bounds__(kOpThreads, blocks_at_once(kWidth))
+    norm_backward_kernel(NormBackwardArrays a) {
   using W = Wide<T>;
   using Packs = RowPacks<T, kWidth, TheTeam, kKept>;
   const int64_t columns = a.rows.columns, part = blockIdx.x, end = first_row(a.rows, part + 1);
@@ -159,11 +164,12 @@ __global__ void __launch_bounds__(kOpThreads) norm_backward_kernel(NormBackwardA
     });
   }
   constexpr int kTeams = kOpThreads / TheTeam::kThreads;
+  const W share = W(1) / W(columns);
   for (int64_t row = first_row(a.rows, part) + int(threadIdx.x) / TheTeam::kThreads; row < end;
        row += kTeams) {
-    const Normalized<T, kWidth> normalized{a, a.mean == nullptr ? W(0) : static_cast<const W*>(a.mean)[row],
-                                           static_cast<const W*>(a.rstd)[row]};
-    const T* const stored = static_cast<const T*>(a.output != nullptr ? a.output : a.sum) + row * columns;
+    const Normalized<T, kWidth, kFromOutput> normalized{
+        a, a.mean == nullptr ? W(0) : static_cast<const W*>(a.mean)[row], static_cast<const W*>(a.rstd)[row]};
+    const T* const stored = static_cast<const T*>(kFromOutput ? a.output : a.sum) + row * columns;
     const T* const grad_output = static_cast<const T*>(a.grad_output) + row * columns;
     Packs values, grads;
     W sum = 0, products = 0;
@@ -191,8 +197,8 @@ __global__ void __launch_bounds__(kOpThreads) norm_backward_kernel(NormBackwardA
         }
       }
     });
-    const W mean = a.is_rms ? W(0) : TheTeam::sum(sum) / W(columns);
-    const W product_mean = TheTeam::sum(products) / W(columns);
+    const W mean = a.is_rms ? W(0) : TheTeam::sum(sum) * share;
+    const W product_mean = TheTeam::sum(products) * share;
     const T* const grad_sum = static_cast<const T*>(a.grad_sum) + (a.grad_sum == nullptr ? 0 : row * columns);
     T* const grad_input = static_cast<T*>(a.grad_input) + row * columns;
     Packs::for_each(columns, [&](int pack, int64_t column) {
@@ -234,8 +240,13 @@ cudaError_t launch_norm_backward(const NormBackwardArrays& arrays, cudaStream_t 
                                  {arrays.grad_output, arrays.grad_sum, arrays.sum, arrays.output,
                                   arrays.weight, arrays.bias, arrays.grad_input});
   return with_row(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team, auto kept) {
-    return launch_kernel(&norm_backward_kernel<decltype(element), width(), decltype(team), kept()>,
-                         {unsigned(rows.parts), kOpThreads, stream}, arrays);
+    const LaunchShape shape{unsigned(rows.parts), kOpThreads, stream};
+    if (arrays.output != nullptr) {
+      return launch_kernel(&norm_backward_kernel<decltype(element), width(), decltype(team), kept(), true>,
+                           shape, arrays);
+    }
+    return launch_kernel(&norm_backward_kernel<decltype(element), width(), decltype(team), kept(), false>,
+                         shape, arrays);
   });
 }
 

@@ -54,15 +54,27 @@ __device__ inline Wide<T> parameter_at(const void* values, ElementType type, int
   return to_float(static_cast<const T*>(values)[i]);
 }
 
+/// Loads a pack. In C++ nvcc may take it apart, and load its bytes one by one.
+template <class T, int kWidth>
+__device__ inline Pack<T, kWidth> load_pack(const T* from) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(T) * kWidth == sizeof(uint4)) {
+    const uint4 words = *reinterpret_cast<const uint4*>(from);
+    Pack<T, kWidth> pack;
+    memcpy(&pack, &words, sizeof(pack));
+    return pack;
+  }
+#endif
+  return *reinterpret_cast<const Pack<T, kWidth>*>(from);
+}
+
 /// Loads kWidth elements that lie side by side, by 16 bytes at once where they are more than one.
 template <class T, int kWidth>
 __device__ inline void load_wide(const T* from, Wide<T> (&to)[kWidth]) {
   constexpr int kAtOnce = kWidth < kPackWidth<T> ? kWidth : kPackWidth<T>;
 #pragma unroll
   for (int first = 0; first < kWidth; first += kAtOnce) {
-    const auto pack = *reinterpret_cast<const Pack<T, kAtOnce>*>(from + first);
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) to[first + k] = to_float(pack.at[k]);
+    to_float(load_pack<T, kAtOnce>(from + first), to + first);
   }
 }
 
@@ -79,8 +91,19 @@ __device__ inline Pack<T, kWidth> rounded(const Wide<T> (&from)[kWidth]) {
   return pack;
 }
 
+/// Stores a pack. In C++ nvcc may store its elements one by one.
 template <class T, int kWidth>
 __device__ inline void store_pack(const Pack<T, kWidth>& pack, T* to) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(pack) == sizeof(uint4)) {
+    uint4 words;
+    memcpy(&words, &pack, sizeof(words));
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y),
+                 "r"(words.z), "r"(words.w)
+                 : "memory");
+    return;
+  }
+#endif
   *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
 }
 
@@ -94,19 +117,62 @@ __device__ inline void load_parameters(const void* values, ElementType type, int
   load_wide(static_cast<const T*>(values) + i, to);
 }
 
-/// Returns exp(x) for a result that is rounded to T: of 16 bits by the device's quick instruction.
+/// Returns 2^x by one instruction: it errs by 2^-22 of the result, and has zeros for denormal numbers.
+__device__ inline float quick_exp2(float x) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return exp2f(x);
+#endif
+}
+
+/// Returns 1 / x by one instruction, to the last bit but one, and zeros for denormal numbers.
+__device__ inline float quick_inverse(float x) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return 1 / x;
+#endif
+}
+
+inline constexpr double kLog2OfE = 1.4426950408889634;
+
+/// Returns 2^x for a result that is rounded to T: of 16 bits by the device's quick instruction.
+template <class T>
+__device__ inline Wide<T> exp2_for(Wide<T> x) {
+  if constexpr (sizeof(T) == 2) return quick_exp2(x);
+  return exp2(x);
+}
+
+/// Returns exp(x) for a result that is rounded to T.
 template <class T>
 __device__ inline Wide<T> exp_for(Wide<T> x) {
-  if constexpr (sizeof(T) == 2) return __expf(x);
+  if constexpr (sizeof(T) == 2) return quick_exp2(x * float(kLog2OfE));
   return exp(x);
+}
+
+/// Returns 1 / x for a result that is rounded to T.
+template <class T>
+__device__ inline Wide<T> inverse_for(Wide<T> x) {
+  if constexpr (sizeof(T) == 2) return quick_inverse(x);
+  return Wide<T>(1) / x;
+}
+
+/// Returns a / b for a result that is rounded to T.
+template <class T>
+__device__ inline Wide<T> quotient_for(Wide<T> a, Wide<T> b) {
+  if constexpr (sizeof(T) == 2) return __fdividef(a, b);
+  return a / b;
 }
 
 /// Returns the sigmoid of x for a result that is rounded to T.
 template <class T>
 __device__ inline Wide<T> sigmoid_for(Wide<T> x) {
-  const Wide<T> below = Wide<T>(1) + exp_for<T>(-x);
-  if constexpr (sizeof(T) == 2) return __fdividef(1.0F, below);  // 0 where `below` is infinite
-  return Wide<T>(1) / below;
+  return inverse_for<T>(Wide<T>(1) + exp_for<T>(-x));
 }
 
 /// A team of kSize threads, a warp or a block, takes one row at a time.
@@ -147,14 +213,17 @@ struct Team {
   }
 };
 
-/// Elements of a row that a thread keeps. A warp's row, of less than kBlockRowColumns, always fits.
-inline constexpr int kKeptColumns = 32;
-static_assert(kBlockRowColumns <= kKeptColumns * kOpWarp);
+/// Elements of a row that a thread keeps: with more of them, too few threads fit a multiprocessor. Single
+/// ones have an address each.
+DEEPSPEED_ON_BOTH constexpr int kept_columns(int width) { return width == 1 ? 16 : 24; }
+
+/// How many blocks a multiprocessor needs where rows are not kept: for more the compiler would spill.
+inline constexpr int kUnkeptBlocks = 4;
 
 /// Packs of an array's row, which the thread keeps or reads each time that they are used.
 template <class T, int kWidth, class TheTeam, bool kKept>
 struct RowPacks {
-  static constexpr int kCount = kKept ? kKeptColumns / kWidth : 1;
+  static constexpr int kCount = kKept ? kept_columns(kWidth) / kWidth : 1;
 
   /// Calls body(pack, column) for the columns of this thread; `pack` indexes what it keeps.
   template <class Body>
@@ -174,12 +243,11 @@ struct RowPacks {
   }
 
   __device__ void load(const T* row, int pack, int64_t column) {
-    if (kKept) kept[pack] = *reinterpret_cast<const Pack<T, kWidth>*>(row + column);
+    if (kKept) kept[pack] = load_pack<T, kWidth>(row + column);
   }
   __device__ void get(const T* row, int pack, int64_t column, Wide<T> (&values)[kWidth]) const {
     if constexpr (kKept) {
-#pragma unroll
-      for (int k = 0; k < kWidth; ++k) values[k] = to_float(kept[pack].at[k]);
+      to_float(kept[pack], values);
     } else {
       load_wide(row + column, values);
     }
@@ -205,13 +273,20 @@ inline LaunchShape segment_shape(int64_t rows, int64_t columns, int size, cudaSt
 /// Calls body(row, column) with the columns of the team's segments that are multiples of `step`.
 template <class TheTeam, class Body>
 __device__ inline void for_each_in_segments(int64_t rows, int64_t columns, int step, const Body& body) {
+  // Divisions stand before the loop: one costs as much as several elements.
   const int64_t segments = (columns + kSegmentColumns - 1) / kSegmentColumns;
-  for (int64_t task = TheTeam::first(); task < rows * segments; task += TheTeam::count()) {
-    const int64_t row = task / segments, begin = task % segments * kSegmentColumns;
+  if (segments == 0) return;
+  const int64_t more_rows = TheTeam::count() / segments;
+  const int64_t more_segments = TheTeam::count() - more_rows * segments;
+  int64_t row = TheTeam::first() / segments, segment = TheTeam::first() - row * segments;
+  while (row < rows) {
+    const int64_t begin = segment * kSegmentColumns;
     const int64_t end = begin + kSegmentColumns < columns ? begin + kSegmentColumns : columns;
     for (int64_t column = begin + TheTeam::lane() * step; column < end; column += TheTeam::kThreads * step) {
       body(row, column);
     }
+    row += more_rows, segment += more_segments;
+    if (segment >= segments) segment -= segments, ++row;
   }
 }
 
@@ -282,15 +357,17 @@ cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run&
   });
 }
 
-/// Calls run(T(), width, Team<...>(), is_kept) with what suits rows of so many columns.
+/// Calls run(T(), width, Team<...>(), is_kept) with what suits rows of so many columns: a warp takes a row
+/// that its threads can keep.
 template <class Run>
 cudaError_t with_row(ElementType type, int64_t columns, bool packed, const Run& run) {
-  if (columns <= int64_t{kKeptColumns} * kOpThreads) {
-    return with_team(type, columns, packed, [&](auto element, auto width, auto team) {
-      return run(element, width, team, std::true_type());
-    });
-  }
   return with_width(type, packed, [&](auto element, auto width) {
+    if (columns <= int64_t{kept_columns(width)} * kOpWarp) {
+      return run(element, width, Team<kOpWarp>(), std::true_type());
+    }
+    if (columns <= int64_t{kept_columns(width)} * kOpThreads) {
+      return run(element, width, Team<kOpThreads>(), std::true_type());
+    }
     return run(element, width, Team<kOpThreads>(), std::false_type());
   });
 }

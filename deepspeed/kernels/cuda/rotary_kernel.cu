@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kOpThreads) rotary_kernel(RotaryArrays a) {
     W x[kWidth], y[kWidth];
     if (i >= half) {
       const int64_t column = a.rotary + i - half;
-      store_pack(*reinterpret_cast<const Pack<T, kWidth>*>(input + column), output + column);
+      store_pack(load_pack<T, kWidth>(input + column), output + column);
       continue;
     }
     W cos[kWidth], sin[kWidth];

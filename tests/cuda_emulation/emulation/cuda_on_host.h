@@ -249,6 +249,8 @@ inline float __fdividef(float a, float b) {
   const float size = fabsf(b);
   return size > 0x1p126F && size < INFINITY ? emulation::arithmetic(a * 0.0F) : __fdiv_rn(a, b);
 }
+inline float rsqrt(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
 inline double __dadd_rn(double a, double b) { return emulation::arithmetic(a + b); }
 inline double __dsub_rn(double a, double b) { return emulation::arithmetic(a - b); }
 inline double __dmul_rn(double a, double b) { return emulation::arithmetic(a * b); }
