@@ -96,8 +96,9 @@ struct LinearCrossEntropyOptions {
   // Make the gradients together with the losses, and keep them until backward: one product less. Else
   // backward makes the logits again, and nothing is kept. Losses of kNone always do the latter.
   bool gradients_in_forward = true;
-  int64_t chunk_rows =
-      0;  // of logits that exist at a time; 0: as many as fit 64 MiB (on a CPU in fp32), at least 32
+  // Rows of logits that exist at a time. 0 takes as many as fit 64 MiB (on a CPU in fp32), at least 32; on
+  // CUDA all if an eighth of the free memory holds them, else as many as fit a GiB.
+  int64_t chunk_rows = 0;
 };
 
 /// Returns the cross entropy of the logits hidden weight^T + bias, fp32 (fp64), without ever keeping them: a

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -42,6 +43,17 @@ at::Tensor append(at::Tensor& cached, const at::Tensor& added, int64_t past, int
 std::optional<at::Tensor> cache_mask(int64_t length, int64_t past, const at::Device& device) {
   if (length == 1) return std::nullopt;
   return at::ones({length, past + length}, at::TensorOptions().dtype(at::kBool).device(device)).tril(past);
+}
+
+/// Returns the layer's product with its bias in it; torch::nn::Linear adds that in a pass of its own.
+at::Tensor with_bias(const torch::nn::Linear& layer, const at::Tensor& x) {
+  return at::linear(x, layer->weight, layer->bias);
+}
+
+/// Returns the norm of the stream, and the stream in one tensor.
+std::pair<at::Tensor, at::Tensor> norm_of(ops::LayerNorm& norm, const ResidualStream& x) {
+  if (x.branch.defined()) return norm->add_and_norm(x.branch, x.sum);
+  return {norm->forward(x.sum), x.sum};
 }
 
 }  // namespace
@@ -78,7 +90,7 @@ at::Tensor CausalSelfAttention::forward(const at::Tensor& x, LayerCache* cache, 
   const int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
   // Views, no copies: the attention kernels take heads that lie interleaved in memory.
   const auto qkv =
-      c_attn_->forward(x).view({batch, length, 3, heads_, width / heads_}).unbind(2);  // (B, T, H, D)
+      with_bias(c_attn_, x).view({batch, length, 3, heads_, width / heads_}).unbind(2);  // (B, T, H, D)
   auto keys = qkv[1].transpose(1, 2), values = qkv[2].transpose(1, 2);
   std::optional<at::Tensor> mask;
   if (cache != nullptr) {
@@ -89,7 +101,7 @@ at::Tensor CausalSelfAttention::forward(const at::Tensor& x, LayerCache* cache, 
   const auto mixed =
       at::scaled_dot_product_attention(qkv[0].transpose(1, 2), keys, values, mask,
                                        is_training() ? dropout_ : 0.0, /*is_causal=*/cache == nullptr);
-  return c_proj_->forward(mixed.transpose(1, 2).reshape({batch, length, width}));  // (B, T, C)
+  return with_bias(c_proj_, mixed.transpose(1, 2).reshape({batch, length, width}));  // (B, T, C)
 }
 
 Mlp::Mlp(const GptConfig& config)
@@ -97,7 +109,7 @@ Mlp::Mlp(const GptConfig& config)
       c_proj_(register_module("c_proj", torch::nn::Linear(config.inner_width(), config.width))) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x) {
-  return c_proj_->forward(ops::bias_gelu(at::linear(x, c_fc_->weight), c_fc_->bias));
+  return with_bias(c_proj_, ops::bias_gelu(at::linear(x, c_fc_->weight), c_fc_->bias));
 }
 
 Block::Block(const GptConfig& config)
@@ -107,10 +119,16 @@ Block::Block(const GptConfig& config)
       ln_2_(register_module("ln_2", ops::LayerNorm(config.width, config.norm_eps))),
       mlp_(register_module("mlp", std::make_shared<Mlp>(config))) {}
 
-at::Tensor Block::forward(const at::Tensor& x, LayerCache* cache, int64_t past) {
+ResidualStream Block::forward(const ResidualStream& x, LayerCache* cache, int64_t past) {
   const auto drop = [&](const at::Tensor& y) { return ops::dropout(y, dropout_, is_training()); };
-  const auto [normed, sum] = ln_2_->add_and_norm(drop(attn_->forward(ln_1_->forward(x), cache, past)), x);
-  return sum + drop(mlp_->forward(normed));
+  const auto [input, before] = norm_of(ln_1_, x);
+  const auto [normed, sum] = ln_2_->add_and_norm(drop(attn_->forward(input, cache, past)), before);
+  return {sum, drop(mlp_->forward(normed))};
+}
+
+at::Tensor Block::forward(const at::Tensor& x) {
+  const auto [sum, branch] = forward(ResidualStream{x, {}});
+  return sum + branch;
 }
 
 GPT::GPT(const GptConfig& config)
@@ -153,12 +171,12 @@ at::Tensor GPT::hidden(const at::Tensor& tokens, KeyValueCache* cache) {
   }
   if (cache != nullptr) cache->layers.resize(blocks_.size());
   const auto positions = at::arange(past, past + tokens.size(1), tokens.options());  // (T)
-  auto x = wte_->forward(tokens) + wpe_->forward(positions);                         // (B, T, C)
-  x = ops::dropout(x, config_.dropout, is_training());
+  const auto embedded = wte_->forward(tokens) + wpe_->forward(positions);            // (B, T, C)
+  ResidualStream x = {ops::dropout(embedded, config_.dropout, is_training()), {}};
   for (size_t layer = 0; layer < blocks_.size(); ++layer)
     x = blocks_[layer]->forward(x, cache == nullptr ? nullptr : &cache->layers[layer], past);
   if (cache != nullptr) cache->length = past + tokens.size(1);
-  return ln_f_->forward(x);
+  return norm_of(ln_f_, x).first;
 }
 
 at::Tensor GPT::logits(const at::Tensor& tokens, KeyValueCache* cache) {

@@ -49,10 +49,18 @@ class Mlp : public torch::nn::Module {
   torch::nn::Linear c_proj_;
 };
 
+/// The residual stream between blocks, (B, T, C): sum + branch. The next norm adds the branch, in the pass
+/// that it takes anyway.
+struct ResidualStream {
+  at::Tensor sum, branch;  // no branch before the first block
+};
+
 class Block : public torch::nn::Module {
  public:
   explicit Block(const GptConfig& config);
-  at::Tensor forward(const at::Tensor& x, LayerCache* cache = nullptr, int64_t past = 0);  // as the attention
+  ResidualStream forward(const ResidualStream& x, LayerCache* cache = nullptr,
+                         int64_t past = 0);  // as the attention
+  at::Tensor forward(const at::Tensor& x);   // (B, T, C) -> (B, T, C)
 
  private:
   double dropout_;

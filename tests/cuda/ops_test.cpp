@@ -100,10 +100,12 @@ TEST_F(CudaOps, BringALossScaleIntoGradientsThatWaitInHalf) {
   const at::Tensor hidden = at::randn({kRows, kFeatures}).to(at::kHalf),
                    weight = at::randn({kClasses, kFeatures}).mul_(0.02).add_(0.05).to(at::kHalf);
   const at::Tensor targets = at::randint(kClasses, {kRows}, at::kLong);
-  const auto gradients = [&](const at::Device& device, at::ScalarType of_hidden, at::ScalarType of_weight) {
+  const auto gradients = [&](const at::Device& device, at::ScalarType of_hidden, at::ScalarType of_weight,
+                             int64_t chunk_rows = 0) {
     const Tensors inputs{hidden.to(device, of_hidden).set_requires_grad(true),
                          weight.to(device, of_weight).set_requires_grad(true)};
-    const at::Tensor loss = linear_cross_entropy(inputs[0], inputs[1], targets.to(device));
+    const at::Tensor loss =
+        linear_cross_entropy(inputs[0], inputs[1], targets.to(device), {}, {.chunk_rows = chunk_rows});
     Tensors found;
     for (const bool keeps : {true, false}) {
       found = torch::autograd::grad({loss}, inputs, {at::full({}, kScale, loss.options())}, keeps);
@@ -112,11 +114,37 @@ TEST_F(CudaOps, BringALossScaleIntoGradientsThatWaitInHalf) {
   };
   const Tensors exact = gradients(at::kCPU, at::kDouble, at::kDouble);
   for (const auto of_weight : {at::kHalf, at::kFloat}) {
-    const Tensors found = gradients(at::kCUDA, at::kHalf, of_weight);
-    for (size_t i = 0; i < found.size(); ++i) {
-      const at::Tensor error = found[i].cpu().to(at::kDouble) - exact[i];
-      EXPECT_LT((error.norm() / exact[i].norm()).item<double>(), 5e-3) << i << " " << of_weight;
+    for (const int64_t chunk_rows : {0, 100}) {
+      const Tensors found = gradients(at::kCUDA, at::kHalf, of_weight, chunk_rows);
+      for (size_t i = 0; i < found.size(); ++i) {
+        const at::Tensor error = found[i].cpu().to(at::kDouble) - exact[i];
+        EXPECT_LT((error.norm() / exact[i].norm()).item<double>(), 5e-3)
+            << i << " " << of_weight << ", chunks of " << chunk_rows;
+      }
     }
+  }
+}
+
+// Hidden states down to 2^-14 keep their bits in sums over rows whose bound is 2^30 times as large.
+TEST_F(CudaOps, KeepSmallHiddenStatesInSumsOverManyRows) {
+  constexpr int64_t kRows = 4096, kClasses = 16;
+  at::manual_seed(6);
+  at::Tensor hidden = at::randn({kRows, 8}).mul_(0x1p-12);
+  hidden.select(1, 0).fill_(2000);
+  const at::Tensor targets = at::randint(kClasses, {kRows}, at::kLong);
+  const auto gradient = [&](const at::Device& device, at::ScalarType dtype, int64_t chunk_rows) {
+    const at::Tensor weight = at::zeros({kClasses, 8}, at::TensorOptions(device).dtype(dtype));
+    weight.set_requires_grad(true);
+    const at::Tensor loss = linear_cross_entropy(hidden.to(at::kHalf).to(device, dtype), weight,
+                                                 targets.to(device), {}, {.chunk_rows = chunk_rows});
+    const at::Tensor found =
+        torch::autograd::grad({loss}, {weight}, {at::full({}, 65536, loss.options())}).front();
+    return found.cpu().to(at::kDouble).narrow(1, 1, 7);
+  };
+  const at::Tensor exact = gradient(at::kCPU, at::kDouble, 0);
+  for (const int64_t chunk_rows : {0, 1000}) {
+    const at::Tensor error = gradient(at::kCUDA, at::kHalf, chunk_rows) - exact;
+    EXPECT_LT((error.norm() / exact.norm()).item<double>(), 5e-3) << chunk_rows;
   }
 }
 

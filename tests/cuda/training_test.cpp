@@ -8,6 +8,7 @@
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/engine/tensor_access.h"
 #include "deepspeed/zero/gathered_parameters.h"
+#include "deepspeed/zero/gradients/buckets/copy_batch.h"
 #include "deepspeed/zero/zero_state.h"
 
 #include "tests/cuda/require_cuda.h"
@@ -280,6 +281,40 @@ TEST_F(CudaTraining, SplitMastersAreWrittenAndReadAsFp32Ones) {
     EXPECT_EQ(split->memory().total(), 14 * split->optimizer()->state().owned(0).numel());
   }
   comm::destroy_process_group();
+}
+
+// A simulated device does not tell.
+TEST_F(CudaTest, AvailableMemoryIsWhatTensorsLeave) {
+  constexpr int64_t kBytes = 64 << 20;
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kByte);
+  const at::Tensor first = at::zeros({1}, options);
+  const int64_t before = device::cuda_available_bytes(device::current_cuda_device());
+  const at::Tensor taken = at::empty({kBytes}, options);
+  const int64_t after = device::cuda_available_bytes(device::current_cuda_device());
+  EXPECT_EQ(before - after, before == 0 ? 0 : kBytes);
+}
+
+TEST_F(CudaTest, CopiesOfSmallGradientsAreLaunchedTogether) {
+  const auto options = at::TensorOptions().device(at::kCUDA);
+  const auto sum = [](const at::Tensor& tensor) { return tensor.sum(at::kDouble).item<double>(); };
+  const at::Tensor buffer = at::zeros({48}, options), other = at::zeros({4}, options.dtype(at::kBFloat16)),
+                   large = at::zeros({4 << 20}, options);
+  zero::CopyBatch copies;
+  copies.copy(buffer.narrow(0, 0, 4), at::ones({4}, options));
+  copies.copy(buffer.narrow(0, 8, 4), at::ones({4}, options));
+  EXPECT_EQ(sum(buffer), 0) << "they wait";
+  copies.copy(buffer.narrow(0, 16, 16).view({4, 4}), at::ones({4, 4}, options).triu().t());
+  EXPECT_EQ(sum(buffer), 10) << "what is not contiguous does not";
+  copies.copy(large, at::ones_like(large));
+  EXPECT_EQ(sum(large), 4 << 20) << "nor does what is large";
+  copies.copy(other, at::ones_like(other));
+  EXPECT_EQ(sum(buffer), 18) << "those of another dtype go first";
+  copies.flush();
+  EXPECT_EQ(sum(other), 4);
+  copies.copy(buffer, at::zeros_like(buffer));
+  copies.drop();
+  copies.flush();
+  EXPECT_EQ(sum(buffer), 18);
 }
 
 TEST_F(CudaTest, HostMemoryIsPageLockedAndNoLargerThanItsPages) {

@@ -118,6 +118,38 @@ TEST_P(OpKernel, NormalizesAsTheCpuDoes) {
   }
 }
 
+TEST_P(OpKernel, SumsPartsInOneOrTwoArrays) {
+  for (const Type type : kStoredTypes) {
+    for (const int64_t columns : {1, 7, 8, 70, 264}) {
+      for (const int64_t num_parts : {1, 31, 100}) {
+        for (const bool has_two : {true, false}) {
+          OpArray first(wide_type(type), num_parts * columns, 1),
+              second(wide_type(type), num_parts * columns, 2);
+          OpArray of_first(type, columns), of_second(type, columns);
+          PartSumsArrays a;
+          a.parts[0] = first.on_device(), a.sums[0] = of_first.on_device();
+          if (has_two) a.parts[1] = second.on_device(), a.sums[1] = of_second.on_device();
+          a.num_parts = num_parts, a.columns = columns, a.type = element(type);
+          ASSERT_EQ(launch_part_sums(a, nullptr), cudaSuccess);
+          const auto sum = [&](OpArray& parts, OpArray& sums) {
+            for (int64_t column = 0; column < columns; ++column) {
+              double exact = 0;
+              for (int64_t part = 0; part < num_parts; ++part) {
+                exact += load(parts.type, parts.cpu.data() + parts.bytes_of(part * columns + column));
+              }
+              store(type, exact, sums.cpu.data() + sums.bytes_of(column));
+            }
+          };
+          sum(first, of_first);
+          if (has_two) sum(second, of_second);
+          expect_near_twins(of_first, 1e-4, "first");
+          expect_near_twins(of_second, 1e-4, "second");  // untouched without two
+        }
+      }
+    }
+  }
+}
+
 TEST_P(OpKernel, NormalizesBackwardFromTheOutput) {
   constexpr int64_t kRows = 5, kColumns = 37;
   OpArray output(Type::kFloat, kRows * kColumns, 1), grad(Type::kFloat, kRows * kColumns, 2),

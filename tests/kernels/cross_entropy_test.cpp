@@ -133,6 +133,23 @@ TEST(LinearCrossEntropy, GivesGradientsWithFactorsWhereItHasNoneOfTheLosses) {
   }
 }
 
+// The head of GPT-2 124M: 65,536 rows of 50,304 classes in 16 bits, 6.6 GB.
+TEST(LinearCrossEntropy, TakesChunksByTheMemoryOfAGpu) {
+  constexpr int64_t kGigabyte = 1'000'000'000, kRows = 65536, kRowBytes = 50304 * 2;
+  const auto chunk = [](int64_t available, bool sums_weights = true) {
+    return rows_of_gpu_chunk(kRows, kRowBytes, available, sums_weights);
+  };
+  EXPECT_EQ(chunk(53 * kGigabyte), kRows) << "an eighth holds all logits";
+  EXPECT_EQ(chunk(52 * kGigabyte), 9472) << "7 chunks, of whole tiles";
+  EXPECT_EQ(chunk(53 * kGigabyte, false), 9472) << "there are no sums over chunks";
+  EXPECT_EQ(chunk(4 * kGigabyte), 4736) << "half a gigabyte each: 14 chunks";
+  EXPECT_EQ(chunk(0), 667) << "64 MiB";
+  EXPECT_EQ(rows_of_gpu_chunk(100, int64_t{1} << 30, 0, true), 32);
+  EXPECT_EQ(rows_of_gpu_chunk(20, kRowBytes, 0, false), 20);
+  EXPECT_EQ(rows_of_gpu_chunk(0, kRowBytes, kGigabyte, true), 0);
+  EXPECT_EQ(rows_of_gpu_chunk(700, kRowBytes, 0, false), 384) << "chunks of one size";
+}
+
 TEST(LinearCrossEntropy, MakesOnlyWhatIsWanted) {
   const at::Tensor hidden = at::randn({6, 4}), weight = at::randn({9, 4}), targets = random_targets(6, 9);
   const LinearCrossEntropy none = linear_cross_entropy(hidden, weight, {}, targets, {}, {}, {});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -49,14 +51,31 @@ std::optional<int64_t> left_of(int resource, const char* used) {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
 }
 
-// Counts what tensors take on the current CUDA device; the allocator knows no device before the first tensor.
-c10::CachingAllocator::Stat cuda_bytes() {
-  if (num_cuda_devices() == 0) return {};
+/// Returns the allocator of CUDA devices; null before the first tensor, when it knows none.
+c10::DeviceAllocator* cuda_allocator() {
+  if (num_cuda_devices() == 0) return nullptr;
   c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(at::kCUDA);
-  if (!allocator->initialized()) return {};
+  return allocator->initialized() ? allocator : nullptr;
+}
+
+constexpr auto kAllPools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+// Counts what tensors take on the current CUDA device.
+c10::CachingAllocator::Stat cuda_bytes() {
+  c10::DeviceAllocator* const allocator = cuda_allocator();
+  if (allocator == nullptr) return {};
   const auto index = static_cast<c10::DeviceIndex>(current_cuda_device());
-  return allocator->getDeviceStats(index)
-      .allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  return allocator->getDeviceStats(index).allocated_bytes[kAllPools];
+}
+
+/// Returns what tensors could take in all: what the driver has left, and what the allocator has from it.
+int64_t bytes_for_tensors(c10::DeviceAllocator& allocator, c10::DeviceIndex device) {
+  try {
+    const size_t left = allocator.getMemoryInfo(device).first;
+    return static_cast<int64_t>(left) + allocator.getDeviceStats(device).reserved_bytes[kAllPools].current;
+  } catch (const c10::NotImplementedError&) {
+    return 0;
+  }
 }
 
 }  // namespace
@@ -87,5 +106,18 @@ int64_t available_host_bytes() {
 
 int64_t cuda_allocated_bytes() { return cuda_bytes().current; }
 int64_t cuda_peak_allocated_bytes() { return cuda_bytes().peak; }
+
+int64_t cuda_available_bytes(int device) {
+  static std::mutex mutex;
+  static std::map<int, int64_t> in_all;
+  c10::DeviceAllocator* const allocator = cuda_allocator();
+  if (allocator == nullptr) return 0;
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  const std::lock_guard lock(mutex);
+  auto found = in_all.find(device);
+  if (found == in_all.end()) found = in_all.emplace(device, bytes_for_tensors(*allocator, index)).first;
+  const int64_t taken = allocator->getDeviceStats(index).allocated_bytes[kAllPools].current;
+  return std::max<int64_t>(0, found->second - taken);
+}
 
 }  // namespace deepspeed::device

@@ -19,6 +19,10 @@ bool reset_peak_resident();
 int64_t cuda_allocated_bytes();
 int64_t cuda_peak_allocated_bytes();
 
+/// Bytes that tensors can still take on a CUDA device. The driver is asked at a process's first call for the
+/// device; later ones, which a capture allows, subtract what tensors take. 0 where the allocator cannot tell.
+int64_t cuda_available_bytes(int device);
+
 /// Bytes of host memory that can still be taken: what the system has, or the process's group of processes
 /// (cgroup) or the process itself (RLIMIT_DATA, RLIMIT_AS) may have, where that is less.
 int64_t available_host_bytes();

@@ -110,10 +110,6 @@ at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::
   return at::empty({rows.parts, rows.columns}, input.options().dtype(wide_dtype(input)));
 }
 
-at::Tensor sum_of_parts(const at::Tensor& parts, const at::Tensor& parameter) {
-  return parts.defined() ? parts.sum(0).to(parameter.scalar_type()) : parts;
-}
-
 void multiply_by(const at::Tensor& tensor, const at::Tensor& factor, at::Tensor result) {
   // A number with a dimension is computed with as it is.
   at::mul_out(result, tensor, tensor.is_cpu() ? factor : factor.view({1}));

@@ -57,8 +57,6 @@ RowParts row_parts(int64_t rows, int64_t columns, const at::Device& device);
 
 /// Returns sums [parts, columns] that are not set yet, or an undefined tensor where `parameter` is.
 at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::Tensor& parameter);
-/// Returns the sum of the parts in the parameter's dtype, or an undefined tensor where `parameter` is.
-at::Tensor sum_of_parts(const at::Tensor& parts, const at::Tensor& parameter);
 
 /// Writes tensor * factor to `result`, rounded once; it has the tensor's sizes and dtype, and may be the
 /// tensor. The factor is wide, []. On CUDA torch's operators round such a number to 16 bits first, where a

@@ -46,6 +46,14 @@ struct NormBackwardArrays {
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
+/// One or two arrays of parts, each with its sum.
+struct PartSumsArrays {
+  const void* parts[2] = {};  // wide [num_parts, columns]
+  void* sums[2] = {};         // [columns]
+  int64_t num_parts = 0, columns = 0;
+  ElementType type = ElementType::kFloat32;  // of the sums
+};
+
 struct BiasGeluArrays {
   const void *input = nullptr, *bias = nullptr;  // `bias` [columns], of parameter_type
   const void* grad_output = nullptr;             // in the backward

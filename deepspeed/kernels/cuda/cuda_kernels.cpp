@@ -34,6 +34,7 @@ const CudaKernels deepspeed_cuda_kernels{
     .add_signs = &run<&launch_add_signs>,
     .norm = &run<&launch_norm>,
     .norm_backward = &run<&launch_norm_backward>,
+    .part_sums = &run<&launch_part_sums>,
     .bias_gelu = &run<&launch_bias_gelu>,
     .bias_gelu_backward = &run<&launch_bias_gelu_backward>,
     .swiglu = &run<&launch_swiglu>,

@@ -30,6 +30,7 @@ struct CudaKernels {
   Launch<const uint8_t*, const float*, float*, int64_t> add_signs;
   Launch<const NormArrays&> norm;
   Launch<const NormBackwardArrays&> norm_backward;
+  Launch<const PartSumsArrays&> part_sums;
   Launch<const BiasGeluArrays&> bias_gelu, bias_gelu_backward;
   Launch<const SwigluArrays&> swiglu, swiglu_backward;
   Launch<const DropoutArrays&> dropout;

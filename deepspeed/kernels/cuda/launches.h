@@ -43,6 +43,7 @@ cudaError_t launch_add_quantized(const QuantizedArray& array, cudaStream_t strea
 // ordered alike on every call. Threads that add to an embedding's row come in any order.
 cudaError_t launch_norm(const NormArrays& arrays, cudaStream_t stream);
 cudaError_t launch_norm_backward(const NormBackwardArrays& arrays, cudaStream_t stream);
+cudaError_t launch_part_sums(const PartSumsArrays& arrays, cudaStream_t stream);
 cudaError_t launch_bias_gelu(const BiasGeluArrays& arrays, cudaStream_t stream);
 cudaError_t launch_bias_gelu_backward(const BiasGeluArrays& arrays, cudaStream_t stream);
 cudaError_t launch_swiglu(const SwigluArrays& arrays, cudaStream_t stream);

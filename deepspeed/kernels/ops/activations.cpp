@@ -8,6 +8,7 @@
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/dispatch.h"
+#include "deepspeed/kernels/ops/part_sums.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -110,7 +111,7 @@ BiasGeluGradients bias_gelu_backward(const at::Tensor& given, const at::Tensor& 
   arrays.grad_output = grad_output.const_data_ptr();
   arrays.bias_parts = mutable_data(parts);
   run_op(input.device(), &bias_gelu_backward_cpu, &CudaKernels::bias_gelu_backward, arrays);
-  gradients.bias = sum_of_parts(parts, bias);
+  gradients.bias = sums_of_parts({parts, bias})[0];
   return gradients;
 }
 

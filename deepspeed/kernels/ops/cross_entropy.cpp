@@ -1,5 +1,7 @@
 // A linear layer with cross entropy goes chunk by chunk over the rows: the logits of a chunk, their losses,
-// their gradients in their place, and from those the products that the wanted gradients are sums of.
+// their gradients in their place, and from those the products that the wanted gradients are sums of. A GPU
+// takes few large chunks, or one, as far as its memory goes (rows_of_gpu_chunk), and adds the products of 16
+// bits to sums of fp32 as it makes them.
 //
 // Without row_gradients nobody knows yet what the gradients will be multiplied by. In fp16 each stage then
 // has a power of two that follows from the largest elements, so that nothing overflows and little underflows
@@ -20,6 +22,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/dispatch.h"
@@ -29,6 +32,9 @@ namespace {
 
 constexpr int64_t kChunkBytes = int64_t{64} << 20;
 constexpr int64_t kLeastChunkRows = 32;  // fewer would make products of matrices slow
+constexpr int64_t kGpuChunkBytes = int64_t{1} << 30;
+constexpr int64_t kGpuPartOfMemory = 8;
+constexpr int64_t kGpuTileRows = 128;  // of the products; a chunk that ends within a tile wastes its rest
 constexpr int64_t kProductBytes = int64_t{16} << 20;
 
 void check_entropy_options(const CrossEntropyOptions& options) {
@@ -123,15 +129,17 @@ LinearRows checked_linear(const LinearRows& given, const WantedGradients& wanted
   return rows;
 }
 
-int64_t rows_of_chunk(const LinearRows& rows, int64_t wanted) {
+int64_t rows_of_chunk(const LinearRows& rows, int64_t wanted, bool sums_weights) {
   if (wanted < 0) raise<UsageError>("chunk_rows is ", wanted, ", expected a number of rows, or 0");
-  // In 16 bits a host has a chunk of half the bytes, beside the fp32 sums of the weight. A GPU has memory,
-  // and adds to these sums as seldom as it can.
-  const size_t size =
-      rows.weight.is_cpu() ? std::max<size_t>(4, rows.weight.element_size()) : rows.weight.element_size();
-  const int64_t bytes_of_row = rows.classes() * static_cast<int64_t>(size);
-  const int64_t chosen = wanted != 0 ? wanted : std::max(kLeastChunkRows, kChunkBytes / bytes_of_row);
-  return std::min(chosen, rows.rows());
+  if (wanted != 0) return std::min(wanted, rows.rows());
+  const auto size = static_cast<int64_t>(rows.weight.element_size());
+  if (rows.weight.is_cuda()) {
+    return rows_of_gpu_chunk(rows.rows(), rows.classes() * size,
+                             device::cuda_available_bytes(rows.weight.get_device()), sums_weights);
+  }
+  // In 16 bits a host has a chunk of half the bytes, beside the fp32 sums of the weight.
+  const int64_t bytes_of_row = rows.classes() * std::max<int64_t>(4, size);
+  return std::min(std::max(kLeastChunkRows, kChunkBytes / bytes_of_row), rows.rows());
 }
 
 /// Returns the largest power of two that is at most the largest magnitude of a tensor, fp32 []: 0 for zeros,
@@ -148,18 +156,24 @@ at::Tensor power_to_fill_half(const at::Tensor& tensor) {
   return power_within(tensor).reciprocal_().mul_(0x1p14).clamp_(0x1p-40, 0x1p40);
 }
 
+/// Whether products of 16 bits are fp32, and are added to a sum as they are made: cuBLAS can.
+bool adds_wide_products(const LinearRows& rows) {
+  return rows.weight.is_cuda() && rows.weight.element_size() == 2;
+}
+
 /// Powers of two, fp32 [], that keep what fp16 holds in the middle of its range while the gradient of the
 /// losses is not known. They are 1 in other dtypes.
 ///
 /// A row of the softmax's gradient adds up to 2 at most, so the hidden states' gradient is at most 2 max
 /// |weight|, and a chunk's part of the weight's is at most rows * max |hidden|: both times these powers stay
-/// below 2^15. The softmax itself is exact down to 2^-22, and not 0 down to 2^-33.
+/// below 2^15. The softmax itself is exact down to 2^-22, and not 0 down to 2^-33. Products that are fp32
+/// take the hidden states as they are.
 struct HalfRange {
   HalfRange(const LinearRows& rows, int64_t chunk_rows)
       : logits(at::ones({}, rows.hidden.options().dtype(wide_dtype(rows.hidden)))), hidden(logits) {
     if (rows.hidden.scalar_type() != at::kHalf || rows.rows() == 0 || rows.hidden.size(1) == 0) return;
     logits = power_within(rows.weight).reciprocal_().mul_(0x1p13).clamp_(0x1p-4, 0x1p8);
-    if (rows.weight.scalar_type() != at::kHalf) return;
+    if (rows.weight.scalar_type() != at::kHalf || adds_wide_products(rows)) return;
     int64_t power_of_rows = 1;
     while (power_of_rows < chunk_rows) power_of_rows *= 2;
     hidden = power_within(rows.hidden)
@@ -171,7 +185,7 @@ struct HalfRange {
 
   /// Returns a chunk of hidden states for the weight's product.
   at::Tensor scaled(const at::Tensor& chunk) const {
-    if (chunk.scalar_type() != at::kHalf) return chunk;
+    if (chunk.scalar_type() != at::kHalf || chunk.is_cuda()) return chunk;
     const at::Tensor result = at::empty_like(chunk);
     multiply_by(chunk, hidden, result);
     return result;
@@ -182,19 +196,26 @@ struct HalfRange {
 };
 
 /// Sums products logits_gradient^T hidden over the chunks. Where 16 bits would round each sum, it is fp32,
-/// and a product goes into it slice by slice.
+/// and a product goes into it slice by slice where it cannot be added at once. fp16, which would overflow,
+/// has a sum of fp32 in one chunk too where products can be fp32.
 class WeightSum {
  public:
   WeightSum(const LinearRows& rows, bool has_one_chunk)
-      : weight_(rows.weight),
-        sum_(at::empty_like(
-            weight_, has_one_chunk ? weight_.options() : weight_.options().dtype(wide_dtype(weight_)))) {}
+      : weight_(rows.weight), adds_wide_(adds_wide_products(rows)) {
+    const bool is_narrow = has_one_chunk && !(adds_wide_ && weight_.scalar_type() == at::kHalf);
+    sum_ =
+        at::empty_like(weight_, is_narrow ? weight_.options() : weight_.options().dtype(wide_dtype(weight_)));
+  }
 
   void add(const at::Tensor& logits_gradient, const at::Tensor& hidden) {
     const double kept = is_first_ ? 0 : 1;  // with 0 the sum's elements, which are not set, are not read
     is_first_ = false;
     if (sum_.scalar_type() == hidden.scalar_type()) {
       at::addmm_out(sum_, sum_, logits_gradient.t(), hidden, kept);
+      return;
+    }
+    if (adds_wide_) {
+      at::addmm_out(sum_, sum_, logits_gradient.t(), hidden, sum_.scalar_type(), kept);
       return;
     }
     const int64_t bytes_of_class = sum_.size(1) * 2;
@@ -225,7 +246,7 @@ class WeightSum {
 
  private:
   at::Tensor weight_, sum_;
-  bool is_first_ = true;
+  bool adds_wide_, is_first_ = true;
 };
 
 void write_logits(const LinearRows& rows, const at::Tensor& hidden, at::Tensor& logits) {
@@ -245,6 +266,17 @@ void write_product(const at::Tensor& a, const at::Tensor& b, at::Tensor result) 
 }
 
 }  // namespace
+
+int64_t rows_of_gpu_chunk(int64_t rows, int64_t bytes_of_row, int64_t available_bytes, bool sums_weights) {
+  const int64_t share = available_bytes / kGpuPartOfMemory;
+  if (sums_weights && rows <= share / bytes_of_row) return rows;
+  const int64_t bytes = std::clamp(share, kChunkBytes, kGpuChunkBytes);
+  const int64_t most = std::max(kLeastChunkRows, bytes / bytes_of_row);
+  if (rows <= most) return rows;
+  const int64_t chunks = (rows + most - 1) / most;
+  const int64_t even = (rows + chunks - 1) / chunks;
+  return std::min(most, (even + kGpuTileRows - 1) / kGpuTileRows * kGpuTileRows);
+}
 
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& given_targets,
                           const at::Tensor& given_row_gradients, const CrossEntropyOptions& options) {
@@ -267,7 +299,7 @@ LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tens
                                         const CrossEntropyOptions& options, int64_t chunk_rows) {
   check_entropy_options(options);
   LinearRows rows = checked_linear({hidden, weight, bias, targets, row_gradients}, wanted, options);
-  const int64_t step = rows_of_chunk(rows, chunk_rows);
+  const int64_t step = rows_of_chunk(rows, chunk_rows, wanted.weight);
   std::optional<HalfRange> range;
   if ((wanted.hidden || wanted.weight || wanted.bias) && !rows.row_gradients.defined()) {
     range.emplace(rows, step);

@@ -37,11 +37,18 @@ struct WantedGradients {
   bool hidden = false, weight = false, bias = false;
 };
 
+/// Returns how many rows of logits a GPU takes at a time, of the `rows` that there are.
+///
+/// Fewer chunks are larger products, and fewer passes over the sums of the weight's gradient. Where these are
+/// wanted it is all rows, if an eighth of the available memory holds them. Else chunks of one size take at
+/// most a GiB each and this eighth, but 64 MiB or 32 rows where that is more.
+int64_t rows_of_gpu_chunk(int64_t rows, int64_t bytes_of_row, int64_t available_bytes, bool sums_weights);
+
 /// Returns the losses of logits hidden weight^T + bias, and the wanted gradients of the sum of row_gradients
 /// * losses. `hidden` is [rows, features], `weight` [classes, features], `bias` [classes] or undefined;
 /// weight and bias have the dtype of hidden or, beside 16 bits, fp32. Logits have the dtype of weight, and
-/// exist for `chunk_rows` rows at a time; 0 takes as many as fit 64 MiB, at least 32. Sums over chunks are
-/// fp32 (fp64).
+/// exist for `chunk_rows` rows at a time; 0 takes as many as fit 64 MiB, at least 32, and on a GPU
+/// rows_of_gpu_chunk(). Sums over chunks are fp32 (fp64).
 ///
 /// Without row_gradients the gradients are those of the sum of losses, but for `factors`: fp16 has them in
 /// the middle of its range, since a loss scale may come later and would find zeros else. Other dtypes have

@@ -12,6 +12,7 @@
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/dispatch.h"
+#include "deepspeed/kernels/ops/part_sums.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -106,7 +107,7 @@ BiasDropoutGradients bias_dropout_residual_backward(const at::Tensor& given, con
   const at::Tensor parts = empty_parts(arrays.rows, grad_output, bias);
   arrays.bias_parts = mutable_data(parts);
   run_dropout(grad_output, arrays);
-  gradients.bias = sum_of_parts(parts, bias);
+  gradients.bias = sums_of_parts({parts, bias})[0];
   return gradients;
 }
 

@@ -8,6 +8,7 @@
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
 #include "deepspeed/kernels/ops/dispatch.h"
+#include "deepspeed/kernels/ops/part_sums.h"
 
 namespace deepspeed::kernels {
 namespace {
@@ -107,8 +108,9 @@ NormGradients normalize_backward(const at::Tensor& given, const SavedNorm& saved
   arrays.type = element_type(values.scalar_type());
   arrays.parameter_type = parameter_type(weight.defined() ? weight : bias, values);
   run_op(values.device(), &norm_backward_cpu, &CudaKernels::norm_backward, arrays);
-  gradients.weight = sum_of_parts(weight_parts, weight);
-  gradients.bias = sum_of_parts(bias_parts, bias);
+  const auto [of_weight, of_bias] = sums_of_parts({weight_parts, weight}, {bias_parts, bias});
+  gradients.weight = of_weight;
+  gradients.bias = of_bias;
   return gradients;
 }
 

@@ -1,6 +1,6 @@
 // The operators take views of qkv, [batch, heads, sequence, d], and give their results in such a layout that
-// the context is a view of the output. Backward copies the gradients of queries, keys and values side by
-// side.
+// the context is a view of the output. Memory-efficient attention writes the gradients of queries, keys and
+// values side by side; the others have no such place for them, and they are copied.
 #include "deepspeed/ops/transformer/torch_attention.h"
 
 #include <algorithm>
@@ -10,16 +10,17 @@
 
 #include <ATen/SDPBackend.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_efficient_attention_backward.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
-#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 
 #include "deepspeed/ops/transformer/heads.h"
 #include "deepspeed/ops/transformer/products.h"
@@ -67,12 +68,29 @@ at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, co
                                                            call.dropout_ratio, false, sizes.scale()));
 }
 
-/// Lays the gradients side by side, as qkv is laid out.
+/// Returns the gradients where they lie, if this is side by side, as qkv is laid out; else undefined.
+at::Tensor joined_in_place(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
+  const auto [of_queries, of_keys, of_values] = gradients;
+  const int64_t hidden = sizes.heads * sizes.width, row = 3 * hidden, begin = of_queries.storage_offset();
+  const std::array<int64_t, 4> strides = {sizes.sequence * row, sizes.width, row, 1};
+  const auto lies = [&](const at::Tensor& heads, int64_t number) {
+    return heads.is_alias_of(of_queries) && heads.strides() == at::IntArrayRef(strides) &&
+           heads.storage_offset() == begin + number * hidden;
+  };
+  if (!lies(of_queries, 0) || !lies(of_keys, 1) || !lies(of_values, 2)) return {};
+  return of_queries.as_strided(qkv.sizes(), {row, 1}, begin);
+}
+
+/// Lays the gradients side by side, as qkv is laid out: on a GPU by one launch at most.
 at::Tensor joined(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
+  if (const at::Tensor there = joined_in_place(gradients, sizes, qkv); there.defined()) return there;
+  const auto [of_queries, of_keys, of_values] = gradients;
+  const std::array<at::Tensor, 3> by_token = {of_queries.transpose(1, 2), of_keys.transpose(1, 2),
+                                              of_values.transpose(1, 2)};
+  if (!qkv.is_cpu() && of_queries.scalar_type() == qkv.scalar_type())
+    return at::stack(by_token, 2).view(qkv.sizes());
   const at::Tensor all = at::empty({sizes.batch, sizes.sequence, 3, sizes.heads, sizes.width}, qkv.options());
-  all.select(2, 0).copy_(std::get<0>(gradients).transpose(1, 2));
-  all.select(2, 1).copy_(std::get<1>(gradients).transpose(1, 2));
-  all.select(2, 2).copy_(std::get<2>(gradients).transpose(1, 2));
+  for (int64_t i = 0; i < 3; ++i) all.select(2, i).copy_(by_token[static_cast<size_t>(i)]);
   return all.view(qkv.sizes());
 }
 
@@ -153,11 +171,13 @@ at::Tensor torch_attention_backward(const at::Tensor& grad_context, const Attent
                   sizes, qkv);
   }
   if (result.kind == AttentionKind::kEfficient) {
-    const auto [of_queries, of_keys, of_values, of_bias] =
-        at::_scaled_dot_product_efficient_attention_backward(
-            gradient, queries, keys, values, aligned_bias_of(call, queries), output, sums, seed, offset,
-            ratio, {true, true, true, false}, false, scale);
-    return joined({of_queries, of_keys, of_values}, sizes, qkv);
+    const auto by_token = [](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
+    const auto [of_queries, of_keys, of_values, of_bias] = at::_efficient_attention_backward(
+        by_token(gradient), by_token(queries), by_token(keys), by_token(values),
+        optional_tensor(aligned_bias_of(call, queries)), by_token(output), {}, {}, sizes.sequence,
+        sizes.sequence, sums, ratio, seed, offset, /*custom_mask_type=*/0, /*bias_requires_grad=*/false,
+        scale, {}, {}, /*shared_storage_dqdkdv=*/true);
+    return joined({by_token(of_queries), by_token(of_keys), by_token(of_values)}, sizes, qkv);
   }
   return joined(
       at::_scaled_dot_product_cudnn_attention_backward(gradient, queries, keys, values, output, sums, seed,

@@ -18,6 +18,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/making/buffer.h"
 #include "deepspeed/tensor/scaling.h"
+#include "deepspeed/zero/gradients/buckets/copy_batch.h"
 #include "deepspeed/zero/gradients/dense_gradient.h"
 #include "deepspeed/zero/gradients/grad_keeper.h"
 
@@ -67,9 +68,10 @@ class FullGradients final : public GradKeeper {
     if (gradient.layout() == at::kStrided && gradient.is_alias_of(destination)) {
       // expose_grads() made it a view of the buffer, to which autograd has added in place already.
     } else if (written_[group][param]) {
+      copies_.flush();
       destination.add_(gradient);
     } else {
-      destination.copy_(dense_gradient(gradient));
+      copies_.copy(destination, dense_gradient(gradient));
       written_[group][param] = true;
     }
     gradient.reset();
@@ -78,6 +80,7 @@ class FullGradients final : public GradKeeper {
 
   at::Tensor local_gradient(size_t group, size_t param) const override {
     if (reduced_by_ || !written_[group][param]) return {};
+    copies_.flush();
     return place(group, param).view(store_.groups()[group].params[param].tensor.sizes());
   }
 
@@ -88,6 +91,7 @@ class FullGradients final : public GradKeeper {
 
   void complete_backward() override {
     const c10::NoGradGuard no_grad;
+    copies_.flush();
     if (window_.end_arrivals()) {
       fill_missing();
       while (const auto bucket = plan_.order().take_any()) launch(*bucket);
@@ -117,13 +121,17 @@ class FullGradients final : public GradKeeper {
     return flat.narrow(0, owned.begin, owned.numel());
   }
 
-  at::Tensor local_gradients(size_t group) const override { return flat_[group]; }
+  at::Tensor local_gradients(size_t group) const override {
+    copies_.flush();
+    return flat_[group];
+  }
   bool set_gradients(size_t group, at::Tensor flat) override {
     replaced_[group] = std::move(flat);
     return true;
   }
 
   void clear_window() override {
+    copies_.drop();
     reduced_by_.reset();
     replaced_.assign(flat_.size(), {});
     for (size_t group = 0; group < written_.size(); ++group) {
@@ -188,6 +196,7 @@ class FullGradients final : public GradKeeper {
 
   void launch(size_t bucket) {
     if (parts_.ranks.data.size() == 1 || parts_.keeps_local_now()) return;
+    copies_.flush();
     const at::Tensor sums = view(plan_.bucket(bucket));
     if (sum_.travels_by_rows(bucket)) return sum_.sum_by_rows(bucket, sums);
     in_flight_.emplace_back(bucket, sum_.start(bucket, sums));
@@ -301,6 +310,7 @@ class FullGradients final : public GradKeeper {
   GradWindow& window_;
   BucketSum& sum_;
   std::vector<at::Tensor> flat_;            // [group], padded
+  mutable CopyBatch copies_;                // into flat_
   std::vector<at::Tensor> replaced_;        // [group], by set_gradients(); undefined: not
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
   std::vector<std::pair<size_t, BucketSum::Works>> in_flight_;

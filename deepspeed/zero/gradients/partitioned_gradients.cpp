@@ -209,8 +209,11 @@ class PartitionedGradients final : public GradKeeper {
 
   /// Adds to what the buffer has of a parameter in this round.
   void put(const Bucket& bucket, size_t param, const at::Tensor& gradient) {
-    if (gathered_[bucket.group][param]) return plan_.space().add(bucket, param, gradient, gathering_->values);
-    plan_.space().put(bucket, param, gradient, gathering_->values);
+    if (gathered_[bucket.group][param]) {
+      copies_.flush();
+      return plan_.space().add(bucket, param, gradient, gathering_->values);
+    }
+    plan_.space().put(bucket, param, gradient, gathering_->values, copies_);
     gathered_[bucket.group][param] = true;
   }
 
@@ -223,6 +226,7 @@ class PartitionedGradients final : public GradKeeper {
     if (gathering_->storage.defined()) {
       for (const size_t param : plan_.bucket(index).params) gather(index, param);
     }
+    copies_.flush();
     Gathered gathered = std::move(*gathering_);
     gathering_.reset();
     if (parts_.ranks.data.size() > 1 && parts_.sum.travels_by_rows(index)) {
@@ -330,6 +334,7 @@ class PartitionedGradients final : public GradKeeper {
   std::set<size_t> late_;
   std::deque<FreeBuffer> pool_;  // that which is free longest first
   std::optional<Gathered> gathering_;
+  CopyBatch copies_;  // into its buffer
   std::deque<Gathered> in_flight_;
 };
 

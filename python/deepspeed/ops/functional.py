@@ -132,8 +132,9 @@ def linear_cross_entropy(
     """Returns the cross entropy of the logits hidden weight^T + bias, in fp32, without ever keeping them.
 
     `hidden` is [..., features], `weight` [classes, features], `bias` [classes], `targets` [...], int64. Logits exist for
-    `chunk_rows` rows at a time; 0 takes as many as fit 64 MiB, on a CPU in fp32. With `gradients_in_forward` the gradients are
-    made together with the losses and wait for backward; without, or with reduction "none", backward makes the logits again.
+    `chunk_rows` rows at a time. 0 takes as many as fit 64 MiB, on a CPU in fp32; on a GPU all, if an eighth of the free memory
+    holds them, else as many as fit a GiB. With `gradients_in_forward` the gradients are made together with the losses and wait
+    for backward; without, or with reduction "none", backward makes the logits again.
     """
     return _core.linear_cross_entropy(
         hidden, weight, targets, bias, ignore_index, label_smoothing, reduction, gradients_in_forward, chunk_rows

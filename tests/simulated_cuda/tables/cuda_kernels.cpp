@@ -186,6 +186,7 @@ const kernels::CudaKernels cuda_kernels = {
     .add_signs = &kernels::launch_add_signs,
     .norm = &simulated_ops::launch_norm,
     .norm_backward = &simulated_ops::launch_norm_backward,
+    .part_sums = &simulated_ops::launch_part_sums,
     .bias_gelu = &simulated_ops::launch_bias_gelu,
     .bias_gelu_backward = &simulated_ops::launch_bias_gelu_backward,
     .swiglu = &simulated_ops::launch_swiglu,

@@ -72,7 +72,37 @@ void add_rows_of(const EmbeddingGradientArrays& arrays) {
   }
 }
 
+template <class T, class W>
+void sum_parts(const void* given, void* sums, int64_t num_parts, int64_t columns) {
+  const W* const parts = static_cast<const W*>(given);
+  for (int64_t column = 0; column < columns; ++column) {
+    W sum = 0;
+    for (int64_t part = 0; part < num_parts; ++part) sum += parts[part * columns + column];
+    static_cast<T*>(sums)[column] = static_cast<T>(sum);
+  }
+}
+
 }  // namespace
+
+const char* launch_part_sums(int device, const PartSumsArrays& given) {
+  PartSumsArrays arrays = given;
+  const auto columns = static_cast<size_t>(arrays.columns);
+  PointerLaunch launch("kernels::part_sums");
+  for (int i = 0; i < 2; ++i) {
+    launch.reads(arrays.parts[i], static_cast<size_t>(arrays.num_parts) * columns * wide_bytes(arrays.type));
+    launch.writes(arrays.sums[i], columns * bytes_of(arrays.type));
+  }
+  launch.run(device, [a = arrays] {
+    auto* const sum = a.type == ElementType::kFloat64   ? &sum_parts<double, double>
+                      : a.type == ElementType::kFloat32 ? &sum_parts<float, float>
+                      : a.type == ElementType::kFloat16 ? &sum_parts<c10::Half, float>
+                                                        : &sum_parts<c10::BFloat16, float>;
+    for (int i = 0; i < 2; ++i) {
+      if (a.parts[i] != nullptr) sum(a.parts[i], a.sums[i], a.num_parts, a.columns);
+    }
+  });
+  return nullptr;
+}
 
 const char* launch_bias_gelu(int device, const BiasGeluArrays& arrays) {
   return run_bias_gelu<&bias_gelu_cpu>(device, arrays);

@@ -7,6 +7,7 @@ namespace deepspeed::kernels::simulated_ops {
 
 const char* launch_norm(int device, const NormArrays& arrays);
 const char* launch_norm_backward(int device, const NormBackwardArrays& arrays);
+const char* launch_part_sums(int device, const PartSumsArrays& arrays);
 const char* launch_bias_gelu(int device, const BiasGeluArrays& arrays);
 const char* launch_bias_gelu_backward(int device, const BiasGeluArrays& arrays);
 const char* launch_swiglu(int device, const SwigluArrays& arrays);

@@ -14,9 +14,9 @@ class FlatBucketSpace : public BucketSpace {
   int64_t numel(const Bucket& bucket) const override { return bucket.in_flat.numel(); }
   bool is_as_in_parameter() const override { return true; }
 
-  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient,
-           const at::Tensor& buffer) const override {
-    place(bucket, param, buffer).view(gradient.sizes()).copy_(gradient);
+  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient, const at::Tensor& buffer,
+           CopyBatch& copies) const override {
+    copies.copy(place(bucket, param, buffer).view(gradient.sizes()), gradient);
   }
   void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
            const at::Tensor& buffer) const override {
@@ -62,14 +62,14 @@ class ShardBucketSpace : public BucketSpace {
   int64_t numel(const Bucket& bucket) const override { return num_ranks_ * in_kept(bucket).numel(); }
   bool is_as_in_parameter() const override { return false; }  // padded
 
-  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient,
-           const at::Tensor& buffer) const override {
+  void put(const Bucket& bucket, size_t param, const at::Tensor& gradient, const at::Tensor& buffer,
+           CopyBatch& copies) const override {
     const at::Tensor rows = place(bucket, param, buffer);
     const auto [whole, rest] = cut(gradient, rows.size(1));
-    rows.narrow(0, 0, whole.size(0)).copy_(whole);
+    copies.copy(rows.narrow(0, 0, whole.size(0)), whole);
     if (whole.size(0) == num_ranks_) return;
     rows.narrow(0, whole.size(0), num_ranks_ - whole.size(0)).zero_();
-    if (rest.numel() > 0) rows[whole.size(0)].narrow(0, 0, rest.numel()).copy_(rest);
+    if (rest.numel() > 0) copies.copy(rows[whole.size(0)].narrow(0, 0, rest.numel()), rest);
   }
 
   void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,

@@ -10,6 +10,7 @@
 
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/zero/gradients/buckets/bucket.h"
+#include "deepspeed/zero/gradients/buckets/copy_batch.h"
 #include "deepspeed/zero/params/param_store.h"
 
 namespace deepspeed::zero {
@@ -29,8 +30,9 @@ class BucketSpace {
   /// Whether a parameter's gradient that is a bucket of its own lies as in a buffer already.
   virtual bool is_as_in_parameter() const = 0;
   // buffer: (numel(bucket)); param: an index of bucket.params; gradient: dense, of the parameter's sizes.
-  virtual void put(const Bucket& bucket, size_t param, const at::Tensor& gradient,
-                   const at::Tensor& buffer) const = 0;
+  // What is put is there when `copies` is flushed.
+  virtual void put(const Bucket& bucket, size_t param, const at::Tensor& gradient, const at::Tensor& buffer,
+                   CopyBatch& copies) const = 0;
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
   void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const;

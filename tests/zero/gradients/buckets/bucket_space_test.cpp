@@ -61,10 +61,11 @@ TEST(FlatBucketSpace, PutsOneParameterAfterTheOther) {
   const SpaceOfRank flat = flat_space(0);
   EXPECT_TRUE(flat.space->is_as_in_parameter());
   const at::Tensor buffer = flat.buffer();
-  flat.space->put(flat.bucket(), 1, marked_values(kSpaceShapes, 1), buffer);
+  CopyBatch copies;
+  flat.space->put(flat.bucket(), 1, marked_values(kSpaceShapes, 1), buffer, copies);
   EXPECT_THAT(floats_of(buffer), ElementsAre(-1, -1, -1, 200, 201, 202, 203, -1, -1));
-  flat.space->put(flat.bucket(), 0, marked_values(kSpaceShapes, 0), buffer);
-  flat.space->put(flat.bucket(), 2, marked_values(kSpaceShapes, 2), buffer);
+  flat.space->put(flat.bucket(), 0, marked_values(kSpaceShapes, 0), buffer, copies);
+  flat.space->put(flat.bucket(), 2, marked_values(kSpaceShapes, 2), buffer, copies);
   flat.space->add(flat.bucket(), 0, marked_values(kSpaceShapes, 0, 10), buffer);
   flat.space->put_zeros(flat.bucket(), 2, buffer);
   EXPECT_THAT(floats_of(buffer), ElementsAre(1100, 1111, 1122, 200, 201, 202, 203, 0, 0));
@@ -104,8 +105,9 @@ TEST(ShardBucketSpace, PutsTheShardsOfEachRankTogether) {
   EXPECT_FALSE(sharded.space->is_as_in_parameter());
   ASSERT_EQ(sharded.space->numel(sharded.bucket()), 12);
   const at::Tensor buffer = sharded.buffer();
+  CopyBatch copies;
   for (size_t param = 0; param < kSpaceShapes.size(); ++param)
-    sharded.space->put(sharded.bucket(), param, marked_values(kSpaceShapes, param), buffer);
+    sharded.space->put(sharded.bucket(), param, marked_values(kSpaceShapes, param), buffer, copies);
   EXPECT_THAT(floats_of(buffer), ElementsAre(100, 200, 201, 300,  //
                                              101, 202, 203, 301,  //
                                              102, 0, 0, 0));      // padding
@@ -127,7 +129,8 @@ TEST(ShardBucketSpace, CutsAShardThatTheGradientFillsInPart) {
   const auto space = make_bucket_space(store, group, {});
   const Bucket bucket = make_buckets(store.layouts(), 1000).front();
   const at::Tensor buffer = at::full({9}, kUntouched);
-  space->put(bucket, 0, marked_values(shapes, 0), buffer);
+  CopyBatch copies;
+  space->put(bucket, 0, marked_values(shapes, 0), buffer, copies);
   EXPECT_THAT(floats_of(buffer), ElementsAre(100, 101, 102, 103, 104, 105, 106, 0, 0));
 }
 
