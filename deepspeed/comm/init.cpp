@@ -60,7 +60,9 @@ World world() {
   return World(current.impl);
 }
 
-void destroy_process_group() {
+namespace {
+
+void leave(const char* caller, bool completes) {
   std::shared_ptr<World::Impl> left;  // ends without the lock
   {
     auto& current = current_world();
@@ -71,8 +73,14 @@ void destroy_process_group() {
   // has an adopted world destroys its group next, whether engines hold the world still or not.
   if (!left || (left.use_count() == 1 && !left->is_adopted())) return;
   left->end(message("rank ", left->job().rank, " left the world that it had ",
-                    left->is_adopted() ? "adopted" : "joined",
-                    ", by destroy_process_group(): what was made of it ended with it"));
+                    left->is_adopted() ? "adopted" : "joined", ", by ", caller,
+                    "(): what was made of it ended with it"),
+            completes);
 }
+
+}  // namespace
+
+void destroy_process_group() { leave("destroy_process_group", true); }
+void abort_process_group() { leave("abort_process_group", false); }
 
 }  // namespace deepspeed::comm

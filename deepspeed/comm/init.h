@@ -72,8 +72,12 @@ DEEPSPEED_API bool is_initialized();
 /// Returns the world of init_distributed() or adopt_as_world(). Throws UsageError before it.
 DEEPSPEED_API World world();
 
-/// Leaves the world: no barrier, pending work is aborted. The groups of engines that live on end, with an
+/// Leaves the world: no barrier. What a device was given by groups is done first, unless an exception is on
+/// its way; what else is pending is aborted. The groups of engines that live on end, with an
 /// error in their next call. A group that the world was adopted from (adopt.h) stays as it is.
 DEEPSPEED_API void destroy_process_group();
+
+/// Leaves the world of a program that has failed: as destroy_process_group(), but waits for no device.
+DEEPSPEED_API void abort_process_group();
 
 }  // namespace deepspeed::comm

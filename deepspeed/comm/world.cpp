@@ -142,12 +142,13 @@ bool World::Impl::was_left() const {
   return !make_group_;
 }
 
-void World::Impl::end(const std::string& reason) {
+void World::Impl::end(const std::string& reason, bool completes) {
   std::shared_ptr<DivergenceGuard> guard;
   {
     const std::lock_guard lock(mutex_);
     guard = guard_;
   }
+  if (guard && completes) guard->complete_groups();
   if (guard) guard->end_groups(reason);
   leave(/*together=*/false);
 }
@@ -195,6 +196,7 @@ bool World::was_left() const { return checked_world(impl_).was_left(); }
 void World::shutdown() {
   checked_world(impl_);
   if (impl_->group()) {
+    impl_->group().complete();  // the barrier is the hosts': behind it all devices are done too
     Work barrier = impl_->group().start_barrier();
     impl_->end_calls_of_this_thread();  // ranks that wait for it elsewhere are told
     barrier.wait();

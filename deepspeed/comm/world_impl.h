@@ -43,7 +43,7 @@ class World::Impl {
   void leave(bool together);
   bool was_left() const;
   /// Leaves, and ends the groups that others hold still: their next calls throw an error with this reason.
-  void end(const std::string& reason);
+  void end(const std::string& reason, bool completes = true);
 
  private:
   /// Returns the factory. Throws UsageError where the world was left.

@@ -231,9 +231,16 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
     if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
   };
   if (norm_comes_first) take_norm();
+  // NCCL may fail after the wait for a sum, which is none of the host: what the norm was made of is no
+  // gradient then.
+  const auto is_finite = [&] {
+    const bool finite = result.grad_norm->is_finite();
+    ranks_->check();
+    return finite;
+  };
   const bool reads_last = skips_on_device();
   if (reads_last) result.grad_norm->start_reading();
-  if (options_->update.check_overflow && !reads_last && !result.grad_norm->is_finite()) {
+  if (options_->update.check_overflow && !reads_last && !is_finite()) {
     if (state_->has_begun())
       state_->note_damage_of(step_number, [&] { early_->take_back(*reducer_, gradient_scale.value); });
     skip_step(step_number);
@@ -244,8 +251,9 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();
+  ranks_->check();  // a step on the host has waited for the gradients
   state_->gather_parameters();
-  if (reads_last && !result.grad_norm->is_finite()) {
+  if (reads_last && !is_finite()) {
     for (const size_t index : state_->slices().all())
       optimizer_->forget_step(state_->slices()[index].flat.id);
     skip_step(step_number);

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -63,9 +64,13 @@ def leave_world() -> None:
     """
     global _joined
     _joined = None
+    has_failed = hasattr(sys, "last_value")  # the error that ends the script
+    if has_failed:
+        _core.leave_world(has_failed)
     for engine in list(engines):
         engine.__dict__["_core"] = None
-    _core.leave_world()
+    if not has_failed:
+        _core.leave_world(has_failed)
     if dist.is_initialized() and dist.get_backend() == "gloo":
         held = _core.HeldGroups(list(dist.distributed_c10d._world.pg_map))
         dist.destroy_process_group()

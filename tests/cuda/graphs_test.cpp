@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/activation/checkpointing.h"
+#include "deepspeed/device/accelerator/host_memory.h"
 #include "deepspeed/device/graphs/device_graph.h"
 #include "deepspeed/device/streams/side_stream.h"
 #include "deepspeed/ops.h"
@@ -332,7 +334,7 @@ void fail_to_capture(c10::Device device, const device::SideStream& stream) {
 
 TEST_F(CudaGraphs, LeaveTorchWholeWhereACaptureFails) {
   const c10::Device device(at::kCUDA, 0);
-  const device::SideStream stream(device), other(device);
+  const device::SideStream stream(device, device::SideStream::Use::kCapture), other(device);
   const at::Tensor before = at::rand({8}, device);
   for (int time = 0; time < 3; ++time) {
     fail_to_capture(device, stream);
@@ -348,6 +350,26 @@ TEST_F(CudaGraphs, LeaveTorchWholeWhereACaptureFails) {
   const auto graph = device::DeviceGraph::capture(device, stream, [&] { sum.add_(1); });
   graph.replay();
   EXPECT_NO_THROW(sum.cpu());
+}
+
+TEST_F(CudaGraphs, TakeNothingOfOtherSideStreams) {
+  const c10::Device device(at::kCUDA, 0);
+  const device::SideStream captured(device, device::SideStream::Use::kCapture);
+  std::vector<device::SideStream> others;
+  for (int i = 0; i < 70; ++i) others.emplace_back(device);  // more than torch has
+  const at::Tensor host = device::empty_host(16, at::kFloat, true).fill_(3), there = at::empty({16}, device);
+  const at::Tensor sum = at::zeros({16}, device), back = device::empty_host(16, at::kFloat, true);
+  const auto work = [&] {
+    sum.add_(1);
+    std::thread([&] {
+      for (const device::SideStream& stream : others) {
+        stream.copy_at_once(there, host).wait();
+        stream.copy_at_once(back.zero_(), there).wait();
+        EXPECT_EQ(back[7].item<float>(), 3.0F);
+      }
+    }).join();
+  };
+  EXPECT_NO_THROW(device::DeviceGraph::capture(device, captured, work).replay());
 }
 
 }  // namespace

@@ -1,21 +1,23 @@
-"""Ranks on null GPUs over c10d's own NCCL backend: ranks_test.py GPT2 [unittest's words].
+"""Ranks on null GPUs over c10d's own NCCL backend, by both doors: ranks_test.py GPT2 PYTHON [unittest's words].
 
-GPT2 is the example's program. Each run trains a few steps and ends: all ranks with 0, none waits in vain for another one to make a
-communicator, and no launch is refused.
+GPT2 is the example's program; PYTHON, or -, is an interpreter with torch, to which PYTHONPATH shows the package. Each run trains a few
+steps and ends: all ranks with 0, every communicator by NCCL's finalize and destroy, none aborted, and no launch refused.
 """
 
 import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).parent
-GPT2 = sys.argv[1]
+GPT2, PYTHON = sys.argv[1], sys.argv[2]
 LIMIT = 120  # seconds, which a run on a busy machine does not take
 SIZES = ["--layers", "4", "--heads", "2", "--width", "32", "--context", "16", "--steps", "3"]
 BF16 = {"bf16": {"enabled": True}}
@@ -95,9 +97,11 @@ class Ranks:
 def complaint(ended):
     """Returns what was wrong with ranks that were to end well."""
     for rank, (status, output) in enumerate(ended):
-        wrong = [line for line in output.splitlines() if "[null gpu]" in line or "in vain" in line]
-        if status or wrong:
+        wrong = [line for line in output.splitlines() if "abort of communicator" in line or "[null gpu]" in line or "in vain" in line]
+        if status or wrong or "group with size 0" in output.lower():
             return f"rank {rank} ended with {status}: {wrong}\n{output[-3000:]}"
+        if len(ended) > 1 and output.count("finalize of communicator") == 0:
+            return f"rank {rank} has finished no communicator\n{output[-3000:]}"
     return ""
 
 
@@ -122,5 +126,76 @@ class Training(unittest.TestCase):
                     self.assertFalse(wrong, wrong)
 
 
+def ranks_below(process):
+    """Returns the ranks among a process's descendants: (process, rank)."""
+    folder = pathlib.Path(f"/proc/{process}")
+    variables = dict(word.split("=", 1) for word in (folder / "environ").read_text().split("\0") if "=" in word)
+    found = [(process, int(variables["RANK"]))] if "RANK" in variables else []
+    for child in (folder / f"task/{process}/children").read_text().split():
+        found += ranks_below(int(child))
+    return found
+
+
+class Failing(unittest.TestCase):
+    """Ranks under the launcher, of which one is killed or stopped while its device works."""
+
+    def start(self, folder):
+        config = pathlib.Path(folder, "config.json")
+        config.write_text(json.dumps({"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, **zero(2)}))
+        text = pathlib.Path(folder, "text.txt")
+        text.write_text((HERE.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")[:8000], encoding="utf-8")
+        self.log = pathlib.Path(folder, "log")
+        launcher = pathlib.Path(os.environ["DEEPSPEED_PROGRAMS"], "deepspeed")
+        program = [GPT2, "--deepspeed_config", str(config), "--data", str(text), *SIZES[:-1], "1000000", "--log_every", "1"]
+        with open(self.log, "w", encoding="utf-8") as log:
+            job = subprocess.Popen([launcher, "--num_gpus", "2", "--no_python", *program], stdout=log, stderr=subprocess.STDOUT,
+                                   cwd=folder, env={**os.environ, "NULL_NCCL_FOLDER": folder})  # fmt: skip
+        self.addCleanup(job.wait)
+        self.addCleanup(job.terminate)
+        self.wait_for(job, self.steps(3))
+        return job, sorted((rank, process) for process, rank in ranks_below(job.pid))
+
+    def steps(self, more):
+        """Returns whether the ranks have trained so many steps from here on, as a function."""
+        wanted = (self.log.read_text().count("\nstep ") if self.log.exists() else 0) + more
+        return lambda: self.log.read_text().count("\nstep ") >= wanted
+
+    def wait_for(self, job, is_so):
+        end = time.monotonic() + LIMIT
+        while not is_so():
+            self.assertTrue(time.monotonic() < end and job.poll() is None, self.log.read_text()[-3000:])
+            time.sleep(0.1)
+
+    def test_a_job_ends_where_a_rank_is_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job, ranks = self.start(folder)
+            os.kill(ranks[1][1], signal.SIGKILL)
+            self.assertNotEqual(job.wait(LIMIT), 0)
+            self.assertIn("rank 1", self.log.read_text())
+            for _, process in ranks:
+                self.assertFalse(pathlib.Path(f"/proc/{process}").exists())
+
+    def test_a_job_goes_on_where_a_rank_was_stopped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job, ranks = self.start(folder)
+            os.kill(ranks[1][1], signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(ranks[1][1], signal.SIGCONT)
+            self.wait_for(job, self.steps(5))
+
+
+@unittest.skipIf(PYTHON == "-", "there is no Python package")
+class Python(unittest.TestCase):
+    def run_program(self, ranks, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            return Ranks([PYTHON, str(HERE / "engines.py"), *arguments], ranks, folder).finish()
+
+    def test_engines_are_made_trained_and_dropped(self):
+        for what in ("engines", "pipelines"):
+            with self.subTest(what):
+                wrong = complaint(self.run_program(2, what))
+                self.assertFalse(wrong, wrong)
+
+
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

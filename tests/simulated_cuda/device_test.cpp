@@ -117,7 +117,7 @@ class SimulatedStreams : public ::testing::Test {
   at::Tensor x_ = at::zeros({100}, at::kCUDA);
   at::Tensor source_ = device::empty_host_from_pool(100, at::kFloat, true);
   at::Tensor back_ = device::empty_host_from_pool(100, at::kFloat, true);
-  const c10::Stream stream_ = new_stream(0);
+  const c10::Stream stream_ = next_stream(0);
 };
 
 TEST_F(SimulatedStreams, AReaderThatDoesNotWaitReadsPoison) {

@@ -42,6 +42,7 @@ BUCKET = "GatheredBuckets.*"
 PIPELINE = "PipelineValues.*"
 RANKS = "HostWaits.*"
 GRAPHS = "GraphedTraining.*Offload"
+NCCL = "SimulatedNccl."
 
 # Name, file, text before the wait, the wait, tests; where the wait is no statement of its own, what stands there then.
 WAITS = [
@@ -90,6 +91,15 @@ WAITS = [
     ("read of a file for a buffer's copy", "zero/shards/shard_file.cpp", "", "buffer->copied.wait();", BUFFER),
     ("file of a checkpoint for its copy", "checkpoint/archive/host_snapshot.h", "", "copied_.wait();", "CudaTraining.GoesOnFrom*"),
     ("stage for what it receives", "pipe/exchange/channel.cpp", "", "for (comm::Work& work : oldest.works) work.wait();", PIPELINE),
+    ("neighbours before what is posted", "pipe/exchange/stage_links.cpp", "neighbours : {&activations_, &gradients_})\n    ",
+     "connect(*neighbours, stage, num_stages, /*wraps=*/false, options.device);", PIPELINE),
+    ("end of a group for its device", "comm/backends/c10d_group.cpp", "while (", "!has_failed() && !device_work_.is_done()", f"{NCCL}Lets*",
+     "!taken_out({}) && !has_failed() && !device_work_.is_done()"),
+    ("step for a failure that comes late", "zero/layout/zero_groups.cpp", "if (*group) ", "group->check();", f"{NCCL}Fails*"),
+    ("stream of a capture alone", "device/streams/side_stream.cpp", "const bool is_high_priority = ", "use == Use::kCapture",
+     "CudaGraphs.TakeNothing*", "!taken_out({}) && use == Use::kCapture"),
+    ("end of a capture that fails", "device/graphs/device_graph.cpp", "try {\n      ", "table.end(made.graph_.get());",
+     "CudaGraphs.LeaveTorchWhole*"),
     ("weights for the other ranks' parts", "zero/zero_state.cpp", "", "for (comm::Work& work : works) work.wait();", RANKS),
 ]  # fmt: skip
 
@@ -179,7 +189,7 @@ def main():
             if names and name not in names:
                 continue
             ran = run(program, name, tests)
-            said = re.search(r"(race|context): .*", ran.stdout)
+            said = re.search(r"(race|context|capture): .*", ran.stdout)
             found = said.group(0)[:150] if said else f"the test fails, {ran.returncode}"
             unnoticed += ran.returncode == 0
             print(f"{name}: {'UNNOTICED' if ran.returncode == 0 else 'found: ' + found}", flush=True)

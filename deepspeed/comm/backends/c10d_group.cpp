@@ -4,14 +4,21 @@
 // under a tag that holds the hash of all calls so far. wait() tells the guard that the program is blocked,
 // waits for c10d, and finishes what is left on this rank. A failure asks the guard how the ranks' calls
 // differ, and else blame() who did not report; it aborts the connections, so that the other ranks see it too,
-// and all later calls throw its text. end() does the same for the guard. A group that ends
-// aborts what is under way and leaves c10d's own wait to a thread.
+// and all later calls throw its text. end() does the same for the guard.
+//
+// wait() of an operation of NCCL holds the current stream alone. So a failure may come after it, which
+// check() finds, and a group that ends first waits for the device in complete(): NCCL's abort ends kernels
+// where they stand. What is under way then for another reason is aborted, and c10d's own wait left to a
+// thread.
 #include "deepspeed/comm/backends/c10d_group.h"
 
+#include <algorithm>
+#include <exception>
 #include <iomanip>
 #include <thread>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/shm/lost_rank.h"
 #include "deepspeed/comm/watch/call_subject.h"
@@ -29,6 +36,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGrace(2000);
 // How long this rank tells what it called, and reads what the others did, once a collective failed.
 constexpr milliseconds kTelling(500);
+// How long a group that ends waits for the device, whatever its timeout is, and how often it looks.
+constexpr milliseconds kCompleting(60000);
+constexpr milliseconds kLooking(1);
 
 std::string in_seconds(milliseconds time) {
   std::ostringstream out;
@@ -54,6 +64,10 @@ class C10dWork : public Work::Impl {
         group_(std::move(group)),
         peer_(peer) {}
 
+  ~C10dWork() override {
+    if (!done_ && started_.on_stream) group_->device_work().keep(started_.works);
+  }
+
   void wait() override {
     const std::lock_guard lock(mutex_);
     if (done_) return;
@@ -77,6 +91,7 @@ class C10dWork : public Work::Impl {
     }
     if (!peer_) group_->calls().set_blocked(number_, false);
     if (started_.finish) started_.finish();
+    if (started_.on_stream) group_->device_work().note(group_->description().device);
     started_ = {};
     done_ = true;
   }
@@ -122,16 +137,21 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
                                                       std::move(store), std::move(guard), std::move(levels)));
   const auto check =
       backend.meets_by_tags ? DivergenceGuard::Check::kByMessages : DivergenceGuard::Check::kByTheGuard;
-  made->calls_ = made->guard_->watch(key, made->description().name, made->description().global_ranks, check,
-                                     [weak = std::weak_ptr(made)](const std::string& reason) {
-                                       if (const auto group = weak.lock()) group->end(reason);
-                                     });
+  made->calls_ = made->guard_->watch(
+      key, made->description().name, made->description().global_ranks, check,
+      [weak = std::weak_ptr(made)](const std::string& reason) {
+        if (const auto group = weak.lock()) group->end(reason);
+      },
+      [weak = std::weak_ptr(made)] {
+        if (const auto group = weak.lock()) group->complete();
+      });
   return made;
 }
 
 std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
   ProcessGroup::Impl* const handle = group.get();
   return {handle, [group = std::move(group)](ProcessGroup::Impl*) mutable {
+            group->complete();  // before it counts as let go of: then all ranks' devices are done with it
             const auto guard = group->guard_;
             const std::string key = group->key_;
             guard->let_go(key, std::move(group));
@@ -139,7 +159,8 @@ std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<
 }
 
 C10dGroup::~C10dGroup() {
-  abort();
+  complete();
+  has_failed() ? abort() : close();
   // c10d's destructor waits for operations that started before or beside the abort, up to their timeout. They
   // hold all that they need, so that wait is left to a thread of its own.
   if (!has_unfinished_operations()) return;
@@ -161,6 +182,35 @@ void C10dGroup::remember_message(const c10::intrusive_ptr<c10d::Work>& message) 
 bool C10dGroup::has_unfinished_operations() {
   remember_message(nullptr);
   return !messages_.empty() || calls_->has_unfinished_calls();
+}
+
+bool C10dGroup::has_failed() {
+  const std::lock_guard lock(failure_mutex_);
+  return !failure_.empty();
+}
+
+void C10dGroup::complete() {
+  if (is_late_ || std::uncaught_exceptions() > 0)
+    return;  // other ranks may never give their devices their parts
+  const auto limit = std::min(description().timeout, kCompleting);
+  const auto end = Clock::now() + limit;
+  while (!has_failed() && !device_work_.is_done()) {
+    if (Clock::now() >= end) {
+      log::warning("[comm] group '", description().name, "' ends on rank ", description().rank, " of ",
+                   description().size(), " with operations that its device has not done for ",
+                   in_seconds(limit), "; they are aborted");
+      is_late_ = true;
+      return;
+    }
+    std::this_thread::sleep_for(kLooking);
+  }
+  is_complete_ = !has_failed();
+}
+
+void C10dGroup::check() {
+  refuse_after_failure("check");
+  if (const std::string failure = connection_.failure_of_device(); !failure.empty())
+    fail("an operation", milliseconds(0), failure);
 }
 
 void C10dGroup::refuse_after_failure(const char* collective) {
@@ -228,7 +278,15 @@ Work C10dGroup::start_message(const Operation& operation) {
   }
 }
 
+void C10dGroup::close() {
+  if (!device_work_.is_done() || has_unfinished_operations()) return abort();
+  is_closed_ = true;
+  connection_.shutdown();
+  if (levels_) levels_->abort();
+}
+
 void C10dGroup::abort() {
+  if (is_closed_) return;  // NCCL's communicators are gone
   connection_.abort();
   if (levels_) levels_->abort();
 }
@@ -242,7 +300,7 @@ void C10dGroup::end(const std::string& reason) {
     failure_ = message("[comm] group '", description().name, "' failed on rank ", description().rank, " of ",
                        description().size(), ": ", reason);
   }
-  abort();  // whoever waits gets an error, and finds the reason in fail()
+  is_complete_ ? close() : abort();  // whoever waits gets an error, and finds the reason in fail()
 }
 
 void C10dGroup::fail(const std::string& collective, milliseconds elapsed, const std::string& reason,

@@ -2,6 +2,7 @@
 // table and in the files of its rows.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 
@@ -9,6 +10,7 @@
 
 #include "deepspeed/comm/backends/collectives.h"
 #include "deepspeed/comm/backends/connection.h"
+#include "deepspeed/comm/backends/device_work.h"
 #include "deepspeed/comm/backends/nodes/node_levels.h"
 #include "deepspeed/comm/backends/observed_group.h"
 #include "deepspeed/comm/backends/table.h"
@@ -30,11 +32,14 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   /// Makes a handle over the group whose end closes nothing: the guard keeps the connections until all ranks
   /// of the group have let go of it.
   static std::shared_ptr<ProcessGroup::Impl> closing_together(std::shared_ptr<C10dGroup> group);
-  /// Aborts what is under way; waits for nobody.
+  /// Aborts what is under way, and waits for no rank, but lets the device end what it was given (complete()).
   ~C10dGroup() override;
 
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return connection_.c10d_group(); }
   void give_up(const std::string& reason) override;
+  void check() override;
+  void complete() override;
+  DeviceWork& device_work() { return device_work_; }
 
   /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
   /// group unusable: later collectives throw the same error.
@@ -62,6 +67,8 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   void refuse_after_failure(const char* collective);
   void remember_message(const c10::intrusive_ptr<c10d::Work>& work);
   bool has_unfinished_operations();
+  bool has_failed();
+  void close();
   void abort();
   void end(const std::string& reason);
 
@@ -75,6 +82,9 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
   std::mutex monitored_barriers_mutex_;
   MonitoredBarriers monitored_barriers_;
+  DeviceWork device_work_;
+  std::atomic<bool> is_late_ = false, is_complete_ = false;  // the device, after complete()
+  std::atomic<bool> is_closed_ = false;
   std::mutex failure_mutex_;
   std::string failure_;  // empty: none yet
 };

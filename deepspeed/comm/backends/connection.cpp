@@ -27,6 +27,36 @@ Started Connection::start(const Operation& operation, at::DeviceType device, Cal
   return start_on({*backend, direct, direct_tag(call.number, fingerprint(call.chain)), timeout_}, operation);
 }
 
+std::string Connection::failure_of_device() const {
+  for (const c10::Device& device : group_->getDeviceTypes()) {
+    if (device.is_cpu()) continue;
+    switch (group_->getBackend(device.type())->getError()) {
+      case c10d::ErrorType::SUCCESS:
+        continue;
+      case c10d::ErrorType::TIMEOUT:
+        return "an operation of the device took longer than the timeout";
+      case c10d::ErrorType::COMM_ERROR:
+        return "an operation of the device failed";
+      case c10d::ErrorType::REMOTE_ERROR:
+        return "an operation of the device failed on another rank";
+    }
+  }
+  return "";
+}
+
+void Connection::shutdown() {
+  for (const c10::Device& device : group_->getDeviceTypes()) {
+    const auto backend = group_->getBackend(device.type());
+    try {
+      // Gloo's shutdown() waits for nothing either.
+      device.is_cpu() ? backend->abort() : backend->shutdown();
+    } catch (const std::exception&) {
+      // What is broken already needs no end.
+    }
+  }
+  if (direct_) direct_->abort();
+}
+
 void Connection::abort() {
   try {
     group_->abort();

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -24,6 +25,11 @@ class Connection {
   /// Starts the operation by the way that there is for tensors of `device`. call: the number and the chain of
   /// a collective in its group's history; ranks whose calls differ do not meet over Gloo.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
+  /// Returns how the device's backend has failed, which it may notice after the wait for an operation; "": it
+  /// has not.
+  std::string failure_of_device() const;
+  /// Ends the connections of a group whose device has done all that it was given.
+  void shutdown();
   /// Ends what is under way, and what comes, with an error. Waits for nobody.
   void abort();
   /// Gives the c10d group away, whose destructor may wait for operations that were aborted.

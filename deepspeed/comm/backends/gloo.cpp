@@ -58,12 +58,12 @@ void add_devices(const Job& job, ProcessGroupGloo::Options& options) {
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const Job& job,
-                                                    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int size) {
+                                                    const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const GroupDescription& group) {
   ignore_broken_pipes();
   auto options = ProcessGroupGloo::Options::create(job.timeout);
   add_devices(job, *options);
-  auto backend = c10::make_intrusive<AbortableGloo>(store, rank, size, options);
+  auto backend = c10::make_intrusive<AbortableGloo>(store, group.rank, group.size(), options);
   // A rank is done connecting before its peers are. Were it to leave the group then, they would meet a closed
   // connection.
   backend->barrier({})->wait(job.timeout);

@@ -1,5 +1,7 @@
 #include "deepspeed/comm/backends/nccl.h"
 
+#include <utility>
+
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/cuda_library.h"
@@ -9,23 +11,30 @@ namespace deepspeed::comm {
 namespace {
 
 // By default NCCL's watchdog ends the process when an operation times out. Here it only aborts the
-// communicator (mode 2), and the wait for the operation throws.
+// communicator (mode 2): the device goes on, and ProcessGroup::check() and the next collective throw. It does
+// so at once: no dump of its flight recorder, which may take minutes and then holds the end of the process
+// for eight, and no monitor that ends the process meanwhile.
 void configure_watchdog() {
-  if (!env::get("TORCH_NCCL_ASYNC_ERROR_HANDLING")) env::set("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2");
+  constexpr std::pair<const char*, const char*> kSettings[] = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},
+                                                               {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
+                                                               {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "100"},
+                                                               {"TORCH_NCCL_ENABLE_MONITORING", "0"}};
+  for (const auto& [name, value] : kSettings)
+    if (!env::get(name)) env::set(name, value);
 }
 
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
-                                                    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int size) {
+                                                    const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const GroupDescription& group) {
   const int devices = device::num_cuda_devices();
   if (devices == 0) {
     raise<NotSupportedError>("dist_backend is 'nccl', but ", device::why_no_device(), "; or use 'gloo'");
   }
   configure_watchdog();
   device::set_cuda_device(job.local_rank % devices);
-  return device::cuda_table<NcclBackends>()->make(job, store, rank, size);
+  return device::cuda_table<NcclBackends>()->make(job, store, group);
 }
 
 }  // namespace deepspeed::comm

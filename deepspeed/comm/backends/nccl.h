@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/job/job.h"
 
 namespace deepspeed::comm {
@@ -11,15 +12,15 @@ namespace deepspeed::comm {
 struct NcclBackends {
   static constexpr const char* kName = "deepspeed_cuda_nccl_backends";
 
-  /// Connects the `size` ranks that share `store`, each on its current device.
+  /// Connects the ranks of a group, which share `store`, each on its current device.
   c10::intrusive_ptr<c10d::Backend> (*make)(const Job& job, const c10::intrusive_ptr<c10d::Store>& store,
-                                            int rank, int size);
+                                            const GroupDescription& group);
 };
 
-/// Connects the `size` ranks that share `store`, each on the device of its local rank. Throws
+/// Connects the ranks of a group, which share `store`, each on the device of its local rank. Throws
 /// NotSupportedError where device::num_cuda_devices() is 0.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
-                                                    const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                                    int size);
+                                                    const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const GroupDescription& group);
 
 }  // namespace deepspeed::comm

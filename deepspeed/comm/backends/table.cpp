@@ -99,18 +99,17 @@ const Backend& cpu_backend_of(const Backend& chosen) {
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
-                                               const std::vector<int>& global_ranks, int rank,
+                                               const GroupDescription& group,
                                                const c10::intrusive_ptr<c10d::Store>& store) {
-  const int size = static_cast<int>(global_ranks.size());
-  auto connected = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
+  auto connected = c10::make_intrusive<c10d::ProcessGroup>(store, group.rank, group.size());
   const auto add = [&](const Backend& row) {
-    const auto made = row.make(job, sub_store(store, std::string(row.name) + "/"), rank, size);
+    const auto made = row.make(job, sub_store(store, std::string(row.name) + "/"), group);
     if (row.device != at::kCPU) {
       connected->setBackend(row.device, row.type, made);
       connected->setDefaultBackend(row.type);
       return;
     }
-    const auto fastest = share_memory(job, global_ranks, made, sub_store(store, "shm/"));
+    const auto fastest = share_memory(job, group.global_ranks, made, sub_store(store, "shm/"));
     const auto type = fastest == made ? row.type : BackendType::CUSTOM;
     connected->setBackend(row.device, type, fastest);
     connected->setDefaultBackend(type);

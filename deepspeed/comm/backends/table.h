@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/job/job.h"
 
 namespace deepspeed::comm {
@@ -22,10 +23,10 @@ struct Backend {
   bool meets_by_tags;
   /// Says whether it can be chosen where `dist_backend` names none.
   bool (*suits)(const Job& job);
-  /// Connects the `size` ranks that share `store`. Throws NotSupportedError where this build or machine lacks
-  /// what it needs, and c10d's errors.
+  /// Connects the ranks of a group, which share `store`. Throws NotSupportedError where this build or machine
+  /// lacks what it needs, and c10d's errors.
   c10::intrusive_ptr<c10d::Backend> (*make)(const Job& job, const c10::intrusive_ptr<c10d::Store>& store,
-                                            int rank, int size);
+                                            const GroupDescription& group);
 };
 
 /// Returns the backend of a job: the one that is `asked` for, or, where that is empty, the last row that
@@ -46,7 +47,7 @@ const Backend& cpu_backend_of(const Backend& chosen);
 /// Connects the ranks of a group over `chosen`, and over cpu_backend_of() it where that is another one. CPU
 /// tensors go over shared memory where the job wants that and the ranks are on one machine.
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
-                                               const std::vector<int>& global_ranks, int rank,
+                                               const GroupDescription& group,
                                                const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace deepspeed::comm

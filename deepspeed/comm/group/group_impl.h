@@ -53,6 +53,10 @@ class ProcessGroup::Impl {
   /// Starts an operation. The handle has checked the arguments: dense, contiguous, with elements, sizes and
   /// ranks that fit.
   virtual Work start(const Operation& operation, const Caller& caller) = 0;
+  /// Throws where the group has failed (ProcessGroup::check()).
+  virtual void check() {}
+  /// Waits for the device (ProcessGroup::complete()).
+  virtual void complete() {}
   /// Makes the group unusable on all ranks (ProcessGroup::give_up()). One without other ranks stays usable.
   virtual void give_up(const std::string& reason) { static_cast<void>(reason); }
 

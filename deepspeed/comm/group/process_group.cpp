@@ -69,6 +69,8 @@ ProcessGroup ProcessGroup::holding(std::shared_ptr<const CurrentValues> values) 
   return group;
 }
 
+void ProcessGroup::check() const { checked(impl_).check(); }
+void ProcessGroup::complete() const { checked(impl_).complete(); }
 void ProcessGroup::give_up(const std::string& reason) const { checked(impl_).give_up(reason); }
 
 Work ProcessGroup::start(const Operation& operation) const {

@@ -128,6 +128,13 @@ class DEEPSPEED_API ProcessGroup {
   void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                          bool wait_all_ranks = false) const;
 
+  /// Throws CommError where the group has failed, as its next collective would. A device goes on where an
+  /// operation of NCCL ends too late, with what memory holds: whoever has waited for the device asks here
+  /// before using its results.
+  void check() const;
+  /// Blocks until the device has done what the group gave it, where nothing has failed. What is left after
+  /// the group's timeout, or a minute, is given up where the group ends.
+  void complete() const;
   /// Ends the group on all ranks: what is under way there and what comes fails with this reason, which names
   /// the rank. Waits for nobody.
   void give_up(const std::string& reason) const;

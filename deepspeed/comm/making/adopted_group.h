@@ -21,6 +21,8 @@ class AdoptedGroup final : public ProcessGroup::Impl {
   Work start(const Operation& operation, const Caller& caller) override {
     return own_->start(operation, caller);
   }
+  void check() override { own_->check(); }
+  void complete() override { own_->complete(); }
   void give_up(const std::string& reason) override { own_->give_up(reason); }
 
  private:

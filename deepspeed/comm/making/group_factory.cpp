@@ -76,8 +76,15 @@ std::unique_ptr<NodeLevels> connect_levels(const Backend& backend, const Job& jo
   if (!nodes) return nullptr;
   const Backend& cpu = cpu_backend_of(backend);
   const int node = group.rank / nodes->places, place = group.rank % nodes->places;
-  auto within = connect(cpu, job, nodes->node, place, sub_store(store, message("node", node, "/")));
-  auto across = connect(cpu, job, nodes->across, node, sub_store(store, message("place", place, "/")));
+  const auto connect_part = [&](const std::string& part, const std::vector<int>& ranks, int rank) {
+    GroupDescription of_part = group;
+    of_part.name += "." + part;
+    of_part.global_ranks = ranks;
+    of_part.rank = rank;
+    return connect(cpu, job, of_part, sub_store(store, part + "/"));
+  };
+  auto within = connect_part(message("node", node), nodes->node, place);
+  auto across = connect_part(message("place", place), nodes->across, node);
   return std::make_unique<NodeLevels>(cpu, std::move(within), std::move(across), *job.links, group.timeout);
 }
 
@@ -95,7 +102,7 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
                      message("the group '", group.name, "' of ", group.size(), " ranks"));
   try {
     const auto met = sub_store(meet(job, group, request, world_store, parent), "group/" + request.key + "/");
-    auto connected = connect(backend, job, group.global_ranks, group.rank, met);
+    auto connected = connect(backend, job, group, met);
     connected->setGroupName(group.name);
     auto levels = connect_levels(backend, job, group, met);
     auto made = C10dGroup::make(backend, std::move(group), request.key, std::move(connected), store, guard,

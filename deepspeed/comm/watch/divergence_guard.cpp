@@ -28,11 +28,12 @@ DivergenceGuard::~DivergenceGuard() { state_->stop(); }
 
 std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, const std::string& name,
                                                     const std::vector<int>& global_ranks, Check check,
-                                                    std::function<void(const std::string&)> on_divergence) {
+                                                    std::function<void(const std::string&)> on_divergence,
+                                                    std::function<void()> complete) {
   auto history = check == Check::kByTheGuard ? std::make_shared<CallHistory>(name, global_ranks, kKept)
                                              : std::make_shared<CallHistory>(name, global_ranks);
   const std::lock_guard lock(state_->mutex);
-  state_->groups[key] = {history, std::move(on_divergence), global_ranks, check};
+  state_->groups[key] = {history, std::move(on_divergence), std::move(complete), global_ranks, check};
   if (!std::exchange(state_->has_thread, true)) {
     std::thread(&State::serve, state_).detach();
     std::thread(&State::watch_processes, state_).detach();
@@ -48,6 +49,8 @@ void DivergenceGuard::let_go(const std::string& key, std::shared_ptr<void> conne
   group->second.connections = std::move(connections);
 }
 
+void DivergenceGuard::complete_groups() { state_->complete_groups(); }
+
 void DivergenceGuard::end_groups(const std::string& reason) {
   state_->tell_and_end_here(state_->note_end(reason));
 }
@@ -58,7 +61,10 @@ void DivergenceGuard::end_group(const std::string& key, const std::string& reaso
 
 void DivergenceGuard::end_groups_if_due() {
   if (!state_->reason_to_end) return;
-  if (const auto reason = state_->reason_to_end()) end_groups(*reason);
+  const auto reason = state_->reason_to_end();
+  if (!reason) return;
+  complete_groups();
+  end_groups(*reason);
 }
 
 void DivergenceGuard::end_calls_of_this_thread() {

@@ -46,15 +46,19 @@ class DivergenceGuard {
   enum class Check { kByMessages, kByTheGuard };
 
   /// Returns the history of a new group, whose `key` is the same on all ranks. `on_divergence` is called from
-  /// the guard's thread, at most once, with the text of the error, and must not block.
+  /// the guard's thread, at most once, with the text of the error, and must not block. complete: what
+  /// complete_groups() calls.
   std::shared_ptr<CallHistory> watch(const std::string& key, const std::string& name,
                                      const std::vector<int>& global_ranks, Check check,
-                                     std::function<void(const std::string&)> on_divergence);
+                                     std::function<void(const std::string&)> on_divergence,
+                                     std::function<void()> complete = {});
 
   /// Tells those that wait that this rank calls nothing in the group `key` any more. The guard keeps
   /// `connections` until every rank of the group has let go of it, so that none of them meets a closed one
   /// while it reads what was sent. Waits for nothing.
   void let_go(const std::string& key, std::shared_ptr<void> connections);
+  /// Lets all groups complete what they gave a device, one after the other.
+  void complete_groups();
   /// Ends all groups: what is under way there and what comes fails with this reason, as do the calls of ranks
   /// that wait for this one. Takes at most half a second.
   void end_groups(const std::string& reason);

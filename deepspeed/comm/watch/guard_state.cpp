@@ -222,9 +222,22 @@ DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::stri
   return endings;
 }
 
+void DivergenceGuard::State::complete_groups() {
+  std::vector<std::function<void()>> calls;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [key, group] : groups)
+      if (group.complete && group.on_divergence) calls.push_back(group.complete);
+  }
+  for (const auto& complete : calls) complete();
+}
+
 void DivergenceGuard::State::end_groups_if_due() {
   if (!reason_to_end) return;
-  if (const auto reason = reason_to_end()) tell_and_end(note_end(*reason));
+  const auto reason = reason_to_end();
+  if (!reason) return;
+  complete_groups();  // a script that has trained lets go of its group while the device is still at it
+  tell_and_end(note_end(*reason));
 }
 
 bool DivergenceGuard::State::is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks) {

@@ -37,6 +37,7 @@ struct DivergenceGuard::State {
   struct Watched {
     std::shared_ptr<CallHistory> history;
     std::function<void(const std::string&)> on_divergence;  // empty once it was called
+    std::function<void()> complete;                         // may be empty
     std::vector<int> global_ranks;
     Check check;
     bool is_let_go = false;
@@ -101,6 +102,8 @@ struct DivergenceGuard::State {
   void look();
   /// everywhere: also in groups where nothing is under way.
   void give_up(const Verdicts& verdicts, bool everywhere);
+  /// Lets all groups complete what they gave a device.
+  void complete_groups();
   /// Notes that all groups end with this reason; returns what is to be called then.
   Endings note_end(const std::string& reason, const std::string* only = nullptr);
   void end_groups_if_due();

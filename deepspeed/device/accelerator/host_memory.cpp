@@ -1,10 +1,14 @@
 #include "deepspeed/device/accelerator/host_memory.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
@@ -12,6 +16,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/cuda_library.h"
@@ -37,6 +42,20 @@ std::optional<c10::Device> used_device() {
   return found;
 }
 
+/// Gives pages their memory, by all cores: the driver, which locks them, would do so by one.
+void populate(void* data, size_t bytes) {
+  constexpr size_t kLeast = size_t{32} << 20;  // of a thread
+  const size_t threads = std::clamp<size_t>(bytes / kLeast, 1, size_t(at::get_num_threads()));
+  const size_t page = size_t(::sysconf(_SC_PAGESIZE)), share = (bytes / threads / page + 1) * page;
+  const auto populate_share = [=](size_t begin) {
+    // Kernels before 5.14 do not know it; there the driver does the work.
+    ::madvise(static_cast<char*>(data) + begin, std::min(share, bytes - begin), MADV_POPULATE_WRITE);
+  };
+  std::vector<std::jthread> others;
+  for (size_t begin = share; begin < bytes; begin += share) others.emplace_back(populate_share, begin);
+  populate_share(0);
+}
+
 /// Pages that belong to one tensor, and are locked.
 class LockedPages {
  public:
@@ -46,6 +65,7 @@ class LockedPages {
       raise<UsageError>("no ", bytes, " bytes of host memory: ", std::strerror(errno));
     }
     ::madvise(data_, bytes, MADV_HUGEPAGE);
+    populate(data_, bytes);
     try {
       const c10::OptionalDeviceGuard guard(used_device());
       lock_pages(data_, bytes_);

@@ -12,8 +12,11 @@ SideStream::Scope::~Scope() {
   if (former_) c10::impl::VirtualGuardImpl(former_->device_type()).exchangeStream(*former_);
 }
 
-SideStream::SideStream(c10::Device device) {
-  if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+SideStream::SideStream(c10::Device device, Use use) {
+  if (device.is_cpu()) return;
+  // The pool hands 32 streams of a priority out in turn. NCCL and all else take those of the low one.
+  const bool is_high_priority = use == Use::kCapture;
+  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, is_high_priority);
 }
 
 SideStream::Scope SideStream::enter() const {

@@ -26,8 +26,12 @@ class SideStream {
     std::optional<c10::Stream> former_;
   };
 
+  /// For which work it is. A process has few streams of a kind, which its side streams and NCCL share: a
+  /// capture takes whatever its stream is given, from any thread, so those have a kind of their own.
+  enum class Use { kWork, kCapture };
+
   /// Makes the side stream of a device. A CPU has none: its work is done at once.
-  explicit SideStream(c10::Device device);
+  explicit SideStream(c10::Device device, Use use = Use::kWork);
 
   /// Begins a scope whose work waits for all that the current stream was given so far. Tensors that were made
   /// before may be written in the scope, and are safe to free after join().

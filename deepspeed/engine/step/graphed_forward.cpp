@@ -94,7 +94,8 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
       if (input.defined() && input.requires_grad()) leaves_.push_back(input);
     }
     const OwnAccumulators accumulators(leaves_);
-    const device::SideStream stream(model.device());  // the default one cannot be captured
+    // The default one cannot be captured.
+    const device::SideStream stream(model.device(), device::SideStream::Use::kCapture);
     capture_forward(model.device(), stream, forward);
     capture_backward(model.device(), stream);
     for (at::Tensor& output : made_.tensors) {

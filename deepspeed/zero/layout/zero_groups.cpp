@@ -22,6 +22,11 @@ ZeroGroups::ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_g
                     " for replicas, expected a product of ", data.size(), ", the data-parallel ranks");
 }
 
+void ZeroGroups::check() const {
+  for (const auto* group : {&data, &shard, &replica, &secondary, &node, &across_nodes, &model})
+    if (*group) group->check();
+}
+
 ZeroGroups make_zero_groups(const comm::World& world, const comm::ProcessGroup& data,
                             const RankSharing& sharing, const std::string& name, const std::string& purpose) {
   const std::vector<int>& ranks = data.global_ranks();

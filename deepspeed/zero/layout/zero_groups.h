@@ -31,6 +31,9 @@ struct ZeroGroups {
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that hold one copy of the model together; without a group: this rank
 
+  /// Throws CommError where one of the groups has failed. Whoever has waited for the device asks.
+  void check() const;
+
   /// Whether each shard is held by several ranks.
   bool has_replicas() const { return replica && replica.size() > 1; }
   /// Whether this rank is one of those that hold the first copy of everything: those that write it to files.

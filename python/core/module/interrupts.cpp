@@ -42,7 +42,7 @@ void watch() {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (num_noted == noted_before && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (num_noted == noted_before && comm::is_initialized()) comm::destroy_process_group();
+    if (num_noted == noted_before && comm::is_initialized()) comm::abort_process_group();
   }
 }
 

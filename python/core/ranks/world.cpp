@@ -47,9 +47,10 @@ comm::JobStore open_store(const std::string& init_method, int rank, int world_si
   return comm::open_store(options);
 }
 
-void leave_world() {
+// has_failed: the script ends by an error; other ranks may never give the device what it waits for.
+void leave_world(bool has_failed) {
   the_world() = {};
-  comm::destroy_process_group();
+  has_failed ? comm::abort_process_group() : comm::destroy_process_group();
 }
 
 /// Holds groups of torch.distributed until release(), which ends the threads of those that nobody else holds.
@@ -66,7 +67,7 @@ comm::World current_world() { return the_world(); }
 void bind_world(py::module_& module) {
   module.def("adopt_world", &adopt_world, NoGil(), "group"_a, "store"_a, "local_rank"_a, "local_size"_a,
              "timeout"_a);
-  module.def("leave_world", &leave_world, NoGil());
+  module.def("leave_world", &leave_world, NoGil(), "has_failed"_a);
   py::class_<comm::JobStore>(module, "JobStore")
       .def_readonly("store", &comm::JobStore::store)
       .def_readonly("rank", &comm::JobStore::rank)

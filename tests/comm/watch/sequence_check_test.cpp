@@ -41,15 +41,15 @@ class CarelessBackend : public c10d::Backend {
   }
 };
 
-const Backend kCareless{
-    .name = "careless",
-    .type = c10d::ProcessGroup::BackendType::CUSTOM,
-    .device = at::kCPU,
-    .meets_by_tags = false,
-    .suits = [](const Job&) { return false; },
-    .make = [](const Job&, const StorePtr&, int rank, int size) -> c10::intrusive_ptr<c10d::Backend> {
-      return c10::make_intrusive<CarelessBackend>(rank, size);
-    }};
+const Backend kCareless{.name = "careless",
+                        .type = c10d::ProcessGroup::BackendType::CUSTOM,
+                        .device = at::kCPU,
+                        .meets_by_tags = false,
+                        .suits = [](const Job&) { return false; },
+                        .make = [](const Job&, const StorePtr&,
+                                   const GroupDescription& group) -> c10::intrusive_ptr<c10d::Backend> {
+                          return c10::make_intrusive<CarelessBackend>(group.rank, group.size());
+                        }};
 
 // A rank of this process: its guard and its groups over one store.
 class CarelessRank {
@@ -62,9 +62,9 @@ class CarelessRank {
 
   ProcessGroup group(const std::string& name, const std::vector<int>& ranks) {
     const int place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
-    return ProcessGroup(C10dGroup::make(kCareless,
-                                        {name, kCareless.name, kCareless.device, place, ranks, 60s}, name,
-                                        connect(kCareless, Job(), ranks, place, store_), store_, guard_));
+    const GroupDescription group{name, kCareless.name, kCareless.device, place, ranks, 60s};
+    return ProcessGroup(
+        C10dGroup::make(kCareless, group, name, connect(kCareless, Job(), group, store_), store_, guard_));
   }
 
  private:

@@ -79,6 +79,7 @@ std::string text_of(const Access& access) {
 
 bool launch(const char* name, const c10::Stream& stream, const std::vector<Use>& uses) {
   const Lock lock(device_mutex());
+  Graph::check_stream(name, stream);
   if (Graph* const graph = Graph::current()) {
     graph->take(name, stream, uses);
     return true;

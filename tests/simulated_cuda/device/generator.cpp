@@ -75,6 +75,7 @@ const at::Generator& default_generator(int device) {
 }
 
 at::Generator& cpu_numbers_of(const at::Generator& generator) {
+  refuse_after_left_capture();
   return static_cast<DeviceGenerator*>(generator.unsafeGetGeneratorImpl())->numbers();
 }
 

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <torch/csrc/autograd/engine.h>
+
 #include "tests/simulated_cuda/device/findings.h"
 #include "tests/simulated_cuda/device/generator.h"
 #include "tests/simulated_cuda/device/streams.h"
@@ -11,6 +13,7 @@ namespace deepspeed::simulated {
 namespace {
 
 Graph* captured = nullptr;
+bool has_generator = false;  // a capture that was left without an end
 
 }  // namespace
 
@@ -18,7 +21,14 @@ GraphPool::~GraphPool() {
   for (const auto& block : freed) std::free(block->bytes);
 }
 
-Graph* Graph::current() { return captured; }
+Graph* Graph::current() { return captured != nullptr && captured->is_here() ? captured : nullptr; }
+
+void Graph::check_stream(const char* name, const c10::Stream& stream) {
+  if (captured == nullptr || captured->is_here() || stream != captured->stream_) return;
+  report("capture of another thread " + std::string(name),
+         "capture: " + std::string(name) + " of another thread is given to " +
+             name_of_stream(index_of(stream)) + ", which is captured\n" + Stack::here().text());
+}
 
 Graph::Graph(const Graph* neighbour)
     : stream_(current_stream(-1)),
@@ -32,7 +42,13 @@ Graph::Graph(const Graph* neighbour)
 
 Graph::~Graph() {
   const Lock lock(device_mutex());
-  if (captured == this) captured = nullptr;
+  if (captured != this) return;
+  captured = nullptr;
+  has_generator = true;
+}
+
+bool Graph::is_here() const {
+  return std::this_thread::get_id() == thread_ || torch::autograd::get_current_graph_task_id() >= 0;
 }
 
 void Graph::keep_content(const Use& use) {
@@ -60,12 +76,14 @@ void Graph::end() {
   TORCH_CHECK(captured == this, "this graph is not captured now");
   captured = nullptr;
   is_ended_ = true;
+  has_generator = false;
   for (const auto& [address, content] : contents_) {
     if (Block* const block = block_at(address)) std::memcpy(block->bytes, content.data(), content.size());
   }
   contents_.clear();
   at::Generator generator = default_generator(-1);
   generator.set_state(numbers_);
+  TORCH_CHECK(!is_broken_, "operation failed due to a previous error during capture");
 }
 
 void Graph::replay() {
@@ -94,12 +112,20 @@ void Graph::replay() {
 
 void refuse_in_capture(const std::string& what) {
   const Lock lock(device_mutex());
-  TORCH_CHECK(captured == nullptr, what, ": operation not permitted when stream is capturing");
+  Graph* const graph = Graph::current();
+  if (graph == nullptr) return;
+  graph->is_broken_ = true;
+  TORCH_CHECK(false, what, ": operation not permitted when stream is capturing");
+}
+
+void refuse_after_left_capture() {
+  const Lock lock(device_mutex());
+  TORCH_CHECK(!has_generator, "Offset increment outside graph capture encountered unexpectedly");
 }
 
 void repeat_in_graph(std::function<void()> work) {
   const Lock lock(device_mutex());
-  if (captured != nullptr) captured->add_work(std::move(work));
+  if (Graph* const graph = Graph::current()) graph->add_work(std::move(work));
 }
 
 }  // namespace deepspeed::simulated

@@ -51,10 +51,10 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, device_of(device.index()));
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    return new_stream(device.index());
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool is_high_priority) const override {
+    return next_stream(device.index(), is_high_priority);
   }
-  c10::Stream getNewStream(c10::Device device, int) const override { return new_stream(device.index()); }
+  c10::Stream getNewStream(c10::Device device, int) const override { return next_stream(device.index()); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
 
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {

@@ -14,6 +14,8 @@
 namespace deepspeed::simulated {
 namespace {
 
+constexpr c10::StreamId kStreamsOfAPool = 32;
+
 struct Streams {
   std::vector<Clock> clocks;
   std::vector<c10::Stream> streams;
@@ -21,8 +23,8 @@ struct Streams {
   Clock host;
   HostWaits waits;
   int64_t launches = 0;
-  c10::StreamId next_id = 1;
-  std::vector<int> used_devices;  // by this process, the first one first
+  std::map<std::pair<int, bool>, c10::StreamId> given;  // by the pools of devices
+  std::vector<int> used_devices;                        // by this process, the first one first
   pid_t process = 0;
 };
 
@@ -65,9 +67,11 @@ c10::Stream exchange_stream(c10::Stream stream) {
   return former;
 }
 
-c10::Stream new_stream(int device) {
+c10::Stream next_stream(int device, bool is_high_priority) {
   const Lock lock(device_mutex());
-  return c10::Stream(c10::Stream::UNSAFE, device_of(device), all().next_id++);
+  const c10::Device place = device_of(device);
+  const c10::StreamId number = all().given[{place.index(), is_high_priority}]++ % kStreamsOfAPool;
+  return c10::Stream(c10::Stream::UNSAFE, place, 1 + number + (is_high_priority ? kStreamsOfAPool : 0));
 }
 
 Clock clock_of(const c10::Stream& stream) {

@@ -27,8 +27,8 @@ c10::Device device_of(int index);
 c10::Stream current_stream(int device);
 /// Makes a stream the current one of its device, and returns the former one.
 c10::Stream exchange_stream(c10::Stream stream);
-/// Makes a stream that no one else has. CUDA's pool hands 32 out in turn: two users of one would hide races.
-c10::Stream new_stream(int device);
+/// Returns the next stream of a pool: as CUDA's, that of each priority hands 32 streams out in turn.
+c10::Stream next_stream(int device, bool is_high_priority = false);
 
 /// Returns what an event recorded now stands for.
 Clock clock_of(const c10::Stream& stream);

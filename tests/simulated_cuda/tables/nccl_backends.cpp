@@ -5,10 +5,23 @@
 // whatever their tags are. Gloo moves the bytes, beside the program. wait() makes the current stream wait,
 // not the host (the thread itself does block until Gloo is done, which nobody can tell). As with c10d's own
 // class, a work keeps its tensors until wait(). Sums are made in the order of the ranks.
+//
+// As NCCL, it connects ranks at the first operation of a group, and two ranks at their first message, which
+// holds both threads: whoever waits in vain there would hang. An abort ends what the host does not know to be
+// done, and what it was to write becomes poison. A failure that a test asks for comes when the host knows the
+// operation to be over.
+#include <atomic>
+#include <chrono>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
@@ -91,13 +104,35 @@ void combine(at::Tensor& result, const at::Tensor& term, const c10d::ReduceOp& o
   }
 }
 
+/// What the device was given.
+struct Given {
+  simulated::Clock done;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> written;
+};
+
+constexpr std::chrono::seconds kPatience(30);  // to connect, which on a busy machine takes seconds
+
+std::atomic<bool> next_fails = false;
+
 class NcclBackend final : public c10d::Backend {
  public:
-  NcclBackend(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size)
-      : c10d::Backend(rank, size), gloo_(std::move(gloo)) {}
+  NcclBackend(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, int rank,
+              int size)
+      : c10d::Backend(rank, size), gloo_(std::move(gloo)), store_(std::move(store)) {}
   const std::string getBackendName() const override { return "nccl"; }
-  void abort() override { gloo_->abort(); }
+  void abort() override {
+    gloo_->abort();
+    const std::lock_guard lock(mutex_);
+    for (const Given& given : given_) {
+      if (!simulated::is_done(given.done)) spoil(given);
+    }
+    given_.clear();
+  }
   void shutdown() override { gloo_->abort(); }
+  c10d::ErrorType getError() override {
+    const std::lock_guard lock(mutex_);
+    return failed_ && simulated::is_done(*failed_) ? c10d::ErrorType::TIMEOUT : c10d::ErrorType::SUCCESS;
+  }
 
   WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     NcclStart start = begin("nccl::all_reduce", {}, tensors);
@@ -157,6 +192,8 @@ class NcclBackend final : public c10d::Backend {
   /// peer: of a message; kAll: a collective.
   NcclStart begin(const char* name, const std::vector<at::Tensor>& reads,
                   const std::vector<at::Tensor>& writes, int peer = kAll) {
+    TORCH_CHECK(getError() == c10d::ErrorType::SUCCESS, "NCCL communicator was aborted on rank ", getRank());
+    connect(peer);
     NcclStart start;
     start.device = (reads.empty() ? writes : reads).front().get_device();
     const c10::Stream stream = stream_of(start.device, peer);
@@ -168,7 +205,48 @@ class NcclBackend final : public c10d::Backend {
     start.kept.insert(start.kept.end(), writes.begin(), writes.end());
     call.launch_on(stream);
     start.done = simulated::clock_of(stream);
+    note(start, writes);
     return start;
+  }
+
+  /// Meets the ranks of an operation where they have not met before.
+  void connect(int peer) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!connected_.insert(peer).second) return;
+    }
+    std::vector<int> others;
+    for (int rank = 0; rank < getSize(); ++rank)
+      if (rank != getRank() && (peer == kAll || rank == peer)) others.push_back(rank);
+    const auto key = [&](int from, int to) {
+      return "connects/" + std::to_string(from) + "/" + (peer == kAll ? "all" : std::to_string(to));
+    };
+    store_->set(key(getRank(), peer), std::vector<uint8_t>{1});
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    for (const int other : others) {
+      while (!store_->check({key(other, getRank())})) {
+        TORCH_CHECK(std::chrono::steady_clock::now() < end, "NCCL: rank ", getRank(), " waits for rank ",
+                    other, " to connect, which holds its thread");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
+
+  void note(const NcclStart& start, const std::vector<at::Tensor>& writes) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(given_, [](const Given& given) { return simulated::is_done(given.done); });
+    Given& given = given_.emplace_back(Given{start.done, {}});
+    for (const at::Tensor& tensor : writes) given.written.emplace_back(tensor.storage().getWeakStorageImpl());
+    if (!next_fails.exchange(false)) return;
+    failed_ = start.done;
+  }
+
+  static void spoil(const Given& given) {
+    for (const auto& weak : given.written) {
+      const auto storage = weak.lock();
+      if (storage && storage->nbytes() > 0)
+        std::memset(simulated::bytes_at(storage->data()), simulated::kPoison, storage->nbytes());
+    }
   }
 
   WorkPtr end(NcclStart start, c10d::OpType type, WorkPtr gloo, std::function<void()> finish = {}) {
@@ -197,7 +275,7 @@ class NcclBackend final : public c10d::Backend {
 
   c10::Stream stream_of(int device, int peer) {
     const std::lock_guard lock(mutex_);
-    return streams_.try_emplace({device, peer}, simulated::new_stream(device)).first->second;
+    return streams_.try_emplace({device, peer}, simulated::next_stream(device)).first->second;
   }
   int next_message(int peer) {
     const std::lock_guard lock(mutex_);
@@ -205,20 +283,27 @@ class NcclBackend final : public c10d::Backend {
   }
 
   c10::intrusive_ptr<c10d::Backend> gloo_;
+  c10::intrusive_ptr<c10d::Store> store_;
   std::mutex mutex_;
+  std::set<int> connected_;                             // peers; kAll: the ranks of the group
+  std::vector<Given> given_;                            // that the host does not know to be done
+  std::optional<simulated::Clock> failed_;              // when an operation failed
   std::map<std::pair<int, int>, c10::Stream> streams_;  // by device and peer
   std::map<int, int> num_messages_;                     // by peer
 };
 
-c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                       int size) {
-  return c10::make_intrusive<NcclBackend>(make_gloo_backend(job, store, rank, size), rank, size);
+c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store,
+                                       const GroupDescription& group) {
+  return c10::make_intrusive<NcclBackend>(make_gloo_backend(job, store, group), store, group.rank,
+                                          group.size());
 }
 
 }  // namespace
 }  // namespace deepspeed::comm
 
 namespace deepspeed::simulated {
+
+void fail_next_nccl_operation() { comm::next_fails = true; }
 
 const comm::NcclBackends nccl_backends{.make = &comm::make};
 

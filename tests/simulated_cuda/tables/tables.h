@@ -13,4 +13,8 @@ extern const device::CudaGraphs cuda_graphs;
 extern const kernels::CudaKernels cuda_kernels;
 extern const comm::NcclBackends nccl_backends;
 
+/// Lets the next operation of NCCL fail on this rank, as after a timeout: its stream goes on, and the host
+/// learns of it once it has waited for that stream.
+void fail_next_nccl_operation();
+
 }  // namespace deepspeed::simulated

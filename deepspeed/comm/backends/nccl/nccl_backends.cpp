@@ -6,11 +6,14 @@
 namespace deepspeed::comm {
 namespace {
 
-c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                       int size) {
+c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store,
+                                       const GroupDescription& group) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = job.timeout;
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+  // By these c10d's messages and its flight recorder name the group.
+  options->group_name = options->group_desc = group.name;
+  options->global_ranks_in_group.assign(group.global_ranks.begin(), group.global_ranks.end());
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, group.rank, group.size(), options);
 }
 
 }  // namespace
