@@ -294,7 +294,8 @@ def main():
     counted_chunks = max(1, (products - PRODUCTS_OF_THE_BLOCKS) // 3)
     chunks = options.head_chunks or counted_chunks
     waits = sum(number for kind, number in counts.items() if kind.startswith("host waits"))
-    print(f"A step without graphs asks for {launches} launches, copies and memsets. The host waits {'once' if waits == 1 else f'{waits} times'}.")
+    times = "once" if waits == 1 else f"{waits} times"
+    print(f"A step without graphs asks for {launches} launches, copies and memsets. The host waits {times}.")
     if chunks != counted_chunks:
         launches -= (counted_chunks - chunks) * LAUNCHES_OF_A_CHUNK
         print(f"With {chunks} of {counted_chunks} chunks of the head it would ask for {launches}.")
