@@ -12,6 +12,7 @@ Compares the losses of a small model from the same weights, then times, and prin
 
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -70,7 +71,10 @@ def disagreement(ours, theirs):
     for name, result in (("the engine", ours), ("its peer", theirs)):
         if "error" in result:
             return f"{name} failed on the small model: {result['error']}"
-    worst = max(abs(a - b) / b for a, b in zip(ours["losses"], theirs["losses"], strict=True))
+    pairs = list(zip(ours["losses"], theirs["losses"], strict=True))
+    if any(b == 0 or not math.isfinite(a - b) for a, b in pairs):
+        return "losses of a small GPT are 0 or not finite"
+    worst = max(abs(a - b) / abs(b) for a, b in pairs)
     if worst <= LOSS_TOLERANCE and ours["losses"][-1] < ours["losses"][0]:
         return ""
     return f"losses of a small GPT differ by {worst:.1e} relative, expected at most {LOSS_TOLERANCE:.0e}, or do not fall"

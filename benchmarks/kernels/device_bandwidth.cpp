@@ -98,10 +98,8 @@ int main(int argc, char** argv) {
   const at::Device device(on_cuda ? at::kCUDA : at::kCPU);
   if (numel == 0) numel = int64_t{1} << (on_cuda ? 28 : 22);
   if (calls == 0) calls = on_cuda ? 10 : 1;
-  if (!agrees_with_torch(device)) {
-    std::fprintf(stderr, "the weights differ: nothing is timed\n");
-    return 1;
-  }
+  const bool is_verified = agrees_with_torch(device);
+  if (!is_verified) std::printf("UNVERIFIED: the weights differ, so the times may be of wrong work\n");
 
   const auto options = at::TensorOptions(device);
   const at::Tensor p = at::randn({numel}, options), g = at::randn({numel}, options);
@@ -132,5 +130,5 @@ int main(int argc, char** argv) {
     if (limit == 0) limit = rate;
     std::printf("| %s | %.0f | %.2f |\n", row.name.c_str(), rate, rate / limit);
   }
-  return 0;
+  return is_verified ? 0 : 1;
 }
