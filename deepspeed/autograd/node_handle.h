@@ -21,4 +21,14 @@ NodeHandle make_node(Arguments&&... arguments) {
     return c10::make_intrusive<Kind>(std::forward<Arguments>(arguments)...);
 }
 
+/// Returns a handle that does not keep the node, as torch keeps a parameter's accumulator.
+template <typename Kind>
+std::weak_ptr<Kind> weak(const std::shared_ptr<Kind>& node) {
+  return node;
+}
+template <typename Kind>
+c10::weak_intrusive_ptr<Kind> weak(const c10::intrusive_ptr<Kind>& node) {
+  return c10::weak_intrusive_ptr<Kind>(node);
+}
+
 }  // namespace deepspeed::autograd

@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "deepspeed/autograd/node_handle.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/graphs/device_graph.h"
@@ -36,18 +37,19 @@ class OwnAccumulators {
   explicit OwnAccumulators(const variable_list& parameters) : parameters_(parameters) {
     for (const at::Tensor& parameter : parameters_) {
       former_.push_back(impl::try_get_grad_accumulator(parameter));
-      impl::set_grad_accumulator(parameter, {});
+      impl::set_grad_accumulator(parameter, autograd::weak(autograd::NodeHandle()));
     }
   }
   ~OwnAccumulators() {
-    for (size_t i = 0; i < parameters_.size(); ++i) impl::set_grad_accumulator(parameters_[i], former_[i]);
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      impl::set_grad_accumulator(parameters_[i], autograd::weak(former_[i]));
   }
   OwnAccumulators(const OwnAccumulators&) = delete;
   OwnAccumulators& operator=(const OwnAccumulators&) = delete;
 
  private:
   const variable_list& parameters_;
-  std::vector<std::shared_ptr<torch::autograd::Node>> former_;
+  std::vector<autograd::NodeHandle> former_;
 };
 
 /// Autocast keeps casts of weights, for all uses of one within its scope. Those of a graph are the graph's
