@@ -212,7 +212,7 @@ struct EngineMaker<std::shared_ptr<Module>> {
   }
 };
 
-/// Of a TORCH_MODULE holder, as torch's own layers are.
+/// Takes a TORCH_MODULE holder, as torch's own layers are.
 template <class Holder>
 requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, Holder>
 struct EngineMaker<Holder> {

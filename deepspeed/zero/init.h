@@ -68,8 +68,8 @@ struct InitArguments {
   /// each parameter. Until the end what is whole is of the type that it was built in, so that initialisers
   /// draw the same numbers as without zero::Init.
   std::optional<at::ScalarType> dtype = {};
-  /// Of a program that shares the model out itself (comm/mpu.h), which initialize() gets too: slices
-  /// keep their own values.
+  /// The program shares the model out itself (comm/mpu.h), and initialize() gets the same mpu: slices keep
+  /// their own values.
   std::shared_ptr<Mpu> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};
   // As the config's keys, for passes before initialize().

@@ -133,7 +133,7 @@ void Folder::sync() const {
 }
 
 std::vector<std::string> Folder::names() const {
-  // Its own description of the folder: the place of a reading goes with it.
+  // The reading gets a description of its own, since its place goes with that.
   const int again = ::openat(handle(), ".", kFolder);
   DIR* entries = again < 0 ? nullptr : ::fdopendir(again);
   if (entries == nullptr) {

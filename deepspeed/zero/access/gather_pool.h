@@ -42,7 +42,8 @@ struct GatherPoolOptions {
   // shards change; their number divides that of the shard group. Without a group: none do.
   comm::ProcessGroup secondary_group = {};
   int64_t read_ahead_numel = 0;  // elements whose shards are read from a disk ahead of their gathers
-  // Of a zero::Init, whose parameters initialize() takes over. Until then reads outside of windows gather.
+  // It belongs to a zero::Init, and initialize() takes its parameters over. Until then reads outside of
+  // windows gather.
   bool is_provisional = false;
 };
 
