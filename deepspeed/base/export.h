@@ -3,4 +3,5 @@
 // statically.
 #pragma once
 
-#define DEEPSPEED_API [[gnu::visibility("default")]]
+// Clang takes no [[...]] behind `extern template class`.
+#define DEEPSPEED_API __attribute__((visibility("default")))

@@ -33,7 +33,8 @@ int get_world_size(const ProcessGroup& group) { return or_world(group).size(); }
 int get_local_rank() { return world().local_rank(); }
 
 int get_global_rank(const ProcessGroup& group, int group_rank) {
-  const auto& ranks = or_world(group).global_ranks();
+  const ProcessGroup whole = or_world(group);
+  const auto& ranks = whole.global_ranks();
   if (group_rank < 0 || group_rank >= static_cast<int>(ranks.size())) {
     raise<UsageError>("get_global_rank: rank ", group_rank, " of a group of ", ranks.size());
   }

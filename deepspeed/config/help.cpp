@@ -95,9 +95,9 @@ std::string type_text(const NamedType& type) {
 /// Calls `visit(type, path)` for each type of both sections: "optimizer.params[AdamW]".
 template <class Visit>
 void walk_types(const Visit& visit) {
-  for (const char* section : {"optimizer", "scheduler"}) {
+  for (const std::string section : {"optimizer", "scheduler"}) {
     for (const NamedType& type : types_of(section)) {
-      visit(type, std::string(section) + ".params[" + type.name + "]");
+      visit(type, section + ".params[" + type.name + "]");
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "lora.h"
 
+#include <cmath>
+
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>

@@ -19,6 +19,7 @@
 namespace deepspeed::checkpoint {
 
 class Value;
+struct Object;
 
 /// Holds a T elsewhere, so that each value is small; it is copied with its holder.
 template <class T>
@@ -74,12 +75,12 @@ struct DType {
 /// Is a dict in insertion order; `ordered` writes a collections.OrderedDict.
 class DEEPSPEED_API Dict {
  public:
-  Dict() = default;
-  explicit Dict(bool ordered) : ordered_(ordered) {}
+  Dict();
+  explicit Dict(bool ordered);
   Dict(std::initializer_list<std::pair<Value, Value>> items);
 
   bool ordered() const { return ordered_; }
-  size_t size() const { return items_.size(); }
+  size_t size() const;
   const std::vector<std::pair<Value, Value>>& items() const { return items_; }
   std::vector<std::pair<Value, Value>>& items() {
     forget_places();
@@ -120,28 +121,6 @@ struct Global {
   std::string module;
   std::string name;
 };
-/// Is any other object, as Python's __reduce_ex__(2) describes it. Reading keeps the description and calls
-/// nothing, so that whoever uses the object decides whether its callable may be called.
-struct Object {
-  /// Says how Python makes the object of its callable and its arguments.
-  enum class Making {
-    kCall,            // callable(*arguments)
-    kNew,             // callable.__new__(callable, *arguments)
-    kNewWithKeywords  // callable.__new__(callable, *arguments, **keywords)
-  };
-  using Pairs = std::vector<std::pair<Value, Value>>;
-
-  std::string module;            // of the callable: "deepspeed.runtime.fp16.loss_scaler"
-  std::string name;              // "LossScaler"
-  std::vector<Value> arguments;  // an enum's value
-  std::shared_ptr<Value> state;  // for __setstate__ or __dict__; null: none
-  Making making = Making::kCall;
-  Pairs keywords = {};                        // of kNewWithKeywords
-  std::vector<Value> list_items = {};         // are appended to it: a deque's
-  Pairs dict_items = {};                      // are set in it: a defaultdict's
-  std::shared_ptr<Value> callable = nullptr;  // an object that is called; `module` and `name` are empty then
-};
-
 class DEEPSPEED_API Value {
  public:
   using Variant = std::variant<None, bool, int64_t, double, std::string, std::vector<uint8_t>, at::Tensor,
@@ -163,7 +142,7 @@ class DEEPSPEED_API Value {
   Value(Dict value) : data_(std::move(value)) {}
   Value(Size value) : data_(std::move(value)) {}
   Value(DType value) : data_(value) {}
-  Value(Object value) : data_(Boxed<Object>(std::move(value))) {}
+  Value(Object value);
   Value(Global value) : data_(Boxed<Global>(std::move(value))) {}
   Value(FrozenSet value) : data_(std::move(value)) {}
   Value(ByteArray value) : data_(std::move(value)) {}
@@ -204,5 +183,33 @@ class DEEPSPEED_API Value {
  private:
   Variant data_;
 };
+
+/// Is any other object, as Python's __reduce_ex__(2) describes it. Reading keeps the description and calls
+/// nothing, so that whoever uses the object decides whether its callable may be called.
+struct Object {
+  /// Says how Python makes the object of its callable and its arguments.
+  enum class Making {
+    kCall,            // callable(*arguments)
+    kNew,             // callable.__new__(callable, *arguments)
+    kNewWithKeywords  // callable.__new__(callable, *arguments, **keywords)
+  };
+  using Pairs = std::vector<std::pair<Value, Value>>;
+
+  std::string module;            // of the callable: "deepspeed.runtime.fp16.loss_scaler"
+  std::string name;              // "LossScaler"
+  std::vector<Value> arguments;  // an enum's value
+  std::shared_ptr<Value> state;  // for __setstate__ or __dict__; null: none
+  Making making = Making::kCall;
+  Pairs keywords = {};                        // of kNewWithKeywords
+  std::vector<Value> list_items = {};         // are appended to it: a deque's
+  Pairs dict_items = {};                      // are set in it: a defaultdict's
+  std::shared_ptr<Value> callable = nullptr;  // an object that is called; `module` and `name` are empty then
+};
+
+// What needs the whole of a Value or of an Object.
+inline Dict::Dict() = default;
+inline Dict::Dict(bool ordered) : ordered_(ordered) {}
+inline size_t Dict::size() const { return items_.size(); }
+inline Value::Value(Object value) : data_(Boxed<Object>(std::move(value))) {}
 
 }  // namespace deepspeed::checkpoint

@@ -79,10 +79,11 @@ class ConfiguredLeaves {
 
   bool has(const ModelPart& part) {
     const config::LeafModuleConfig& leaf = zero_.leaf_module;
-    const bool is_named_there = find(&is_of_class, part.class_name, leaf.classes) |
-                                find(&is_named, part.name, leaf.names) |
-                                find(&ends_in, part.name, leaf.name_suffixes);
-    return is_named_there || is_fine_grained(part);
+    // All three are asked, since they note what they have found.
+    const bool has_class = find(&is_of_class, part.class_name, leaf.classes);
+    const bool has_name = find(&is_named, part.name, leaf.names);
+    const bool has_suffix = find(&ends_in, part.name, leaf.name_suffixes);
+    return has_class || has_name || has_suffix || is_fine_grained(part);
   }
 
   void warn_of_missing() const {

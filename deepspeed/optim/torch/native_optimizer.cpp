@@ -22,9 +22,10 @@ namespace {
 
 // Throws for options of another class, since add_param_group() takes any.
 const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& group) {
-  const auto* options = dynamic_cast<const NativeOptions*>(&group.options());
+  const torch::optim::OptimizerOptions& given = group.options();
+  const auto* options = dynamic_cast<const NativeOptions*>(&given);
   if (options == nullptr) {
-    raise<UsageError>("the options of a parameter group are ", c10::demangle(typeid(group.options()).name()),
+    raise<UsageError>("the options of a parameter group are ", c10::demangle(typeid(given).name()),
                       ", expected those of the optimizer's own class, such as deepspeed::FusedAdamOptions");
   }
   return *options;

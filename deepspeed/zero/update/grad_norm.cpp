@@ -1,5 +1,7 @@
 #include "deepspeed/zero/update/grad_norm.h"
 
+#include <cmath>
+
 #include "deepspeed/device/accelerator/host_memory.h"
 
 namespace deepspeed::zero {

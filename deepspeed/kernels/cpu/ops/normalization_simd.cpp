@@ -1,6 +1,8 @@
 // A row goes three times through its vectors, the second and third time from a near cache: sum with the
 // residual and its mean, variance around that mean, output. The backward goes twice: sums over the row,
 // together with the row's part of the gradients of weight and bias, then the gradient of the input.
+#include <cmath>
+
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
 
 #undef HWY_TARGET_INCLUDE

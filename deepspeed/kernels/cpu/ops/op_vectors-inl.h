@@ -7,6 +7,7 @@
 #define DEEPSPEED_KERNELS_CPU_OPS_OP_VECTORS_INL_H_
 #endif
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
