@@ -1,11 +1,28 @@
 #include "deepspeed/launcher/node/exit_status.h"
 
 #include <csignal>
-#include <cstring>
 
 #include <sys/wait.h>
 
 namespace deepspeed::launcher {
+namespace {
+
+// glibc has these names from 2.32 on alone.
+struct Named {
+  int signal;
+  const char* name;
+};
+constexpr Named kNames[] = {
+    {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},       {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
+    {SIGTRAP, "SIGTRAP"}, {SIGABRT, "SIGABRT"},     {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
+    {SIGKILL, "SIGKILL"}, {SIGUSR1, "SIGUSR1"},     {SIGSEGV, "SIGSEGV"}, {SIGUSR2, "SIGUSR2"},
+    {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"},     {SIGTERM, "SIGTERM"}, {SIGSTKFLT, "SIGSTKFLT"},
+    {SIGCHLD, "SIGCHLD"}, {SIGCONT, "SIGCONT"},     {SIGSTOP, "SIGSTOP"}, {SIGTSTP, "SIGTSTP"},
+    {SIGTTIN, "SIGTTIN"}, {SIGTTOU, "SIGTTOU"},     {SIGURG, "SIGURG"},   {SIGXCPU, "SIGXCPU"},
+    {SIGXFSZ, "SIGXFSZ"}, {SIGVTALRM, "SIGVTALRM"}, {SIGPROF, "SIGPROF"}, {SIGWINCH, "SIGWINCH"},
+    {SIGPOLL, "SIGPOLL"}, {SIGPWR, "SIGPWR"},       {SIGSYS, "SIGSYS"}};
+
+}  // namespace
 
 bool ExitStatus::success() const { return WIFEXITED(wait_status_) && WEXITSTATUS(wait_status_) == 0; }
 
@@ -20,8 +37,10 @@ std::string ExitStatus::describe() const {
 
 std::string signal_name(int signal) {
   if (signal >= SIGRTMIN && signal <= SIGRTMAX) return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
-  const char* name = ::sigabbrev_np(signal);
-  return name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(signal);
+  for (const Named& named : kNames) {
+    if (named.signal == signal) return named.name;
+  }
+  return "signal " + std::to_string(signal);
 }
 
 }  // namespace deepspeed::launcher

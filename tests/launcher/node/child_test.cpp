@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/node/process_tree.h"
 
 namespace deepspeed::launcher {
@@ -62,6 +63,19 @@ TEST(Child, IsKilledWithWhatItHasStartedOnceItIsLate) {
     const pid_t sleeper = std::stoi(output);
     while (process_name(sleeper) != "") ::usleep(1000);
   }
+}
+
+TEST(SignalName, IsThatOfTheShell) {
+  // Shells do not agree on two of them.
+  Child child = start_shell("for i in $(seq 31); do case $i in 16 | 29) ;; *) kill -l $i ;; esac; done");
+  std::string names;
+  for (int signal = 1; signal <= 31; ++signal) {
+    if (signal != SIGSTKFLT && signal != SIGPOLL) names += signal_name(signal).substr(3) + "\n";
+  }
+  EXPECT_EQ(finish_child(child, kEnough), std::pair(names, 0));
+  EXPECT_EQ(signal_name(SIGPOLL), "SIGPOLL");
+  EXPECT_EQ(signal_name(SIGRTMIN + 3), "SIGRTMIN+3");
+  EXPECT_EQ(signal_name(1000), "signal 1000");
 }
 
 // pdsh starts each ssh in a process group of its own, and does not outlive a signal long enough to end it.
