@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
@@ -18,20 +19,24 @@ namespace {
 
 std::atomic<int> current_rank{0};
 
-spdlog::level::level_enum to_spdlog(Level level) {
+struct Word {
+  const char* text;
+  const char* color;  // the terminal's: cyan, green, bold yellow, bold red
+};
+
+Word word_of(Level level) {
   switch (level) {
     case Level::kDebug:
-      return spdlog::level::debug;
+      return {"debug", "\033[36m"};
     case Level::kInfo:
-      return spdlog::level::info;
+      return {"info", "\033[32m"};
     case Level::kWarning:
-      return spdlog::level::warn;
+      return {"warning", "\033[33m\033[1m"};
     case Level::kError:
-      return spdlog::level::err;
     case Level::kOff:
       break;
   }
-  return spdlog::level::off;
+  return {"error", "\033[31m\033[1m"};
 }
 
 Level initial_level() {
@@ -44,16 +49,22 @@ std::atomic<Level>& current_level() {
   return level;
 }
 
-spdlog::logger& logger() {
-  static const auto instance = [] {
-    auto made = std::make_shared<spdlog::logger>("deepspeed",
-                                                 std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-    made->set_pattern("[%Y-%m-%d %H:%M:%S] [%^%l%$] %v");
-    made->set_level(spdlog::level::trace);
-    made->flush_on(spdlog::level::trace);
-    return made;
-  }();
-  return *instance;
+bool is_colored() {
+  static const bool result = ::isatty(STDERR_FILENO) == 1 && env::get("TERM").value_or("dumb") != "dumb";
+  return result;
+}
+
+/// Writes the line at one go, so that those of other threads and ranks do not come in between.
+void write_to_stderr(Level level, const std::string& line) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  ::localtime_r(&now, &local);
+  char time[64];
+  time[std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S", &local)] = '\0';
+  const auto [text, color] = word_of(level);
+  const std::string whole = is_colored() ? message("[", time, "] [", color, text, "\033[m] ", line, "\n")
+                                         : message("[", time, "] [", text, "] ", line, "\n");
+  std::fwrite(whole.data(), 1, whole.size(), stderr);
 }
 
 /// Holds the program's sink. It is never destroyed, since threads may log while the process ends.
@@ -125,7 +136,7 @@ void write(Level level, const std::string& text, bool on_every_rank) {
       level < Level::kWarning || (level == Level::kWarning && text.starts_with("[config] "));
   if (rank != 0 && is_common && !on_every_rank) return;
   const std::string line = message("[rank ", rank, "] ", text);
-  if (!give_to_sink(level, line)) logger().log(to_spdlog(level), "{}", line);
+  if (!give_to_sink(level, line)) write_to_stderr(level, line);
 }
 
 }  // namespace deepspeed::log

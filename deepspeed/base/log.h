@@ -1,6 +1,5 @@
 // Log lines go to standard error: `[time] [level] [rank N] text`, or to a sink of the program's own. Rank 0
-// alone speaks unless a call or the level says otherwise. spdlog writes them; no header of it leaks from
-// here.
+// alone speaks unless a call or the level says otherwise.
 #pragma once
 
 #include <functional>

@@ -19,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::Pair;
 
@@ -47,6 +48,12 @@ TEST_F(LogTest, NamesTheLevelAndTheRankOfALine) {
   set_level(level_from_name("Debug"));
   EXPECT_THAT(written(), AllOf(HasSubstr("[debug] [rank 0] of 1\n"), HasSubstr("[info] [rank 0] of 2\n"),
                                HasSubstr("[warning] [rank 0] of 3\n"), HasSubstr("[error] [rank 0] of 4\n")));
+}
+
+TEST_F(LogTest, BeginsWithTheTimeAndHasNoColorsForAFile) {
+  set_level(Level::kError);
+  EXPECT_THAT(written(), MatchesRegex("[[][0-9]{4}(-[0-9]{2}){2} [0-9]{2}(:[0-9]{2}){2}[]] "
+                                      "[[]error[]] [[]rank 0[]] of 4\n"));
 }
 
 TEST_F(LogTest, SaysOnRank0AloneWhatAllRanksWouldSayOfTheConfig) {
