@@ -21,7 +21,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/deepspeedConfigVersion.cm
 install(FILES ${PROJECT_BINARY_DIR}/deepspeedConfig.cmake ${PROJECT_BINARY_DIR}/deepspeedConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/LibTorch.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/deepspeed)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${DEEPSPEED_LICENSES} DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Names of functions hold the version of the json: programs compile with the headers that the library was built with.
+install(DIRECTORY ${DEEPSPEED_JSON_INCLUDE}/nlohmann DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/deepspeed/json)
 # Installed programs and libraries find each other, and torch where it was found at build time. They do so in the build
 # folder too: the run paths that CMake writes there, to change them on installing, end in empty entries, and the loader
 # takes those for the current folder.

@@ -22,6 +22,9 @@ if(DEEPSPEED_HAS_CUDA)  # torch's wheels have CUDA's run-time library here
 endif()
 set_target_properties(${package_programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
 install(FILES ${PROJECT_BINARY_DIR}/python/deepspeed/_build.py DESTINATION deepspeed COMPONENT python)
+if(DEEPSPEED_LICENSES)  # of what is built in
+  install(FILES ${DEEPSPEED_LICENSES} DESTINATION deepspeed/licenses COMPONENT python)
+endif()
 install(TARGETS _core LIBRARY DESTINATION deepspeed COMPONENT python)
 install(TARGETS ${package_programs} RUNTIME DESTINATION deepspeed/bin COMPONENT python)
 install(TARGETS ${libraries} LIBRARY DESTINATION deepspeed/lib COMPONENT python NAMELINK_SKIP)
@@ -29,7 +32,7 @@ install(TARGETS ${libraries} LIBRARY DESTINATION deepspeed/lib COMPONENT python 
 install(CODE [[
   file(GLOB libraries "${CMAKE_INSTALL_PREFIX}/deepspeed/lib/libdeepspeed*")
   file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${libraries} RESOLVED_DEPENDENCIES_VAR found
-       UNRESOLVED_DEPENDENCIES_VAR not_here PRE_INCLUDE_REGEXES "^lib(hwy|uring|spdlog|fmt)[.]" PRE_EXCLUDE_REGEXES ".")
+       UNRESOLVED_DEPENDENCIES_VAR not_here PRE_INCLUDE_REGEXES "^lib(hwy|uring)[.]" PRE_EXCLUDE_REGEXES ".")
   foreach(library ${found})
     cmake_path(GET library FILENAME name)
     file(REAL_PATH "${library}" target)

@@ -17,6 +17,8 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers nee
 export CCACHE_DEPEND=1  # the compiler's own list of headers instead of a run of the preprocessor
 
 options=(-DDEEPSPEED_TORCH_DIR="$torch_dir")
+# DEEPSPEED_WERROR=ON makes a warning an error, as in CI.
+[ -z "${DEEPSPEED_WERROR:-}" ] || options+=(-DDEEPSPEED_WERROR="$DEEPSPEED_WERROR")
 # nvcc: the one on PATH, of $CUDA_HOME, or what setup.sh has fetched; empty without one.
 nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -G "$cache/cuda-*/toolkit/bin/nvcc" | tail -n 1 || true)
 options+=(-DDEEPSPEED_NVCC="$nvcc")

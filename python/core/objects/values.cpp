@@ -62,7 +62,7 @@ bool is_ordered_dict(const py::handle& object) {
 
 Value from_int(const py::handle& object) {
   const py::object bits = object.attr("bit_length")();
-  const py::object bytes = object.attr("to_bytes")(bits.cast<size_t>() / 8 + 1, "little", "signed"_a = true);
+  const py::object bytes = object.attr("to_bytes")(bits.cast<size_t>() / 8 + 1, "little", py::arg("signed") = true);
   const auto text = bytes.cast<std::string>();
   return Value::integer({text.begin(), text.end()});
 }
@@ -214,7 +214,7 @@ py::object from_value(const Value& value) {
           const py::bytes bytes(reinterpret_cast<const char*>(held.bytes.data()), held.bytes.size());
           return py::module_::import("builtins")
               .attr("int")
-              .attr("from_bytes")(bytes, "little", "signed"_a = true);
+              .attr("from_bytes")(bytes, "little", py::arg("signed") = true);
         } else if constexpr (std::is_same_v<T, checkpoint::Boxed<checkpoint::Global>>) {
           return objects().attr("find")(held.get()->module, held.get()->name);
         } else if constexpr (std::is_same_v<T, checkpoint::Boxed<checkpoint::Object>>) {
