@@ -255,7 +255,7 @@ endif()
 set(HWY_LIBRARY deepspeed_highway)
 
 # torch's wheel leaves out Gloo's headers, which its own include. They need the names of a few classes alone, so where Gloo
-# is not installed these stand for them: no object of Gloo is made here, and none of its members is known but what is called.
+# is not installed these stand for them. No object of Gloo is made here; Context's two functions are libtorch_cpu's.
 find_path(DEEPSPEED_GLOO_INCLUDE gloo/rendezvous/store.h HINTS ${DEEPSPEED_TORCH_DIR}/include)
 if(NOT DEEPSPEED_GLOO_INCLUDE)
   set(_gloo ${PROJECT_BINARY_DIR}/gloo_declarations)
@@ -264,9 +264,11 @@ if(NOT DEEPSPEED_GLOO_INCLUDE)
   endforeach()
   file(CONFIGURE OUTPUT ${_gloo}/gloo/context.h @ONLY CONTENT [[
 #pragma once
+#include <chrono>
 namespace gloo {
 class Context {
  public:
+  void setTimeout(std::chrono::milliseconds);
   void closeConnections();
 };
 }  // namespace gloo
