@@ -34,7 +34,7 @@ git -C "$source" archive HEAD | tar -x -C "$home/checkout"
 [ -z "$wheel" ] || cp "$wheel" "$home/"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 cp -L /etc/pip.conf "$root/etc/" 2>/dev/null || true
-cp -rL /etc/ssl/certs "$root/etc/ssl/"
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 chroot "$root" chown -R user: /home/user
 
 cat >"$home/train.py" <<'PYTHON'
