@@ -59,9 +59,9 @@ build=$root/build/release
 bin=$build/bin
 gpt2=$build/examples/gpt2
 
-stage "Setting up and building"
+stage "Setting up and building the library, its launcher and the example (a quarter of an hour on two cores, once)"
 "$root/scripts/setup.sh"
-"$root/scripts/build.sh" release
+"$root/scripts/build.sh" release app_deepspeed app_ds_node app_zero_to_fp32 example_gpt2
 set_up=$SECONDS
 
 rm -rf "$output"

@@ -9,7 +9,7 @@ preset=${PRESET:-release}
 environment=--tests
 [ "${1:-}" != clients ] || environment=--clients
 "$root/scripts/setup.sh" "$environment"
-"$root/scripts/build.sh" "$preset"
+DEEPSPEED_TESTS=ON "$root/scripts/build.sh" "$preset"
 
 build=$root/build/$preset
 [ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$root/build/$preset-torch-$TORCH_VERSION

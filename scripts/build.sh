@@ -9,6 +9,9 @@ torch_version=${TORCH_VERSION:-2.11.0}
 cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
 torch_dir=${DEEPSPEED_TORCH_DIR:-$(cat "$cache/torch_dir-$torch_version")}
 build=$root/build/$preset
+[ ! -d "$cache/tools/bin" ] || PATH=$cache/tools/bin:$PATH  # CMake and Ninja of scripts/setup.sh
+# What conda's compiler compiles is found where it looks.
+case ${CXX:-} in "${CONDA_PREFIX:-/none}"/*) export CMAKE_PREFIX_PATH=$CONDA_PREFIX${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH} ;; esac
 [ "$torch_version" = 2.11.0 ] || build=$root/build/$preset-torch-$torch_version
 
 # The compiler cache lies beside torch; one checkout's objects serve every other.
@@ -17,7 +20,8 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers nee
 export CCACHE_DEPEND=1  # the compiler's own list of headers instead of a run of the preprocessor
 
 options=(-DDEEPSPEED_TORCH_DIR="$torch_dir")
-# DEEPSPEED_WERROR=ON makes a warning an error, as in CI.
+# DEEPSPEED_WERROR=ON makes a warning an error, as in CI; DEEPSPEED_TESTS=ON makes it one that GoogleTest is missing.
+[ -z "${DEEPSPEED_TESTS:-}" ] || options+=(-DDEEPSPEED_TESTS="$DEEPSPEED_TESTS")
 [ -z "${DEEPSPEED_WERROR:-}" ] || options+=(-DDEEPSPEED_WERROR="$DEEPSPEED_WERROR")
 # nvcc: the one on PATH, of $CUDA_HOME, or what setup.sh has fetched; empty without one.
 nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -G "$cache/cuda-*/toolkit/bin/nvcc" | tail -n 1 || true)
@@ -41,7 +45,20 @@ if [ "${options[*]}" != "$(cat "$build/configured_with" 2>/dev/null)" ] || [ ! -
 fi
 if [ -t 1 ]; then
   ninja -C "$build" --quiet "$@" 1>&2
-else
-  log=$build/build.log
-  ninja -C "$build" "$@" >"$log" 2>&1 || { grep -a -E -A20 'FAILED|error' "$log" | head -n 60 >&2; exit 1; }
+  exit
 fi
+log=$build/build.log
+: >"$log"
+# A line every 20 seconds says how far it is.
+report() {
+  local done_of never
+  exec {never}<> <(:)  # nothing comes from it; a `sleep` would outlive this script
+  while ! read -r -t 20 -u "$never"; do
+    done_of=$(grep -a -o '^\[[0-9]*/[0-9]*\]' "$log" | tail -n 1 || true)
+    echo "build: $((SECONDS / 60)) min $((SECONDS % 60)) s, $(sed 's/^\[\(.*\)\/\(.*\)\]/\1 of \2 steps/' <<<"${done_of:-[0/?]}")" >&2
+  done
+}
+report &
+reporter=$!
+trap 'kill $reporter 2>/dev/null || true' EXIT
+ninja -C "$build" "$@" >"$log" 2>&1 || { grep -a -E -A20 'FAILED|error' "$log" | head -n 60 >&2; exit 1; }

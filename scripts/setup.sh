@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Prepares the machine: Debian packages and LibTorch. Does nothing, at once, where everything is there.
-# `scripts/setup.sh --tests` also installs what the tests alone need: mpirun, and a virtual environment of Python with torch
-# (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run. `scripts/setup.sh --clients` makes another
-# one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>), and a light one with an older
+# Prepares the machine: compiler, CMake, packages and LibTorch. Does nothing, at once, where everything is there.
+# `scripts/setup.sh --tests` also installs what the tests alone need: GoogleTest, mpirun, and a virtual environment of Python with
+# torch (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run. `scripts/setup.sh --clients` makes
+# another one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>), and a light one with an older
 # Accelerate ($CACHE/clients-accelerate-0.30-<version>). `scripts/setup.sh --cuda` fetches CUDA's compiler where there is
 # none, as on a machine with a GPU.
 #
 # What it installs:
-#   - Debian packages (below), when run as root; else it says which are missing and stops.
+#   - Packages (below): as root by apt (Debian 12 and 13, Ubuntu 22.04 and 24.04) or dnf (Rocky and RHEL 9), in an active conda
+#     environment by conda. An ordinary user is told the command, and the script goes on without them: CMake fetches what the
+#     library is built with (cmake/dependencies.cmake), and CMake and Ninja come from Python's registry, into $CACHE/tools.
+#     A compiler, and Python 3.10 or later with pip, have to be there.
 #   - LibTorch, into a cache folder outside the checkout that every checkout shares
 #     ($DEEPSPEED_CPP_CACHE, else $XDG_CACHE_HOME/deepspeed-cpp, else ~/.cache/deepspeed-cpp), unless
 #     DEEPSPEED_TORCH_DIR names one or python3 has a supported torch. The torch wheel alone, with NVIDIA's run-time and
@@ -22,8 +25,6 @@ set -euo pipefail
 torch_version=${TORCH_VERSION:-2.11.0}
 cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
 record=$cache/torch_dir-$torch_version
-packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip
-          nlohmann-json3-dev libcli11-dev libspdlog-dev libhwy-dev libgloo-dev liburing-dev libgtest-dev libgmock-dev)
 python=$cache/python-$torch_version
 clients=$cache/clients-$torch_version
 older_clients=$cache/clients-accelerate-0.30-$torch_version
@@ -34,39 +35,114 @@ if [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then for_cuda=true; fi
 [ "${1:-}" != --clients ] || for_clients=true
 if [ "${1:-}" = --tests ] || $for_clients; then
   for_tests=true
-  packages+=(openmpi-bin python3-dev python3-venv libboost-context-dev)
 fi
-
 if [ "${1:-}" = --cuda ]; then for_cuda=true; fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
+# Which packages, and by what. `optional` ones may be unknown to the system: CMake then fetches what it needs of them.
+conda=$(command -v mamba || command -v conda || command -v micromamba || true)
+if [ -n "${CONDA_PREFIX:-}" ] && [ -n "$conda" ] && [ "$(id -u)" -ne 0 ]; then
+  manager=conda
+  packages=(cxx-compiler cmake ninja ccache git python pip)
+  optional=(nlohmann_json cli11 libhwy liburing)
+  ! $for_tests || packages+=(gtest gmock openmpi libboost-devel)
+elif command -v apt-get >/dev/null; then
+  manager=apt
+  packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip)
+  optional=(nlohmann-json3-dev libcli11-dev libhwy-dev liburing-dev)
+  ! $for_tests || packages+=(libgtest-dev libgmock-dev openmpi-bin python3-dev python3-venv libboost-context-dev)
+elif command -v dnf >/dev/null; then
+  manager=dnf
+  packages=(gcc-c++ cmake git python3.11 python3.11-pip)  # python3 of version 9 is 3.9, which torch has left
+  optional=(ninja-build ccache json-devel cli11-devel highway-devel liburing-devel)  # of CRB and EPEL
+  ! $for_tests || packages+=(gtest-devel gmock-devel openmpi python3.11-devel boost-devel)
+else
+  manager=none packages=() optional=()
+fi
+
 missing_packages() {
   local package
-  for package in "${packages[@]}"; do
-    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' || echo "$package"
-  done
+  case $manager in
+    apt)
+      for package in "${packages[@]}" "${optional[@]}"; do
+        dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' || echo "$package"
+      done
+      ;;
+    dnf) for package in "${packages[@]}" "${optional[@]}"; do rpm -q --quiet "$package" || echo "$package"; done ;;
+    conda)
+      for package in "${packages[@]}" "${optional[@]}"; do
+        compgen -G "$CONDA_PREFIX/conda-meta/$package-[0-9]*.json" >/dev/null || echo "$package"
+      done
+      ;;
+  esac
+}
+
+install_command() {
+  case $manager in
+    apt) echo "apt-get update && apt-get install --no-install-recommends $*" ;;
+    dnf) echo "dnf install --setopt=strict=0 $*" ;;
+    conda) echo "${conda##*/} install -c conda-forge $*" ;;
+  esac
 }
 
 install_packages() {
-  local missing
+  local missing log
   mapfile -t missing < <(missing_packages)
   [ ${#missing[@]} -eq 0 ] && return
-  if [ "$(id -u)" -ne 0 ]; then
-    say "these Debian packages are missing: ${missing[*]}"
-    say "install them as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
-    exit 1
+  if [ $manager != conda ] && [ "$(id -u)" -ne 0 ]; then
+    say "these packages are missing, and not needed if what follows works; as root: $(install_command "${missing[@]}")"
+    return
   fi
-  say "installing Debian packages: ${missing[*]}"
-  local log
+  say "installing packages: ${missing[*]}"
   log=$(mktemp)
-  if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-         "${missing[@]}"; } >"$log" 2>&1; then
+  if ! case $manager in
+         apt) apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ;;
+         dnf) dnf install -y --setopt=strict=0 "${missing[@]}" ;;
+         conda) "$conda" install -y -c conda-forge "${missing[@]}" ;;
+       esac >"$log" 2>&1; then
     tail -n 20 "$log" >&2
-    say "apt-get failed; its log: $log"
+    say "$manager failed; its log: $log"
     exit 1
   fi
   rm -f "$log"
+}
+
+# Python's interpreter: the first of 3.10 or later.
+py=$(for name in "${PYTHON:-python3}" python3.{14,13,12,11,10}; do
+       if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then echo "$name"; break; fi
+     done)
+tools=$cache/tools
+is_new_enough() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+has_cmake() {
+  [ -x "$tools/bin/cmake" ] && [ -x "$tools/bin/ninja" ] ||
+    { command -v ninja && is_new_enough 3.22 "$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')"; } >/dev/null
+}
+
+# What no script can do without; all of it is said at once.
+check_essentials() {
+  local lacks=()
+  "${CXX:-c++}" --version >/dev/null 2>&1 || g++ --version >/dev/null 2>&1 || lacks+=("a C++ compiler (g++ 11 or clang 16)")
+  [ -n "$py" ] && "$py" -m pip --version >/dev/null 2>&1 || lacks+=("Python 3.10 or later with pip")
+  if [ ${#lacks[@]} -gt 0 ]; then
+    say "missing: $(printf '%s, ' "${lacks[@]}" | sed 's/, $//'); install by: $([ $manager = none ] &&
+      echo "the system's package manager, or conda install -c conda-forge cxx-compiler python pip" || install_command "${packages[@]}")"
+    exit 1
+  fi
+}
+
+fetch_tools() {
+  local partial
+  mkdir -p "$cache"
+  partial=$(mktemp -d "$cache/tools.partial.XXXXXX")
+  say "fetching CMake and Ninja (into $tools)"
+  "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --target "$partial" cmake ninja >&2
+  mkdir -p "$partial/bin"
+  # The scripts there import the packages; the programs themselves need no Python.
+  [ ! -x "$partial/cmake/data/bin/cmake" ] || ln -sf ../cmake/data/bin/{cmake,ctest,cpack} "$partial/bin/"
+  [ ! -x "$partial/ninja/data/bin/ninja" ] || ln -sf ../ninja/data/bin/ninja "$partial/bin/"
+  rm -rf "$tools"
+  mv "$partial" "$tools" 2>/dev/null || rm -rf "$partial"  # another checkout was faster
 }
 
 # The folder of a usable torch: headers and libraries of the wanted version.
@@ -82,7 +158,7 @@ usable() {
 has_libraries() { ! $for_cuda || [ -n "$(compgen -G "${1%/torch}/nvidia/cudnn/lib/libcudnn.so*")" ]; }
 
 installed_torch() {
-  python3 - <<'PYTHON' 2>/dev/null || true
+  "$py" - <<'PYTHON' 2>/dev/null || true
 import importlib.util
 spec = importlib.util.find_spec("torch")
 if spec and spec.submodule_search_locations:
@@ -100,7 +176,7 @@ fetch_torch() {
       size="1.3 GB"
     fi
     say "fetching LibTorch $torch_version ($size once, into $cache)"
-    python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore \
+    "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore \
       --target "$partial" "${packages[@]}" >&2
     if ! usable "$partial/torch"; then
       say "the torch package that was fetched has no headers of version $torch_version in $partial/torch"
@@ -140,7 +216,7 @@ has_clients() { has_venv "$clients" "$client_requirements" && has_venv "$older_c
 make_python() {
   say "fetching Python's torch $torch_version with what it needs (3 GB once, into $python)"
   # One of older requirements is brought up to date: another python3 cannot make it anew in its place.
-  "$python/bin/python" -m pip --version >/dev/null 2>&1 || { rm -rf "$python"; python3 -m venv "$python"; }
+  "$python/bin/python" -m pip --version >/dev/null 2>&1 || { rm -rf "$python"; "$py" -m venv "$python"; }
   "$python/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "torch==$torch_version" -r "$requirements" >&2
   cp "$requirements" "$python/requirements.txt"
 }
@@ -151,7 +227,7 @@ make_clients() {
   if has_venv "$1" "$2"; then return; fi
   say "fetching clients of the Python package (into $1)"
   rm -rf "$1"
-  python3 -m venv "$1"
+  "$py" -m venv "$1"
   site=$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
   "$python/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' >"$site/torch.pth"
   "$1/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir -r "$2" >&2
@@ -167,7 +243,7 @@ fetch_toolkit() {
   local packages=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-cccl nvidia-cuda-runtime)
   say "fetching CUDA's compiler $version (250 MB once, into $target)"
   rm -rf "$target"
-  python3 -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps \
+  "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps \
     --target "$target" "${packages[@]/%/==$version.*}" >&2
   # The wheels hold no names for the linker.
   local folder
@@ -178,12 +254,16 @@ fetch_toolkit() {
   touch "$target/complete"
 }
 
-if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && [ -z "$(missing_packages)" ] &&
+if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && has_cmake &&
+   { [ -z "$(missing_packages)" ] || { [ "$(id -u)" -ne 0 ] && [ $manager != conda ]; }; } &&
    { ! $for_cuda || { has_libraries "$(cat "$record")" && has_toolkit "$(cat "$record")"; }; } &&
    { ! $for_tests || has_python; } && { ! $for_clients || has_clients; }; then
   exit 0
 fi
 install_packages
+[ -n "$py" ] || py=$(command -v python3.11 || true)  # dnf's has come
+check_essentials
+has_cmake || fetch_tools
 torch_dir=$(choose_torch)
 mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
