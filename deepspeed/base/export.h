@@ -3,5 +3,6 @@
 // statically.
 #pragma once
 
-// Clang takes no [[...]] behind `extern template class`.
-#define DEEPSPEED_API __attribute__((visibility("default")))
+#define DEEPSPEED_API [[gnu::visibility("default")]]
+// For `extern template class`, where clang takes no [[...]].
+#define DEEPSPEED_API_INSTANCE __attribute__((visibility("default")))

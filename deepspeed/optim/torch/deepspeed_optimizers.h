@@ -208,13 +208,13 @@ class DeepSpeedOptimizer : public optim::NativeOptimizer {
   const Options& own_defaults() const { return static_cast<const Options&>(defaults()); }
 };
 
-extern template class DEEPSPEED_API DeepSpeedOptimizer<FusedAdamOptions>;
-extern template class DEEPSPEED_API DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
-extern template class DEEPSPEED_API DeepSpeedOptimizer<FusedLambOptions>;
-extern template class DEEPSPEED_API DeepSpeedOptimizer<FusedLionOptions>;
-extern template class DEEPSPEED_API DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
-extern template class DEEPSPEED_API DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
-extern template class DEEPSPEED_API DeepSpeedOptimizer<MuonOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<FusedAdamOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<DeepSpeedCPUAdamOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<FusedLambOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<FusedLionOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<DeepSpeedCPULionOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
+extern template class DEEPSPEED_API_INSTANCE DeepSpeedOptimizer<MuonOptions>;
 
 using FusedAdam = DeepSpeedOptimizer<FusedAdamOptions>;
 using FusedLion = DeepSpeedOptimizer<FusedLionOptions>;
