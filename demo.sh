@@ -9,7 +9,7 @@ usage() {
 usage: demo.sh [--quick] [--data FILE] [--procs N]
 
   --quick      a shorter training (under 2 minutes in place of under 10 on two cores, once everything is set up)
-  --data FILE  text to train on (default: the texts in /usr/share/common-licenses)
+  --data FILE  text to train on (default: the texts in /usr/share/common-licenses, else this project's pages)
   --procs N    ranks (default 2)
 
 Everything that it writes lies in demo-output/.
@@ -68,6 +68,10 @@ rm -rf "$output"
 mkdir -p "$output"
 cd "$output"
 
+if [ ${#data[@]} -eq 0 ] && [ ! -d /usr/share/common-licenses ]; then  # as outside of Debian and Ubuntu
+  cat "$root"/*.md "$root"/docs/*.md "$root/LICENSE" >text.txt
+  data=(--data "$output/text.txt")
+fi
 if [ $quick = yes ]; then
   # The same job in fewer steps: the schedule's length is the only thing that changes in the config.
   steps=240 earlier=160 overlap=20 samples=200

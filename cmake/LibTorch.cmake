@@ -31,9 +31,9 @@ if(NOT DEEPSPEED_TORCH_DIR)
 endif()
 set(DEEPSPEED_TORCH_DIR "${DEEPSPEED_TORCH_DIR}" CACHE PATH "Folder of LibTorch (site-packages/torch)")
 if(NOT EXISTS "${DEEPSPEED_TORCH_DIR}/${_torch_version_header}")
-  set(_torch_problem "LibTorch was not found at '${DEEPSPEED_TORCH_DIR}'. Pass \
--DDEEPSPEED_TORCH_DIR=<site-packages/torch>, or name that folder in CMAKE_PREFIX_PATH; in a \
-checkout of deepspeed-cpp, scripts/setup.sh fetches it.")
+  string(CONCAT _torch_problem "LibTorch was not found at '${DEEPSPEED_TORCH_DIR}'. Pass "
+         "-DDEEPSPEED_TORCH_DIR=<site-packages/torch>, or name that folder in CMAKE_PREFIX_PATH; in a "
+         "checkout of deepspeed-cpp, scripts/setup.sh fetches it.")
   if(COMMAND deepspeed_problem)  # said with all else that is missing
     deepspeed_problem("${_torch_problem}")
     return()

@@ -7,6 +7,7 @@ version as what it needs; without one pip fetches 2.11 for the build. Nothing of
 import importlib.metadata
 import os
 import pathlib
+import re
 import sysconfig
 
 from scikit_build_core import build as _build
@@ -83,8 +84,18 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 get_requires_for_build_editable = get_requires_for_build_wheel
 
 
+def _version():
+    """Returns the package's version, from the lines of CMake that hold its two halves."""
+    root = pathlib.Path(__file__).resolve().parents[1]
+    engine = re.search(r"project\(deepspeed VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text())
+    package = re.search(r'set\(package_version "([^"$]+)\$', (root / "python/CMakeLists.txt").read_text())
+    return package[1] + engine[1]
+
+
 def dynamic_metadata(field, settings=None, project=None):
-    """scikit-build-core asks for the dependencies: the minor version of torch that the engine is built for."""
+    """scikit-build-core asks for the version and the dependencies: the minor version of torch that the engine is built for."""
+    if field == "version":
+        return _version()
     if field != "dependencies":
         raise ValueError(f"the field {field} is not dynamic")
     return [f"torch=={_chosen()[1]}.*", "packaging"]

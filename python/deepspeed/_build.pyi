@@ -3,3 +3,4 @@
 TORCH: str
 CUDA: str
 CUDA_ARCHITECTURES: str
+VERSION: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from deepspeed._build import TORCH  # the minor version that _core was built with
+from deepspeed._build import TORCH, VERSION  # TORCH: the minor version that _core was built with
 
-__version__ = "0.19.6+cpp0.1.0"
+__version__ = VERSION
 __version_major__, __version_minor__, __version_patch__ = (int(part) for part in __version__.partition("+")[0].split("."))
 git_hash = "unknown"
 git_branch = "unknown"
