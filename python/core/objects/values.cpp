@@ -62,7 +62,8 @@ bool is_ordered_dict(const py::handle& object) {
 
 Value from_int(const py::handle& object) {
   const py::object bits = object.attr("bit_length")();
-  const py::object bytes = object.attr("to_bytes")(bits.cast<size_t>() / 8 + 1, "little", py::arg("signed") = true);
+  const py::object bytes =
+      object.attr("to_bytes")(bits.cast<size_t>() / 8 + 1, "little", py::arg("signed") = true);
   const auto text = bytes.cast<std::string>();
   return Value::integer({text.begin(), text.end()});
 }
