@@ -14,7 +14,7 @@ mkdir -p "$pack"
 pack=$(cd "$pack" && pwd)
 
 # A library's shared file travels with its names; of Gloo the headers alone are used.
-packages=(nlohmann-json3-dev libcli11-dev libspdlog-dev libspdlog1.10 libfmt-dev libfmt9 libhwy-dev libhwy1 libgloo-dev
+packages=(nlohmann-json3-dev libcli11-dev libhwy-dev libhwy1 libgloo-dev
           liburing-dev liburing2 libgtest-dev libgmock-dev googletest)
 dpkg-query --listfiles "${packages[@]}" |
   grep -E '^(/usr/include/|/usr(/lib/[^/]*|/share|/lib)/cmake/|/usr/lib/[^/]*/lib[^/]*[.](so([.][0-9.]*)?|a)$)' | grep -v '/libgloo' |
