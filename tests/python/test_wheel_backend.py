@@ -6,6 +6,8 @@ import sys
 import pytest
 import torch
 
+import deepspeed
+
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.append(str(ROOT / "python"))  # behind the package under test
 import wheel_backend  # noqa: E402
@@ -39,6 +41,10 @@ def needs(requirements):
 def test_the_torch_that_is_installed_is_taken():
     assert wheel_backend._chosen() == (pathlib.Path(torch.__file__).parent, ".".join(torch.__version__.split(".")[:2]))
     assert needs(wheel_backend.get_requires_for_build_wheel()) == []
+
+
+def test_its_version_is_that_of_the_build():
+    assert wheel_backend.dynamic_metadata("version") == deepspeed.__version__
 
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.15.0"])
