@@ -1,6 +1,7 @@
-"""Trains on null GPUs by the Python package: engines.py engines|pipelines."""
+"""Trains on null GPUs by the Python package: engines.py engines|pipelines|failing."""
 
 import sys
+import time
 
 import torch
 
@@ -48,8 +49,18 @@ def pipelines():
         del engine, net
 
 
+def failing():
+    """Rank 1 ends by an error while its device waits for rank 0, which does not come."""
+    engine = engine_of(2)
+    train(engine)
+    if deepspeed.comm.get_rank() == 0:
+        time.sleep(600)
+    torch.distributed.all_reduce(torch.ones(4, device=engine.device))
+    raise ValueError("the data of rank 1 are spoiled")
+
+
 if __name__ == "__main__":
     deepspeed.init_distributed()
-    {"engines": engines, "pipelines": pipelines}[sys.argv[1]]()
+    {"engines": engines, "pipelines": pipelines, "failing": failing}[sys.argv[1]]()
     torch.distributed.destroy_process_group()
     print("done")

@@ -196,6 +196,18 @@ class Python(unittest.TestCase):
                 wrong = complaint(self.run_program(2, what))
                 self.assertFalse(wrong, wrong)
 
+    def test_a_script_that_ends_by_an_error_does_not_wait_for_its_device(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = Ranks([PYTHON, str(HERE / "engines.py"), "failing"], 2, folder)
+            try:
+                status = ranks.processes[1].wait(LIMIT)
+            finally:
+                for process in ranks.processes:
+                    process.kill()
+            (_, _), (_, output) = ranks.finish()
+            self.assertEqual(status, 1, output[-3000:])
+            self.assertIn("ValueError: the data of rank 1 are spoiled", output)
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
