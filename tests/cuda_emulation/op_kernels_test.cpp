@@ -22,8 +22,8 @@ std::vector<int64_t> columns_to_try() {
                          : std::vector<int64_t>{1, 7, 33, 264, 1037, 2056};
 }
 
-/// Returns sizes of which one is of three packs a thread of a warp, and the largest do not fit the registers of
-/// a block.
+/// Returns sizes of which one is of three packs a thread of a warp, and the largest do not fit the registers
+/// of a block.
 std::vector<int64_t> columns_of_rows() {
   std::vector<int64_t> columns = columns_to_try();
   if (!is_slow_build()) columns.insert(columns.end(), {744, 8200, 8201});
