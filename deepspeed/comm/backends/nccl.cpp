@@ -23,6 +23,14 @@ void configure_watchdog() {
     if (!env::get(name)) env::set(name, value);
 }
 
+void check_versions(const NcclVersions& versions) {
+  const auto& [built, runs] = versions;
+  if (built == runs) return;
+  raise<NotSupportedError>("this library was built with the header of NCCL ", built[0], ".", built[1],
+                           ", and the torch that runs with NCCL ", runs[0], ".", runs[1],
+                           ": build the library again with this torch");
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
@@ -32,9 +40,11 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
   if (devices == 0) {
     raise<NotSupportedError>("dist_backend is 'nccl', but ", device::why_no_device(), "; or use 'gloo'");
   }
+  const auto& table = *device::cuda_table<NcclBackends>();
+  check_versions(table.versions());
   configure_watchdog();
   device::set_cuda_device(job.local_rank % devices);
-  return device::cuda_table<NcclBackends>()->make(job, store, group);
+  return table.make(job, store, group);
 }
 
 }  // namespace deepspeed::comm

@@ -2,6 +2,7 @@
 // it. Internal to this folder.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace deepspeed::comm {
 /// Answers what the other files ask of a backend in place of its name.
 struct Backend {
   const char* name;  // as `dist_backend` says it
+  /// Names that torch's own groups have for it.
+  std::set<std::string> also;
   c10d::ProcessGroup::BackendType type;
   at::DeviceType device;  // of the tensors that it takes
   /// Says whether sends and receives meet by their tags. Then collectives are made of them where that is
