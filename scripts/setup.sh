@@ -17,6 +17,7 @@
 #     CUPTI libraries that its CPU library loads, is enough to compile and run C++ without a GPU. A machine with a GPU gets
 #     all of NVIDIA's libraries that torch loads there.
 #   - On a machine with a GPU that has no nvcc: NVIDIA's wheels of it, of torch's CUDA version ($CACHE/cuda-<version>).
+#   - Where there is an nvcc, and no header of the NCCL that torch was built with: NVIDIA's wheel of that NCCL, beside torch.
 # It writes the folder of torch to $CACHE/torch_dir-<version>, which scripts/build.sh reads.
 #
 # TORCH_VERSION chooses another version (tested: see docs/installation.md).
@@ -254,9 +255,36 @@ fetch_toolkit() {
   touch "$target/complete"
 }
 
+# Whether CMake finds the header of the NCCL that the torch in folder $1 was built with (cmake/Cuda.cmake); that of the cache alone is
+# cared for.
+nccl_package() { sed -n 's/^Requires-Dist: \(nvidia-nccl-cu[0-9]*==[0-9.]*\).*/\1/p' "${1%/torch}"/torch-*.dist-info/METADATA 2>/dev/null; }
+has_nccl_header() {
+  local nvcc package header version
+  nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -G "$(toolkit_of "$1")/toolkit/bin/nvcc" || true)
+  package=$(nccl_package "$1")
+  if [ -z "$nvcc" ] || [ -z "$package" ] || [ "$1" != "$cache/torch-$torch_version/torch" ]; then return 0; fi
+  for header in "${1%/torch}"/nvidia/*/include/nccl.h "${nvcc%/bin/nvcc}/include/nccl.h" /usr/local/include/nccl.h /usr/include/nccl.h; do
+    version=$(sed -n 's/^#define NCCL_\(MAJOR\|MINOR\) \([0-9]*\)$/\2/p' "$header" 2>/dev/null | paste -sd.)
+    case $package in *"==$version".*) [ -z "$version" ] || return 0 ;; esac
+  done
+  return 1
+}
+
+fetch_nccl() {
+  local package partial
+  package=$(nccl_package "$1")
+  partial=$(mktemp -d "$cache/nccl.partial.XXXXXX")
+  say "fetching ${package/==/ }, whose header the build needs (250 MB once, beside torch)"
+  "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps --target "$partial" \
+    "$package" >&2
+  mkdir -p "${1%/torch}/nvidia"
+  mv "$partial/nvidia/nccl" "${1%/torch}/nvidia/" 2>/dev/null || true  # another checkout was faster
+  rm -rf "$partial"
+}
+
 if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && has_cmake &&
    { [ -z "$(missing_packages)" ] || { [ "$(id -u)" -ne 0 ] && [ $manager != conda ]; }; } &&
-   { ! $for_cuda || { has_libraries "$(cat "$record")" && has_toolkit "$(cat "$record")"; }; } &&
+   { ! $for_cuda || { has_libraries "$(cat "$record")" && has_toolkit "$(cat "$record")"; }; } && has_nccl_header "$(cat "$record")" &&
    { ! $for_tests || has_python; } && { ! $for_clients || has_clients; }; then
   exit 0
 fi
@@ -269,6 +297,7 @@ mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
 mv "$record.$$" "$record"
 if $for_cuda && ! has_toolkit "$torch_dir"; then fetch_toolkit "$(toolkit_of "$torch_dir")"; fi
+has_nccl_header "$torch_dir" || fetch_nccl "$torch_dir"
 if $for_tests && ! has_python; then make_python; fi
 if $for_clients; then
   make_clients "$clients" "$client_requirements"
