@@ -56,5 +56,13 @@ TEST(SimulatedNccl, FailsLateAndStopsTheStepBeforeWeightsChange) {
   }
 }
 
+TEST(SimulatedNccl, RefusesATorchThatWasBuiltWithAnotherVersion) {
+  simulated::pretend_nccl_of_torch(30);
+  EXPECT_ERROR(NotSupportedError,
+               comm::init_distributed({.dist_backend = "nccl", .rank = 0, .world_size = 1}),
+               "built with the header of NCCL 2.28", "runs with NCCL 2.30");
+  simulated::pretend_nccl_of_torch(28);
+}
+
 }  // namespace
 }  // namespace deepspeed::testing

@@ -42,6 +42,7 @@ class CarelessBackend : public c10d::Backend {
 };
 
 const Backend kCareless{.name = "careless",
+                        .also = {},
                         .type = c10d::ProcessGroup::BackendType::CUSTOM,
                         .device = at::kCPU,
                         .meets_by_tags = false,

@@ -298,13 +298,18 @@ c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<
                                           group.size());
 }
 
+int minor_of_torch = 28;
+
 }  // namespace
 }  // namespace deepspeed::comm
 
 namespace deepspeed::simulated {
 
 void fail_next_nccl_operation() { comm::next_fails = true; }
+void pretend_nccl_of_torch(int minor) { comm::minor_of_torch = minor; }
 
-const comm::NcclBackends nccl_backends{.make = &comm::make};
+const comm::NcclBackends nccl_backends{.make = &comm::make, .versions = [] {
+                                         return comm::NcclVersions{{2, 28}, {2, comm::minor_of_torch}};
+                                       }};
 
 }  // namespace deepspeed::simulated
