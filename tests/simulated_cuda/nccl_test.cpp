@@ -1,8 +1,11 @@
 // What a rank may rely on of NCCL: groups end when their devices are done, and failures come late.
+#include "deepspeed/comm/backends/nccl.h"
+
 #include <vector>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <gtest/gtest.h>
 
@@ -58,8 +61,8 @@ TEST(SimulatedNccl, FailsLateAndStopsTheStepBeforeWeightsChange) {
 
 TEST(SimulatedNccl, RefusesATorchThatWasBuiltWithAnotherVersion) {
   simulated::pretend_nccl_of_torch(30);
-  EXPECT_ERROR(NotSupportedError,
-               comm::init_distributed({.dist_backend = "nccl", .rank = 0, .world_size = 1}),
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  EXPECT_ERROR(NotSupportedError, comm::make_nccl_backend({}, store, {}),
                "built with the header of NCCL 2.28", "runs with NCCL 2.30");
   simulated::pretend_nccl_of_torch(28);
 }
