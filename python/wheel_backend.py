@@ -8,6 +8,8 @@ import importlib.metadata
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import sysconfig
 
 from scikit_build_core import build as _build
@@ -50,12 +52,21 @@ def _chosen():
     if not _OLDEST <= minor <= _NEWEST:
         raise SystemExit(
             f"deepspeed is built for torch {_text(_OLDEST)} to {_text(_NEWEST)}, and torch {version} is installed in {folder}: "
-            f"install one of those first"
+            f"install one of those first: {sys.executable} -m pip install 'torch=={_WITHOUT_TORCH}.*'"
         )
     return folder, _text(minor)
 
 
+def _check_machine():
+    """Ends the build where scripts/check_machine.sh has a reason to: pip asks for requirements first, before it fetches torch."""
+    script = pathlib.Path(__file__).resolve().parents[1] / "scripts/check_machine.sh"
+    check = subprocess.run(["sh", str(script), "--python", sys.executable], stdout=subprocess.PIPE, text=True)
+    if check.returncode != 0:
+        raise SystemExit("deepspeed cannot be built here:\n" + check.stdout.rstrip())
+
+
 def get_requires_for_build_wheel(config_settings=None):
+    _check_machine()
     folder, minor = _chosen()
     needed = _build.get_requires_for_build_wheel(config_settings)
     return needed if folder is not None else [*needed, f"torch=={minor}.*"]

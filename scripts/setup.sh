@@ -22,6 +22,7 @@
 # TORCH_VERSION chooses another version (tested: see docs/installation.md).
 set -euo pipefail
 
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 torch_version=${TORCH_VERSION:-2.11.0}
 cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
 record=$cache/torch_dir-$torch_version
@@ -39,6 +40,11 @@ fi
 if [ "${1:-}" = --cuda ]; then for_cuda=true; fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
+
+case $torch_version in
+  2.1[1-5].*) ;;
+  *) say "TORCH_VERSION is $torch_version, and 2.11.0 to 2.15 is needed: unset it, or TORCH_VERSION=2.11.0"; exit 1 ;;
+esac
 
 # Which packages, and by what. `optional` ones may be unknown to the system: CMake then fetches what it needs of them.
 conda=$(command -v mamba || command -v conda || command -v micromamba || true)
@@ -101,9 +107,9 @@ install_packages() {
          dnf) dnf install -y --setopt=strict=0 "${missing[@]}" ;;
          conda) "$conda" install -y -c conda-forge "${missing[@]}" ;;
        esac >"$log" 2>&1; then
-    tail -n 20 "$log" >&2
-    say "$manager failed; its log: $log"
-    exit 1
+    tail -n 5 "$log" >&2
+    say "$manager failed (its log: $log); going on without ${missing[*]}, which CMake fetches or leaves out"
+    return
   fi
   rm -f "$log"
 }
@@ -119,16 +125,31 @@ has_cmake() {
     { command -v ninja && is_new_enough 3.22 "$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')"; } >/dev/null
 }
 
-# What no script can do without; all of it is said at once.
+# What no script can do without.
+check_compiler() {
+  local problems
+  problems=$("$root/scripts/check_machine.sh") && return
+  while read -r problem; do say "$problem"; done <<<"$problems"
+  return 1
+}
 check_essentials() {
-  local lacks=()
-  "${CXX:-c++}" --version >/dev/null 2>&1 || g++ --version >/dev/null 2>&1 || lacks+=("a C++ compiler (g++ 11 or clang 16)")
-  [ -n "$py" ] && "$py" -m pip --version >/dev/null 2>&1 || lacks+=("Python 3.10 or later with pip")
-  if [ ${#lacks[@]} -gt 0 ]; then
-    say "missing: $(printf '%s, ' "${lacks[@]}" | sed 's/, $//'); install by: $([ $manager = none ] &&
-      echo "the system's package manager, or conda install -c conda-forge cxx-compiler python pip" || install_command "${packages[@]}")"
-    exit 1
+  local lacks=0
+  check_compiler || lacks=1
+  if [ -z "$py" ] || ! "$py" -m pip --version >/dev/null 2>&1; then
+    say "Python 3.10 or later with pip was not found (apt: python3 python3-pip | dnf: python3.11 python3.11-pip | conda: python pip)"
+    lacks=1
   fi
+  [ $lacks -eq 0 ] || exit 1
+}
+
+# fetch WHAT PIP-COMMAND...: says what cannot be had, and how to go on without a network.
+fetch() {
+  local what=$1
+  shift
+  "$@" --quiet --disable-pip-version-check --no-cache-dir >&2 && return
+  say "$what cannot be fetched from Python's package index, see above. Without a network: install torch $torch_version, CMake and" \
+    "Ninja before, or name torch's folder by DEEPSPEED_TORCH_DIR; an index of your own is PIP_INDEX_URL"
+  return 1
 }
 
 fetch_tools() {
@@ -136,7 +157,8 @@ fetch_tools() {
   mkdir -p "$cache"
   partial=$(mktemp -d "$cache/tools.partial.XXXXXX")
   say "fetching CMake and Ninja (into $tools)"
-  "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --target "$partial" cmake ninja >&2
+  fetch "CMake 3.22 or later with Ninja" "$py" -m pip install --root-user-action=ignore --target "$partial" cmake ninja ||
+    { rm -rf "$partial"; exit 1; }
   mkdir -p "$partial/bin"
   # The scripts there import the packages; the programs themselves need no Python.
   [ ! -x "$partial/cmake/data/bin/cmake" ] || ln -sf ../cmake/data/bin/{cmake,ctest,cpack} "$partial/bin/"
@@ -145,14 +167,13 @@ fetch_tools() {
   mv "$partial" "$tools" 2>/dev/null || rm -rf "$partial"  # another checkout was faster
 }
 
-# The folder of a usable torch: headers and libraries of the wanted version.
-usable() {
+# The version of the torch in folder $1, of its headers; nothing where headers or libraries lack.
+version_in() {
   local header=$1/include/torch/headeronly/version.h
-  [ -f "$1/lib/libtorch_cpu.so" ] && [ -f "$header" ] || return 1
-  local found
-  found=$(sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) \([0-9]*\)$/\2/p' "$header" | paste -sd.)
-  [ "$found" = "$torch_version" ]
+  [ -f "$1/lib/libtorch_cpu.so" ] && [ -f "$header" ] || return 0
+  sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) \([0-9]*\)$/\2/p' "$header" | paste -sd.
 }
+usable() { [ "$(version_in "$1")" = "$torch_version" ]; }
 
 # Whether NVIDIA's libraries lie beside the torch in folder $1, as far as this machine needs them.
 has_libraries() { ! $for_cuda || [ -n "$(compgen -G "${1%/torch}/nvidia/cudnn/lib/libcudnn.so*")" ]; }
@@ -176,8 +197,8 @@ fetch_torch() {
       size="1.3 GB"
     fi
     say "fetching LibTorch $torch_version ($size once, into $cache)"
-    "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore \
-      --target "$partial" "${packages[@]}" >&2
+    fetch "torch $torch_version" "$py" -m pip install --root-user-action=ignore --target "$partial" "${packages[@]}" ||
+      { rm -rf "$partial"; exit 1; }
     if ! usable "$partial/torch"; then
       say "the torch package that was fetched has no headers of version $torch_version in $partial/torch"
       exit 1
@@ -191,7 +212,6 @@ fetch_torch() {
 choose_torch() {
   local found
   if [ -n "${DEEPSPEED_TORCH_DIR:-}" ]; then
-    usable "$DEEPSPEED_TORCH_DIR" || { say "DEEPSPEED_TORCH_DIR=$DEEPSPEED_TORCH_DIR holds no LibTorch $torch_version"; exit 1; }
     echo "$DEEPSPEED_TORCH_DIR"
     return
   fi
@@ -203,7 +223,6 @@ choose_torch() {
   fi
 }
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 requirements=$root/tests/python/requirements.txt
 
 # The stamp is a copy of what was asked for.
@@ -217,7 +236,7 @@ make_python() {
   say "fetching Python's torch $torch_version with what it needs (3 GB once, into $python)"
   # One of older requirements is brought up to date: another python3 cannot make it anew in its place.
   "$python/bin/python" -m pip --version >/dev/null 2>&1 || { rm -rf "$python"; "$py" -m venv "$python"; }
-  "$python/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "torch==$torch_version" -r "$requirements" >&2
+  fetch "torch $torch_version" "$python/bin/python" -m pip install "torch==$torch_version" -r "$requirements"
   cp "$requirements" "$python/requirements.txt"
 }
 
@@ -243,8 +262,7 @@ fetch_toolkit() {
   local packages=(nvidia-cuda-nvcc nvidia-cuda-crt nvidia-nvvm nvidia-cuda-cccl nvidia-cuda-runtime)
   say "fetching CUDA's compiler $version (250 MB once, into $target)"
   rm -rf "$target"
-  "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir --root-user-action=ignore --no-deps \
-    --target "$target" "${packages[@]/%/==$version.*}" >&2
+  fetch "CUDA's compiler $version" "$py" -m pip install --root-user-action=ignore --no-deps --target "$target" "${packages[@]/%/==$version.*}"
   # The wheels hold no names for the linker.
   local folder
   folder=$(echo "$target"/nvidia/cu*)
@@ -260,6 +278,12 @@ if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$reco
    { ! $for_tests || has_python; } && { ! $for_clients || has_clients; }; then
   exit 0
 fi
+if [ -n "${DEEPSPEED_TORCH_DIR:-}" ] && ! usable "$DEEPSPEED_TORCH_DIR"; then
+  found=$(version_in "$DEEPSPEED_TORCH_DIR")
+  say "DEEPSPEED_TORCH_DIR=$DEEPSPEED_TORCH_DIR holds ${found:+torch $found, and }no LibTorch $torch_version${found:+: TORCH_VERSION=$found takes it}"
+  exit 1
+fi
+[ -z "${CXX:-}" ] || check_compiler
 install_packages
 [ -n "$py" ] || py=$(command -v python3.11 || true)  # dnf's has come
 check_essentials

@@ -73,3 +73,19 @@ def test_a_named_folder_comes_first(site, tmp_path_factory, monkeypatch):
     other = place(tmp_path_factory.mktemp("other"), "2.15.0")
     monkeypatch.setenv("DEEPSPEED_TORCH_DIR", str(other))
     assert wheel_backend._chosen() == (other, "2.15")
+
+
+def test_what_the_machine_lacks_is_said_before_pip_fetches_torch(site, tmp_path, monkeypatch):
+    old = tmp_path / "c++"
+    old.write_text('#!/bin/sh\nexec g++ -U__GNUC__ -D__GNUC__=10 "$@"\n')
+    old.chmod(0o755)
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho /no/include\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("CXX", str(old))
+    monkeypatch.setattr(wheel_backend.sys, "executable", str(python))
+    with pytest.raises(SystemExit) as raised:
+        wheel_backend.get_requires_for_build_wheel()
+    _, compiler, headers = str(raised.value).split("\n")
+    assert f"the compiler '{old}' is " in compiler and "(GNU 10), and g++ 11 or clang 16 or later is needed" in compiler
+    assert "Python's headers are missing (no /no/include/Python.h): apt: python3-dev" in headers
