@@ -52,10 +52,16 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+# Without a GPU the demo computes on the CPU, and leaves CUDA's kernels out of a build that has none yet.
+needs_no_cuda() {
+  [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ] && ! grep -qs '^DEEPSPEED_CUDA:.*=auto$' "$build/CMakeCache.txt"
+}
+
 started=$SECONDS
 output=$root/demo-output
 build=$root/build/release
 [ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$build-torch-$TORCH_VERSION
+if needs_no_cuda; then export DEEPSPEED_CUDA=${DEEPSPEED_CUDA:-OFF}; fi
 bin=$build/bin
 gpt2=$build/examples/gpt2
 

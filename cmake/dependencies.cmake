@@ -214,13 +214,12 @@ endif()
 
 get_property(_problems GLOBAL PROPERTY DEEPSPEED_PROBLEMS)
 if(_problems)
-  list(LENGTH _problems _count)
   list(JOIN _problems "\n  - " _lines)
   set(_hint "")
   if(_no_network)
     set(_hint "\n Without a network: `scripts/fetch_deps.sh FOLDER` on a machine that has one, and DEEPSPEED_DEPS_DIR=FOLDER here.")
   endif()
-  message(FATAL_ERROR " deepspeed cannot be built here (${_count} reasons):\n  - ${_lines}${_hint}")
+  message(FATAL_ERROR " deepspeed cannot be built here:\n  - ${_lines}${_hint}")
 endif()
 
 # The targets.

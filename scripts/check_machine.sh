@@ -2,7 +2,7 @@
 # Says, a line each, why the library cannot be built on this machine, and ends with 1 where there is a reason:
 #   scripts/check_machine.sh [--python PYTHON] [COMPILER [FLAGS...]]
 # CMake, pip and scripts/setup.sh ask it, so that all of them say it alike, and before they fetch or compile anything. It looks at
-# the compiler (else $CXX, c++, g++ or clang++), its processor and the C library, and with --python at the headers of PYTHON.
+# the compiler (else $CXX, c++, g++ or clang++), its processor and the C library, and with --python at the version and headers of PYTHON.
 packages="apt: g++ | dnf: gcc-c++, or gcc-toolset-12 and \`scl enable gcc-toolset-12 bash\` | conda: cxx-compiler"
 python=
 if [ "${1:-}" = --python ]; then
@@ -73,8 +73,12 @@ else
   fi
 fi
 if [ -n "$python" ]; then
-  include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-  [ -f "$include/Python.h" ] ||
+  said=$("$python" -c 'import sys, sysconfig; print("%d.%d %s" % (sys.version_info[0], sys.version_info[1], sysconfig.get_path("include")))')
+  version=${said%% *} include=${said#* }
+  if [ "$(printf '3.10\n%s\n' "$version" | sort -V | head -n 1)" != 3.10 ]; then
+    problem "Python is $version ($python), and 3.10 or later is needed, as by torch (apt: python3 of a later system | dnf: python3.11 | conda: python)"
+  elif [ ! -f "$include/Python.h" ]; then
     problem "Python's headers are missing (no $include/Python.h): apt: python3-dev | dnf: python3.11-devel of python3.11 | conda: python has them"
+  fi
 fi
 exit $status

@@ -47,7 +47,8 @@ expect_refusal(OPTIONS -DCMAKE_CXX_COMPILER=${WORK}/old-c++ TEXTS
 # An older C library, and a Python without headers.
 program(${WORK}/bin/getconf "echo glibc 2.17")
 file(MAKE_DIRECTORY ${WORK}/no_headers)
-program(${WORK}/python "echo ${WORK}/no_headers")
+program(${WORK}/python "echo 3.10 ${WORK}/no_headers")
+program(${WORK}/python2 "echo 3.9 ${WORK}/no_headers")
 set(machine ${SOURCE}/scripts/check_machine.sh)
 function(expect_line text)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env "PATH=${WORK}/bin:$ENV{PATH}" ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output)
@@ -58,6 +59,8 @@ endfunction()
 expect_line("^the C library is glibc 2.17, and glibc 2.28 or later is needed[^\n]*\n$" ${machine} ${CXX})
 expect_line("^Python's headers are missing .no ${WORK}/no_headers/Python.h.: apt: python3-dev[^\n]*\n$"
   env PATH=$ENV{PATH} ${machine} --python ${WORK}/python ${CXX})
+expect_line("^Python is 3.9 .${WORK}/python2., and 3.10 or later is needed[^\n]*\n$"
+  env PATH=$ENV{PATH} ${machine} --python ${WORK}/python2 ${CXX})
 expect_line("^the compiler '${WORK}/other-c..' compiles for neither x86_64 nor aarch64 of 64 bits" ${machine} ${WORK}/other-c++)
 expect_line("^the compiler '${WORK}/none' does not run" ${machine} ${WORK}/none)
 expect_line("^no C.. compiler was found on PATH, and g.. 11 or clang 16 or later is needed .apt: g.. . dnf: gcc-c..[^\n]*\n$"

@@ -80,7 +80,7 @@ def test_what_the_machine_lacks_is_said_before_pip_fetches_torch(site, tmp_path,
     old.write_text('#!/bin/sh\nexec g++ -U__GNUC__ -D__GNUC__=10 "$@"\n')
     old.chmod(0o755)
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho /no/include\n")
+    python.write_text("#!/bin/sh\necho 3.10 /no/include\n")
     python.chmod(0o755)
     monkeypatch.setenv("CXX", str(old))
     monkeypatch.setattr(wheel_backend.sys, "executable", str(python))
