@@ -46,7 +46,8 @@ case $torch_version in
   *) say "TORCH_VERSION is $torch_version, and 2.11.0 to 2.15 is needed: unset it, or TORCH_VERSION=2.11.0"; exit 1 ;;
 esac
 
-# Which packages, and by what. `optional` ones may be unknown to the system: CMake then fetches what it needs of them.
+# Which packages, and by what. `optional` ones may be unknown to the system: CMake then fetches what it needs
+# of them. Python's headers are for `pip install .`.
 conda=$(command -v mamba || command -v conda || command -v micromamba || true)
 if [ -n "${CONDA_PREFIX:-}" ] && [ -n "$conda" ] && [ "$(id -u)" -ne 0 ]; then
   manager=conda
@@ -56,13 +57,13 @@ if [ -n "${CONDA_PREFIX:-}" ] && [ -n "$conda" ] && [ "$(id -u)" -ne 0 ]; then
 elif command -v apt-get >/dev/null; then
   manager=apt
   packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip)
-  optional=(nlohmann-json3-dev libcli11-dev libhwy-dev liburing-dev)
-  ! $for_tests || packages+=(libgtest-dev libgmock-dev openmpi-bin python3-dev python3-venv libboost-context-dev)
+  optional=(nlohmann-json3-dev libcli11-dev libhwy-dev liburing-dev python3-dev)
+  ! $for_tests || packages+=(libgtest-dev libgmock-dev openmpi-bin python3-venv libboost-context-dev)
 elif command -v dnf >/dev/null; then
   manager=dnf
   packages=(gcc-c++ cmake git python3.11 python3.11-pip)  # python3 of version 9 is 3.9, which torch has left
-  optional=(ninja-build ccache json-devel cli11-devel highway-devel liburing-devel)  # of CRB and EPEL
-  ! $for_tests || packages+=(gtest-devel gmock-devel openmpi python3.11-devel boost-devel)
+  optional=(ninja-build ccache python3.11-devel json-devel cli11-devel highway-devel liburing-devel)  # of CRB and EPEL
+  ! $for_tests || packages+=(gtest-devel gmock-devel openmpi boost-devel)
 else
   manager=none packages=() optional=()
 fi
@@ -92,6 +93,16 @@ install_command() {
   esac
 }
 
+# apt installs nothing where it does not know one name.
+apt_install() {
+  local package known=()
+  apt-get update -qq || return
+  for package; do
+    ! apt-cache show "$package" >/dev/null 2>&1 || known+=("$package")
+  done
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${known[@]}"
+}
+
 install_packages() {
   local missing log
   mapfile -t missing < <(missing_packages)
@@ -103,7 +114,7 @@ install_packages() {
   say "installing packages: ${missing[*]}"
   log=$(mktemp)
   if ! case $manager in
-         apt) apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ;;
+         apt) apt_install "${missing[@]}" ;;
          dnf) dnf install -y --setopt=strict=0 "${missing[@]}" ;;
          conda) "$conda" install -y -c conda-forge "${missing[@]}" ;;
        esac >"$log" 2>&1; then
