@@ -68,7 +68,11 @@ else
   manager=none packages=() optional=()
 fi
 
+unknown=$cache/packages_unknown_here
 missing_packages() {
+  if [ -f "$unknown" ]; then all_missing_packages | grep -vxFf "$unknown" || true; else all_missing_packages; fi
+}
+all_missing_packages() {
   local package
   case $manager in
     apt)
@@ -93,13 +97,15 @@ install_command() {
   esac
 }
 
-# apt installs nothing where it does not know one name.
+# apt installs nothing where it does not know one name. Unknown ones are not asked for again.
 apt_install() {
   local package known=()
   apt-get update -qq || return
+  mkdir -p "$cache"
   for package; do
-    ! apt-cache show "$package" >/dev/null 2>&1 || known+=("$package")
+    if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); else echo "$package" >>"$unknown"; fi
   done
+  [ ${#known[@]} -gt 0 ] || return 0
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${known[@]}"
 }
 
