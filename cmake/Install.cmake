@@ -37,9 +37,8 @@ if(DEEPSPEED_SOURCES)
   file(WRITE ${PROJECT_BINARY_DIR}/release.txt
     "sources ${DEEPSPEED_SOURCES}\ntorch ${DEEPSPEED_TORCH_VERSION}\ncuda ${DEEPSPEED_CUDA_ARCHITECTURES}\n")
   install(FILES ${PROJECT_BINARY_DIR}/release.txt DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/deepspeed ${package_component})
-  if(TARGET example_gpt2)
-    install(TARGETS example_gpt2 RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/deepspeed ${package_component})
-  endif()
+  install(TARGETS example_gpt2 RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/deepspeed ${package_component})
+  set_target_properties(example_gpt2 PROPERTIES INSTALL_RPATH "$ORIGIN/../../lib")
 endif()
 # Libraries that a plain machine lacks go along.
 if(SKBUILD OR DEEPSPEED_SOURCES)
@@ -68,19 +67,23 @@ if(SKBUILD)
 endif()
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${DEEPSPEED_LICENSES} DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# Installed programs and libraries find each other, and torch where it was found at build time. They do so in the build
+# Installed programs and libraries find each other, and torch where it was found at build time (a release's are told where by
+# LD_LIBRARY_PATH, or by the program that loads them). They do so in the build
 # folder too: the run paths that CMake writes there, to change them on installing, end in empty entries, and the loader
 # takes those for the current folder.
+set(torch_paths ${DEEPSPEED_TORCH_LIBRARY_DIRS})
+if(DEEPSPEED_SOURCES)
+  set(torch_paths "")
+endif()
 foreach(target ${libraries})
-  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
-    INSTALL_RPATH "$ORIGIN;${DEEPSPEED_TORCH_LIBRARY_DIRS}")
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN;${torch_paths}")
 endforeach()
 set(library_paths "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../lib")
 list(REMOVE_DUPLICATES library_paths)
 get_property(app_targets DIRECTORY apps PROPERTY BUILDSYSTEM_TARGETS)
 foreach(target ${app_targets})
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
-    INSTALL_RPATH "${library_paths};${DEEPSPEED_TORCH_LIBRARY_DIRS}")
+    INSTALL_RPATH "${library_paths};${torch_paths}")
 endforeach()
 
 # A release archive of the same files: `cpack --config build/<preset>/CPackConfig.cmake` (or `ninja package`).

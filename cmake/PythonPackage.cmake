@@ -22,7 +22,7 @@ set_target_properties(${package_programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../l
 install(FILES ${PROJECT_BINARY_DIR}/python/deepspeed/_build.py DESTINATION deepspeed COMPONENT python)
 install(TARGETS _core LIBRARY DESTINATION deepspeed COMPONENT python)
 install(TARGETS ${package_programs} RUNTIME DESTINATION deepspeed/bin COMPONENT python)
-if(DEEPSPEED_SOURCES AND TARGET example_gpt2)
+if(DEEPSPEED_SOURCES)
   add_dependencies(python_package example_gpt2)
   set_target_properties(example_gpt2 PROPERTIES INSTALL_RPATH "$ORIGIN/../../lib;$ORIGIN/../../../torch/lib")
 endif()

@@ -14,9 +14,10 @@ import re
 import shutil
 import sysconfig
 
-import release_cache
 from scikit_build_core import build as _build
 from scikit_build_core.build import *  # noqa: F403  -- the hooks that are not below
+
+import release_cache
 
 _OLDEST, _NEWEST = (2, 11), (2, 15)
 _WITHOUT_TORCH = "2.11"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a wheel that runs on systems from glibc 2.28 on, and prints its path:
-#   scripts/wheel.sh [FOLDER]     (build/wheels)
+# Makes a wheel, or an archive for C++ alone, that runs on systems from glibc 2.28 on, and prints its path:
+#   scripts/wheel.sh [--archive] [FOLDER]     (build/wheels)
 #   PYTHON=python3.12             the CPython, 3.10 to 3.14, with its headers (python3)
 #   TORCH_VERSION=2.15.0          the torch (2.11.0); the wheel is for its minor version
 #   CUDAARCHS=...                 devices, as CMake names them; the kernels are in it where there is an nvcc, as for `pip install .`
@@ -8,6 +8,8 @@
 # can be fetched built in. scripts/wheel/audit.py checks it, and writes no wheel that needs more than its name says.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+kind=wheel
+if [ "${1:-}" = --archive ]; then kind=archive; shift; fi
 folder=$(realpath -m "${1:-build/wheels}")
 version=${TORCH_VERSION:-2.11.0}
 cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
@@ -50,17 +52,32 @@ nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -
 export CUDAARCHS=${CUDAARCHS:-80-real;86-real;89-real;90;100-real;120-real}
 
 partial=$(mktemp -d)
+build=$PWD/build/$kind-$tag-torch-$version
+log=$build.log
+mkdir -p build
 trap 'rm -rf "$partial"' EXIT
-settings=(
-  build-dir="build/wheel-$tag-torch-$version"
-  cmake.define.CMAKE_TOOLCHAIN_FILE="$system/toolchain.cmake"
-  cmake.define.DEEPSPEED_FETCH=ON
-  cmake.define.DEEPSPEED_EXAMPLES=ON
-  cmake.define.DEEPSPEED_SOURCES="$(python3 python/release_cache.py --sources)"
-  cmake.define.DEEPSPEED_NVCC="$nvcc"
+defines=(
+  CMAKE_TOOLCHAIN_FILE="$system/toolchain.cmake"
+  DEEPSPEED_FETCH=ON
+  DEEPSPEED_EXAMPLES=ON
+  DEEPSPEED_SOURCES="$(python3 python/release_cache.py --sources)"
+  DEEPSPEED_NVCC="$nvcc"
 )
 # The compiler cache is that of scripts/build.sh.
-CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} DEEPSPEED_TORCH_DIR=$torch PATH=$tools/bin:$PATH \
-  "$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$partial" \
-  "${settings[@]/#/--config-settings=}" . >&2
-"$tools/bin/python" scripts/wheel/audit.py "$partial"/*.whl "$folder" "$(dirname "$torch")"
+export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros DEEPSPEED_TORCH_DIR=$torch PATH=$tools/bin:$PATH
+say "compiling for torch $version (half an hour on two cores; $log)"
+if ! if [ $kind = wheel ]; then
+       "$tools/bin/pip" wheel --verbose --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$partial" \
+         --config-settings=build-dir="$build" "${defines[@]/#/--config-settings=cmake.define.}" .
+     else
+       cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DCMAKE_INSTALL_LIBDIR=lib \
+         -DDEEPSPEED_TESTS=OFF -DDEEPSPEED_BENCHMARKS=OFF "${defines[@]/#/-D}" &&
+         cmake --build "$build" --target deepspeed example_gpt2 apps/all &&
+         cpack --config "$build/CPackConfig.cmake" -G TGZ -B "$partial" &&
+         rm -rf "$partial/_CPack_Packages"
+     fi >"$log" 2>&1; then
+  tail -n 30 "$log" >&2
+  exit 1
+fi
+"$tools/bin/python" scripts/wheel/audit.py "$partial"/deepspeed* "$folder" "$(dirname "$torch")"

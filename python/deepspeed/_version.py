@@ -26,7 +26,9 @@ def check_python() -> None:
     """Raises ImportError where this is another Python than that of the build, or one without torch."""
     found = sysconfig.get_config_var("SOABI")
     if found != PYTHON:
-        raise ImportError(f"deepspeed {__version__} was built for {PYTHON}, and this Python is {found}: install the wheel of it, or {_ANEW}")
+        raise ImportError(
+            f"deepspeed {__version__} was built for {PYTHON}, and this Python is {found}: install the wheel of it, or {_ANEW}"
+        )
     if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
         raise ImportError(f"deepspeed {__version__} needs torch {TORCH}, and no torch is installed: pip install 'torch=={TORCH}.*'")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks a wheel and writes it under the platform tag that it needs: audit.py WHEEL FOLDER [TORCH_SITE]
+"""Checks a wheel and writes it under the platform tag that it needs: audit.py FILE FOLDER TORCH_SITE
 
 It is refused, and nothing is written, where
 - auditwheel finds a symbol that manylinux_2_28 does not have, or a library that is neither in the wheel nor one of torch's,
@@ -7,16 +7,18 @@ It is refused, and nothing is written, where
 - a file takes a symbol of glibc or libstdc++ without saying which version;
 - libraries are looked for in a folder that is not relative to the file, or in none that could hold torch;
 - a part is missing: the Python module, io_uring, the files for CMake, licences.
-TORCH_SITE is the site-packages of a torch: names of its libraries are those that may be missing in the wheel.
+TORCH_SITE is the site-packages of a torch: names of its libraries are those that may be missing in the wheel. The files of an
+archive (.tar.gz) are looked at one by one.
 """
 
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
-import sysconfig
+import tarfile
 import tempfile
 import zipfile
 
@@ -68,7 +70,8 @@ def _file_problems(path, name, system):
     folders = paths[0].split(":") if paths else []
     if any(not folder.startswith("$ORIGIN") for folder in folders):
         yield f"{name} looks for libraries in {paths[0]}"
-    if re.search(r"NEEDED.*\[lib(torch|c10)", dynamic) and not any(folder.endswith("/torch/lib") for folder in folders):
+    in_package = name.startswith("deepspeed/")
+    if in_package and re.search(r"NEEDED.*\[lib(torch|c10)", dynamic) and not any(folder.endswith("/torch/lib") for folder in folders):
         yield f"{name} does not look for torch's libraries beside the package"
 
 
@@ -78,6 +81,23 @@ def _library_problems(report, torch_site):
     for library in report["external_libs"]:
         if library not in torch | nvidia:
             yield f"it needs {library}, which is neither in the wheel nor in {torch_site}"
+
+
+def _files_problems(folder):
+    """Returns what is wrong with the programs and libraries of a folder."""
+    system = _system_symbols()
+    found = []
+    for path in sorted(pathlib.Path(folder).rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.read_bytes()[:4] == b"\x7fELF":
+            found += _file_problems(path, path.relative_to(folder).as_posix(), system)
+    return found
+
+
+def archive_problems(path):
+    """Returns what is wrong with an archive, as texts."""
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(path) as archive:
+        archive.extractall(folder)
+        return _files_problems(folder)
 
 
 def problems(wheel, torch_site):
@@ -91,29 +111,27 @@ def problems(wheel, torch_site):
     if not allowed or (allowed[1] and int(allowed[1]) > int(_TAG.rpartition("_")[2])):
         found.append(f"auditwheel finds {report['sym_tag']}, expected {_TAG}_{machine}: {report['versioned_symbols']}")
     found += _library_problems(report, torch_site)
-    system = _system_symbols()
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         found += [f"{part} is missing" for part in _PARTS if not any(re.fullmatch(part, name) for name in names)]
-        for name in names:
-            with archive.open(name) as file:
-                if file.read(4) != b"\x7fELF":
-                    continue
-            found += _file_problems(archive.extract(name, folder), name, system)
+        archive.extractall(folder)
+        found += _files_problems(folder)
     return found
 
 
-def main(wheel, folder, torch_site=sysconfig.get_path("purelib")):
-    """Writes the wheel under its tag into the folder, and prints its path."""
-    wheel = pathlib.Path(wheel)
-    found = problems(wheel, torch_site)
+def main(path, folder, torch_site):
+    """Writes the file into the folder, a wheel under its tag, and prints its path."""
+    path = pathlib.Path(path)
+    found = problems(path, torch_site) if path.suffix == ".whl" else archive_problems(path)
     if found:
-        raise SystemExit("\n".join([f"wheel: {wheel.name} is not written:", *(f"  - {text}" for text in found)]))
-    machine = wheel.stem.rpartition("linux_")[2]
-    name = _run(sys.executable, "-m", "wheel", "tags", "--platform-tag", f"{_TAG}_{machine}", wheel).split()[-1]
+        raise SystemExit("\n".join([f"wheel: {path.name} is not written:", *(f"  - {text}" for text in found)]))
+    name = path.name
+    if path.suffix == ".whl":
+        machine = path.stem.rpartition("linux_")[2]
+        name = _run(sys.executable, "-m", "wheel", "tags", "--platform-tag", f"{_TAG}_{machine}", path).split()[-1]
     os.makedirs(folder, exist_ok=True)
     target = pathlib.Path(folder, name)
-    os.replace(wheel.parent / name, target)
+    shutil.move(path.parent / name, target)
     print(target)
 
 

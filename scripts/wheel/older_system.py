@@ -3,6 +3,8 @@
 
     older_system.py FOLDER        writes it, once; FOLDER/toolchain.cmake is what CMake takes (--toolchain)
 
+Another version of this file, or of the compiler, writes it anew.
+
 The compiler and its C++ headers are this machine's. In the folder are
 - glibc 2.31, libstdc++ and libgcc_s of Debian 11, from packages whose SHA-256 is checked. Functions keep their versions for
   ever, so without those that are newer the libraries offer the linker what glibc 2.28 and GCC 8 have;
@@ -75,7 +77,7 @@ _PRELUDE = """\
 
 
 # The archive's functions were compiled with a newer glibc, too. They ask this whether they may do without atomic instructions.
-_ABSENT_GLIBC = "__attribute__((visibility(\"hidden\"))) char __libc_single_threaded = 0;\n"
+_ABSENT_GLIBC = '__attribute__((visibility("hidden"))) char __libc_single_threaded = 0;\n'
 
 
 def fail(text):
@@ -111,14 +113,14 @@ class Elf:
         return next((i for i, section in enumerate(self.sections) if section[1] == kind), None)
 
     def symbols(self, kind):
-        """Yields (offset, name, info, other, section index, size) of a symbol table (2: all, 11: dynamic)."""
+        """Yields (offset, name, info, other, section index) of a symbol table (2: all, 11: dynamic)."""
         index = self.find(kind)
         if index is None:
             return
         _, _, _, _, start, size, strings, *_ = self.sections[index]
         for offset in range(start, start + size, 24):
-            name, info, other, section, _, length = struct.unpack_from("<IBBHQQ", self.data, offset)
-            yield offset, self._text(self.sections[strings][4] + name), info, other, section, length
+            name, info, other, section = struct.unpack_from("<IBBH", self.data, offset)
+            yield offset, self._text(self.sections[strings][4] + name), info, other, section
 
     def versions(self):
         """Returns the names of the versions that a library defines, by index."""
@@ -145,7 +147,7 @@ def without_newer(data):
     versions = elf.versions()
     table = elf.sections[elf.find(0x6FFFFFFF)][4]
     choices = {}
-    for index, (_, name, _, _, section, _) in enumerate(elf.symbols(11)):
+    for index, (_, name, _, _, section) in enumerate(elf.symbols(11)):
         number = struct.unpack_from("<H", elf.data, table + 2 * index)[0]
         if section != 0 and number & 0x7FFF > 1:
             choices.setdefault(name, []).append((versions[number & 0x7FFF], table + 2 * index, number))
@@ -178,7 +180,7 @@ def beyond(data, offered):
     """
     elf = Elf(data)
     gives = False
-    for offset, name, info, other, section, size in elf.symbols(2):
+    for offset, name, info, other, section in elf.symbols(2):
         if info >> 4 == 0 or section == 0:  # local, or a reference already
             continue
         if name in offered:
@@ -242,7 +244,10 @@ def _host_headers(folder):
     for name in ("c++", "linux", "asm-generic", "mtd", "rdma", "liburing.h", "liburing"):
         if pathlib.Path("/usr/include", name).exists():
             (include / name).symlink_to(f"/usr/include/{name}")
-    for host in [*pathlib.Path("/usr/include", _TRIPLET).glob("python3.*"), *(pathlib.Path("/usr/include", _TRIPLET, n) for n in ("c++", "asm"))]:
+    for host in [
+        *pathlib.Path("/usr/include", _TRIPLET).glob("python3.*"),
+        *(pathlib.Path("/usr/include", _TRIPLET, n) for n in ("c++", "asm")),
+    ]:
         if host.exists():
             (include / _TRIPLET / host.name).symlink_to(host)
 
@@ -284,8 +289,7 @@ def _archive_beyond(folder, compiler, offered):
     shutil.rmtree(members)
 
 
-def make(target):
-    compiler = os.environ.get("CXX", "g++")
+def make(target, compiler, stamp):
     if _MACHINE not in _PACKAGES:
         fail(f"the processor is {_MACHINE}, expected x86_64 or aarch64")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -300,11 +304,23 @@ def make(target):
         _archive_beyond(folder, compiler, offered)
         (folder / "toolchain.cmake").write_text(_TOOLCHAIN)
         (folder / "older_glibc.h").write_text(_PRELUDE)
+        (folder / "made_by").write_text(stamp)
+        if target.exists():
+            target.rename(pathlib.Path(name, "former"))
         folder.rename(target)
+
+
+def main(target):
+    """Makes the folder, where it is not there or was made by another version."""
+    compiler = os.environ.get("CXX", "g++")
+    digest = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    stamp = f"{digest}\n{_run(compiler, '--version')}"
+    made_by = target / "made_by"
+    if not made_by.exists() or made_by.read_text() != stamp:
+        make(target, compiler, stamp)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         fail("usage: older_system.py FOLDER")
-    if not pathlib.Path(sys.argv[1], "toolchain.cmake").exists():
-        make(pathlib.Path(sys.argv[1]).absolute())
+    main(pathlib.Path(sys.argv[1]).absolute())
