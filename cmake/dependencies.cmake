@@ -270,7 +270,9 @@ set(HWY_LIBRARY deepspeed_highway)
 
 # torch's wheel leaves out Gloo's headers, which its own include. They need the names of a few classes alone, so where Gloo
 # is not installed these stand for them. No object of Gloo is made here; Context's two functions are libtorch_cpu's.
-find_path(DEEPSPEED_GLOO_INCLUDE gloo/rendezvous/store.h HINTS ${DEEPSPEED_TORCH_DIR}/include)
+if(NOT DEEPSPEED_FETCH STREQUAL ON)
+  find_path(DEEPSPEED_GLOO_INCLUDE gloo/rendezvous/store.h HINTS ${DEEPSPEED_TORCH_DIR}/include)
+endif()
 if(NOT DEEPSPEED_GLOO_INCLUDE)
   set(_gloo ${PROJECT_BINARY_DIR}/gloo_declarations)
   foreach(_header algorithm common/error)

@@ -4,7 +4,7 @@
 # torch (3 GB once, $CACHE/python-<version>), in which the tests of the Python package run. `scripts/setup.sh --clients` makes
 # another one over it with Accelerate, Transformers and the other clients ($CACHE/clients-<version>), and a light one with an older
 # Accelerate ($CACHE/clients-accelerate-0.30-<version>). `scripts/setup.sh --cuda` fetches CUDA's compiler where there is
-# none, as on a machine with a GPU.
+# none, as on a machine with a GPU. `scripts/setup.sh --torch` sees to LibTorch alone, for programs that are compiled already.
 #
 # What it installs:
 #   - Packages (below): as root by apt (Debian 12 and 13, Ubuntu 22.04 and 24.04) or dnf (Rocky and RHEL 9), in an active conda
@@ -32,12 +32,14 @@ older_clients=$cache/clients-accelerate-0.30-$torch_version
 for_tests=false
 for_clients=false
 for_cuda=false
+for_build=true
 if [ -e /dev/nvidiactl ] || [ -e /dev/dxg ]; then for_cuda=true; fi
 [ "${1:-}" != --clients ] || for_clients=true
 if [ "${1:-}" = --tests ] || $for_clients; then
   for_tests=true
 fi
 if [ "${1:-}" = --cuda ]; then for_cuda=true; fi
+[ "${1:-}" != --torch ] || for_build=false
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -151,7 +153,7 @@ check_compiler() {
 }
 check_essentials() {
   local lacks=0
-  check_compiler || lacks=1
+  ! $for_build || check_compiler || lacks=1
   if [ -z "$py" ] || ! "$py" -m pip --version >/dev/null 2>&1; then
     say "Python 3.10 or later with pip was not found (apt: python3 python3-pip | dnf: python3.11 python3.11-pip | conda: python pip)"
     lacks=1
@@ -289,7 +291,10 @@ fetch_toolkit() {
   touch "$target/complete"
 }
 
-if [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && has_cmake &&
+if ! $for_build && [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && has_libraries "$(cat "$record")"; then
+  exit 0
+fi
+if $for_build && [ -z "${DEEPSPEED_TORCH_DIR:-}" ] && [ -f "$record" ] && usable "$(cat "$record")" && has_cmake &&
    { [ -z "$(missing_packages)" ] || { [ "$(id -u)" -ne 0 ] && [ $manager != conda ]; }; } &&
    { ! $for_cuda || { has_libraries "$(cat "$record")" && has_toolkit "$(cat "$record")"; }; } &&
    { ! $for_tests || has_python; } && { ! $for_clients || has_clients; }; then
@@ -300,16 +305,18 @@ if [ -n "${DEEPSPEED_TORCH_DIR:-}" ] && ! usable "$DEEPSPEED_TORCH_DIR"; then
   say "DEEPSPEED_TORCH_DIR=$DEEPSPEED_TORCH_DIR holds ${found:+torch $found, and }no LibTorch $torch_version${found:+: TORCH_VERSION=$found takes it}"
   exit 1
 fi
-[ -z "${CXX:-}" ] || check_compiler
-install_packages
+if $for_build; then
+  [ -z "${CXX:-}" ] || check_compiler
+  install_packages
+fi
 [ -n "$py" ] || py=$(command -v python3.11 || true)  # dnf's has come
 check_essentials
-has_cmake || fetch_tools
+! $for_build || has_cmake || fetch_tools
 torch_dir=$(choose_torch)
 mkdir -p "$cache"
 printf '%s\n' "$torch_dir" >"$record.$$"
 mv "$record.$$" "$record"
-if $for_cuda && ! has_toolkit "$torch_dir"; then fetch_toolkit "$(toolkit_of "$torch_dir")"; fi
+if $for_build && $for_cuda && ! has_toolkit "$torch_dir"; then fetch_toolkit "$(toolkit_of "$torch_dir")"; fi
 if $for_tests && ! has_python; then make_python; fi
 if $for_clients; then
   make_clients "$clients" "$client_requirements"
