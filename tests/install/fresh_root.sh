@@ -84,9 +84,12 @@ as_user 'pip install --quiet "torch==2.11.*" numpy'
 if [ -n "${PACKAGES:-}" ]; then
   as root 'DEEPSPEED_TORCH_DIR=$(echo venv/lib/python3*/site-packages/torch) DEEPSPEED_CPP_CACHE=/tmp/cache checkout/scripts/setup.sh'
 fi
-started=$SECONDS
-if [ -n "$wheel" ]; then as_user 'pip install --quiet *.whl'; else as_user 'cd checkout; pip install --verbose . >~/install.log 2>&1 || { tail -n 40 ~/install.log; exit 1; }'; fi
-echo "installed in $((SECONDS - started)) s"
+TIMEFORMAT="installed in %0R s, of the processors %0U s"
+time if [ -n "$wheel" ]; then
+  as_user 'pip install --quiet *.whl'
+else
+  as_user 'cd checkout; pip install --verbose . >~/install.log 2>&1 || { tail -n 40 ~/install.log; exit 1; }'
+fi
 as_user 'python -c "import deepspeed; print(deepspeed.__version__)"; deepspeed --num_procs 2 --no_local_rank train.py; ds_report | tail -n 15'
 as_user 'command -v cmake ninja >/dev/null || pip install --quiet cmake ninja
   prefix=$(python -m deepspeed.cmake)
