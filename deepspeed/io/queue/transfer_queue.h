@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/io/queue/aligned_buffer.h"
 
 namespace deepspeed::io {
@@ -64,6 +66,8 @@ std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth,
 /// Makes a queue over io_uring, for programs that compare the kinds; null where the system or the build has
 /// none.
 std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory = {});
+/// Says why make_uring_queue() gives none here; empty where it gives one.
+DEEPSPEED_API std::string why_no_uring();
 /// Makes a queue over threads, for programs that compare the kinds.
 std::unique_ptr<TransferQueue> make_thread_queue(size_t depth);
 

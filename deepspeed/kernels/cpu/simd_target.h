@@ -6,7 +6,7 @@
 
 namespace deepspeed::kernels {
 
-/// Returns the names of those that this machine can run, best first, e.g. {"AVX2", "SSE4", "SSSE3", "SSE2"}.
+/// Returns the names of those that this machine can run, best first, e.g. {"AVX2", "SSE4", "SSE2"}.
 std::vector<std::string> simd_targets();
 
 /// Makes the kernels of this process use the named one; "" goes back to the best. For tests and comparisons;

@@ -12,6 +12,7 @@
 
 #include "deepspeed/comm/adopt.h"
 #include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
@@ -84,6 +85,7 @@ void bind_world(py::module_& module) {
   module.def("has_world", [] { return static_cast<bool>(the_world()); });
   module.def("num_cuda_devices", &device::num_cuda_devices);
   module.def("why_no_cuda_device", &device::why_no_device);
+  module.def("why_no_uring", &io::why_no_uring);
 }
 
 }  // namespace deepspeed::python

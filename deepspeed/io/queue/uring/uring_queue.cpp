@@ -8,6 +8,7 @@
 #include <liburing.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
@@ -131,6 +132,14 @@ bool register_memory(io_uring& ring, const std::vector<MemoryRegion>& memory) {
 }
 
 }  // namespace
+
+std::string why_no_uring() {
+  io_uring ring{};
+  const int result = io_uring_queue_init(1, &ring, 0);
+  if (result < 0) return message("this system or its container refuses it, ", std::strerror(-result));
+  io_uring_queue_exit(&ring);
+  return "";
+}
 
 std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory) {
   io_uring ring{};
