@@ -54,8 +54,8 @@ _STATE = {
 _TOOLCHAIN = """\
 # Written by scripts/wheel/older_system.py.
 set(_root "${CMAKE_CURRENT_LIST_DIR}")
-set(CMAKE_CXX_FLAGS_INIT "--sysroot=${_root} -include ${_root}/older_glibc.h")
-set(CMAKE_CUDA_FLAGS_INIT "-Xcompiler=--sysroot=${_root},-include,${_root}/older_glibc.h")
+set(CMAKE_CXX_FLAGS_INIT "--sysroot=${_root} -isystem ${_root}/first")
+set(CMAKE_CUDA_FLAGS_INIT "-Xcompiler=--sysroot=${_root},-isystem,${_root}/first")
 foreach(_kind EXE SHARED MODULE)
   # -B: the compiler would find its own system's files first. Without sections that nobody refers to, objects of
   # libstdc++_beyond.a are no more than what is used of them.
@@ -66,13 +66,11 @@ string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -Wl,-z,defs")
 """.replace("@TRIPLET@", _TRIPLET)
 
 # libstdc++ was configured with a newer glibc: its headers would call functions of 2.30.
-_PRELUDE = """\
-#ifdef __cplusplus
-#include <bits/c++config.h>
+_CONFIG = """\
+#include_next <bits/c++config.h>
 #undef _GLIBCXX_USE_PTHREAD_COND_CLOCKWAIT
 #undef _GLIBCXX_USE_PTHREAD_MUTEX_CLOCKLOCK
 #undef _GLIBCXX_USE_PTHREAD_RWLOCK_CLOCKLOCK
-#endif
 """
 
 
@@ -303,7 +301,8 @@ def make(target, compiler, stamp):
         offered = _older_libraries(folder)
         _archive_beyond(folder, compiler, offered)
         (folder / "toolchain.cmake").write_text(_TOOLCHAIN)
-        (folder / "older_glibc.h").write_text(_PRELUDE)
+        (folder / "first/bits").mkdir(parents=True)
+        (folder / "first/bits/c++config.h").write_text(_CONFIG)
         (folder / "made_by").write_text(stamp)
         if target.exists():
             target.rename(pathlib.Path(name, "former"))
