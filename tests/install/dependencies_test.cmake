@@ -38,3 +38,11 @@ expect_refusal(OPTIONS -DDEEPSPEED_TORCH_DIR=${WORK}/nowhere -DCMAKE_SYSTEM_NAME
 file(WRITE ${WORK}/old-c++ "#!/bin/sh\nexec ${CXX} -U__GNUC__ -D__GNUC__=10 \"$@\"\n")
 file(CHMOD ${WORK}/old-c++ PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 expect_refusal(OPTIONS -DCMAKE_CXX_COMPILER=${WORK}/old-c++ TEXTS "the compiler is GNU 10[^\n]*, and g.. 11 or clang 16 is needed")
+
+# The script for ARM says in one line all that it lacks, before it fetches or compiles anything.
+execute_process(COMMAND ${CMAKE_COMMAND} -E env PATH=${WORK}/nowhere GOOGLETEST_SOURCE=${WORK}/nowhere
+  /bin/bash ${SOURCE}/scripts/aarch64.sh RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT code EQUAL 1 OR NOT output MATCHES
+   "^aarch64: missing: the cross compiler [^\n]*apt: g..-aarch64-linux-gnu[^\n]*apt: qemu-user[^\n]*nowhere [(]apt: googletest[)]\n$")
+  message(FATAL_ERROR "scripts/aarch64.sh (${code}) said:\n${output}")
+endif()

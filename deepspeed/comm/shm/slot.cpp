@@ -60,8 +60,8 @@ void Counter::wake() { futex(value, FUTEX_WAKE, INT_MAX, nullptr); }
 
 namespace {
 
-constexpr size_t kSlotUnit =
-    4096;  // alike on all ranks; it keeps lines of the caches apart, and is no page of the system
+// This keeps what ranks write in lines of their own. It need not be a page of the system.
+constexpr size_t kSlotUnit = 4096;
 // Half a stage is this large: a piece that stays in the caches, and costs more than the waits for it.
 constexpr size_t kMostStage = size_t{2} << 20;
 constexpr size_t kLeastStage = size_t{256} << 10;
