@@ -243,13 +243,13 @@ void check_offloaded_params(const ZeroConfig& zero) {
   check_disk(offload, "offload_param", "parameters");
 }
 
-/// Checks the block size for a disk: writes past the page cache go in whole pages.
+/// Checks the block size for a disk: writes past the page cache go in whole blocks of the disk.
 void check_aio(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   if (zero.offload_param.device != "nvme" && zero.offload_optimizer.device != "nvme") return;
-  constexpr int64_t kPageBytes = 4096;
-  require(config.aio.block_size % kPageBytes == 0, "aio.block_size: got ", config.aio.block_size,
-          " bytes with device \"nvme\", expected a multiple of ", kPageBytes);
+  constexpr int64_t kDiskBlock = 4096;  // of io::kDirectAlignment
+  require(config.aio.block_size % kDiskBlock == 0, "aio.block_size: got ", config.aio.block_size,
+          " bytes with device \"nvme\", expected a multiple of ", kDiskBlock);
 }
 
 void check_sum_of_gradients(const DeepSpeedConfig& config) {

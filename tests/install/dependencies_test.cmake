@@ -78,3 +78,11 @@ expect_setup_to_say("the compiler '${WORK}/old-c..' is [^\n]*.GNU 10., and g.. 1
 expect_setup_to_say("TORCH_VERSION is 2.9.1, and 2.11.0 to 2.15 is needed" TORCH_VERSION=2.9.1)
 expect_setup_to_say("DEEPSPEED_TORCH_DIR=${torch} holds no LibTorch 2.11.0" TORCH_VERSION=2.11.0
   DEEPSPEED_TORCH_DIR=${torch})
+
+# The script for ARM says in one line all that it lacks, before it fetches or compiles anything.
+execute_process(COMMAND ${CMAKE_COMMAND} -E env PATH=${WORK}/nowhere GOOGLETEST_SOURCE=${WORK}/nowhere
+  /bin/bash ${SOURCE}/scripts/aarch64.sh RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT code EQUAL 1 OR NOT output MATCHES
+   "^aarch64: missing: the cross compiler [^\n]*apt: g..-aarch64-linux-gnu[^\n]*apt: qemu-user[^\n]*nowhere [(]apt: googletest[)]\n$")
+  message(FATAL_ERROR "scripts/aarch64.sh (${code}) said:\n${output}")
+endif()

@@ -1,11 +1,11 @@
-// Long runs go through carry-less products where the processor has them. Elsewhere eight table look-ups take
-// eight bytes at once ("slicing by 8"): several times the rate of the byte-wise loop.
+// Long runs go through the processor's own instructions where it has them. Elsewhere eight table look-ups
+// take eight bytes at once ("slicing by 8"): several times the rate of the byte-wise loop.
 #include "deepspeed/checkpoint/file/crc32.h"
 
 #include <array>
 #include <cstring>
 
-#include "deepspeed/checkpoint/file/crc32_folded.h"
+#include "deepspeed/checkpoint/file/crc32_instructions.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -29,7 +29,7 @@ constexpr Tables make_tables() {
 }
 
 constexpr Tables kTables = make_tables();
-constexpr size_t kFoldedBytes = 64;  // the least that is worth it
+constexpr size_t kLeastByInstructions = 64;
 
 /// The product of two polynomials modulo that of the checksum; bit 31 is the coefficient of x^0.
 constexpr uint32_t multiply(uint32_t a, uint32_t b) {
@@ -64,12 +64,12 @@ uint32_t combine_crc32(uint32_t first, uint32_t second, uint64_t second_size) {
 uint32_t crc32(uint32_t crc, const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   crc = ~crc;
-  static const bool can_fold = can_fold_crc32();
-  if (can_fold && size >= kFoldedBytes) {
-    const size_t folded = size / 16 * 16;
-    crc = fold_crc32(crc, bytes, folded);
-    bytes += folded;
-    size -= folded;
+  static const bool has_instructions = has_crc32_instructions();
+  if (has_instructions && size >= kLeastByInstructions) {
+    const size_t whole = size / 16 * 16;
+    crc = crc32_by_instructions(crc, bytes, whole);
+    bytes += whole;
+    size -= whole;
   }
   for (; size >= 8; bytes += 8, size -= 8) {
     uint32_t low = 0;

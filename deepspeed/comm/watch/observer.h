@@ -51,6 +51,7 @@ class CallObserver {
   CallObserver(const CallObserver&) = delete;
   CallObserver& operator=(const CallObserver&) = delete;
 
+  // Relaxed: nothing is read by the answer; the list of listeners has a lock of its own.
   static bool is_anyone_listening() { return num_listening_.load(std::memory_order_relaxed) != 0; }
 
  private:

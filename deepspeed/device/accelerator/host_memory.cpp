@@ -16,12 +16,12 @@
 #include <c10/core/ScalarType.h>
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/page_locks.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::device {
 namespace {
@@ -46,7 +46,7 @@ std::optional<c10::Device> used_device() {
 void populate(void* data, size_t bytes) {
   constexpr size_t kLeast = size_t{32} << 20;  // of a thread
   const size_t threads = std::clamp<size_t>(bytes / kLeast, 1, size_t(at::get_num_threads()));
-  const size_t page = size_t(::sysconf(_SC_PAGESIZE)), share = (bytes / threads / page + 1) * page;
+  const size_t page = page_bytes(), share = (bytes / threads / page + 1) * page;
   const auto populate_share = [=](size_t begin) {
     // Kernels before 5.14 do not know it; there the driver does the work.
     ::madvise(static_cast<char*>(data) + begin, std::min(share, bytes - begin), MADV_POPULATE_WRITE);

@@ -39,11 +39,11 @@ BlockPool::~BlockPool() {
 }
 
 bool BlockPool::has_memory(size_t page) const {
-  static const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t bytes_of_page = page_bytes();
   constexpr uint64_t kPresentOrSwapped = uint64_t{3} << 62;
-  std::vector<uint64_t> entries(kHugePage / kPage);
+  std::vector<uint64_t> entries(kHugePage / bytes_of_page);
   const size_t bytes = entries.size() * sizeof(uint64_t);
-  const auto place = reinterpret_cast<uintptr_t>(addresses_.data + page) / kPage * sizeof(uint64_t);
+  const auto place = reinterpret_cast<uintptr_t>(addresses_.data + page) / bytes_of_page * sizeof(uint64_t);
   if (::pread(page_table_, entries.data(), bytes, static_cast<off_t>(place)) != static_cast<ssize_t>(bytes))
     return true;
   return std::ranges::any_of(entries, [](uint64_t entry) { return (entry & kPresentOrSwapped) != 0; });

@@ -75,9 +75,8 @@ void install_large_tensor_pool() {
 // Tensors may outlive the statics, so the pool and the allocator stay until the process ends.
 BlockPool& large_block_pool() {
   // Gaps between blocks are addresses alone, so there are more of these than the machine has memory.
-  static auto& pool = *new BlockPool(
-      4 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE)),
-      kMostKeptInPool);
+  static auto& pool =
+      *new BlockPool(4 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes(), kMostKeptInPool);
   return pool;
 }
 

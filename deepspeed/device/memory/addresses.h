@@ -5,6 +5,9 @@
 
 namespace deepspeed::device {
 
+/// Returns the size of the system's pages: 4 KiB on x86, up to 64 KiB on ARM.
+size_t page_bytes();
+
 /// Size and alignment of the pages that need fewer look-ups than the usual ones.
 inline constexpr size_t kHugePage = size_t{2} << 20;
 

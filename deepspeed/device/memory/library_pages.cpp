@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "deepspeed/device/memory/addresses.h"
+
 namespace deepspeed::device {
 namespace {
 
@@ -53,7 +55,7 @@ class PageTable {
     return present;
   }
 
-  const uintptr_t page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t page_bytes = device::page_bytes();
 
  private:
   const int file_;

@@ -5,8 +5,8 @@
 
 namespace deepspeed::io {
 
-/// Is what O_DIRECT asks of addresses, offsets and sizes, in bytes: the largest block of common disks, a
-/// page.
+/// Is what O_DIRECT asks of addresses, offsets and sizes, in bytes: the largest block of common disks. The
+/// system's pages may be larger, and do not matter to it.
 inline constexpr size_t kDirectAlignment = 4096;
 
 constexpr size_t align_up(size_t bytes) {

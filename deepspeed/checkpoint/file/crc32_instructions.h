@@ -1,5 +1,5 @@
-// CRC-32 of long runs of bytes is made by carry-less products; twins lie in x86/ and no_x86/. Internal to
-// crc32.cpp.
+// CRC-32 of long runs of bytes is made by instructions of the processor; twins lie in x86/ and arm/. Internal
+// to crc32.cpp.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace deepspeed::checkpoint {
 
 /// Says whether this processor has the instructions.
-bool can_fold_crc32();
+bool has_crc32_instructions();
 
 /// Continues the inverted state `state` over `size` bytes: a multiple of 16, at least 64.
-uint32_t fold_crc32(uint32_t state, const uint8_t* bytes, size_t size);
+uint32_t crc32_by_instructions(uint32_t state, const uint8_t* bytes, size_t size);
 
 }  // namespace deepspeed::checkpoint
