@@ -60,8 +60,8 @@ class DEEPSPEED_API GatheredParameters {
   bool is_shared_write() const;
   /// Returns '1' for each parameter that this rank has written, '0' for each other one.
   std::string written_here() const;
-  /// Describes a parameter that a rank wrote but the modifier_rank did not; "" if there is none. Returns the
-  /// same text on all ranks. Collective.
+  /// Describes a parameter that a rank wrote but the modifier_rank did not. Returns "" if there is none, and
+  /// the same text on all ranks. Collective.
   std::string text_of_lost_writes() const;
   /// Gives replaced parameters their own memory back, without the new values.
   void forget_replaced() noexcept;

@@ -76,9 +76,9 @@ struct InitArguments {
   bool zero_quantized_nontrainable_weights = false;
   comm::ProcessGroup sequence_data_parallel_group = {};  // the older name of data_parallel_group
   comm::World world = {};                                // default: init_distributed()
-  /// Bytes of parameters kept whole on each rank while the model is built, not counting the newest tensor.
+  /// Bytes of parameters kept whole on each rank while the model is built. The newest tensor does not count.
   int64_t max_whole_bytes = 64 << 20;
-  /// Returns whether a parameter stays whole until initialize(), for example a slice of a layer if the
+  /// Returns whether a parameter stays whole until initialize(). An example is a slice of a layer, if the
   /// group's other ranks hold other slices. It is asked when the parameter would be partitioned. Null: no
   /// parameter stays whole.
   std::function<bool(const at::Tensor&)> stays_whole = nullptr;

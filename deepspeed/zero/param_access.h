@@ -37,9 +37,9 @@ class DEEPSPEED_API ParameterAccess {
   std::vector<std::shared_ptr<GatherPool>> pools_;
 };
 
-/// Accepts a parameter that a module uses but does not own, as DeepSpeed's programs declare it. It has no
-/// effect: an operator gathers what it uses, whichever module owns it. Throws UsageError if the parameter is
-/// undefined.
+/// Accepts a parameter that a module uses but does not own. DeepSpeed's programs declare such parameters;
+/// here it has no effect: an operator gathers what it uses, whichever module owns it. Throws UsageError if
+/// the parameter is undefined.
 inline void register_external_parameter(const torch::nn::Module&, const at::Tensor& parameter) {
   if (!parameter.defined()) raise<UsageError>("got an undefined tensor, expected a parameter");
 }

@@ -25,7 +25,7 @@ comm::NamedTexts hyperparameter_texts(const std::vector<optim::ParamGroup>& grou
 
 class StepAgreement {
  public:
-  /// Returns the group for the step's collectives, in which ranks with different values get an error.
+  /// Returns the group for the step's collectives. Ranks with different values get an error in them.
   comm::ProcessGroup watch(const comm::ProcessGroup& group) const { return group.holding(values_); }
   void set_batch(const BatchSettings& batch) { batch_ = batch; }
   /// Sets the values that collectives carry from this call on. Costs a hash; sends no message.

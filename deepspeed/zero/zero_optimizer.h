@@ -74,7 +74,7 @@ class DEEPSPEED_API ZeroOptimizer {
 
   const ParamStore& store() const { return *store_; }
   const ZeroGroups& ranks() const { return *ranks_; }
-  /// Returns the reducer, which decides when and in which buckets gradients are summed, and holds the sums.
+  /// Returns the reducer, which sums gradients in buckets and holds the sums.
   GradReducer& gradients() { return *reducer_; }
   const GradReducer& gradients() const { return *reducer_; }
   /// Returns the masters and optimizer states that this rank owns.
@@ -92,7 +92,7 @@ class DEEPSPEED_API ZeroOptimizer {
   void tell_ranks();
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
-  /// Updates the owned slices and gathers the parameters; stage 3 gathers them when they are used.
+  /// Updates the owned slices and gathers the parameters. Stage 3 gathers them when they are used.
   /// With check_overflow, a step with non-finite gradients is skipped. A warning names `step_number`, the
   /// parameter and the rank. If the loss scale cannot be lowered, all ranks throw UsageError. Without
   /// check_overflow the step is applied without clipping.

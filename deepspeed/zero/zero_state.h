@@ -45,7 +45,7 @@ class ZeroState {
   /// Returns the interval of a group that this rank owns. It lies in the group's flat space, or at stage 3 in
   /// the flat space of this rank's shards.
   Interval owned(size_t group) const;
-  /// Returns the parameters that meet the owned interval or `part` (relative to its begin), in order.
+  /// Returns the parameters that meet the owned interval, in order. `part` is relative to its begin.
   std::vector<ParamPiece> pieces(size_t group) const { return pieces(group, whole(group)); }
   std::vector<ParamPiece> pieces(size_t group, const Interval& part) const;
 
@@ -53,23 +53,23 @@ class ZeroState {
   /// they are on a disk that fails. Throws UsageError if a step was applied in part.
   GroupState of(size_t group) const { return of(group, whole(group)); }
   GroupState of(size_t group, const Interval& part) const;
-  /// Returns masters and states as of() does, but no masters if they are kept as halves.
+  /// Returns masters and states as of() does. If masters are kept as halves, they are left out.
   GroupState beside_masters(size_t group, const Interval& part) const;
   /// Returns the weights that the optimizer updates: fp32, or 16-bit masters. Throws as of().
   at::Tensor master(size_t group) const { return of(group).master; }
-  /// Returns names and types of states without their elements, and the step, if some are on a disk.
+  /// Returns names, types and the step of states, without elements. Absent unless some are on a disk.
   std::optional<optim::SliceState> on_disk(size_t group, const Interval& part) const;
-  /// Returns what is in memory for the group's slices, as it is stored: fp32 masters, or the lower halves of
+  /// Returns what is in memory for the group's slices, as stored. Masters are fp32, or the lower halves of
   /// split ones.
   std::vector<GroupState> resident(size_t group) const;
-  /// Calls `visit` with each slice that meets the part: first those in memory, then those on a disk, one at a
-  /// time. Throws as of().
+  /// Calls `visit` with each slice that meets the part. Slices in memory come first; those on a disk are
+  /// loaded one at a time. Throws as of().
   void read(size_t group, const Interval& part, const VisitSlice& visit) const;
 
   /// Calls `visit` with each slice of the owned interval, and keeps what it writes. Slices on a disk are in
   /// memory one at a time. Throws IoError, only on this rank.
   void change(size_t group, const VisitSlice& visit) { change(group, whole(group), visit); }
-  /// Does what change() above does, for the slices that meet a part of the owned interval.
+  /// Calls `visit` as above with the slices that meet a part of the owned interval.
   void change(size_t group, const Interval& part, const VisitSlice& visit);
   /// Notes that everything was loaded, which repairs the damage of a failed step.
   void was_loaded() {

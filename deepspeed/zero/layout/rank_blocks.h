@@ -9,7 +9,7 @@ namespace deepspeed::zero {
 /// divides the number of ranks.
 std::vector<int> block_of(const std::vector<int>& ranks, int rank, int size);
 
-/// Returns, from each such block, the rank at the position that `rank` has in its own block.
+/// Returns the rank at `rank`'s position in each such block.
 std::vector<int> counterparts_of(const std::vector<int>& ranks, int rank, int size);
 
 /// Groups ranks by node.

@@ -14,10 +14,10 @@ namespace deepspeed::zero {
 /// gradients, and whether all are finite.
 struct ZeroGroups {
   ZeroGroups() = default;
-  /// Makes the groups of a model cut over all data-parallel ranks, with each shard held once.
+  /// Makes the groups of a model cut over all data-parallel ranks. Each shard is held once.
   explicit ZeroGroups(const comm::ProcessGroup& data_group, const comm::ProcessGroup& model_group = {});
-  /// Makes the groups of a model cut over `shard_group`, with one copy for each rank of `replica_group`.
-  /// Throws UsageError if the two do not fill `data_group`.
+  /// Makes the groups of a model cut over `shard_group`. Each rank of `replica_group` holds one copy. Throws
+  /// UsageError if the two do not fill `data_group`.
   ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_group, comm::ProcessGroup replica_group);
 
   comm::ProcessGroup data;     // all ranks that train the same parameters on different data
@@ -26,8 +26,8 @@ struct ZeroGroups {
   /// Neighboring ranks that together keep a second copy of gathered parameters (config key
   /// zero_hpz_partition_size). Undefined: there is no second copy.
   comm::ProcessGroup secondary;
-  /// The ranks of `shard` on this node, and those at this rank's position on each node. Undefined if nodes
-  /// are not used.
+  /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if nodes are not
+  /// used.
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that together hold one copy of the model; undefined: only this rank
 
@@ -36,7 +36,7 @@ struct ZeroGroups {
 
   /// Returns whether each shard is held by several ranks.
   bool has_replicas() const { return replica && replica.size() > 1; }
-  /// Returns whether this rank holds part of the first copy, which is the one written to files.
+  /// Returns whether this rank holds part of the first copy. That copy is written to files.
   bool is_first_replica() const { return !has_replicas() || replica.rank() == 0; }
 };
 
