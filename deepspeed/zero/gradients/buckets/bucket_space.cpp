@@ -106,7 +106,7 @@ class ShardBucketSpace : public BucketSpace {
     return buffer.view({num_ranks_, kept.numel()}).narrow(1, shard.begin - kept.begin, shard.numel());
   }
 
-  /// Returns the whole shards in the gradient, (n, shard), and the rest, smaller than a shard.
+  /// Returns the gradient's whole shards, (n, shard), and the rest, smaller than a shard.
   static std::pair<at::Tensor, at::Tensor> cut(const at::Tensor& gradient, int64_t shard) {
     const at::Tensor flat = gradient.reshape({-1});
     const int64_t whole = flat.numel() / shard;

@@ -1,5 +1,5 @@
-// Lays gradients out in the buffer of their bucket. It says which part of it each rank gets, and where this
-// rank's part goes among the gradients that it keeps.
+// Lays gradients out in the buffer of their bucket. It says which part each rank gets, and the place of this
+// rank's part among the gradients that it keeps.
 #pragma once
 
 #include <cstdint>

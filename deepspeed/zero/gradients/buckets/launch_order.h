@@ -24,7 +24,7 @@ class LaunchOrder {
   std::optional<size_t> bucket_of(size_t group, size_t param) const;
   /// Returns whether the parameter's bucket was launched.
   bool was_launched(size_t group, size_t param) const;
-  /// Returns the index of the next bucket to launch, or the number of buckets after the last.
+  /// Returns the index of the next bucket to launch. After the last it is the number of buckets.
   size_t next() const { return next_; }
   /// Returns the next bucket and moves on, if all its gradients have arrived.
   std::optional<size_t> take_complete();
