@@ -16,8 +16,8 @@ struct NoTrainingDataWasGivenToInitialize;
 template <class Loader = NoTrainingDataWasGivenToInitialize>
 struct InitializedPipeline {
   std::shared_ptr<PipelineEngine> engine;
-  std::shared_ptr<zero::ZeroOptimizer> optimizer;  // null: none requested, evaluation only
-  std::shared_ptr<Loader> training_dataloader;  // null without training data
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none requested, evaluation only
+  std::shared_ptr<Loader> training_dataloader;       // null without training data
   std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: none requested
 };
 

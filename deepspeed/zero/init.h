@@ -64,7 +64,7 @@ struct InitArguments {
   bool enabled = true;  // false: does nothing
   /// Dtype of the shards, and of the parameters at the end: float32, float16 or bfloat16. By default the
   /// config decides: float32 unless fp16 or bf16 is enabled. Without a config each parameter keeps its dtype.
-  /// Until the end, whole parameters keep the dtype in which they were built, so initializers draw the same
+  /// Until the end, whole parameters keep the dtype in which they were built, so initialisers draw the same
   /// random numbers as without zero::Init.
   std::optional<at::ScalarType> dtype = {};
   /// Set if the program itself splits the model across ranks (comm/mpu.h). initialize() must get the same

@@ -1,5 +1,5 @@
 // Instructions run one after the other. load() takes inputs, forward() and backward() compute and keep what
-// is needed later, sends and receives exchange with neighbors. A micro batch's passage holds its tensors
+// is needed later, sends and receives exchange with neighbours. A micro batch's passage holds its tensors
 // until its backward has used them.
 #include "deepspeed/pipe/engine/batch_run.h"
 

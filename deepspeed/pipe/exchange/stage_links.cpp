@@ -18,7 +18,7 @@ auto naming(const char* what, int stage, Exchange exchange) {
   }
 }
 
-/// Connects a stage with its neighbors in a group. If `wraps`, connects the last stage with the first. NCCL
+/// Connects a stage with its neighbours in a group. If `wraps`, connects the last stage with the first. NCCL
 /// connects two ranks at their first message and blocks both threads until then. A receive posted ahead would
 /// block a rank whose send the other waits for. So each pair connects here in turn.
 void connect(const comm::ProcessGroup& group, int stage, int num_stages, bool wraps, at::Device device) {

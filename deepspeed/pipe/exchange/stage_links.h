@@ -87,7 +87,7 @@ class StageLinks {
   LinkOptions options_;
   int previous_stage_ = 0, next_stage_ = 0;
   KnownForms forms_;
-  // Null if there is no such neighbor.
+  // Null if there is no such neighbour.
   std::unique_ptr<Receiver> inputs_, output_grads_;
   std::unique_ptr<Sender> outputs_, input_grads_;
 };

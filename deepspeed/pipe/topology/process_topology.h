@@ -49,7 +49,7 @@ class DEEPSPEED_API ProcessTopology {
   comm::Topology layout_;
 };
 
-/// Lays out a pipeline whose stages are each trained by several ranks. These ranks are neighbors and usually
+/// Lays out a pipeline whose stages are each trained by several ranks. These ranks are neighbours and usually
 /// share a machine, since gradients are the larger traffic.
 class DEEPSPEED_API PipeDataParallelTopology : public ProcessTopology {
  public:

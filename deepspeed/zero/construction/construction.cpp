@@ -93,7 +93,7 @@ void Construction::make_room() {
 }
 
 void Construction::keep_limit(int64_t max_whole_bytes, bool spare_newest) {
-  // The newest tensor is spared, as its initializer is probably about to run.
+  // The newest tensor is spared, as its initialiser is probably about to run.
   const auto newest = newborns_.empty() ? nullptr : newborns_.back()._unsafe_get_target();
   std::vector<at::Tensor> born = whole_newborns();
   whole_bytes_ = 0;

@@ -1,5 +1,5 @@
 // Tracks the tensors born on the thread of a zero::Init: which of them are whole parameters, and their total
-// bytes. The oldest are partitioned first. Initializers usually run soon after the birth, so they find their
+// bytes. The oldest are partitioned first. Initialisers usually run soon after the birth, so they find their
 // parameter whole; a late one gathers it (new_parameter.h).
 //
 // A tensor is partitioned if it looks like a parameter: a dense floating-point leaf that requires a gradient

@@ -16,7 +16,7 @@ namespace {
 // null there, and nothing is seen.
 thread_local Construction* of_this_thread = nullptr;
 
-/// Returns whether an operator of this schema allocates what it returns. Initializers, which write an
+/// Returns whether an operator of this schema allocates what it returns. Initialisers, which write an
 /// existing parameter, do not, so it is not partitioned just before them.
 bool makes_tensors(const c10::OperatorHandle& op) {
   thread_local std::unordered_map<c10::OperatorName, bool> known;

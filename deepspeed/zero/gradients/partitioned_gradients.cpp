@@ -12,7 +12,6 @@
 // memory. What this rank keeps then lies at its own place among them (make_room_to_wait). That place is free:
 // each bucket takes its waiting sums before its kept part is written. A window of one backward needs no such
 // memory.
-// has left it. A window of one backward needs none of it.
 #include <algorithm>
 #include <deque>
 #include <memory>

@@ -16,8 +16,8 @@
 
 namespace deepspeed::zero {
 
-/// Configures error feedback: a gradient's rounding error is added to the next one. See Xie et al.,
-/// "LoCo: Low-Bit Communication Adaptor for Large-scale Model Training", 2024.
+/// Configures error feedback: a gradient's rounding error is added to the next one. See Xie et al., "LoCo:
+/// Low-Bit Communication Adaptor for Large-scale Model Training", 2024.
 struct LocoOptions {
   double err_beta = 0.8;   // weight of the earlier error in the kept one
   int64_t reset_T = 1024;  // sums after which errors are forgotten

@@ -23,7 +23,7 @@ struct ZeroGroups {
   comm::ProcessGroup data;     // all ranks that train the same parameters on different data
   comm::ProcessGroup shard;    // ranks that together hold everything once
   comm::ProcessGroup replica;  // ranks that hold the same shard; undefined: only this rank
-  /// Neighboring ranks that together keep a second copy of gathered parameters (config key
+  /// Neighbouring ranks that together keep a second copy of gathered parameters (config key
   /// zero_hpz_partition_size). Undefined: there is no second copy.
   comm::ProcessGroup secondary;
   /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if nodes are not

@@ -1,4 +1,4 @@
-// A model whose constructor does what can break partitioned construction: late initializers, temporaries that
+// A model whose constructor does what can break partitioned construction: late initialisers, temporaries that
 // look like parameters, buffers computed from parameters, tied and frozen weights.
 #pragma once
 

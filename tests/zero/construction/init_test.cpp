@@ -166,7 +166,7 @@ TEST(ZeroInitShards, AreOfTheTypeThatIsAskedForAndDrawnAsInFullPrecision) {
     EXPECT_EQ(model->last->bias.scalar_type(), at::kBFloat16);
     EXPECT_EQ(shard_of(model->last->bias).scalar_type(), at::kBFloat16);
     EXPECT_EQ(model->norm->running_mean.scalar_type(), at::kFloat);
-    // Parameters that no late initializer computes from rounded values.
+    // Parameters that no late initialiser computes from rounded values.
     const GatheredParameters gathered(model->parameters());
     for (const char* name : {"first.weight", "lstm.weight_hh_l1", "norm.weight", "embedding.weight"}) {
       const at::Tensor found = model->named_parameters()[name];

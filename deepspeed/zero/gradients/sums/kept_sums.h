@@ -3,7 +3,6 @@
 // They have their own memory, on the device or on the host. At stage 1 they move into the sums that wait for
 // the boundary's backward (waiting_sums.h), once there are any. If several ranks hold each shard, they add up
 // what they keep at the end of a window.
-// add up what they keep at the end of a window.
 #pragma once
 
 #include <cstddef>
