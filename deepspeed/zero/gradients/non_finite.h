@@ -33,8 +33,8 @@ class NonFiniteGradients {
   void make_room();
 
   const ParamStore& store_;
-  // [group], (parameters in flat order): the largest element noted, or a non-finite one. On the CPU 0 stands
-  // for all finite values. Empty if nothing was noted.
+  // [group], (parameters in flat order) fp64: the largest element noted, or a non-finite one. On the CPU 0
+  // stands for all finite values. Empty if nothing was noted.
   std::vector<at::Tensor> largest_;
 };
 
