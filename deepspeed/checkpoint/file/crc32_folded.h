@@ -1,5 +1,5 @@
-// CRC-32 of long runs of bytes is made by carry-less products; twins lie in x86/ and no_x86/. Internal to
-// crc32.cpp.
+// CRC-32 of long runs of bytes by carry-less multiplication. Versions for x86 and for other processors are in
+// x86/ and no_x86/. Internal to crc32.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace deepspeed::checkpoint {
 
-/// Says whether this processor has the instructions.
+/// Returns whether this processor has the instructions.
 bool can_fold_crc32();
 
-/// Continues the inverted state `state` over `size` bytes: a multiple of 16, at least 64.
+/// Continues the inverted checksum `state` over `size` bytes, a multiple of 16 and at least 64.
 uint32_t fold_crc32(uint32_t state, const uint8_t* bytes, size_t size);
 
 }  // namespace deepspeed::checkpoint
