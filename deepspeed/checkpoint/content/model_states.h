@@ -1,5 +1,5 @@
-// The content of a model_states file as plain data; model_states.cpp has the file's keys. At stage 3 each
-// rank has such a file, with shapes and with shards of frozen parameters instead of weights.
+// Holds the content of a model_states file as plain data; model_states.cpp has the file's keys. At stage 3
+// each rank has such a file, with shapes and with shards of frozen parameters instead of weights.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions) as plain data;
+// Holds the content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions) as plain data;
 // optimizer_states.cpp has the file's keys.
 #pragma once
 

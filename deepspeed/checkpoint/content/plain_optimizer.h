@@ -1,5 +1,5 @@
-// The `optimizer` entry of a model file at stage 0. It is the state_dict of a torch optimizer, with one state
-// per parameter. In 16-bit precision it is wrapped, together with the fp32 masters and the loss scaler.
+// Holds the `optimizer` entry of a model file at stage 0. It is the state_dict of a torch optimizer, with one
+// state per parameter. In 16-bit precision it is wrapped, together with the fp32 masters and the loss scaler.
 // DeepSpeed's wrapper of FusedAdam keeps a group's masters and states flat, as if of a single parameter; its
 // wrapper of other optimizers keeps them per parameter. With fp16 autocast there are no masters, and the
 // scaler is an additional entry of the state_dict.

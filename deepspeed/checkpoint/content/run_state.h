@@ -1,6 +1,6 @@
-// What a rank needs, besides weights and optimizer, to continue exactly: random streams, and its positions in
-// the data and in the accumulation window. Each rank has one file of its own format, which DeepSpeed's
-// patterns do not match.
+// Holds what a rank needs, besides weights and optimizer, to continue exactly: random streams, and its
+// positions in the data and in the accumulation window. Each rank has one file of its own format, which
+// DeepSpeed's patterns do not match.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// An entry of a module's or optimizer's state: a tensor, or a plain value.
+// An entry of a module's or optimizer's state is a tensor or a plain value.
 #pragma once
 
 #include <string>

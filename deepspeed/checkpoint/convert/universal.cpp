@@ -6,8 +6,8 @@
 // 3. Threads take one parameter after the other and write one file per state (write_parameters). Each thread
 //    opens the input files itself. The first failure stops all threads.
 // 4. Common values, the model file and the random streams follow (write_common), then the manifest.
-// 5. The folder gets its final name (publish_tag), and `latest_universal` names it. After an error it is
-// removed.
+// 5. The folder gets its final name (publish_tag), and `latest_universal` names it. After an error the folder
+//    is removed.
 #include "deepspeed/checkpoint/convert/universal.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The Python script that DeepSpeed's users expect next to `latest`. It calls the program zero_to_fp32.
+// Writes the Python script that DeepSpeed's users expect next to `latest`. It calls the program zero_to_fp32.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The checksum of zip records: CRC-32 with polynomial 0xEDB88320.
+// Computes the checksum of zip records: CRC-32 with polynomial 0xEDB88320.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// CRC-32 of long runs of bytes by carry-less multiplication. Versions for x86 and for other processors are in
-// x86/ and no_x86/. Internal to crc32.cpp.
+// Computes CRC-32 of long runs of bytes by carry-less multiplication. Versions for x86 and for other
+// processors are in x86/ and no_x86/. Internal to crc32.cpp.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Checksums of a file by chunk, so that a part can be verified without reading the rest.
+// Keeps checksums of a file by chunk, so that a part can be verified without reading the rest.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// An open folder. A save works by names inside it, so that no link can redirect it.
+// Works by names inside an open folder, so that no link can redirect a save.
 #pragma once
 
 #include <filesystem>

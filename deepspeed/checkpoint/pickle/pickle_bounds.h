@@ -1,4 +1,5 @@
-// Limits for reading and writing pickles: the nesting of values, and the length of class and function names.
+// Sets limits for reading and writing pickles: the nesting of values, and the length of class and function
+// names.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +7,10 @@
 
 namespace deepspeed::checkpoint {
 
-/// The deepest nesting that is written and read.
+/// Limits how deeply values may nest.
 inline constexpr int kMaxPickleDepth = 200;
 
-/// The length of the longest name of a module, class or function.
+/// Limits the length of the name of a module, class or function.
 inline constexpr size_t kMaxPickleName = 1000;
 
 /// Returns whether `name` can be the name of a module, or a name in one.

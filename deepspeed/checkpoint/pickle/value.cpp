@@ -1,4 +1,4 @@
-// Typed access to values, and dicts in insertion order.
+// Reads values by type, and keeps dicts in insertion order.
 //
 // The as_...() functions accept every form in which Python may have written a value: a whole double or a 0-d
 // tensor for an integer, a tuple for a list. For anything else they throw a CheckpointError that names the

@@ -1,4 +1,4 @@
-// A value of a checkpoint file: what Python's pickle can hold, as data that is never executed.
+// Represents a value of a checkpoint file: whatever Python's pickle can hold, as data that is never executed.
 #pragma once
 
 #include <complex>

@@ -1,4 +1,4 @@
-// The arguments and the result of load_weights().
+// Holds the arguments and the result of load_weights().
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Weights spread over several files, with an index that names the file of each.
+// Reads weights spread over several files, with an index that names the file of each.
 #pragma once
 
 #include <filesystem>

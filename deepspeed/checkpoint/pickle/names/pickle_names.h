@@ -1,4 +1,4 @@
-// Names of dtypes and storage classes in the pickle of a checkpoint.
+// Lists the names of dtypes and storage classes in the pickle of a checkpoint.
 #pragma once
 
 #include <optional>
