@@ -1,5 +1,5 @@
-// Patterns of names that tell how tensor parallelism cuts parameters: the `universal_checkpoint_info` of a
-// model file. A universal checkpoint stores the result with each parameter.
+// Reads patterns of names that tell how tensor parallelism cuts parameters: the `universal_checkpoint_info`
+// of a model file. A universal checkpoint stores the result with each parameter.
 #pragma once
 
 #include <cstdint>
