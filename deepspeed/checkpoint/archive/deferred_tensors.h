@@ -19,7 +19,7 @@ class DeferredTensors {
   /// Passes the elements `part` to the sink, in order, in pieces of the tensor's dtype.
   using Source = std::function<void(const Interval& part, const PieceSink& sink)>;
 
-  /// Adds a meta tensor of shape (numel); `source` provides the data of it and of its views.
+  /// Adds a meta tensor of shape (numel). `source` provides its data and that of its views.
   at::Tensor add(int64_t numel, at::ScalarType dtype, Source source);
   /// Returns the stream that provides the data of all tensors added before or later.
   TensorStream stream() const;

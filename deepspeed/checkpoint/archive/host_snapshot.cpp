@@ -17,7 +17,7 @@ uint64_t snapshot_bytes(const at::Tensor& record) {
   return (record.nbytes() + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
 }
 
-/// Fills the copy of a record on the meta device with the data from the content's stream.
+/// Fills the copy of a deferred record with data from the content's stream.
 void fill(const at::Tensor& copy, const ArchiveContent& content, const at::Tensor& record) {
   auto* to = static_cast<char*>(copy.mutable_data_ptr());
   content.stream(record, [&](const void* data, size_t size) {

@@ -14,7 +14,7 @@ namespace deepspeed::checkpoint {
 /// Holds the copies. Their memory is reused by the next snapshot, which overwrites this one.
 class HostSnapshot {
  public:
-  /// Returns the bytes of host memory that a snapshot of `contents` needs beyond what is already held.
+  /// Returns how many more bytes of host memory a snapshot of `contents` needs.
   uint64_t missing_bytes(const std::vector<ArchiveContent>& contents) const;
   /// Replaces the records by copies. Copies from a device may still be running when it returns; finish()
   /// waits for them.

@@ -36,7 +36,7 @@ void write_records(AtomicFile& file, const ArchiveContent& content) {
   zip.finish();
 }
 
-/// Reads the storages of a file by key, each only once however many tensors use it.
+/// Reads the storages of a file by key, each only once.
 class StorageCache {
  public:
   StorageCache(const ZipReader& zip, bool tensor_data) : zip_(zip), tensor_data_(tensor_data) {}

@@ -18,7 +18,8 @@ namespace deepspeed::checkpoint {
 
 class AtomicFile;
 
-/// Returns the data of a meta tensor when it is written: contiguous, on the CPU, the same number of elements.
+/// Returns the data of a meta tensor when it is written. The data is contiguous, on the CPU, and has as many
+/// elements.
 using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
 
 /// Receives the bytes of a tensor in pieces, in element order.
@@ -38,7 +39,7 @@ DEEPSPEED_API FileSums write_torch_archive(const std::filesystem::path& path, co
 /// Name of the record with the mark of a save (tag/save_mark.h), which torch ignores.
 inline constexpr const char* kMarkRecord = "deepspeed_save.json";
 
-/// Holds the future content of a file: its pickle and the storages that the pickle refers to.
+/// Holds the future content of a file: its pickle and the storages it refers to.
 struct DEEPSPEED_API ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device

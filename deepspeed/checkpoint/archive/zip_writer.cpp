@@ -32,7 +32,7 @@ class FieldWriter {
   FieldWriter& u16(uint64_t value) { return number(value, 2); }
   FieldWriter& u32(uint64_t value) { return number(value, 4); }
   FieldWriter& u64(uint64_t value) { return number(value, 8); }
-  /// Appends 32 bits; all ones if the number does not fit, since 64 bits elsewhere hold it.
+  /// Appends 32 bits. They are all ones if the number needs 64 bits, which are elsewhere.
   FieldWriter& u32_or_64(uint64_t value) { return u32(std::min(value, kMax32)); }
   FieldWriter& text(const std::string& value) {
     bytes += value;

@@ -158,7 +158,7 @@ int parse_stage(const Dict& states) {
   return int(number);
 }
 
-/// Returns one number per group, from a list or from one number that applies to all.
+/// Returns one number per group, from a list or from a common number.
 std::vector<int64_t> numbers_of(const Value& value, size_t num_groups, const char* key) {
   if (value.get_if<List>() == nullptr) return std::vector<int64_t>(num_groups, value.as_int());
   std::vector<int64_t> numbers = value.as_size();

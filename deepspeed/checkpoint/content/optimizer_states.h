@@ -46,11 +46,11 @@ struct PartitionStates {
   int64_t padding = 0;          // elements at the end of this rank's partition that belong to no parameter
   int64_t partition_count = 1;  // number of ranks that share the group
   std::vector<std::pair<std::string, FragmentAddress>> fragments;
-  /// Holds the optimizer's state ("exp_avg", ...) over the whole padded partition; empty before the first
+  /// Holds the optimizer's state ("exp_avg", ...) over the padded partition. It is empty before the first
   /// step.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
-  /// Holds one number per parameter of the whole group, by name; equal in all ranks' files.
+  /// Holds one number per parameter of the whole group, by name. All ranks' files have the same.
   ParameterNumbers numbers;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
 };

@@ -20,7 +20,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// Fills shards in order; a tensor that shares data goes into the same shard as the first of its names.
+/// Fills shards in order. Tensors that share data go into the same shard.
 std::vector<NamedTensors> split_into_shards(const NamedTensors& weights, uint64_t max_bytes) {
   std::vector<NamedTensors> shards(1);
   std::unordered_map<const void*, size_t> shard_of_tensor;

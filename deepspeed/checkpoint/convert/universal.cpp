@@ -39,7 +39,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// Returns the absolute path without a trailing slash, so that it has a name and a parent.
+/// Makes the path absolute, without a trailing slash, so that it has a name.
 path plain_folder(const path& folder) {
   const path whole = std::filesystem::absolute(folder).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();

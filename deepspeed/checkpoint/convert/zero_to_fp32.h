@@ -35,8 +35,7 @@ struct ConvertOptions {
   /// Selects the model-parallel rank whose part is written, if layers are split over ranks. If unset, each
   /// part gets its own files, prefixed "mp_rank_00_" and so on.
   std::optional<int> mp_rank = std::nullopt;
-  /// Called after each piece with the bytes of weights written so far and in total; each part counts
-  /// separately.
+  /// Called after each piece with the bytes written so far and in total. Each part counts separately.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 

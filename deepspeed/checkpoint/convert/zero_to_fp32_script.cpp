@@ -103,7 +103,7 @@ if __name__ == "__main__":
     os.execv(found, [found] + sys.argv[1:])
 )python";
 
-/// Returns the folder of the file that contains this code, or "" if the system does not say.
+/// Returns the folder of the file with this code, or "" if unknown.
 fs::path library_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&zero_to_fp32_script), &info) == 0 || info.dli_fname == nullptr)

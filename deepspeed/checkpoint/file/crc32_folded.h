@@ -10,7 +10,7 @@ namespace deepspeed::checkpoint {
 /// Returns whether this processor has the instructions.
 bool can_fold_crc32();
 
-/// Continues the inverted checksum `state` over `size` bytes, a multiple of 16 and at least 64.
+/// Continues the inverted checksum `state`. `size` is a multiple of 16 bytes, at least 64.
 uint32_t fold_crc32(uint32_t state, const uint8_t* bytes, size_t size);
 
 }  // namespace deepspeed::checkpoint

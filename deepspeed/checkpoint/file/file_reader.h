@@ -12,8 +12,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Reads cached bytes through the page cache and all others with O_DIRECT and its own read-ahead. On an
-/// uncached file the kernel's read-ahead loses most of the disk's bandwidth. Not thread-safe.
+/// Reads cached bytes through the page cache, others with O_DIRECT and its own read-ahead. On an uncached
+/// file the kernel's read-ahead loses most of the disk's bandwidth. Not thread-safe.
 class FileReader {
  public:
   /// Opens the file. Throws IoError if it cannot be opened, and CheckpointError if its size is not that of

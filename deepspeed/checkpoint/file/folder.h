@@ -18,10 +18,10 @@ namespace deepspeed::checkpoint {
 /// system's reason. Copies share the open folder.
 class DEEPSPEED_API Folder {
  public:
-  /// Opens the folder at a path given by the program; links in the path are followed.
+  /// Opens the folder at a path given by the program. Links in the path are followed.
   explicit Folder(const std::filesystem::path& path);
 
-  /// Opens the folder `name`; returns nothing if there is none or `name` is something else, such as a link.
+  /// Opens the folder `name`. Returns nothing if there is none, or if it is a link or a file.
   std::optional<Folder> find(const std::string& name) const;
   /// Opens the folder `name`, creating it if nothing has that name. Throws IoError, saying what is there, if
   /// the name belongs to a link, a file or another user's folder.

@@ -174,7 +174,7 @@ uint32_t build_complex(PickleGraph& graph, const Call& call) {
   return graph.add_leaf(std::complex<double>(*real, *imaginary));
 }
 
-/// Builds the name of a member of a class, which older protocols write as `getattr(class, name)`.
+/// Builds the name of a class member. Older protocols write it as `getattr(class, name)`.
 uint32_t build_attribute(PickleGraph& graph, const Call& call) {
   if (call.items.size() != 2) return keep_call(graph, call);
   const Global* outer = name_at(graph, call.items[0]);

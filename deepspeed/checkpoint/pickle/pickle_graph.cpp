@@ -30,7 +30,7 @@ uint64_t content_bytes(const Value& leaf) {
   return 0;
 }
 
-/// Counts the bytes that describe a tensor: a call of five bytes in the pickle can make one.
+/// Counts the bytes that describe a tensor. Five bytes of a pickle can create one.
 uint64_t tensor_bytes(const Value& leaf) {
   const auto* tensor = leaf.get_if<at::Tensor>();
   return tensor == nullptr ? 0 : sizeof(c10::TensorImpl) + 2 * sizeof(int64_t) * uint64_t(tensor->dim());

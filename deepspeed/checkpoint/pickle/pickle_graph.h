@@ -25,7 +25,7 @@ enum class PickleKind : uint8_t {
   kStorage
 };
 
-/// Holds the parts of an object as node numbers; -1 if it has no such part.
+/// Holds the parts of an object as node numbers. -1 means that there is none.
 struct PickleObject {
   Object::Making making = Object::Making::kCall;
   uint32_t callable = 0;   // a Global or an object
@@ -45,7 +45,7 @@ class PickleGraph {
  public:
   using Items = std::vector<uint32_t>;
 
-  /// Sets a limit for what a small file can create: data that calls copy or check, tensors, and the final
+  /// Limits what a small file can create. That is data that calls copy or check, tensors, and the final
   /// value.
   explicit PickleGraph(uint64_t max_bytes);
 
@@ -58,7 +58,7 @@ class PickleGraph {
   PickleKind kind(uint32_t node) const { return nodes_[node].kind; }
   /// Returns the value of a leaf; None for any other node.
   const Value& leaf(uint32_t node) const;
-  /// Returns the items of a container (for a dict, alternating keys and values); empty for any other node.
+  /// Returns the items of a container; for a dict, alternating keys and values. Other nodes have none.
   const Items& items(uint32_t node) const;
   /// Returns the items of a container so that more can be added.
   Items& items_to_fill(uint32_t node);

@@ -20,8 +20,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Returns whether Python accepts the text: UTF-8 that may contain lone surrogates, as Python's pickle writes
-/// them.
+/// Returns whether Python accepts the text. That is UTF-8 with lone surrogates allowed, as Python's pickle
+/// writes them.
 bool is_text_of_python(const std::string& text) {
   if (is_utf8(text)) return true;
   std::string rest;  // with '?' for each surrogate, which is ED A0..BF 80..BF

@@ -273,7 +273,7 @@ class Unpickler {
         return read_call(op);
     }
   }
-  /// Throws if a call's result is discarded: it was made for its side effect, which data cannot hold.
+  /// Throws if a call's result is discarded. Such a call is made for a side effect, which data cannot hold.
   void drop(uint32_t index) const {
     if (graph_.kind(index) == Kind::kObject)
       raise<CheckpointError>("the pickle calls something for its effect; no call is run");

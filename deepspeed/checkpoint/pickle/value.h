@@ -21,7 +21,7 @@ namespace deepspeed::checkpoint {
 class Value;
 struct Object;
 
-/// Holds a T on the heap, so that values stay small; copying it copies the T.
+/// Holds a T on the heap, so that values stay small. Copying it copies the T.
 template <class T>
 class Boxed {
  public:
@@ -59,8 +59,8 @@ struct FrozenSet {
 struct ByteArray {
   std::vector<uint8_t> bytes;
 };
-/// Is an integer of more than 64 bits: two's complement, little-endian, in as few bytes as possible. In
-/// Python its value is int.from_bytes(bytes, "little", signed=True).
+/// Is an integer of more than 64 bits. It is in two's complement, little-endian, in as few bytes as possible.
+/// In Python its value is int.from_bytes(bytes, "little", signed=True).
 struct BigInt {
   std::vector<uint8_t> bytes;
 };

@@ -123,7 +123,7 @@ void Fp32Source::add_stage(const path& dir, const std::string& tag, bool exclude
   for (const auto& [alias, name] : stage.states.shared_params) add_alias(alias, name);
 }
 
-/// Checks that the files of all ranks agree on the shapes, since there is no engine to compare them with.
+/// Checks that the files of all ranks agree on the shapes. There is no engine to compare them with.
 void Fp32Source::require_same_shapes(const path& dir, const std::string& tag, const Stage& stage) const {
   const std::vector<path> files = find_sharded_model_states(dir, tag, stage.mp_rank);
   for (size_t rank = 1; rank < files.size(); ++rank) {

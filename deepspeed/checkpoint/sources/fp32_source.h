@@ -38,9 +38,9 @@ class Fp32Source {
   /// parameters, trained parameters, then aliases of shared parameters, which share their tensor. At stage 0
   /// the order is the module's own.
   const NamedTensors& weights() const { return weights_; }
-  /// Loads the data of a weight, or of a view of its whole storage, in its shape.
+  /// Loads the data of a weight, or of a view of its whole storage.
   at::Tensor load(const at::Tensor& weight) const;
-  /// Passes the data of a weight to `sink` in pieces of a few MiB, in element order.
+  /// Passes the data of a weight to `sink` in order, in pieces of a few MiB.
   void stream(const at::Tensor& weight, const PieceSink& sink) const;
   /// Checks the rest of records that were partly read, like TagArchives::check_rest().
   void check_rest() const { archives_->check_rest(); }

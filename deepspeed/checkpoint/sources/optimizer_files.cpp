@@ -228,7 +228,7 @@ OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> fi
 
 namespace {
 
-/// Removes parameters that need no gradient and have no state; DeepSpeed's fp32 optimizers list them too.
+/// Removes parameters without gradient and state, which DeepSpeed's fp32 optimizers list too.
 void drop_untrained(PlainGroupStates& group, size_t num_trained) {
   if (group.params.size() <= num_trained) return;
   std::erase_if(group.params, [](const ParamOptimizerState& param) { return param.tensors.empty(); });

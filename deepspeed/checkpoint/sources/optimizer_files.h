@@ -70,7 +70,7 @@ class OptimizerFiles {
   bool holds_nothing() const { return pieces_.empty() && state_files_.empty(); }
   /// Returns how many elements of a parameter's state the files hold; 0 if none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
-  /// Returns the dtype of a parameter's masters: fp64, or fp32 if the files hold fp32 or narrower.
+  /// Returns the dtype to read a parameter's masters in. It is fp64, or fp32 for files with fp32 or narrower.
   at::ScalarType master_dtype(const std::string& parameter) const;
   /// Copies elements of a parameter's state into `destination` (1-D, same size, any dtype and device). Throws
   /// CheckpointError, naming the parameter, if the files do not hold all of them.

@@ -32,12 +32,13 @@ std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
 
 using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
 
-/// Returns the parameters that overlap a partition of the flat space, with their places in it. Parameters lie
-/// one after the other in that space.
+/// Returns the parameters that overlap a partition, with their places in it. Parameters lie one after the
+/// other in the flat space.
 Fragments fragments_in(const NamedShapes& shapes, const Interval& partition);
 
-/// Throws CheckpointError, naming the file, if a rank's file of stage 1 or 2 contains another rank's part,
-/// because files were swapped. `ranks` holds the contents of the files, and `file` returns a rank's path.
+/// Throws CheckpointError if a rank's file of stage 1 or 2 contains another rank's part. The error names the
+/// file, which was swapped with another. `ranks` holds the contents of the files, and `file` returns a rank's
+/// path.
 void require_own_parts(const NamedShapes& shapes, size_t group, const std::vector<ZeroOptimizerStates>& ranks,
                        const std::function<std::filesystem::path(size_t rank)>& file);
 

@@ -29,7 +29,7 @@ const Dict* dict_at(const Dict& dict, const char* key) {
   return value == nullptr ? nullptr : value->get_if<Dict>();
 }
 
-/// Returns the largest step count in a rank's part of the optimizer; 0 if it has none.
+/// Returns the largest step count in a rank's part of the optimizer, or 0.
 int64_t steps_of(const Dict& optimizer) {
   const Dict* base = dict_at(optimizer, "base_optimizer_state");
   if (base == nullptr) base = dict_at(optimizer, "optimizer_state_dict");
@@ -47,8 +47,8 @@ int64_t steps_of(const Dict& optimizer) {
   return steps;
 }
 
-/// Returns the mark of a file, or nothing if it has none or cannot be read. A reader that needs the file
-/// reports the reason.
+/// Returns the mark of a file, or nothing. If the file cannot be read, a reader that needs it reports the
+/// reason.
 std::optional<SaveMark> mark_of(const path& file) {
   try {
     const ZipReader zip(file);

@@ -21,7 +21,7 @@ namespace deepspeed::checkpoint {
 class TagArchives {
  public:
   struct Options {
-    /// Without a manifest, checks the marks of all files and warns of what cannot be checked. One of several
+    /// Checks the marks of all files if there is no manifest. Warns of what cannot be checked. One of several
     /// readers should do so.
     bool looks_around = true;
     bool trusts = false;  // another reader has verified the files, so records need no check
@@ -43,11 +43,10 @@ class TagArchives {
   /// Reads and checks the rest of records that were partly read. To be called after the last read: without a
   /// manifest a record has only one checksum. Throws CheckpointError.
   void check_rest() const;
-  /// Reads all open files that are in no manifest and compares them with their own checksums. Throws
-  /// CheckpointError.
+  /// Checks all open files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const;
 
-  /// Identifies the save of the opened files as far as they tell, to be compared across ranks.
+  /// Identifies the save of the opened files, to be compared across ranks.
   std::string identity() const;
   /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return first_ ? first_->mark.ranks : 0; }

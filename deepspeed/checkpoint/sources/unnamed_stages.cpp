@@ -74,7 +74,7 @@ NamedShapes parameters_in(const DeferredArchive& file, const std::string& prefix
   return params;
 }
 
-/// Returns the parameters of each layer; empty for a layer without a file, as it has no weights.
+/// Returns the parameters of each layer. A layer without a file has no weights.
 std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& tag,
                                        const TagArchives& archives, const std::vector<PipelineLayer>& layers,
                                        const std::vector<UnnamedStage>& stages) {

@@ -20,11 +20,11 @@ class FolderWriter {
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
 
-  /// Names another process that saves into the folder, as "process 17 on host"; "" if there is none.
+  /// Names another process that saves into the folder: "process 17 on host", or "".
   std::string other() const;
-  /// Throws UsageError if the tag exists, this process has not saved it, and another process saves into the
-  /// folder. If only the tag is missing, warns once about the other process. Returns an identity of the tag's
-  /// folder, which changes if it is replaced; "" without a tag.
+  /// Throws UsageError if the tag exists and may belong to another job. That is if this process has not saved
+  /// it, and another process saves into the folder. If the tag does not exist, warns once about the other
+  /// process. Returns an identity of the tag's folder, which changes if it is replaced; "" without a tag.
   std::string check(const std::string& tag);
   /// Checks again after the tag is locked. Throws UsageError like check(), and if a tag has appeared since.
   /// `before` is the result of check().

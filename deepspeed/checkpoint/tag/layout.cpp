@@ -79,7 +79,7 @@ std::optional<std::string> read_tag(const path& latest) {
   return tag;
 }
 
-/// Checks the parameter's name, which may come from a file: it must not lead out of the folder.
+/// Returns the folder of a parameter. Its name may come from a file and must not lead out of the folder.
 path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
   const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
@@ -90,7 +90,7 @@ path universal_parameter_folder(const path& tag_folder, const std::string& param
   return universal_zero_folder(tag_folder) / parameter;
 }
 
-/// Removes `text` from the front of `name`; returns false if `name` does not start with it.
+/// Removes `text` from the front of `name`. Returns false if it is not there.
 bool take(std::string_view& name, std::string_view text) {
   if (!name.starts_with(text)) return false;
   name.remove_prefix(text.size());

@@ -47,11 +47,11 @@ std::filesystem::path layer_states_path(const std::filesystem::path& dir, const 
 /// Returns <folder of a tag>/manifest.json, a file that DeepSpeed does not have.
 std::filesystem::path manifest_path(const std::filesystem::path& tag_folder);
 
-/// Returns whether a name in a tag's folder is that of a rank's model, optimizer or random-stream file.
+/// Returns whether a file in a tag's folder is a model, optimizer or random-stream file.
 bool is_checkpoint_file(const std::string& name);
-/// Returns whether a name in a tag's folder is that of optimizer states, including universal ones.
+/// Returns whether a file in a tag's folder has optimizer states, including universal ones.
 bool is_optimizer_file(const std::string& name);
-/// Returns whether a name is that of a rank's random streams.
+/// Returns whether a file in a tag's folder has random streams.
 bool is_rng_file(const std::string& name);
 
 /// Returns the default tag of a save: "global_step{global_steps}".
@@ -84,7 +84,7 @@ std::filesystem::path universal_optimizer_path(const std::filesystem::path& tag_
 std::filesystem::path universal_state_path(const std::filesystem::path& tag_folder,
                                            const std::string& parameter, const std::string& state);
 bool is_universal(const std::filesystem::path& tag_folder);
-/// Lists a parameter's states with their files, by name; empty if the folder has no such parameter.
+/// Lists a parameter's states with their files, by name. It is empty for an unknown parameter.
 std::vector<std::pair<std::string, std::filesystem::path>> find_universal_states(
     const std::filesystem::path& tag_folder, const std::string& parameter);
 
@@ -111,7 +111,7 @@ struct LayerStatesFile {
 /// Lists the files of a pipeline's layers, by layer; empty for other checkpoints. Throws NotSupportedError if
 /// a layer is split over ranks.
 std::vector<LayerStatesFile> find_layer_states(const std::filesystem::path& dir, const std::string& tag);
-/// Returns the last layer with weights, whole or sliced, in a tag; nothing if there is none.
+/// Returns the last layer with weights, whole or sliced, in a tag, if any.
 std::optional<int> last_stored_layer(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the random-stream files of a tag's ranks.
 std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
@@ -132,11 +132,11 @@ struct ModelStatesFile {
 /// `mp_rank` does not exist, or if layers are split over ranks and `mp_rank` is unset.
 std::vector<ModelStatesFile> require_model_states(const std::filesystem::path& dir, const std::string& tag,
                                                   std::optional<int> mp_rank = {});
-/// Lists the model-parallel ranks of a tag whose layers are split over ranks; empty for other tags.
+/// Lists the model-parallel ranks of a tag if layers are split over them. Otherwise the list is empty.
 std::vector<int> find_slices(const std::filesystem::path& dir, const std::string& tag);
 /// Returns the name of a weight file of one such rank: "mp_rank_01_pytorch_model.bin".
 std::string name_of_slice(int mp_rank, const std::string& name);
-/// Throws CheckpointError, naming the file, if a rank is missing in `files`, the result of
+/// Throws CheckpointError, naming the file, if a rank is missing in `files`. They are the result of
 /// find_optim_states() for one model-parallel rank.
 void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
                        const std::string& tag, int mp_rank = 0);

@@ -18,7 +18,7 @@ struct Manifest {
   std::map<std::string, FileSums> files;  // by name inside the tag's folder
   bool in_turn = false;  // saved by the training under its own tag; counts for checkpoint.keep_last
 
-  /// Returns the checksums of a file at the top of the tag's folder; nothing if it is not listed.
+  /// Returns the checksums of a file at the top of the tag's folder, if listed.
   std::optional<FileSums> sums_of(const std::filesystem::path& file) const;
   /// Returns the checksums of a file deeper in the tag's folder: "zero/<parameter>/fp32.pt".
   std::optional<FileSums> sums_of(const std::filesystem::path& file,
@@ -35,8 +35,8 @@ void write_manifest(const Folder& folder, const Manifest& manifest);
 /// is altered.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// Returns a description of a missing file or one of the wrong size; nothing if all are fine. `is_needed`
-/// tells by its name in the manifest whether a file counts; null means all do.
+/// Describes a file that is missing or of the wrong size, if any. `is_needed` tells by its name in the
+/// manifest whether a file counts; null means all do.
 std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest,
                                        const std::function<bool(const std::string&)>& is_needed = nullptr);
 

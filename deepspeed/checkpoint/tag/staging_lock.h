@@ -28,7 +28,7 @@ class StagingLock {
   bool is_taken_ = false;
 };
 
-/// Waits at most a second for another process's lock to end; the result may hold nothing.
+/// Waits at most a second for another process's lock to end. The result may hold nothing.
 [[nodiscard]] StagingLock wait_for_lock(const Folder& folder);
 
 struct LockedStaging {

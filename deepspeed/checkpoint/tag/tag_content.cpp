@@ -33,8 +33,8 @@ Manifest manifest_if_whole(const path& folder) {
   }
 }
 
-/// Returns the names at the top of a tag's folder that belong to its checkpoint according to the manifest, or
-/// look like parts of one.
+/// Returns the names at the top of a tag's folder that belong to its checkpoint. They are listed in the
+/// manifest, or look like checkpoint files.
 std::set<std::string> names_of_checkpoint(const path& folder) {
   std::set<std::string> names{manifest_path("").string()};
   for (const auto& [file, sums] : manifest_if_whole(folder).files) names.insert(path(file).begin()->string());

@@ -39,7 +39,7 @@ constexpr const char* kRemoved = ".removed";
 constexpr const char* kOld = ".old";
 using std::filesystem::path;
 
-/// Names a folder next to that of the tag, which may be in a subfolder ("run/step5").
+/// Names a folder next to that of the tag. A tag may be in a subfolder ("run/step5").
 std::string beside(const std::string& tag, const char* ending) {
   const path whole(tag);
   return (whole.parent_path() / ("." + whole.filename().string() + ending)).string();
@@ -63,8 +63,8 @@ void remove_leftover(const Folder& dir, const std::string& name, const StagingLo
   if (lock.is_held() && dir.has(name, *leftover)) dir.remove(name);
 }
 
-/// Removes what killed processes left: partly filled or removed folders, and temporary files of `latest` or
-/// the script.
+/// Removes what killed processes left. That is partly filled or removed folders, and temporary files of
+/// `latest` or the script.
 void remove_leftovers(const Folder& dir) {
   const StagingLock lock(dir);
   for (const std::string& name : dir.names()) {
@@ -72,7 +72,7 @@ void remove_leftovers(const Folder& dir) {
   }
 }
 
-/// Returns whether `old` is a tag left by a crash between the two renames of replace_tag().
+/// Returns whether `old` is a tag left by a crash in replace_tag().
 bool is_older_tag(const path& old) {
   std::error_code unknown;
   return std::filesystem::is_directory(std::filesystem::symlink_status(old, unknown)) &&

@@ -18,7 +18,7 @@ std::string staging_tag(const std::string& tag);
 /// saves of any tag left, but nothing that a running process fills. Throws IoError, also if another process
 /// fills this tag, or if the name is a link or belongs to another user.
 [[nodiscard]] StagingLock begin_tag(const std::filesystem::path& dir, const std::string& tag);
-/// Opens the folder in which a tag is filled; creates it if begin_tag() ran on another machine. Throws
+/// Opens the folder in which a tag is filled. Creates it if begin_tag() ran on another machine. Throws
 /// IoError like begin_tag().
 Folder open_staging(const std::filesystem::path& dir, const std::string& tag);
 /// Removes the folder in which a tag is filled, if possible.
@@ -31,8 +31,7 @@ void remove_unlisted(const Folder& staging, const Manifest& manifest);
 /// file system has done it. Throws IoError. Throws UsageError if anything but a checkpoint of the same kind
 /// has the name.
 void publish_tag(const std::filesystem::path& dir, const std::string& tag);
-/// Restores an older folder of this user that a crash during publish_tag() left under another name. Throws
-/// IoError.
+/// Restores an older folder of this user after a crash in publish_tag(). Throws IoError.
 void recover_tag(const std::filesystem::path& dir, const std::string& tag);
 
 /// Removes the tags of find_tags_in_turn() except the `keep_last` newest. Keeps `newest`, and tags that a

@@ -5,7 +5,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Returns whether a name is that of a file next to the tags: `latest`, `latest_universal`,
+/// Returns whether a file next to the tags has this name. Such files are `latest`, `latest_universal` and
 /// `zero_to_fp32.py`.
 bool is_name_beside_tags(const std::string& name);
 /// Returns whether a name is that of such a file while it is written: "latest.17.tmp".

@@ -17,22 +17,22 @@ struct RenameRule {
 };
 
 struct LoadWeightsOptions {
-  /// Makes a name that only the file or only the model has an error; false: load the common names. Shapes and
-  /// dtypes have to fit in any case.
+  /// Requires the same names in the file and the model; false: load the common names. Shapes and dtypes have
+  /// to fit in any case.
   bool strict = true;
-  /// Maps names in the file to names in the model; an empty name skips the weight.
+  /// Maps names in the file to names in the model. An empty name skips the weight.
   std::map<std::string, std::string> rename = {};
   /// Lists rules for all other names, applied in order: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
   std::vector<RenameRule> rename_rules = {};
-  /// Lists patterns of the model's names whose matrices are stored transposed, as those of GPT-2's Conv1D.
+  /// Lists patterns of names in the model. Their matrices are stored transposed, as those of GPT-2's Conv1D.
   std::vector<std::string> transpose = {};
-  /// Key of the state dictionary in a file of torch.save, if it is not a usual one.
+  /// Key of the state dictionary in a file of torch.save, if unusual.
   std::string key = {};
-  /// Verifies everything that has a checksum before the first change, so that a damaged file changes nothing.
-  /// If false, files are read once, and damage is an error in the middle of the load.
+  /// Verifies all checksums before the first change, so that a damaged file changes nothing. If false, files
+  /// are read once, and damage is an error in the middle of the load.
   bool verify_first = true;
-  /// Selects the model-parallel rank whose part is read from a checkpoint folder, if layers are split over
-  /// ranks. It has no effect on files of weights, which hold one part.
+  /// Selects the model-parallel rank to read from a checkpoint folder, if layers are split. It has no effect
+  /// on files of weights, which hold one part.
   std::optional<int> mp_rank = {};
 };
 

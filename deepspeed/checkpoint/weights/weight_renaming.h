@@ -18,8 +18,8 @@ class WeightRenaming {
   /// `rules` in order. Throws UsageError for an invalid pattern.
   WeightRenaming(std::map<std::string, std::string> exact, const std::vector<RenameRule>& rules);
 
-  /// Returns the model's name, or nothing if that is empty and the weight is to be skipped. Throws
-  /// CheckpointError for a name that is too long.
+  /// Returns the model's name, or nothing if the weight is to be skipped. Throws CheckpointError for a name
+  /// that is too long.
   std::optional<std::string> rename(const std::string& name) const;
 
  private:

@@ -52,7 +52,7 @@ const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::str
   return *dict;
 }
 
-/// Finds the state dictionary in a file of torch.save, at the top or under a usual key.
+/// Finds the state dictionary in a file of torch.save, also under usual keys.
 const Dict& find_state_dict(const fs::path& file, const Value& value, const std::string& key) {
   const auto* root = value.get_if<Dict>();
   if (root == nullptr) {
@@ -143,7 +143,7 @@ std::string first_bytes(const fs::path& file) {
   return bytes;
 }
 
-/// Returns whether the bytes start with a length below 4 GiB in 8 bytes, then a brace.
+/// Returns whether the bytes start with an 8-byte length below 4 GiB and a brace.
 bool begins_as_safetensors(std::string_view bytes) {
   return bytes.size() > 8 && bytes[8] == '{' && bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }

@@ -58,8 +58,8 @@ DEEPSPEED_API std::unique_ptr<WeightSource> open_weights(const std::filesystem::
 std::unique_ptr<WeightSource> open_weight_file(const std::filesystem::path& file,
                                                const std::string& key = "");
 
-/// Opens the fp32 weights of a checkpoint of save_checkpoint(), ours or DeepSpeed's, of stages 0 to 3.
-/// `mp_rank` selects a model-parallel rank if layers are split over ranks. Throws like
+/// Opens the fp32 weights of a checkpoint folder, ours or DeepSpeed's, of stages 0 to 3. `mp_rank` selects a
+/// model-parallel rank if layers are split over ranks. Throws like
 /// get_fp32_state_dict_from_zero_checkpoint().
 std::unique_ptr<WeightSource> open_zero_checkpoint(const std::filesystem::path& dir,
                                                    const std::optional<std::string>& tag = std::nullopt,
