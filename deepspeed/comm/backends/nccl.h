@@ -1,4 +1,4 @@
-// Makes NCCL backends, by a table of the CUDA library. Internal to this folder.
+// Makes NCCL backends through a table of the CUDA library. Internal to this folder.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -17,8 +17,8 @@ struct NcclBackends {
                                             const GroupDescription& group);
 };
 
-/// Connects the ranks of a group, which share `store`, each on the device of its local rank. Throws
-/// NotSupportedError where device::num_cuda_devices() is 0.
+/// Connects the ranks of a group, each on the device of its local rank. They share `store`. Throws
+/// NotSupportedError if device::num_cuda_devices() is 0.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,
                                                     const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupDescription& group);

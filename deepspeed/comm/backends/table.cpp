@@ -21,7 +21,7 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-// The first row takes CPU tensors and works everywhere; faster ones come later.
+// The first row takes CPU tensors and works everywhere; later rows are faster.
 const Backend kBackends[] = {
     {.name = "gloo",
      .type = BackendType::GLOO,
@@ -65,7 +65,7 @@ void warn_of_missed_cuda(const Job& job) {
 }
 
 const Backend& choose_backend(const Job& job, const std::string& asked) {
-  device::num_cuda_devices();  // throws where DS_ACCELERATOR names none that there is
+  device::num_cuda_devices();  // throws if DS_ACCELERATOR names an unknown one
   if (asked.empty()) return suitable_backend(job);
   if (asked == "mpi") {
     raise<NotSupportedError>(
@@ -84,7 +84,7 @@ const Backend& backend_of(c10d::ProcessGroup& group) {
   std::set<std::string> names;
   for (const auto& device : group.getDeviceTypes())
     names.insert(group.getBackend(device.type())->getBackendName());
-  if (names.contains(kShmBackend)) names.insert(kBackends[0].name);  // which is behind it
+  if (names.contains(kShmBackend)) names.insert(kBackends[0].name);  // which it wraps
   const auto rows = std::ranges::reverse_view(kBackends);
   const auto found = std::ranges::find_if(rows, [&](const Backend& row) { return names.contains(row.name); });
   if (found != rows.end()) return *found;
