@@ -40,7 +40,7 @@ void warn_of_missed_cuda(const Job& job);
 /// Throws UsageError naming the group's backends if none is in the table.
 const Backend& backend_of(c10d::ProcessGroup& group);
 
-/// Returns the backend for CPU tensors beside `chosen`: itself, or the table's first row.
+/// Returns the backend for a group's CPU tensors: `chosen` itself, or the first row.
 const Backend& cpu_backend_of(const Backend& chosen);
 
 /// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of() it if that differs.
