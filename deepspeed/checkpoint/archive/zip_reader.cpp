@@ -6,7 +6,6 @@
 // file. A changed byte can therefore not demand more memory than the file has bytes. A record's local header
 // is read when its data is first requested (data_offset). read() and read_part() check the CRC-32 of what
 // they return.
-// data is first asked for (data_offset). read() and read_part() compare the CRC-32 of what they return.
 #include "deepspeed/checkpoint/archive/zip_reader.h"
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 // __new__ (build_new) are always kept that way. A later state is attached to its object, or dropped if it
 // belongs to an OrderedDict (set_state). Storages come from the archive by key (build_storage), so that
 // several tensors can share one.
-// that several tensors share one.
 #include "deepspeed/checkpoint/pickle/pickle_calls.h"
 
 #include <array>

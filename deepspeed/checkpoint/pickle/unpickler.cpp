@@ -6,7 +6,6 @@
 // go to pickle_calls.cpp, which builds values and never executes anything. At the end the graph becomes a
 // Value, within a limit derived from the pickle's size. Every pop checks that the stack holds something above
 // its last mark.
-// mark, has something to give.
 #include "deepspeed/checkpoint/pickle/unpickler.h"
 
 #include <bit>
