@@ -93,8 +93,8 @@ DEEPSPEED_API Work all_gather_coalesced(const std::vector<at::Tensor>& outputs,
 /// Elsewhere it is empty.
 DEEPSPEED_API Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
                           const ProcessGroup& group = {}, bool async_op = false);
-/// Overwrites `tensor` with this rank's entry in `tensors`, which has one per rank on `src`. Elsewhere it is
-/// empty.
+/// Overwrites `tensor` with this rank's entry in `tensors` of `src`. `tensors` has one entry per rank on
+/// `src` and is empty elsewhere.
 DEEPSPEED_API Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
                            const ProcessGroup& group = {}, bool async_op = false);
 

@@ -30,7 +30,7 @@ class FileReader {
   /// Returns the number of bytes read from the file so far.
   uint64_t bytes_read() const { return bytes_read_; }
   /// Returns the number of bytes read by all readers of this process so far. The system's count in
-  /// /proc/self/io misses some reads that bypass the page cache.
+  /// /proc/self/io misses reads that bypass the page cache.
   static uint64_t bytes_read_by_process();
 
   /// Reads `size` bytes at `offset`. Throws CheckpointError if they lie past the end or do not match their

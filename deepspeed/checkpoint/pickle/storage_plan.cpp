@@ -1,7 +1,7 @@
 // Plans records in two passes over the tensors of a value, visiting each tensor object once.
 //
 // The first pass merges the extents of dense tensors that overlap in one storage, such as tied weights or a
-// view and its base (merge_extents). Extents that only touch stay separate, so that neighbors in a flat
+// view and its base (merge_extents). Extents that only touch stay separate, so that neighbours in a flat
 // buffer get their own records. The second pass locates each tensor in the merged extent that contains it. A
 // tensor that is in none (strided with holes, conjugated, empty) is copied into its own record.
 #include "deepspeed/checkpoint/pickle/storage_plan.h"

@@ -4,7 +4,7 @@
 // with a tag that contains the hash of all calls so far. wait() tells the guard that the program is blocked,
 // waits for c10d, and does this rank's remaining work. After a failure it asks the guard how the ranks' calls
 // differ, or else blame() which rank did not report. It aborts the connections, so that other ranks see the
-// failure too, and all later calls throw its text. end() does the same for the guard.
+// failure too, and all later calls throw its text. end() fails the group in this way for the guard.
 //
 // For an NCCL operation, wait() only blocks the current stream. A failure may therefore come later; check()
 // finds it. A group that ends before the device waits for it in complete(), because NCCL's abort stops

@@ -136,7 +136,7 @@ class DEEPSPEED_API ProcessGroup {
   /// its results.
   void check() const;
   /// Blocks until the device has done the group's work, if nothing has failed. It waits for at most the
-  /// group's timeout or a minute. What remains is aborted when the group ends.
+  /// group's timeout, or a minute if that is shorter. What remains is aborted when the group ends.
   void complete() const;
   /// Ends the group on all ranks. Current and later calls fail with this reason, which names the rank. Does
   /// not wait.

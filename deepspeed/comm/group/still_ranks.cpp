@@ -9,8 +9,8 @@
 namespace deepspeed::comm {
 namespace {
 
-// This many consecutive checks are conclusive. A job stopped as a whole continues as a whole, except for a
-// moment. A working disk releases its threads now and then.
+// This many consecutive checks are conclusive. A job that was stopped as a whole continues as a whole, within
+// a moment. A working disk releases its threads now and then.
 constexpr int kLooksAtStopped = 2;
 constexpr int kLooksAtHung = 5;
 

@@ -88,14 +88,15 @@ std::vector<StoreAddress> everywhere(int port) {
   return {six, four};
 }
 
-// For example, Debian maps a machine's own name to 127.0.1.1, while other machines use another address.
+// Returns whether other machines use another address. For example, Debian maps a machine's own name to
+// 127.0.1.1.
 bool hides_from_other_machines(const Job& job, const ListenTarget& target,
                                const std::vector<StoreAddress>& endpoints) {
   return !job.is_one_machine() && !is_numeric(target.host) &&
          std::all_of(endpoints.begin(), endpoints.end(), is_loopback);
 }
 
-// If all addresses are listened at, this machine connects to loopback.
+// Returns the listener. If it listens at all addresses, this machine connects by loopback.
 Listener listener_at(Descriptor socket, StoreAddress endpoint) {
   const auto text = numeric_host(endpoint);
   if (text != "0.0.0.0" && text != "::") return {std::move(socket), endpoint, {}, text};
@@ -107,7 +108,7 @@ Listener listener_at(Descriptor socket, StoreAddress endpoint) {
   return {std::move(socket), endpoint, {}, "all addresses of this machine"};
 }
 
-// Returns no socket if another program has the port, which is then reserved anyway.
+// Reserves the port by a bound socket. Returns none if another program already has the port.
 Descriptor reserve_port(int port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

@@ -9,8 +9,8 @@
 
 namespace deepspeed::comm {
 
-/// Returns a text that identifies the machine. It is equal in two processes that share a machine, since its
-/// last boot, and a network, and different otherwise.
+/// Returns a text that identifies the machine. Two processes get the same text if they share a network and a
+/// machine since its last boot, and only then.
 std::string own_machine();
 
 /// Sets the local rank and size of a `job` that does not know them. All ranks put the names of their machines

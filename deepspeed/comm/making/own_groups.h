@@ -17,7 +17,7 @@ namespace deepspeed::comm {
 /// need different names, or different purposes that reveal a wrong pair. Thread-safe.
 class OwnGroups {
  public:
-  /// Counts one group; its lifetime spans the making of it.
+  /// Numbers a group and exists while that is being made.
   class Making {
    public:
     Making(OwnGroups& groups, const std::string& name, const std::string& purpose);

@@ -15,10 +15,10 @@ struct MeasureLinksOptions {
   int trials = 20;
 };
 
-/// Measures all-gathers within all nodes at once, then between nodes, on the slowest rank. `node` holds the
-/// ranks on this rank's node. `across` holds one rank per node, those at this rank's place in its node. `all`
-/// is both together. Collective over `all`; all ranks get the same results. Throws UsageError if a node has
-/// one rank or there is only one node.
+/// Measures all-gathers within all nodes at once, then between nodes at all places at once. The times are
+/// those of the slowest rank. `node` holds the ranks on this rank's node. `across` holds one rank per node,
+/// those at this rank's place in its node. `all` is both together. Collective over `all`; all ranks get the
+/// same results. Throws UsageError if a node has one rank or there is only one node.
 DEEPSPEED_API LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node,
                                         const ProcessGroup& across, const MeasureLinksOptions& options = {});
 

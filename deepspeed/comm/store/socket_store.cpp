@@ -125,7 +125,7 @@ Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::str
       why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
       return Greeting::kRefused;
     }
-    is_answered = false;  // this is the job's server: if it ends the connection, it was only in a hurry
+    is_answered = false;  // the server is the job's: if it closes now, a retry may succeed
     if (!join(guard_proof(secret, "client", number, reply.texts[0])))
       return is_answered ? Greeting::kRefused : Greeting::kUnread;
   }

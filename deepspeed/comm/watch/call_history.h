@@ -29,7 +29,7 @@ class CallHistory {
     uint64_t chain = 0;
   };
 
-  /// Begins empty. `kept` is the number of finished calls to remember.
+  /// Begins empty. It remembers the `kept` latest calls, and all unfinished ones.
   CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept = 64);
 
   /// Records a call that is about to start, with the calling thread. Numbers count from 1.

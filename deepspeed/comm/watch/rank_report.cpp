@@ -76,8 +76,8 @@ bool is_one_thread(const RankReport& report, const std::string& awaited, const s
   return thread > 0 && thread == thread_of(report, blocked);
 }
 
-// Returns the groups, by key, in which the rank is blocked and that `peer` belongs to but has not called,
-// with the call. If `peer` left, that is a divergence instead.
+// Returns the calls, by group, in which the rank is blocked and that `peer` has not made. `peer` is in these
+// groups. If `peer` left, that is a divergence instead.
 std::map<std::string, std::string> blocked_calls(const RankReport& report, const RankReport& peer) {
   std::map<std::string, std::string> found;
   for (const auto& [key, group] : report.groups) {

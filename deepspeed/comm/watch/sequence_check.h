@@ -33,9 +33,8 @@ class SequenceCheck {
   /// Publishes this rank's progress twice a second and compares it with its neighbours'. More frequent calls
   /// do nothing. The neighbours are the previous and next ranks in the group; a rank that differs from any
   /// differs from one of them. Groups have the same keys on all ranks. If hashes differ, the two ranks
-  /// publish all calls they remember. A later call then returns the verdict, which names the first two
-  /// differing calls, to all ranks of the group. Never waits for another rank. `groups` are those without a
-  /// verdict.
+  /// publish all calls they remember. A later call then returns the verdict on all ranks of the group. It
+  /// names the first two differing calls. Never waits for another rank. `groups` are those without a verdict.
   std::optional<Verdict> check(c10d::Store& store, const std::map<std::string, Group>& groups);
 
  private:
