@@ -114,7 +114,7 @@ TEST(HostileArchive, IsRefusedWithinTheMemoryOfItsSize) {
     mutate(read_torch_archive(golden / name), golden / name, 50);
 }
 
-// This happens when a copy is interrupted. Only the whole file is accepted.
+// An interrupted copy leaves such files. Only the whole file is accepted.
 TEST(HostileArchive, CutAnywhereIsRefused) {
   const testing::TemporaryFolder folder;
   const Value value(at::arange(40'000, at::kFloat));

@@ -230,7 +230,7 @@ TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
       ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'zero_stage'")));
 }
 
-/// Returns the error for some_optimizer_states() with `value` under `key`.
+/// Checks the error for some_optimizer_states() with `value` under `key`.
 template <class ErrorType>
 ::testing::AssertionResult refused_with(const std::string& key, const Value& value, const std::string& part) {
   Dict zero = build_optimizer_states(some_optimizer_states()).as_dict().at("optimizer_state_dict").as_dict();

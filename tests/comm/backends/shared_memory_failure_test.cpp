@@ -1,4 +1,4 @@
-// Shows what other ranks see when one that shares memory dies or calls something else.
+// Checks what other ranks see when one that shares memory dies or calls something else.
 #include <chrono>
 #include <string>
 #include <thread>

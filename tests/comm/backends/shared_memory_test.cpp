@@ -282,7 +282,7 @@ std::string mapping_at(const void* address) {
   return "";
 }
 
-// The system then frees the memory with the last process, however that ends.
+// The system frees memory without a name with the last process, however that ends.
 TEST(SharedMemoryTensors, LieInMemoryWithoutAName) {
   const SharedMemorySwitch on(true);
   run_ranks(2, [](World& world) {

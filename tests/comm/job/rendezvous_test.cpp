@@ -188,7 +188,7 @@ TEST(Rendezvous, AtAPortThatIsTakenIsAnErrorThatNamesIt) {
   EXPECT_THAT(error_of_rank_0("127.0.0.1", port, "127.0.0.1"), is_error);
 }
 
-// For example, torchrun has its own store at the ranks' port.
+// The port may be taken, for example by torchrun's own store.
 TEST(Rendezvous, OfOneMachineNeedsNoPort) {
   const int port = testing::free_port();
   const Socket other("127.0.0.1", port);
@@ -243,7 +243,7 @@ TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
   }
 }
 
-// Its store lives until its rank leaves, while the others are already further.
+// The store of the previous job exists until its rank leaves, while the others are already further.
 TEST(Rendezvous, IsNotTakenForTheOneBefore) {
   const auto outcomes = fork_ranks(3, [](int rank) {
     std::string sizes;

@@ -148,7 +148,7 @@ TEST(OwnGroups, MayOutliveTheWorld) {
   });
 }
 
-// Otherwise a thread of gloo would end the process.
+// Without a check in advance, a thread of gloo would end the process.
 TEST(Groups, ThatFindNoRoomForTheirConnectionsNameTheLimit) {
   const auto outcomes = testing::fork_ranks(2, [](int) {
     const rlimit few{24, 24};

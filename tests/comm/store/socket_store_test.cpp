@@ -241,7 +241,7 @@ TEST(SocketStore, OfAForkLeavesTheConnectionsAndTheServerAlone) {
   delete served;
 }
 
-// Otherwise ranks of two jobs, or of a job and its predecessor, would use each other's keys.
+// If ranks could join twice, two jobs, or a job and its predecessor, would use each other's keys.
 TEST(StoreServer, LetsEachRankInOnce) {
   const Served served(own_address(), 3);
   Descriptor one, again, two, late;
@@ -313,7 +313,7 @@ TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
   EXPECT_EQ(said, "");
 }
 
-// Whatever blocked the store is named at once.
+// The error names at once what blocked the store.
 TEST(SocketStore, ComesNotAgainWhereTheServerIsGoneOrRefuses) {
   const StoreAddress address = own_address();
   EXPECT_THAT(error_of<c10::DistNetworkError>([&] { store_at(address)->clone(); }),

@@ -1,4 +1,4 @@
-// Shows what a rank sees when others die, hang or never come.
+// Checks what a rank sees when others die, hang or never come.
 #include <filesystem>
 #include <thread>
 

@@ -1,4 +1,4 @@
-// Shows what an observer learns about the calls of two ranks.
+// Checks what an observer learns about the calls of two ranks.
 #include "deepspeed/comm/watch/observer.h"
 
 #include <atomic>
