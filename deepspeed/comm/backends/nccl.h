@@ -1,4 +1,4 @@
-// Makes NCCL backends, by a table of the CUDA library. Internal to this folder.
+// Makes NCCL backends through a table of the CUDA library. Internal to this folder.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct NcclBackends {
   NcclVersions (*versions)();
 };
 
-/// Connects the ranks of a group, which share `store`, each on the device of its local rank. Throws
+/// Connects the ranks of a group, each on the device of its local rank. They share `store`. Throws
 /// NotSupportedError if there is no device, or if this library and torch were compiled for different versions
 /// of NCCL.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const Job& job,

@@ -21,7 +21,7 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-// The first row takes CPU tensors and works everywhere; faster ones come later.
+// The first row takes CPU tensors and works everywhere; later rows are faster.
 const Backend kBackends[] = {
     {.name = "gloo",
      .also = {kShmBackend},  // is over it
@@ -67,7 +67,7 @@ void warn_of_missed_cuda(const Job& job) {
 }
 
 const Backend& choose_backend(const Job& job, const std::string& asked) {
-  device::num_cuda_devices();  // throws where DS_ACCELERATOR names none that there is
+  device::num_cuda_devices();  // throws if DS_ACCELERATOR names an unknown one
   if (asked.empty()) return suitable_backend(job);
   if (asked == "mpi") {
     raise<NotSupportedError>(

@@ -11,7 +11,7 @@ c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<
                                        const GroupDescription& group) {
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = job.timeout;
-  // By these c10d's messages and its flight recorder name the group.
+  // These name the group in c10d's messages and in its flight recorder.
   options->group_name = options->group_desc = group.name;
   options->global_ranks_in_group.assign(group.global_ranks.begin(), group.global_ranks.end());
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, group.rank, group.size(), options);

@@ -1,4 +1,4 @@
-// The twin of uring/ in a build without liburing: there is no such queue.
+// Replaces uring/ in a build without liburing: there is no such queue.
 #include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
