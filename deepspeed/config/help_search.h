@@ -18,7 +18,7 @@ struct HelpEntry {
 /// ignored.
 std::vector<HelpEntry> search_help(const std::vector<HelpEntry>& entries, const std::string& text);
 
-/// Writes "; did you mean 'a' or 'b'?" with similar paths and keys; empty if there are none.
+/// Writes "; did you mean 'a' or 'b'?" with similar paths and keys. Empty if there are none.
 std::string help_suggestion(const std::vector<HelpEntry>& entries, const std::string& text);
 
 }  // namespace deepspeed::config

@@ -19,7 +19,7 @@ std::string join(const std::string& path, const std::string& key);
 /// names the section in errors.
 Json read_section(const Field& section, const Json& given, const std::string& path);
 
-/// Finds the field that a key names, directly or by an alias; null if there is none.
+/// Finds the field that a key names, directly or by an alias. Null if there is none.
 const Field* find_field(const std::vector<Field>& fields, const std::string& key);
 
 /// Returns the value that read_section() would store; nothing if it would refuse it. Sections stay as given.

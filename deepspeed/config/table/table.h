@@ -159,7 +159,7 @@ Entry<Section> section_entry(const char* key, std::optional<Inner> Section::*mem
   return {config::section(key, meaning, table.fields(), options), assign, value};
 }
 
-/// Makes the entry of a section that nothing uses yet; the member keeps the given keys. It is null if the
+/// Makes the entry of a section that nothing uses yet. The member keeps the given keys; it is null if the
 /// section is absent and may be.
 template <class Section>
 Entry<Section> kept_section(const char* key, Json Section::*member, std::vector<Field> children,

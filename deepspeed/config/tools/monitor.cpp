@@ -4,7 +4,7 @@ namespace deepspeed::config {
 
 namespace {
 
-/// Refuses a section that only the Python package implements, since it has torch's writer and the services'
+/// Refuses a section that only the Python package implements. That has torch's writer and the services'
 /// clients.
 Option from_python_alone() {
   return never(

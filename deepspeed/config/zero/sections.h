@@ -87,7 +87,8 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
 
-  /// Returns whether gathers go between nodes first and then within them, if the job has node groups.
+  /// Returns whether gathers go between nodes first and then within them. It only matters if the job has node
+  /// groups.
   bool gathers_by_nodes() const { return mics_hierarchical_params_gather || zero_quantized_weights; }
 };
 
