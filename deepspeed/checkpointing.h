@@ -1,5 +1,5 @@
-// Activation checkpointing: `deepspeed.checkpointing`. It is included beside deepspeed.h by programs that use
-// it; docs/activation_checkpointing.md is the guide.
+// Activation checkpointing: `deepspeed.checkpointing`. Programs that use it include this besides deepspeed.h.
+// docs/activation_checkpointing.md is the guide.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ using deepspeed::get_cuda_rng_tracker;
 using deepspeed::model_parallel_cuda_manual_seed;
 using deepspeed::model_parallel_reconfigure_tp_seed;
 
-/// The arguments of DeepSpeed's configure() beside the mpu. What is not given comes from the config's section
-/// activation_checkpointing, else it is off.
+/// Holds the arguments of DeepSpeed's configure() besides the mpu. Missing ones come from the config's
+/// section activation_checkpointing, or else are off.
 struct ConfigureOptions {
   std::optional<config::ConfigSource> deepspeed_config = {};
   std::optional<bool> partition_activations = {};
@@ -36,9 +36,9 @@ struct ConfigureOptions {
   std::optional<bool> profile = {};
 };
 
-/// Sets how checkpoint() keeps the inputs of regions from here on, as a config says it. `mpu`: whose
-/// model-parallel ranks share them with partition_activations; null: there are none. Throws UsageError for
-/// options that contradict each other, ConfigError for a config that is wrong.
+/// Sets how checkpoint() keeps the inputs of regions from now on, with a config's options. `mpu`: with
+/// partition_activations its model-parallel ranks share the inputs; null: there are none. Throws UsageError
+/// for options that contradict each other, ConfigError for a faulty config.
 DEEPSPEED_API void configure(const std::shared_ptr<Mpu>& mpu, const ConfigureOptions& options = {});
 
 }  // namespace deepspeed::checkpointing
