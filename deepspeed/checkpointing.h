@@ -25,7 +25,7 @@ using deepspeed::model_parallel_cuda_manual_seed;
 using deepspeed::model_parallel_reconfigure_tp_seed;
 
 /// Holds the arguments of DeepSpeed's configure() besides the mpu. Missing ones come from the config's
-/// section activation_checkpointing, or else are off.
+/// section activation_checkpointing. Without it they are off.
 struct ConfigureOptions {
   std::optional<config::ConfigSource> deepspeed_config = {};
   std::optional<bool> partition_activations = {};

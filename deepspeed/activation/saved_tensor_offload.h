@@ -42,7 +42,7 @@ class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
   std::shared_ptr<State> state_;
 };
 
-/// Passes what the thread's forwards save to `offload` while it lives. Inputs of checkpointed regions are
+/// Passes what the thread's forwards save to `offload` while it exists. Inputs of checkpointed regions are
 /// included, unless the configuration partitions them or keeps them on the host itself.
 using SavedTensorOffloadScope = autograd::SavedTensorScope;
 

@@ -40,8 +40,8 @@ class DEEPSPEED_API SavedTensorHooks {
   }
 };
 
-/// Passes what this thread saves to `hooks` while it lives. Scopes nest; only the innermost is asked. `hooks`
-/// may be destroyed before what it packed; unpack() must not need it then.
+/// Passes what this thread saves to `hooks` while it exists. Scopes nest; only the innermost is asked.
+/// `hooks` may be destroyed before what it packed; unpack() must not need it then.
 class DEEPSPEED_API SavedTensorScope {
  public:
   explicit SavedTensorScope(SavedTensorHooks& hooks);
@@ -50,7 +50,7 @@ class DEEPSPEED_API SavedTensorScope {
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
 };
 
-/// Turns the thread's hooks off while it lives, so that autograd keeps the tensors itself.
+/// Turns the thread's hooks off while it exists, so that autograd keeps the tensors itself.
 class DEEPSPEED_API NoSavedTensorHooks {
  public:
   NoSavedTensorHooks();

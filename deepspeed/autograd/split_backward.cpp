@@ -233,7 +233,7 @@ Ends find_ends(const variable_list& outputs, const variable_list& output_grads, 
   return ends;
 }
 
-/// Tells nodes that run their own backward where the second half goes. Autograd passes it to its device
+/// Tells nodes that run their own backward where to put the second half. Autograd passes it to its device
 /// threads. Only inference otherwise uses this kind of debug info.
 struct SplitInfo : c10::DebugInfoBase {
   explicit SplitInfo(WeightBackward* given) : later(given) {}

@@ -143,7 +143,7 @@ void check_param_dtype(const DeepSpeedConfig& config) {
           model, ", the type that fp16.enabled and bf16.enabled give the model");
 }
 
-/// Refuses "auto" for values that only the client knows.
+/// Refuses "auto" for values that only the client can choose.
 void check_params(const char* path, const Json& params) {
   for (const auto& [key, value] : params.items()) {
     require(value != "auto", path, ".", path_part(key),

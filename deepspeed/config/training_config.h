@@ -106,8 +106,8 @@ class ConfigOf : public Config {
 };
 
 /// Holds the batch sizes: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel
-/// ranks. Any two of the three give the third. train_batch_size or micro_batch_size alone gives the other
-/// two.
+/// ranks. Any two of the three give the third. If only train_batch_size or micro_batch_size is given, the
+/// other two follow from it.
 class DEEPSPEED_API BatchConfig : public ConfigOf<BatchConfig> {
  public:
   std::optional<int64_t> train_batch_size;

@@ -187,9 +187,9 @@ class DEEPSPEED_API TrainingEngine {
   // --- checkpoints (engine/saving/) ---
 
   /// Writes `<directory>/<tag>/...` in DeepSpeed's layout and then `<directory>/latest`. Collective. Before
-  /// anything is written it throws UsageError if gradients of an accumulation window would be lost or
-  /// something else than a checkpoint has the tag's name, and IoError if another job is saving the tag. Ranks
-  /// without a problem of their own then throw CheckpointError.
+  /// anything is written it throws UsageError if gradients of an accumulation window would be lost or the
+  /// tag's name belongs to something other than a checkpoint, and IoError if another job is saving the tag.
+  /// Ranks without a problem of their own then throw CheckpointError.
   void save_checkpoint(const std::string& directory, const SaveOptions& options = {});
   /// Waits until a background save has been written. With checkpoint.writer.decoupled save_checkpoint()
   /// returns once the states are copied to host memory, and they are written during training. Throws what

@@ -1,5 +1,5 @@
-// DeepSpeed's planning functions. From the number of parameters alone they compute what parameters, gradients
-// and optimizer states take under ZeRO, with a 16-bit model and Adam.
+// DeepSpeed's planning functions. They compute what parameters, gradients and optimizer states take under
+// ZeRO, given only the number of parameters, with a 16-bit model and Adam.
 //
 // Source of the formulas: DeepSpeed 0.19.6, docs "Memory Requirements" and stage_1_and_2.py, stage3.py.
 #pragma once

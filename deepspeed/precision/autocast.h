@@ -13,8 +13,8 @@
 
 namespace deepspeed::precision {
 
-/// Enables autocast to `dtype` on `device` while it lives, then restores the previous state. Cast weights are
-/// cached until the outermost scope ends.
+/// Enables autocast to `dtype` on `device` while it exists, then restores the previous state. Cast weights
+/// are cached until the outermost scope ends.
 class DEEPSPEED_API AutocastScope {
  public:
   AutocastScope(at::DeviceType device, at::ScalarType dtype);

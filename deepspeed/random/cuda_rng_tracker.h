@@ -23,7 +23,7 @@ class DEEPSPEED_API CudaRNGStatesTracker {
  public:
   using States = std::map<std::string, at::Tensor>;
 
-  /// Makes the device's default generator draw from a named stream while it lives. Afterwards the stream has
+  /// Makes the device's default generator draw from a named stream while it exists. Afterwards the stream has
   /// advanced and the default state is restored.
   class DEEPSPEED_API Fork {
    public:

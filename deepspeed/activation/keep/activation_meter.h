@@ -51,7 +51,7 @@ struct MeterList {
 };
 using Meters = std::shared_ptr<const MeterList>;
 
-/// Counts one tensor on the thread's current meters while it lives. It must not outlive the tensor.
+/// Counts one tensor on the thread's current meters while it exists. It must not outlive the tensor.
 class CountedTensor {
  public:
   enum class Place { kDevice, kHost };
@@ -65,7 +65,7 @@ class CountedTensor {
   const void* storage_ = nullptr;
 };
 
-/// Makes meters the thread's current ones while it lives. A recomputation uses those of its forward.
+/// Makes meters the thread's current ones while it exists. A recomputation uses those of its forward.
 class MeterScope {
  public:
   explicit MeterScope(Meters meters);
@@ -81,7 +81,7 @@ class MeterScope {
 /// Returns the thread's current meters.
 Meters current_meters();
 
-/// Counts what this thread's forwards keep while it lives. That is tensors that autograd saves, except
+/// Counts what this thread's forwards keep while it exists. That is tensors that autograd saves, except
 /// parameters and their views, and what checkpointing keeps instead. They count until backward frees them.
 /// Scopes nest; the outer meter keeps counting. Costs about a microsecond per saved tensor.
 class DEEPSPEED_API CountActivations {

@@ -23,7 +23,7 @@ struct AutocastState {
   bool keeps_casts;
 };
 
-/// Sets an autocast state while it lives. Casts cached inside are dropped at its end, unless it is inside
+/// Sets an autocast state while it exists. Casts cached inside are dropped at its end, unless it is inside
 /// autocast's own scope.
 class RepeatAutocast {
  public:

@@ -54,7 +54,7 @@ class KeptResults {
   bool replays_ = false;
 };
 
-/// Makes this thread's operators keep or reuse results while it lives. null turns this off, also inside
+/// Makes this thread's operators keep or reuse results while it exists. null turns this off, also inside
 /// another scope.
 class KeepingScope {
  public:

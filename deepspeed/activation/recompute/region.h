@@ -44,7 +44,7 @@ struct Region {
   Meters meters;
 };
 
-/// Restores the state in which the region began, with gradients on, while it lives.
+/// Restores the state in which the region began, with gradients on, while it exists.
 class RepeatRegion {
  public:
   explicit RepeatRegion(const Region& region);

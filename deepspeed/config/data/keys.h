@@ -1,4 +1,4 @@
-// Sections for data, curricula and model compression, none of which exist yet. Their keys are read, checked
+// Sections for data, curricula and model compression, which are not implemented. Their keys are read, checked
 // and kept as JSON.
 #pragma once
 

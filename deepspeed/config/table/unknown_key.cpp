@@ -23,7 +23,7 @@ std::vector<std::string> names_of(const Field& section) {
 }
 
 /// Finds keys that contain the unknown one. For example, "batch_size" is part of two keys.
-/// "train_micro_batch_size" is part of one that edit distance alone would not find.
+/// "train_micro_batch_size" is part of one that the edit distance would not find.
 std::vector<std::string> names_that_contain(const std::vector<std::string>& names, const std::string& key) {
   constexpr size_t kShortestPart = 5;
   std::vector<std::string> found;
@@ -70,7 +70,7 @@ bool is_argument(const std::vector<NamedType>& types, const std::string& key) {
                      [&](const NamedType& type) { return find_field(type.params, key) != nullptr; });
 }
 
-/// Finds the key in other sections. A key that many sections have is no help and gives nothing.
+/// Finds the key in other sections. A key that many sections have is no help and is ignored.
 std::vector<std::string> paths_elsewhere(const std::string& key) {
   std::vector<std::string> paths;
   collect_paths(all_options(), "", key, paths);

@@ -8,7 +8,7 @@ struct CudaGraphs {
   static constexpr const char* kName = "deepspeed_cuda_graphs";
 
   /// Starts capturing all further work on the stream, which must not be the default one. Memory comes from a
-  /// pool that lives as long as the graph: that of `neighbour`, or a new one if this is null. Returns the
+  /// pool that exists as long as the graph: that of `neighbour`, or a new one if this is null. Returns the
   /// graph.
   void* (*begin)(const void* neighbour);
   void (*end)(void* graph);

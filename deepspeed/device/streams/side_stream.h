@@ -12,8 +12,8 @@ namespace deepspeed::device {
 
 class SideStream {
  public:
-  /// Directs this thread's work for the device to the side stream while it lives. A default-constructed scope
-  /// changes nothing.
+  /// Directs this thread's work for the device to the side stream while it exists. A default-constructed
+  /// scope changes nothing.
   class Scope {
    public:
     Scope() = default;

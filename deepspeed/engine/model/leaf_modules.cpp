@@ -1,6 +1,6 @@
 // Makes modules leaves.
 //
-// Marks are stored by the module's address, outside of it, as long as the module lives. initialize() calls
+// Marks are stored by the module's address, outside of it, as long as the module exists. initialize() calls
 // join_leaf_modules(), which visits the model's parts from the outside in. It takes those that are marked,
 // named by the config, or too fine-grained, but skips parts inside of a leaf. The partitioned parameters of
 // each leaf become one unit of the pool. Config names that matched nothing are warned of at the end.

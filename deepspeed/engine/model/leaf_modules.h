@@ -1,6 +1,6 @@
 // DeepSpeed's leaf modules: at stage 3, using any parameter of a leaf gathers all of them at once, those of
-// its children too. Parameters that a rank does not use get zero gradients. This is for modules of which
-// ranks use different parts, such as blocks of experts.
+// its children too. Parameters that a rank does not use get zero gradients. This is for modules, such as
+// blocks of experts, whose parts are not used by every rank.
 //
 // Set marks before initialize(). If one rank uses a leaf in a pass, every rank in that pass must use at least
 // one of its parameters, at the same place among the other modules; a router does so. A rank that uses none

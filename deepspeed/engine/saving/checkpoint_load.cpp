@@ -206,7 +206,7 @@ void CheckpointLoader::require_kind(const OpenedCheckpoint& opened, const std::s
                                        "make weights of it by zero_to_fp32");
 }
 
-/// Compares the saves that the ranks opened. Each rank knows only its own files; no two pipeline stages open
+/// Compares the saves that the ranks opened. Each rank sees only its own files; no two pipeline stages open
 /// the same ones.
 void CheckpointLoader::require_one_save(const OpenedCheckpoint& opened) const {
   const std::vector<std::string> saves = parts_.groups.all.all_gather_text(opened.archives->identity());

@@ -281,9 +281,9 @@ void require_own_layers(const EngineModel& model, const std::string& directory, 
 
 }  // namespace
 
-/// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. All ranks decide from
-/// the files alone, and alike, whether to assume the order of a stage's own parameters. One stage by itself
-/// might fit by chance.
+/// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. All ranks reach the
+/// same decision, from the files, whether to assume the order of a stage's own parameters. One stage by
+/// itself might fit by chance.
 checkpoint::OptimizerFiles CheckpointLoader::open_unnamed(
     const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
     const std::vector<checkpoint::NamedShapes>& own_shapes) const {

@@ -95,7 +95,7 @@ void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifes
   all.in_turn = in_turn;
   for (const std::string& text : group.all_gather_text(checkpoint::to_text(written)))
     all.files.merge(checkpoint::parse_manifest(text).files);
-  // Rank 0 goes first. If all machines share the file system it leaves nothing for the others.
+  // Rank 0 is first. If all machines share the file system, it leaves nothing for the others.
   for (const bool is_first : {true, false}) {
     comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
       if ((group.rank() == 0) != is_first || local_rank != 0) return;

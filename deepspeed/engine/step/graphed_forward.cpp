@@ -32,7 +32,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 namespace impl = torch::autograd::impl;
 
-/// Replaces the parameters' gradient accumulators by fresh ones while it lives.
+/// Replaces the parameters' gradient accumulators by fresh ones while it exists.
 class OwnAccumulators {
  public:
   explicit OwnAccumulators(const variable_list& parameters) : parameters_(parameters) {

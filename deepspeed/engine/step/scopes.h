@@ -17,7 +17,7 @@ class StepDriver;
 struct ForwardCall;
 struct ForwardResult;
 
-/// Allows the model's forward to run while it lives. Pass tensors that leave the model through output().
+/// Allows the model's forward to run while it exists. Pass tensors that leave the model through output().
 class [[nodiscard]] DEEPSPEED_API ForwardScope {
  public:
   /// Begins the forward. `driver` (Engine::driver()) must outlive the scope. Throws UsageError if a failed
@@ -43,7 +43,7 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// Makes backwards add to this rank's gradients, without communication, while it lives.
+/// Makes backwards add to this rank's gradients, without communication, while it exists.
 class [[nodiscard]] DEEPSPEED_API NoSync {
  public:
   /// Begins the scope. The destructor calls `end` once.
@@ -56,7 +56,7 @@ class [[nodiscard]] DEEPSPEED_API NoSync {
   std::function<void()> end_;
 };
 
-/// Makes backwards leave their gradients with the parameters while it lives. Its end reduces their sum once.
+/// Makes backwards leave their gradients with the parameters while it exists. Its end reduces their sum once.
 class [[nodiscard]] DEEPSPEED_API CoalescedReduction {
  public:
   /// Begins the scope. The destructor calls `end` once. It passes false if an exception ends the scope; the

@@ -50,7 +50,7 @@ struct AdamConstants {
   float to_exp_avg = 0;         // one_minus_beta1
   float to_root_of_square = 0;  // sqrt(one_minus_beta2): its product with the gradient is squared
   // These give the fraction divided by the step size: m / (inverse_step_size * sqrt(v) + eps_over_step_size).
-  // A step size of 0 gives an infinite eps.
+  // A step size of 0 makes eps infinite.
   float inverse_step_size = 1;
   float eps_over_step_size = 0;
 

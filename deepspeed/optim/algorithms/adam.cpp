@@ -4,8 +4,8 @@
 // checkpoint loaded to the slice's dtype and device. arguments_of() collects the group's hyperparameters, and
 // one fused pass updates the slice. fp32 and bf16 moments have a kernel of their own. fp16 moments are
 // widened to fp32 around it. amsgrad needs a third state and uses the kernel of general update rules. The
-// seed of stochastic rounding mixes the slice's number and the step. So no two steps round alike, and a
-// resumed run rounds like an uninterrupted one.
+// seed of stochastic rounding mixes the slice's number and the step. So no two steps round in the same way,
+// but a resumed run rounds like an uninterrupted one.
 #include "deepspeed/optim/algorithms/adam.h"
 
 #include <algorithm>

@@ -30,8 +30,8 @@ DEEPSPEED_API void check_is_not_foreign(const LrScheduler& scheduler);
 /// Holds a ready schedule object, or a callable that makes one. An object is a shared_ptr to a
 /// UserLrScheduler, or to a torch::optim::LRScheduler over the torch optimizer that is passed too. A callable
 /// takes the parameter groups (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, and returns such an
-/// object as a shared_ptr or unique_ptr. The torch optimizer is the program's own if there is one, or else a
-/// stand-in with the same groups whose rates the engine follows.
+/// object as a shared_ptr or unique_ptr. The torch optimizer is the program's own if there is one, otherwise
+/// a stand-in with the same groups whose rates the engine follows.
 class DEEPSPEED_API LrSchedulerSource {
  public:
   LrSchedulerSource(std::nullptr_t = nullptr) {}

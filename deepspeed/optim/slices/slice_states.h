@@ -49,8 +49,8 @@ class DEEPSPEED_API SliceStates {
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
-/// Returns the options of the slice, or else those of its group. Throws UsageError if the group does not
-/// exist.
+/// Returns the slice's own options, or those of its group if it has none. Throws UsageError if the group does
+/// not exist.
 DEEPSPEED_API const Hyperparameters& options_of(
     const Optimizer& optimizer, const FlatSlice& slice,
     const std::source_location& where = std::source_location::current());

@@ -2,8 +2,8 @@
 //
 // Construction reads the groups' options and names, refuses an optimizer that has made steps, and removes its
 // parameters. At a slice's first step, tensors over the slice's memory become parameters of the torch
-// optimizer (stand_ins_of()). There is one for the slice if the class is elementwise, or else one per whole
-// parameter. They live as long as the optimizer, since torch's state is keyed by them. When the slice's
+// optimizer (stand_ins_of()). There is one for the slice if the class is elementwise, otherwise one per whole
+// parameter. They exist as long as the optimizer, since torch's state is keyed by them. When the slice's
 // memory moves, they are pointed at the new memory. step() writes the options, gives the slice's stand-ins
 // their gradient, and steps the optimizer, which skips stand-ins without one. Classes of this library bypass
 // all that: their own flat optimizer steps (native_).
