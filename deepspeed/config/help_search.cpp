@@ -11,8 +11,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Texts shorter than this are not searched for inside words, since they match by chance ("lr" in
-/// "allreduce").
+/// Shorter texts are not searched for inside words. They would match by chance, like "lr" in "allreduce".
 constexpr size_t kShortestPart = 3;
 
 /// Lists the ways in which an entry can match, best first.

@@ -242,7 +242,7 @@ void check_offloaded_params(const ZeroConfig& zero) {
   check_disk(offload, "offload_param", "parameters");
 }
 
-/// Checks the block size for a disk: writes that bypass the page cache need whole pages.
+/// Checks the block size for a disk. Writes that bypass the page cache need whole pages.
 void check_aio(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   if (zero.offload_param.device != "nvme" && zero.offload_optimizer.device != "nvme") return;

@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// Decodes `text` in the alphabet of RFC 4648, with '+' and '/' or '-' and '_'. The padding at the end may be
+/// Decodes `text` in an alphabet of RFC 4648: with '+' and '/', or '-' and '_'. The padding at the end may be
 /// missing. Returns nothing for other characters or an impossible length.
 DEEPSPEED_API std::optional<std::string> decode_base64(std::string_view text);
 

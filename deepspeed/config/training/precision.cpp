@@ -21,7 +21,7 @@ Json short_dtype(const Json& given) {
   return given;
 }
 
-/// Makes the option of a dtype entry: accepts any documented spelling and stores the short one.
+/// Makes the option of a dtype entry. It accepts any documented spelling and stores the short one.
 Option a_dtype() {
   return [](Field& field) {
     one_of({"fp32", "fp16", "bf16"})(field);
