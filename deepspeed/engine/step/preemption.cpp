@@ -20,12 +20,12 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 extern "C" void note_preemption_signal(int) { g_received.store(true, std::memory_order_relaxed); }
 
-/// Makes the signal set the flag in place of ending the process. Several signals may be caught; they share
-/// it.
+/// Makes the signal set the flag instead of ending the process. Several signals may be caught; they share the
+/// flag.
 void catch_preemption_signal(int signal) {
   struct sigaction action = {};
   action.sa_handler = note_preemption_signal;
-  action.sa_flags = SA_RESTART;  // waits for other ranks and for files go on
+  action.sa_flags = SA_RESTART;  // waits for other ranks and for files continue
   sigemptyset(&action.sa_mask);
   if (::sigaction(signal, &action, nullptr) != 0) {
     raise<UsageError>("signal ", signal, " cannot be caught: ", std::strerror(errno));
