@@ -157,6 +157,13 @@ void ZeroOptimizer::add_squares(size_t group, const at::Tensor& sum) const {
   }
 }
 
+void ZeroOptimizer::rely_on(std::vector<comm::ProcessGroup> groups) { relied_on_ = std::move(groups); }
+
+void ZeroOptimizer::check_groups() const {
+  ranks_->check();
+  for (const comm::ProcessGroup& group : relied_on_) group.check();
+}
+
 void ZeroOptimizer::skip_step(int64_t step_number) {
   const std::string cause = non_finite_cause(*store_, *state_, *reducer_, *ranks_, keeps_gradients());
   zero_grad();
@@ -236,7 +243,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   // gradients.
   const auto is_finite = [&] {
     const bool finite = result.grad_norm->is_finite();
-    ranks_->check();
+    check_groups();
     return finite;
   };
   const bool reads_last = skips_on_device();
@@ -252,7 +259,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();
-  ranks_->check();  // a step on the host has waited for the gradients
+  check_groups();  // a step on the host has waited for the gradients
   state_->gather_parameters();
   if (reads_last && !is_finite()) {
     for (const size_t index : state_->slices().all())

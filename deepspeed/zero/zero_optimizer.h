@@ -16,6 +16,9 @@
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/memory_bytes.h"
 
+namespace deepspeed::comm {
+class ProcessGroup;
+}
 namespace deepspeed::optim {
 class Optimizer;
 }
@@ -90,6 +93,9 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Publishes hyperparameters that may have changed to the ranks' comparison. If they differ, the next
   /// collective is an error that names the hyperparameter. Sends no message, and costs nothing on one rank.
   void tell_ranks();
+  /// Makes step() throw CommError before weights change if one of these groups has failed. Gradients depend
+  /// on what came over them.
+  void rely_on(std::vector<comm::ProcessGroup> groups);
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
   /// Updates the owned slices and gathers the parameters. Stage 3 gathers them when they are used.
@@ -124,6 +130,8 @@ class DEEPSPEED_API ZeroOptimizer {
   at::Tensor sum_of_squares() const;
   /// Adds the squares of a group's gradient elements that no other rank counts.
   void add_squares(size_t group, const at::Tensor& sum) const;
+  /// Throws CommError if a group that gradients depend on has failed.
+  void check_groups() const;
   void skip_step(int64_t step_number);
   void step_slices(int64_t step_number, const GradientScale& gradient_scale);
   /// Returns whether the gradient scale stays on the device.
@@ -137,6 +145,7 @@ class DEEPSPEED_API ZeroOptimizer {
   const std::shared_ptr<std::atomic<int64_t>> micro_step_;
   const std::unique_ptr<StepAgreement> agreement_;
   const std::unique_ptr<const ZeroGroups> ranks_;
+  std::vector<comm::ProcessGroup> relied_on_;
   const std::unique_ptr<ParamStore> store_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   const std::unique_ptr<precision::LossScaler> scaler_;

@@ -135,6 +135,7 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
   planner_ = std::make_unique<pipe::BatchPlanner>(all, grid.stage_to_global(0), is_last_stage());
   if (!tied_->empty())
     step_driver().before_update([this] { tied_->reduce(require_optimizer("train_batch")); });
+  if (zero::ZeroOptimizer* const optimizer = state().parts.optimizer.get()) optimizer->rely_on(own_groups());
   step_driver().set_boundary(false);
   const int64_t interval = config().pipeline.activation_checkpoint_interval;
   if (interval > 0) module_->set_activation_checkpoint_interval(int(interval));
@@ -225,10 +226,15 @@ void PipelineEngine::log_schedule() const {
 
 // --- errors ---
 
+std::vector<comm::ProcessGroup> PipelineEngine::own_groups() const {
+  std::vector<comm::ProcessGroup> groups = links_->groups();
+  for (comm::ProcessGroup& group : tied_->groups()) groups.push_back(std::move(group));
+  return groups;
+}
+
 void PipelineEngine::give_up(const std::string& reason) const {
   const ParallelGroups& groups = state().parts.groups;
-  links_->give_up(reason);
-  tied_->give_up(reason);
+  for (const comm::ProcessGroup& group : own_groups()) group.give_up(reason);
   for (const comm::ProcessGroup* group : {&groups.data, &groups.model, &groups.all}) {
     if (*group) group->give_up(reason);
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/assembly/initialize_options.h"
@@ -101,6 +102,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   void log_schedule() const;
   /// Runs `work`. If it throws on this rank, the other ranks are told.
   void run_together(const char* call, const std::function<void()>& work);
+  /// Returns the groups of messages between stages and of tied weights.
+  std::vector<comm::ProcessGroup> own_groups() const;
   void give_up(const std::string& reason) const;
   pipe::DataIterator with_batch_fn(const pipe::DataIterator& data) const;
   /// Reads the data of a batch. An error leaves the engine unchanged.

@@ -89,8 +89,10 @@ void TiedGradients::reduce(zero::ZeroOptimizer& optimizer) const {
   }
 }
 
-void TiedGradients::give_up(const std::string& reason) const {
-  for (const auto& [stages, group] : groups_) group.give_up(reason);
+std::vector<comm::ProcessGroup> TiedGradients::groups() const {
+  std::vector<comm::ProcessGroup> groups;
+  for (const auto& [stages, group] : groups_) groups.push_back(group);
+  return groups;
 }
 
 }  // namespace deepspeed::pipe

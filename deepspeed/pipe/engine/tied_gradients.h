@@ -26,8 +26,8 @@ class TiedGradients {
   /// Sums the gradients of all copies and writes the sum to each of them. Call it after each copy was reduced
   /// among its data-parallel ranks, and before the step.
   void reduce(zero::ZeroOptimizer& optimizer) const;
-  /// Ends the groups on all ranks with this reason.
-  void give_up(const std::string& reason) const;
+  /// Returns the groups that gradients are summed over.
+  std::vector<comm::ProcessGroup> groups() const;
 
  private:
   const comm::ProcessGroup& group_of(const TiedWeight& weight) const { return groups_.at(weight.stages); }

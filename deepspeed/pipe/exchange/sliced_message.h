@@ -2,7 +2,6 @@
 // one part, and the receivers gather the parts.
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +28,7 @@ class SlicedMessage {
   at::Tensor own_place(const at::Tensor& room) const;
   /// Fills the other ranks' places. Collective over the group.
   void gather(const at::Tensor& room) const;
-  void give_up(const std::string& reason) const;
+  const comm::ProcessGroup& group() const { return slices_; }
 
  private:
   comm::ProcessGroup slices_;

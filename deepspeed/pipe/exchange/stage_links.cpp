@@ -134,11 +134,11 @@ void StageLinks::finish_sends() {
   if (input_grads_) naming("sending gradients to", previous_stage_, [&] { input_grads_->wait(); });
 }
 
-void StageLinks::give_up(const std::string& reason) const {
-  for (const comm::ProcessGroup* group : {&activations_, &gradients_, &wrap_activations_, &wrap_gradients_}) {
-    if (*group) group->give_up(reason);
-  }
-  slices_.give_up(reason);
+std::vector<comm::ProcessGroup> StageLinks::groups() const {
+  std::vector<comm::ProcessGroup> groups = {activations_, gradients_, wrap_activations_, wrap_gradients_,
+                                            slices_.group()};
+  std::erase_if(groups, [](const comm::ProcessGroup& group) { return !group; });
+  return groups;
 }
 
 }  // namespace deepspeed::pipe

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/pipe/exchange/channel.h"
@@ -77,8 +78,8 @@ class StageLinks {
   void finish_sends();
   /// Forgets the forms, so the next lists travel with them. All stages must call it.
   void forget_forms() { forms_.clear(); }
-  /// Ends the groups on all ranks. Calls waiting in them fail with the reason.
-  void give_up(const std::string& reason) const;
+  /// Returns the groups that messages go over.
+  std::vector<comm::ProcessGroup> groups() const;
 
  private:
   comm::ProcessGroup activations_, gradients_;            // between neighbours
