@@ -3,7 +3,8 @@
 #   scripts/wheel.sh [--archive] [FOLDER]     (build/wheels)
 #   PYTHON=python3.12             the CPython, 3.10 to 3.14, with its headers (python3)
 #   TORCH_VERSION=2.15.0          the torch (2.11.0); the wheel is for its minor version
-#   CUDAARCHS=...                 devices, as CMake names them; the kernels are in it where there is an nvcc, as for `pip install .`
+#   CUDAARCHS=...                 devices, as CMake names them
+#   DEEPSPEED_CUDA=ON|OFF         with CUDA's kernels, or without (where there is an nvcc)
 # It is the package of `pip install .`, built against the libraries that scripts/wheel/older_system.py lays out, with all that
 # can be fetched built in. scripts/wheel/audit.py checks it, and writes no wheel that needs more than its name says.
 set -euo pipefail
@@ -47,7 +48,7 @@ system=$cache/older_system
 python3 scripts/wheel/older_system.py "$system"
 
 nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -G "$cache/cuda-*/toolkit/bin/nvcc" | tail -n 1 || true)
-[ -n "$nvcc" ] || say "no nvcc was found: the wheel is without CUDA"
+[ -n "$nvcc" ] || [ -n "${DEEPSPEED_CUDA:-}" ] || say "no nvcc was found: the wheel is without CUDA"
 # Code for each device, and an intermediate one from which later devices make theirs.
 export CUDAARCHS=${CUDAARCHS:-80-real;86-real;89-real;90;100-real;120-real}
 
@@ -62,6 +63,7 @@ defines=(
   DEEPSPEED_EXAMPLES=ON
   DEEPSPEED_SOURCES="$(python3 python/release_cache.py --sources)"
   DEEPSPEED_NVCC="$nvcc"
+  DEEPSPEED_CUDA="${DEEPSPEED_CUDA:-auto}"
 )
 # The compiler cache is that of scripts/build.sh.
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache} CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1

@@ -94,7 +94,7 @@ def test_a_file_that_needs_more_than_the_tag_says_is_found(tmp_path, options, sa
 def test_a_wheel_with_problems_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr(audit, "problems", lambda wheel, site: ["libfoo.so is missing"])
     with pytest.raises(SystemExit, match=r"is not written:\n  - libfoo\.so is missing"):
-        audit.main(tmp_path / "deepspeed-1-cp311-cp311-linux_x86_64.whl", tmp_path / "out")
+        audit.main(tmp_path / "deepspeed-1-cp311-cp311-linux_x86_64.whl", tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
 
 
