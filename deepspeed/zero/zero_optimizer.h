@@ -93,8 +93,7 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Publishes hyperparameters that may have changed to the ranks' comparison. If they differ, the next
   /// collective is an error that names the hyperparameter. Sends no message, and costs nothing on one rank.
   void tell_ranks();
-  /// Makes step() throw CommError before weights change if one of these groups has failed. Gradients depend
-  /// on what came over them.
+  /// Makes step() throw CommError if one of these groups has failed. Gradients depend on what came over them.
   void rely_on(std::vector<comm::ProcessGroup> groups);
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
