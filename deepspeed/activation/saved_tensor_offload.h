@@ -14,7 +14,7 @@ struct SavedTensorOffloadOptions {
   int64_t host_bytes = 0;
   /// Keeps tensors smaller than this on the device.
   int64_t least_bytes = 1 << 20;
-  /// Also copies CPU tensors, which saves no memory. It is for testing programs without a device.
+  /// Copies CPU tensors too, which saves no memory: for testing programs without a device.
   bool from_cpu = false;
 };
 

@@ -1,7 +1,7 @@
 // A node at each output multiplies the incoming gradient by the engine's scale. A loss that an engine scaled
 // has a node at its root. That node records the scale until the backward ends, so that nodes at outputs can
 // exchange it for their own. A derivative that the program asks for passes the nodes at outputs unchanged.
-// Its result gets a node of its own, since the loss may contain it.
+// The result of such a derivative gets a node of its own, since the loss may contain it.
 #include "deepspeed/engine/autograd/output_scale.h"
 
 #include <mutex>

@@ -32,7 +32,7 @@ class OneCycle : public GroupLrScheduler {
   /// lists without one number per group. Warns if the second of "betas" changes, and if the momentum will
   /// reach 1.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
-  /// Also throws UsageError if the momentum would leave [0, 1) with this step.
+  /// Throws UsageError for what the base refuses, and if the momentum would leave [0, 1).
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
   /// Returns the schedule's parameters, among them "moms", the momenta at this step. Before the first step
   /// that is the highest, although the groups have the lowest.

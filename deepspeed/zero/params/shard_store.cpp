@@ -236,7 +236,7 @@ void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t 
     const at::Tensor& param = params[index].tensor;
     const Interval own = layout.elements(index, ranks_.shard.rank());
     shards[index]->write(values.narrow(0, begin + own.begin, own.numel()));
-    // Its elements must be in the shards' order before it is armed. No bytes are copied.
+    // The parameter's elements must be in the shards' order before it is armed. No bytes are copied.
     if (!param.is_contiguous()) param.set_data(values.narrow(0, begin, param.numel()).view(param.sizes()));
     begin += param.numel();
     storages.push_back(pool_->partition(param, params[index].name, shards[index]));
