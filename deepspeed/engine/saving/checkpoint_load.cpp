@@ -1,11 +1,14 @@
 // Loads a checkpoint. Files are opened, compared with the engine and verified on all ranks before any rank
 // changes anything.
-#include <algorithm>
+#include "deepspeed/engine/saving/checkpoint_load.h"
+
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <unordered_set>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <c10/core/GradMode.h>
 
@@ -16,12 +19,10 @@
 #include "deepspeed/checkpoint/tag/layout.h"
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 #include "deepspeed/checkpoint/tag/tag_name.h"
+#include "deepspeed/comm/on_all_ranks.h"
 #include "deepspeed/comm/watch/call_subject.h"
 #include "deepspeed/engine/saving/background_saver.h"
-#include "deepspeed/engine/saving/checkpoint_loader.h"
 #include "deepspeed/engine/saving/checkpoints.h"
-#include "deepspeed/zero/params/param_store.h"
-#include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
 
@@ -72,112 +73,39 @@ void warn_of_no_tag(const std::string& directory) {
                complete.empty() ? "" : message(": the newest complete one is '", complete.front(), "'"));
 }
 
-}  // namespace
-
-std::string CheckpointLoader::chosen_tag(const std::string& directory, const LoadOptions& options) const {
-  if (!options.tag.empty()) return options.tag;
-  if (!parts_.config.checkpoint.load_universal) return checkpoint::read_latest(directory).value_or("");
-  if (const auto tag = checkpoint::read_latest_universal(directory)) return *tag;
-  raise<CheckpointError>("there is no ", checkpoint::latest_universal_path(directory),
+std::string chosen_tag(const CheckpointLoad& load) {
+  if (!load.options.tag.empty()) return load.options.tag;
+  if (!load.parts.config.checkpoint.load_universal)
+    return checkpoint::read_latest(load.directory).value_or("");
+  if (const auto tag = checkpoint::read_latest_universal(load.directory)) return *tag;
+  raise<CheckpointError>("there is no ", checkpoint::latest_universal_path(load.directory),
                          ", which checkpoint.load_universal needs; ds_to_universal makes a universal "
                          "checkpoint of another");
 }
 
-std::string CheckpointLoader::agreed_tag(const std::string& directory, const LoadOptions& options) {
+// Calls comm::on_all_ranks() over all ranks of the training.
+void on_all_ranks(const CheckpointLoad& load, const std::function<void()>& work) {
+  comm::on_all_ranks<CheckpointError>(load.parts.groups.all, "loading", work);
+}
+
+// Returns the tag that all ranks chose; "" if they found none.
+std::string agreed_tag(const CheckpointLoad& load) {
   std::string tag;
-  on_all_ranks([&] { tag = chosen_tag(directory, options); });
-  const std::vector<std::string> tags = parts_.groups.all.all_gather_text(tag);
+  on_all_ranks(load, [&] { tag = chosen_tag(load); });
+  const std::vector<std::string> tags = load.parts.groups.all.all_gather_text(tag);
   for (size_t rank = 0; rank < tags.size(); ++rank) {
     if (tags[rank] == tags[0]) continue;
-    raise<CheckpointError>("the tag to load from ", directory, " is '", tags[rank], "' on rank ", rank,
+    raise<CheckpointError>("the tag to load from ", load.directory, " is '", tags[rank], "' on rank ", rank,
                            ", and '", tags[0],
                            "' on rank 0, expected the same; is the folder one that all ranks see?");
   }
   return tag;
 }
 
-LoadResult CheckpointLoader::load(const std::string& directory, const LoadOptions& options) {
-  const c10::NoGradGuard no_grad;
-  if (state_.background_saver) state_.background_saver->wait();
-  const std::string tag = agreed_tag(directory, options);
-  if (tag.empty()) {
-    warn_of_no_tag(directory);
-    return {};
-  }
-  on_all_ranks([&] {
-    checkpoint::require_tag_inside(tag);
-    if (parts_.world.local_rank() == 0) checkpoint::recover_tag(directory, tag);
-  });
-  on_all_ranks([&] { require_tag(directory, tag); });
-  const auto naming_others = [&](const std::function<void()>& read) {
-    try {
-      read();
-    } catch (const checkpoint::MisfitError&) {
-      throw;  // another tag of this training would not fit either
-    } catch (const CheckpointError& error) {
-      if (parts_.config.checkpoint.load_universal) throw;
-      throw CheckpointError(error.what() + other_tags(directory, tag));
-    }
-  };
-  std::optional<OpenedCheckpoint> opened;
-  RunSnapshot before;
-  on_all_ranks([&] {
-    naming_others([&] { opened.emplace(open(directory, tag, options)); });
-    check_fit(*opened, options);
-    if (options.verify_first) naming_others([&] { verify(*opened); });
-    if (options.check_client_state) options.check_client_state(opened->client_state);
-    before = run_snapshot(*opened, options);
-  });
-  require_one_save(*opened);
-  take_over(*opened, before, options);
-  log::info("loaded checkpoint ", opened->path.string());
-  if (const auto restarts = env::get_int("DEEPSPEED_RESTART_COUNT").value_or(0); restarts > 0) {
-    log::info("[checkpoint] restart ", restarts, " goes on from tag ", tag, " at step ",
-              state_.counters.global_steps, " with ", parts_.world.size(), " ranks");
-  }
-  return {opened->path.string(), std::move(opened->client_state)};
-}
-
-bool CheckpointLoader::loads_optimizer(const LoadOptions& options) const {
-  return parts_.optimizer != nullptr && options.load_optimizer_states && !options.load_module_only;
-}
-
-OpenedCheckpoint CheckpointLoader::open(const std::string& directory, const std::string& tag,
-                                        const LoadOptions& options) const {
-  OpenedCheckpoint opened;
-  opened.mp_rank = first_mp_rank(directory, tag);
-  const std::vector<fs::path> sharded = checkpoint::find_sharded_model_states(directory, tag, opened.mp_rank);
-  opened.is_sharded = !sharded.empty();
-  opened.path =
-      opened.is_sharded ? sharded.front() : checkpoint::model_states_path(directory, tag, opened.mp_rank);
-  const fs::path folder = opened.path.parent_path();
-  opened.archives = std::make_shared<const checkpoint::TagArchives>(
-      folder, checkpoint::TagArchives::Options{.looks_around = rank() == 0});
-  // Files that this load does not read may be missing.
-  const auto is_needed = [&](const std::string& name) {
-    if (checkpoint::is_optimizer_file(name)) return opened.is_sharded || loads_optimizer(options);
-    return !options.load_module_only || !checkpoint::is_rng_file(name);
-  };
-  if (const auto damage = checkpoint::find_damage(folder, opened.archives->manifest(), is_needed)) {
-    raise<CheckpointError>(*damage, opened.is_sharded && !loads_optimizer(options)
-                                        ? "; the checkpoint is of stage 3, whose weights are in these files"
-                                        : "");
-  }
-  if (!fs::exists(opened.path)) raise<CheckpointError>("the file ", opened.path, " is missing");
-  opened.file = opened.archives->open(opened.path);
-  opened.states = checkpoint::parse_model_states(opened.file->value());
-  if (!options.load_module_only) require_counters(opened.path, opened.file->value().as_dict());
-  require_kind(opened, directory, tag);
-  opened.client_state = opened.file->load(checkpoint::Value(opened.states.client_state)).as_dict();
-  if (loads_optimizer(options)) opened.optimizer = open_optimizer(directory, tag, opened);
-  open_module(directory, tag, options, opened);
-  if (!options.load_module_only) open_run(directory, tag, opened);
-  return opened;
-}
-
-int CheckpointLoader::first_mp_rank(const std::string& directory, const std::string& tag) const {
-  const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
-  const ParallelGroups& groups = parts_.groups;
+// Returns the place whose files this rank opens first: its own, if the number of places is equal.
+int first_mp_rank(const CheckpointLoad& load) {
+  const size_t num_places = checkpoint::find_mp_ranks(load.directory, load.tag).size();
+  const ParallelGroups& groups = load.parts.groups;
   if (num_places == size_t(groups.model_size())) return groups.model_rank();
   // The checkpoint has another number of stages. The first stage's file has what all stages of this slice
   // share.
@@ -187,18 +115,17 @@ int CheckpointLoader::first_mp_rank(const std::string& directory, const std::str
   return 0;
 }
 
-void CheckpointLoader::require_kind(const OpenedCheckpoint& opened, const std::string& directory,
-                                    const std::string& tag) const {
-  const bool is_pipeline = !parts_.model.stored_layers.empty();
-  if (is_pipeline != opened.states.states.has_module) {
+void require_kind(const CheckpointLoad& load) {
+  const bool is_pipeline = !load.parts.model.stored_layers.empty();
+  if (is_pipeline != load.states.states.has_module) {
     if (is_pipeline) return;
-    const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
-    if (int(num_places) == parts_.groups.model_size()) return;
-    raise<checkpoint::MisfitError>(opened.path.parent_path(), " is a checkpoint of ", num_places,
-                                   " model-parallel ranks, the engine has ", parts_.groups.model_size(),
+    const size_t num_places = checkpoint::find_mp_ranks(load.directory, load.tag).size();
+    if (int(num_places) == load.parts.groups.model_size()) return;
+    raise<checkpoint::MisfitError>(load.path.parent_path(), " is a checkpoint of ", num_places,
+                                   " model-parallel ranks, the engine has ", load.parts.groups.model_size(),
                                    "; load it with as many");
   }
-  raise<checkpoint::MisfitError>(opened.path.parent_path(),
+  raise<checkpoint::MisfitError>(load.path.parent_path(),
                                  is_pipeline
                                      ? " is no checkpoint of a pipeline: it has the model as a whole; "
                                        "load it into an engine of the whole model"
@@ -206,101 +133,143 @@ void CheckpointLoader::require_kind(const OpenedCheckpoint& opened, const std::s
                                        "make weights of it by zero_to_fp32");
 }
 
-/// Compares the saves that the ranks opened. Each rank sees only its own files; no two pipeline stages open
-/// the same ones.
-void CheckpointLoader::require_one_save(const OpenedCheckpoint& opened) const {
-  const std::vector<std::string> saves = parts_.groups.all.all_gather_text(opened.archives->identity());
+// Opens the tag's model file, which has the small values that all parts share.
+void open_model_file(CheckpointLoad& load) {
+  load.mp_rank = first_mp_rank(load);
+  const auto sharded = checkpoint::find_sharded_model_states(load.directory, load.tag, load.mp_rank);
+  load.is_sharded = !sharded.empty();
+  load.path = load.is_sharded ? sharded.front()
+                              : checkpoint::model_states_path(load.directory, load.tag, load.mp_rank);
+  const fs::path folder = load.path.parent_path();
+  load.archives = std::make_shared<const checkpoint::TagArchives>(
+      folder, checkpoint::TagArchives::Options{.looks_around = load.parts.groups.all.rank() == 0});
+  // Files that this load does not read may be missing.
+  const auto is_needed = [&](const std::string& name) {
+    if (checkpoint::is_optimizer_file(name)) return load.is_sharded || load.wants_optimizer();
+    return !load.options.load_module_only || !checkpoint::is_rng_file(name);
+  };
+  if (const auto damage = checkpoint::find_damage(folder, load.archives->manifest(), is_needed)) {
+    raise<CheckpointError>(*damage, load.is_sharded && !load.wants_optimizer()
+                                        ? "; the checkpoint is of stage 3, whose weights are in these files"
+                                        : "");
+  }
+  if (!fs::exists(load.path)) raise<CheckpointError>("the file ", load.path, " is missing");
+  load.file = load.archives->open(load.path);
+  load.states = checkpoint::parse_model_states(load.file->value());
+  if (!load.options.load_module_only) require_counters(load.path, load.file->value().as_dict());
+  require_kind(load);
+  load.client_state = load.file->load(checkpoint::Value(load.states.client_state)).as_dict();
+}
+
+// Calls `read`. If a file is missing or damaged, the error names another tag that can be loaded.
+void naming_other_tags(const CheckpointLoad& load, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const checkpoint::MisfitError&) {
+    throw;  // another tag of this training would not fit either
+  } catch (const CheckpointError& error) {
+    if (load.parts.config.checkpoint.load_universal) throw;
+    throw CheckpointError(error.what() + other_tags(load.directory, load.tag));
+  }
+}
+
+// Opens, checks and verifies all that this rank will load. Changes nothing.
+void open_and_check(CheckpointLoad& load) {
+  naming_other_tags(load, [&] {
+    open_model_file(load);
+    open_optimizer(load);
+    open_module(load);
+    open_run(load);
+  });
+  check_module(load);
+  check_optimizer(load);
+  if (load.options.verify_first) {
+    naming_other_tags(load, [&] {
+      verify_module(load);
+      verify_optimizer(load);
+      load.archives->check_rest();
+    });
+  }
+  if (load.options.check_client_state) load.options.check_client_state(load.client_state);
+}
+
+// Compares the saves that the ranks opened. Each rank sees only its own files; no two pipeline stages open
+// the same ones.
+void require_one_save(const CheckpointLoad& load) {
+  const std::vector<std::string> saves = load.parts.groups.all.all_gather_text(load.archives->identity());
   for (size_t rank = 0; rank < saves.size(); ++rank) {
     if (saves[rank] == saves[0]) continue;
-    raise<CheckpointError>("the files of ", opened.path.parent_path(), " are of two saves: those that rank ",
+    raise<CheckpointError>("the files of ", load.path.parent_path(), " are of two saves: those that rank ",
                            rank, " reads of ", saves[rank], ", those of rank 0 of ", saves[0],
                            "; put back the files of one save, or load another tag");
   }
 }
 
-void CheckpointLoader::check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const {
-  for (const NamedTensor& param : parts_.model.parameters) zero::check_settable(param.tensor);
-  if (!options.custom_load_fn) check_module(opened.module, options.load_module_strict);
-  if (opened.optimizer) check_optimizer(opened);
+// Drops the step under way. Gradients of the old weights mean nothing to the new ones.
+void drop_gradients(const CheckpointLoad& load) {
+  if (load.parts.optimizer == nullptr) return;
+  load.parts.optimizer->zero_grad();
+  RunCounters& counters = load.training.counters;
+  counters.backwards_since_update = counters.backwards_in_sums = 0;
+  counters.dropped_backwards = false;
 }
 
-void CheckpointLoader::verify(const OpenedCheckpoint& opened) const {
-  for (const StoredTensor& stored : opened.module) {
-    if (stored.load) stored.load();
-  }
-  if (opened.optimizer) verify_optimizer(opened);
-  opened.archives->check_rest();
-}
-
-void CheckpointLoader::take_over(const OpenedCheckpoint& opened, const RunSnapshot& before,
-                                 const LoadOptions& options) {
+// Loads everything that was checked into the engine. If the small parts, which come first, fail, the old ones
+// are restored. If weights or states fail, the engine records that it holds only parts of a checkpoint.
+void take_over(const CheckpointLoad& load, const std::function<void()>& restore_run) {
+  bool has_changed_weights = false;
   try {
-    if (!options.load_module_only) on_all_ranks([&] { load_run(opened, options); });
-  } catch (...) {
-    put_back(before);
-    throw;
-  }
-  try {
-    on_all_ranks([&] {
-      load_weights_and_states(opened, options);
-      opened.archives->check_rest();
+    on_all_ranks(load, [&] { load_run(load); });
+    has_changed_weights = true;
+    on_all_ranks(load, [&] {
+      if (load.parts.optimizer) load.parts.optimizer->state().abandon_step();
+      load_module(load);
+      drop_gradients(load);
+      load_optimizer(load);
+      load.archives->check_rest();
     });
-    if (opened.optimizer) follow_masters(opened);
-    if (opened.optimizer) on_all_ranks([&] { load_rank_state(opened); });
+    follow_masters(load);
+    on_all_ranks(load, [&] { load_rank_state(load); });
   } catch (const std::exception& error) {
-    put_back(before);
-    state_.loaded_in_part = error.what();
-    log::error("[checkpoint] ", error.what(), ": the engine holds parts of ", opened.path.string(), " now");
+    restore_run();
+    if (!has_changed_weights) throw;
+    load.training.loaded_in_part = error.what();
+    log::error("[checkpoint] ", error.what(), ": the engine holds parts of ", load.path.string(), " now");
     throw;
   }
-  if (opened.optimizer || parts_.optimizer == nullptr) state_.loaded_in_part.clear();
+  if (load.optimizer || load.parts.optimizer == nullptr) load.training.loaded_in_part.clear();
 }
 
-void CheckpointLoader::load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options) {
-  zero::ZeroOptimizer* optimizer = parts_.optimizer.get();
-  if (optimizer != nullptr) optimizer->state().abandon_step();
-  if (options.custom_load_fn) {
-    NamedTensors tensors;
-    for (const StoredTensor& stored : opened.module) tensors.emplace_back(stored.name, stored.load());
-    options.custom_load_fn(tensors);
-  } else {
-    load_module(opened.module);
-  }
-  if (optimizer == nullptr) return;
-  optimizer->zero_grad();
-  state_.counters.backwards_since_update = state_.counters.backwards_in_sums = 0;
-  state_.counters.dropped_backwards = false;
-  if (opened.optimizer) load_optimizer(opened);
-  if (!opened.optimizer || !wants_master(opened)) optimizer->state().restore_masters_from_model();
-}
-
-// Masters may come from another precision or from stage 3, whose files hold nothing else; the model's weights
-// are then set from them. At stage 3 in fp32 the masters are the shards. Split masters exist only on their
-// own rank. In fp32, weights that this rank has masters of were loaded with the masters, which may be in
-// other memory.
-void CheckpointLoader::follow_masters(const OpenedCheckpoint& opened) {
-  zero::ZeroOptimizer& optimizer = *parts_.optimizer;
-  const bool come_from_elsewhere = parts_.config.checkpoint.load_universal || is_of_other_precision(opened);
-  const bool are_weights = optimizer.store().dtype() == at::kFloat;
-  if (opened.is_sharded || come_from_elsewhere || parts_.pool || optimizer.state().has_split_masters() ||
-      are_weights)
-    optimizer.state().publish_masters();
-}
-
-bool CheckpointLoader::is_of_other_precision(const OpenedCheckpoint& opened) const {
-  const at::ScalarType own = parts_.optimizer->store().dtype();
-  std::unordered_set<std::string> trained;
-  for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
-    for (const NamedTensor& param : group.params) trained.insert(param.name);
-  }
-  return std::ranges::any_of(opened.module, [&](const StoredTensor& stored) {
-    return trained.contains(stored.name) && stored.form.scalar_type() != own;
-  });
-}
+}  // namespace
 
 LoadResult load_checkpoint(TrainingState& state, const std::string& directory, const LoadOptions& options) {
   const comm::CallSubject subject("in load_checkpoint(), which all ranks must call");
-  return CheckpointLoader(state).load(directory, options);
+  const c10::NoGradGuard no_grad;
+  if (state.background_saver) state.background_saver->wait();
+  CheckpointLoad load{.training = state, .parts = state.parts, .directory = directory, .options = options};
+  load.tag = agreed_tag(load);
+  if (load.tag.empty()) {
+    warn_of_no_tag(directory);
+    return {};
+  }
+  on_all_ranks(load, [&] {
+    checkpoint::require_tag_inside(load.tag);
+    if (load.parts.world.local_rank() == 0) checkpoint::recover_tag(directory, load.tag);
+  });
+  on_all_ranks(load, [&] { require_tag(directory, load.tag); });
+  std::function<void()> restore_run;
+  on_all_ranks(load, [&] {
+    open_and_check(load);
+    restore_run = remember_run(load);
+  });
+  require_one_save(load);
+  take_over(load, restore_run);
+  log::info("loaded checkpoint ", load.path.string());
+  if (const auto restarts = env::get_int("DEEPSPEED_RESTART_COUNT").value_or(0); restarts > 0) {
+    log::info("[checkpoint] restart ", restarts, " goes on from tag ", load.tag, " at step ",
+              state.counters.global_steps, " with ", load.parts.world.size(), " ranks");
+  }
+  return {load.path.string(), std::move(load.client_state)};
 }
 
 }  // namespace deepspeed

@@ -5,21 +5,30 @@
 // between parameters is zeroed.
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/checkpoint/sources/misfit_error.h"
 #include "deepspeed/checkpoint/sources/unnamed_stages.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/engine/saving/checkpoint_loader.h"
+#include "deepspeed/engine/saving/checkpoint_load.h"
 #include "deepspeed/optim/slices/hyperparameters_json.h"
 #include "deepspeed/optim/slices/optimizer.h"
+#include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/compressed_exchange.h"
 #include "deepspeed/zero/params/param_store.h"
+#include "deepspeed/zero/update/state_slice.h"
 #include "deepspeed/zero/zero_optimizer.h"
 #include "deepspeed/zero/zero_state.h"
 
@@ -35,10 +44,10 @@ constexpr int64_t kVerifiedNumel = int64_t{1}
                                    << 20;  // elements per read when verifying, where nothing is kept
 
 // A stage 3 checkpoint has its weights in the optimizer's files, so leaving these out does not help there.
-std::string with_way_out(const Error& error, const OpenedCheckpoint& opened) {
+std::string with_way_out(const Error& error, const CheckpointLoad& load) {
   const std::string text = error.what();
   const bool names_it = text.find("load_optimizer_states") != std::string::npos;
-  return opened.is_sharded || names_it ? text : text + kWithoutStates;
+  return load.is_sharded || names_it ? text : text + kWithoutStates;
 }
 
 // Zeroes what lies between and after the parameters.
@@ -94,79 +103,96 @@ void read_and_forget(const checkpoint::OptimizerFiles& source, const std::string
   }
 }
 
-}  // namespace
+std::vector<checkpoint::PipelineLayer> layers_of(const EngineModel& model) {
+  std::vector<checkpoint::PipelineLayer> layers;
+  for (const LayerWeights& layer : model.layers)
+    layers.push_back({layer.prefix, layer.is_tied, layer.stored_as});
+  return layers;
+}
 
-checkpoint::OptimizerFiles CheckpointLoader::open_optimizer(const std::string& directory,
-                                                            const std::string& tag,
-                                                            const OpenedCheckpoint& opened) const {
-  const fs::path folder = fs::path(directory) / tag;
-  std::vector<checkpoint::NamedShapes> shapes;
-  for (const zero::StoredGroup& group : parts_.optimizer->store().groups()) {
-    auto& of_group = shapes.emplace_back();
-    for (const NamedTensor& param : group.params)
-      of_group.emplace_back(param.name, param.tensor.sizes().vec());
+// Report a missing file first; otherwise its absence would show up as a misfit in the sizes.
+void require_own_layers(const CheckpointLoad& load) {
+  for (const StoredLayer& layer : load.parts.model.stored_layers) {
+    const fs::path path = checkpoint::layer_states_path(load.directory, load.tag, layer.index, layer.slice);
+    if (!layer.names.empty() && !fs::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
   }
-  const bool loads_universal = parts_.config.checkpoint.load_universal;
-  if (!loads_universal && checkpoint::is_universal(folder)) {
-    raise<CheckpointError>(folder,
-                           " is a universal checkpoint: it loads with checkpoint.load_universal = true");
+}
+
+// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. All ranks reach the
+// same decision, from the files, whether to assume the order of a stage's own parameters. One stage by
+// itself might fit by chance.
+checkpoint::OptimizerFiles open_unnamed(const CheckpointLoad& load,
+                                        const std::vector<checkpoint::NamedShapes>& own_shapes) {
+  const size_t num_saved = checkpoint::find_mp_ranks(load.directory, load.tag).size();
+  const bool is_as_many = num_saved == size_t(load.parts.groups.model_size());
+  const auto in_own_order = [&] {
+    return checkpoint::OptimizerFiles::of_model_file(load.file, load.states.optimizer, own_shapes);
+  };
+  const bool has_slices = load.parts.groups.num_slices() > 1;
+  const bool has_frozen = std::ranges::any_of(
+      load.parts.model.parameters, [](const NamedTensor& param) { return !param.tensor.requires_grad(); });
+  if (has_slices && is_as_many) return in_own_order();
+  if (has_slices || (has_frozen && !is_as_many)) {
+    raise<checkpoint::MisfitError>(
+        load.path,
+        " does not name the parameters whose optimizer states it holds, as DeepSpeed's pipelines write it at "
+        "ZeRO stage 0, and with ",
+        has_slices ? "layers that ranks share out" : "frozen parameters",
+        " their order does not say it: resume at the number of stages that wrote it, which has ", num_saved,
+        " model files, or load with load_optimizer_states = false");
   }
+  require_own_layers(load);
   try {
-    if (loads_universal) return checkpoint::OptimizerFiles::of_universal(folder, *opened.archives, shapes);
-    if (opened.states.optimizer.is_none() && checkpoint::find_optim_states(directory, tag).empty())
-      raise<CheckpointError>(directory, "/", tag, " holds no optimizer states");
-    return open_stages(directory, tag, opened, shapes);
-  } catch (const checkpoint::MisfitError& error) {
-    throw checkpoint::MisfitError(with_way_out(error, opened));
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(with_way_out(error, opened));
+    return checkpoint::open_unnamed_stages(load.directory, load.tag, *load.archives,
+                                           layers_of(load.parts.model));
+  } catch (const checkpoint::MisfitError&) {
+    if (!is_as_many) throw;
+    return in_own_order();
   }
 }
 
-bool CheckpointLoader::wants_master(const OpenedCheckpoint& opened) const {
-  return opened.is_sharded || parts_.config.zero_optimization.load_from_fp32_weights;
+checkpoint::OptimizerFiles open_stages(const CheckpointLoad& load,
+                                       const std::vector<checkpoint::NamedShapes>& own_shapes) {
+  using checkpoint::OptimizerFiles;
+  const std::vector<int> places = checkpoint::find_mp_ranks(load.directory, load.tag);
+  const ParallelGroups& groups = load.parts.groups;
+  const bool is_whole = load.states.states.has_module;
+  const bool is_unnamed = !load.states.optimizer.is_none() && !load.states.states.param_shapes;
+  if (is_unnamed && !is_whole) return open_unnamed(load, own_shapes);
+  const auto open_stage = [&](int mp_rank, const std::shared_ptr<checkpoint::DeferredArchive>& file,
+                              const checkpoint::ModelStates& states) {
+    const auto& shapes = states.states.param_shapes;
+    if (states.optimizer.is_none())
+      return OptimizerFiles::of_partitions(load.directory, load.tag, *load.archives, shapes, mp_rank);
+    return OptimizerFiles::of_model_file(file, states.optimizer, shapes.value_or(own_shapes));
+  };
+  OptimizerFiles result = open_stage(load.mp_rank, load.file, load.states);
+  const auto has_all = [&] {
+    if (result.holds_nothing()) return true;
+    return std::ranges::all_of(own_shapes, [&](const checkpoint::NamedShapes& group) {
+      return std::ranges::all_of(group, [&](const auto& param) { return result.holds(param.first); });
+    });
+  };
+  for (const int mp_rank : places) {
+    const bool is_of_slice = groups.slice_of(mp_rank, int(places.size())) == groups.slice();
+    if (mp_rank == load.mp_rank || !is_of_slice || is_whole || has_all()) continue;
+    const fs::path path = checkpoint::model_states_path(load.directory, load.tag, mp_rank);
+    const auto file = load.archives->open(path);
+    result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));
+  }
+  return result;
 }
 
-void CheckpointLoader::check_optimizer(const OpenedCheckpoint& opened) const {
-  const checkpoint::OptimizerFiles& source = *opened.optimizer;
-  const auto& groups = parts_.optimizer->store().groups();
-  if (source.groups().size() != groups.size()) {
-    raise<CheckpointError>("the checkpoint has ", source.groups().size(),
-                           " parameter groups, the optimizer has ", groups.size(), kWithoutStates);
-  }
-  for (size_t index = 0; index < groups.size(); ++index) {
-    check_states(source, index);
-    loaded_options(index, source.groups()[index].options);
-    for (const NamedTensor& param : groups[index].params) {
-      const auto check = [&, numel = param.tensor.numel()](const std::string& state) {
-        const int64_t found = source.numel(param.name, state);
-        if (found >= numel || (found == 0 && state == checkpoint::kMasterState)) return;
-        raise<CheckpointError>("the optimizer files hold ", found, " elements of the state '", state,
-                               "' of '", param.name, "', expected ", numel, kWithoutStates);
-      };
-      if (wants_master(opened)) check(checkpoint::kMasterState);
-      for (const auto& [name, type] : source.groups()[index].states) check(name);
-    }
-  }
+// Returns whether masters come from the files; otherwise they are set from the model's weights.
+bool wants_master(const CheckpointLoad& load) {
+  return load.is_sharded || load.parts.config.zero_optimization.load_from_fp32_weights;
 }
 
-void CheckpointLoader::check_states(const checkpoint::OptimizerFiles& source, size_t index) const {
-  const auto& group = source.groups()[index];
-  if (group.states.empty() && group.step == 0) return;
-  const optim::Optimizer& own = parts_.optimizer->base_optimizer();
-  optim::SliceState state{{}, group.step, numbers_of(group, parts_.optimizer->store().groups()[index])};
-  for (const auto& [name, type] : group.states) state.tensors.emplace_back(name, at::empty({0}, type));
-  try {
-    own.check_state(state);
-  } catch (const Error& error) {
-    raise<CheckpointError>("the optimizer states of parameter group ", index, " are not those of ",
-                           own.name(), ", the engine's optimizer: ", error.what(),
-                           parts_.config.checkpoint.load_universal ? kOfOtherConverters : "", kWithoutStates);
-  }
-}
-
-optim::Hyperparameters CheckpointLoader::loaded_options(size_t group, const Json& options) const {
-  const auto& own = parts_.optimizer->param_groups()[group].options;
+// Returns the group's hyperparameters, replaced by those of the file. Throws CheckpointError if one has
+// another type.
+optim::Hyperparameters loaded_options(const CheckpointLoad& load, size_t group) {
+  const Json& options = load.optimizer->groups()[group].options;
+  const auto& own = load.parts.optimizer->param_groups()[group].options;
   const std::string where = message("param_groups[", group, "]");
   Json known = Json::object();
   for (const auto& [key, value] : options.items()) {
@@ -184,57 +210,27 @@ optim::Hyperparameters CheckpointLoader::loaded_options(size_t group, const Json
   return loaded;
 }
 
-void CheckpointLoader::verify_optimizer(const OpenedCheckpoint& opened) const {
-  const checkpoint::OptimizerFiles& source = *opened.optimizer;
-  const zero::ZeroOptimizer& optimizer = *parts_.optimizer;
-  const size_t num_groups = std::min(source.groups().size(), optimizer.store().groups().size());
-  for (size_t index = 0; index < num_groups; ++index) {
-    const auto& params = optimizer.store().groups()[index].params;
-    auto states = source.groups()[index].states;
-    if (wants_master(opened)) states.emplace_back(checkpoint::kMasterState, at::kFloat);
-    for (const auto& [state, type] : states) {
-      for (const zero::ParamPiece& piece : optimizer.state().pieces(index)) {
-        const std::string& name = params[piece.index].name;
-        const Interval elements = elements_of(piece);
-        if (elements.end <= source.numel(name, state)) read_and_forget(source, name, state, elements, type);
-      }
-    }
+void check_states(const CheckpointLoad& load, size_t index) {
+  const auto& group = load.optimizer->groups()[index];
+  if (group.states.empty() && group.step == 0) return;
+  const optim::Optimizer& own = load.parts.optimizer->base_optimizer();
+  optim::SliceState state{{}, group.step, numbers_of(group, load.parts.optimizer->store().groups()[index])};
+  for (const auto& [name, type] : group.states) state.tensors.emplace_back(name, at::empty({0}, type));
+  try {
+    own.check_state(state);
+  } catch (const Error& error) {
+    raise<CheckpointError>("the optimizer states of parameter group ", index, " are not those of ",
+                           own.name(), ", the engine's optimizer: ", error.what(),
+                           load.parts.config.checkpoint.load_universal ? kOfOtherConverters : "",
+                           kWithoutStates);
   }
 }
 
-void CheckpointLoader::load_optimizer(const OpenedCheckpoint& opened) {
-  const checkpoint::OptimizerFiles& source = *opened.optimizer;
-  zero::ZeroOptimizer& optimizer = *parts_.optimizer;
-  bool has_masters = true, has_states = true;
-  for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
-    const auto& group = source.groups()[index];
-    optimizer.state().change(index, [&](const zero::StateSlice& slice) {
-      const bool found = load_slice(source, index, slice, wants_master(opened));
-      has_masters = has_masters && found;
-    });
-    has_states = has_states && (group.step > 0 || !group.states.empty());
-  }
-  if (!has_masters)
-    optimizer.state().restore_masters_from_model();  // the file's model was in fp32 at stage 0
-  if (has_states) optimizer.state().was_loaded();
-}
-
-void CheckpointLoader::load_rank_state(const OpenedCheckpoint& opened) {
-  zero::RankState own;
-  if (opened.run && opened.has_own_run) own = {opened.run->optimizer_ranks, opened.run->optimizer_tensors};
-  if (parts_.optimizer->load_rank_state(own) || rank() != 0 || !parts_.optimizer->keeps_errors()) return;
-  log::info("[checkpoint] what compression took from earlier exchanges is forgotten: ",
-            own.num_ranks == 0 ? std::string("the checkpoint does not have it")
-            : own.num_ranks == parts_.data_group().size()
-                ? std::string("the checkpoint has that of other buckets or nodes")
-                : message("the checkpoint has that of ", own.num_ranks, " ranks, the engine has ",
-                          parts_.data_group().size()));
-}
-
-bool CheckpointLoader::load_slice(const checkpoint::OptimizerFiles& source, size_t index,
-                                  const zero::StateSlice& slice, bool wants_master) const {
-  const auto pieces = parts_.optimizer->state().pieces(index, slice.interval);
-  const auto& params = parts_.optimizer->store().groups()[index].params;
+// Loads masters and states of one slice. Returns false if the files have no master for it.
+bool load_slice(const CheckpointLoad& load, size_t index, const zero::StateSlice& slice) {
+  const checkpoint::OptimizerFiles& source = *load.optimizer;
+  const auto pieces = load.parts.optimizer->state().pieces(index, slice.interval);
+  const auto& params = load.parts.optimizer->store().groups()[index].params;
   bool has_master = true;
   // Reads the part of a flat state that is in the slice. What the files lack stays unchanged.
   const auto read = [&](const std::string& state, const at::Tensor& flat) {
@@ -248,10 +244,10 @@ bool CheckpointLoader::load_slice(const checkpoint::OptimizerFiles& source, size
                   flat.narrow(0, piece.in_interval.begin, piece.in_interval.numel()));
     }
   };
-  if (wants_master) read(checkpoint::kMasterState, slice.master);
+  if (wants_master(load)) read(checkpoint::kMasterState, slice.master);
   optim::SliceState state;
   state.step = source.groups()[index].step;
-  state.numbers = numbers_of(source.groups()[index], parts_.optimizer->store().groups()[index]);
+  state.numbers = numbers_of(source.groups()[index], load.parts.optimizer->store().groups()[index]);
   for (const auto& [name, type] : source.groups()[index].states) {
     const at::Tensor flat = at::empty({slice.interval.numel()}, slice.master.options().dtype(type));
     zero_padding(flat, pieces);
@@ -262,89 +258,141 @@ bool CheckpointLoader::load_slice(const checkpoint::OptimizerFiles& source, size
   return has_master;
 }
 
-namespace {
-
-std::vector<checkpoint::PipelineLayer> layers_of(const EngineModel& model) {
-  std::vector<checkpoint::PipelineLayer> layers;
-  for (const LayerWeights& layer : model.layers)
-    layers.push_back({layer.prefix, layer.is_tied, layer.stored_as});
-  return layers;
-}
-
-// Report a missing file first; otherwise its absence would show up as a misfit in the sizes.
-void require_own_layers(const EngineModel& model, const std::string& directory, const std::string& tag) {
-  for (const StoredLayer& layer : model.stored_layers) {
-    const fs::path path = checkpoint::layer_states_path(directory, tag, layer.index, layer.slice);
-    if (!layer.names.empty() && !fs::exists(path)) raise<CheckpointError>("the file ", path, " is missing");
+// Returns whether the files have this optimizer's weights in another dtype than the engine.
+bool is_of_other_precision(const CheckpointLoad& load) {
+  const at::ScalarType own = load.parts.optimizer->store().dtype();
+  std::unordered_set<std::string> trained;
+  for (const zero::StoredGroup& group : load.parts.optimizer->store().groups()) {
+    for (const NamedTensor& param : group.params) trained.insert(param.name);
   }
+  return std::ranges::any_of(load.module, [&](const StoredTensor& stored) {
+    return trained.contains(stored.name) && stored.form.scalar_type() != own;
+  });
 }
 
 }  // namespace
 
-/// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. All ranks reach the
-/// same decision, from the files, whether to assume the order of a stage's own parameters. One stage by
-/// itself might fit by chance.
-checkpoint::OptimizerFiles CheckpointLoader::open_unnamed(
-    const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
-    const std::vector<checkpoint::NamedShapes>& own_shapes) const {
-  const size_t num_saved = checkpoint::find_mp_ranks(directory, tag).size();
-  const bool is_as_many = num_saved == size_t(parts_.groups.model_size());
-  const auto in_own_order = [&] {
-    return checkpoint::OptimizerFiles::of_model_file(opened.file, opened.states.optimizer, own_shapes);
-  };
-  const bool has_slices = parts_.groups.num_slices() > 1;
-  const bool has_frozen = std::ranges::any_of(
-      parts_.model.parameters, [](const NamedTensor& param) { return !param.tensor.requires_grad(); });
-  if (has_slices && is_as_many) return in_own_order();
-  if (has_slices || (has_frozen && !is_as_many)) {
-    raise<checkpoint::MisfitError>(
-        opened.path,
-        " does not name the parameters whose optimizer states it holds, as DeepSpeed's pipelines write it at "
-        "ZeRO stage 0, and with ",
-        has_slices ? "layers that ranks share out" : "frozen parameters",
-        " their order does not say it: resume at the number of stages that wrote it, which has ", num_saved,
-        " model files, or load with load_optimizer_states = false");
+void open_optimizer(CheckpointLoad& load) {
+  if (!load.wants_optimizer()) return;
+  const fs::path folder = fs::path(load.directory) / load.tag;
+  std::vector<checkpoint::NamedShapes> shapes;
+  for (const zero::StoredGroup& group : load.parts.optimizer->store().groups()) {
+    auto& of_group = shapes.emplace_back();
+    for (const NamedTensor& param : group.params)
+      of_group.emplace_back(param.name, param.tensor.sizes().vec());
   }
-  require_own_layers(parts_.model, directory, tag);
+  const bool loads_universal = load.parts.config.checkpoint.load_universal;
+  if (!loads_universal && checkpoint::is_universal(folder)) {
+    raise<CheckpointError>(folder,
+                           " is a universal checkpoint: it loads with checkpoint.load_universal = true");
+  }
   try {
-    return checkpoint::open_unnamed_stages(directory, tag, *opened.archives, layers_of(parts_.model));
-  } catch (const checkpoint::MisfitError&) {
-    if (!is_as_many) throw;
-    return in_own_order();
+    if (loads_universal)
+      load.optimizer = checkpoint::OptimizerFiles::of_universal(folder, *load.archives, shapes);
+    if (load.states.optimizer.is_none() && checkpoint::find_optim_states(load.directory, load.tag).empty())
+      raise<CheckpointError>(load.directory, "/", load.tag, " holds no optimizer states");
+    load.optimizer = open_stages(load, shapes);
+  } catch (const checkpoint::MisfitError& error) {
+    throw checkpoint::MisfitError(with_way_out(error, load));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(with_way_out(error, load));
   }
 }
 
-checkpoint::OptimizerFiles CheckpointLoader::open_stages(
-    const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
-    const std::vector<checkpoint::NamedShapes>& own_shapes) const {
-  using checkpoint::OptimizerFiles;
-  const std::vector<int> places = checkpoint::find_mp_ranks(directory, tag);
-  const ParallelGroups& groups = parts_.groups;
-  const bool is_whole = opened.states.states.has_module;
-  const bool is_unnamed = !opened.states.optimizer.is_none() && !opened.states.states.param_shapes;
-  if (is_unnamed && !is_whole) return open_unnamed(directory, tag, opened, own_shapes);
-  const auto open_stage = [&](int mp_rank, const std::shared_ptr<checkpoint::DeferredArchive>& file,
-                              const checkpoint::ModelStates& states) {
-    const auto& shapes = states.states.param_shapes;
-    if (states.optimizer.is_none())
-      return OptimizerFiles::of_partitions(directory, tag, *opened.archives, shapes, mp_rank);
-    return OptimizerFiles::of_model_file(file, states.optimizer, shapes.value_or(own_shapes));
-  };
-  OptimizerFiles result = open_stage(opened.mp_rank, opened.file, opened.states);
-  const auto has_all = [&] {
-    if (result.holds_nothing()) return true;
-    return std::ranges::all_of(own_shapes, [&](const checkpoint::NamedShapes& group) {
-      return std::ranges::all_of(group, [&](const auto& param) { return result.holds(param.first); });
-    });
-  };
-  for (const int mp_rank : places) {
-    const bool is_of_slice = groups.slice_of(mp_rank, int(places.size())) == groups.slice();
-    if (mp_rank == opened.mp_rank || !is_of_slice || is_whole || has_all()) continue;
-    const fs::path path = checkpoint::model_states_path(directory, tag, mp_rank);
-    const auto file = opened.archives->open(path);
-    result.join(open_stage(mp_rank, file, checkpoint::parse_model_states(file->value())));
+void check_optimizer(const CheckpointLoad& load) {
+  if (!load.optimizer) return;
+  const checkpoint::OptimizerFiles& source = *load.optimizer;
+  const auto& groups = load.parts.optimizer->store().groups();
+  if (source.groups().size() != groups.size()) {
+    raise<CheckpointError>("the checkpoint has ", source.groups().size(),
+                           " parameter groups, the optimizer has ", groups.size(), kWithoutStates);
   }
-  return result;
+  for (size_t index = 0; index < groups.size(); ++index) {
+    check_states(load, index);
+    loaded_options(load, index);
+    for (const NamedTensor& param : groups[index].params) {
+      const auto check = [&, numel = param.tensor.numel()](const std::string& state) {
+        const int64_t found = source.numel(param.name, state);
+        if (found >= numel || (found == 0 && state == checkpoint::kMasterState)) return;
+        raise<CheckpointError>("the optimizer files hold ", found, " elements of the state '", state,
+                               "' of '", param.name, "', expected ", numel, kWithoutStates);
+      };
+      if (wants_master(load)) check(checkpoint::kMasterState);
+      for (const auto& [name, type] : source.groups()[index].states) check(name);
+    }
+  }
+}
+
+void verify_optimizer(const CheckpointLoad& load) {
+  if (!load.optimizer) return;
+  const checkpoint::OptimizerFiles& source = *load.optimizer;
+  const zero::ZeroOptimizer& optimizer = *load.parts.optimizer;
+  const size_t num_groups = std::min(source.groups().size(), optimizer.store().groups().size());
+  for (size_t index = 0; index < num_groups; ++index) {
+    const auto& params = optimizer.store().groups()[index].params;
+    auto states = source.groups()[index].states;
+    if (wants_master(load)) states.emplace_back(checkpoint::kMasterState, at::kFloat);
+    for (const auto& [state, type] : states) {
+      for (const zero::ParamPiece& piece : optimizer.state().pieces(index)) {
+        const std::string& name = params[piece.index].name;
+        const Interval elements = elements_of(piece);
+        if (elements.end <= source.numel(name, state)) read_and_forget(source, name, state, elements, type);
+      }
+    }
+  }
+}
+
+void load_hyperparameters(const CheckpointLoad& load) {
+  if (!load.optimizer) return;
+  auto& groups = load.parts.optimizer->param_groups();
+  for (size_t index = 0; index < groups.size(); ++index) groups[index].options = loaded_options(load, index);
+}
+
+void load_optimizer(const CheckpointLoad& load) {
+  if (load.parts.optimizer == nullptr) return;
+  zero::ZeroOptimizer& optimizer = *load.parts.optimizer;
+  bool has_masters = load.optimizer && wants_master(load), has_states = load.optimizer.has_value();
+  if (load.optimizer) {
+    for (size_t index = 0; index < optimizer.store().groups().size(); ++index) {
+      const auto& group = load.optimizer->groups()[index];
+      optimizer.state().change(index, [&](const zero::StateSlice& slice) {
+        const bool found = load_slice(load, index, slice);
+        has_masters = has_masters && found;  // a model in fp32 at stage 0 is saved without
+      });
+      has_states = has_states && (group.step > 0 || !group.states.empty());
+    }
+  }
+  if (!has_masters) optimizer.state().restore_masters_from_model();
+  if (has_states) optimizer.state().was_loaded();
+}
+
+// Masters may come from another precision or from stage 3, whose files hold nothing else; the model's weights
+// are then set from them. At stage 3 in fp32 the masters are the shards. Split masters exist only on their
+// own rank. In fp32, weights that this rank has masters of were loaded with the masters, which may be in
+// other memory.
+void follow_masters(const CheckpointLoad& load) {
+  if (!load.optimizer) return;
+  zero::ZeroOptimizer& optimizer = *load.parts.optimizer;
+  const bool come_from_elsewhere = load.parts.config.checkpoint.load_universal || is_of_other_precision(load);
+  const bool are_weights = optimizer.store().dtype() == at::kFloat;
+  if (load.is_sharded || come_from_elsewhere || load.parts.pool || optimizer.state().has_split_masters() ||
+      are_weights)
+    optimizer.state().publish_masters();
+}
+
+void load_rank_state(const CheckpointLoad& load) {
+  if (!load.optimizer) return;
+  zero::RankState own;
+  if (load.run && load.has_own_run) own = {load.run->optimizer_ranks, load.run->optimizer_tensors};
+  if (load.parts.optimizer->load_rank_state(own) || load.parts.groups.all.rank() != 0 ||
+      !load.parts.optimizer->keeps_errors())
+    return;
+  log::info("[checkpoint] what compression took from earlier exchanges is forgotten: ",
+            own.num_ranks == 0 ? std::string("the checkpoint does not have it")
+            : own.num_ranks == load.parts.data_group().size()
+                ? std::string("the checkpoint has that of other buckets or nodes")
+                : message("the checkpoint has that of ", own.num_ranks, " ranks, the engine has ",
+                          load.parts.data_group().size()));
 }
 
 }  // namespace deepspeed
