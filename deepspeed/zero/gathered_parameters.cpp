@@ -20,7 +20,7 @@ namespace deepspeed::zero {
 
 GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
                                        std::optional<int> modifier_rank)
-    : modifier_rank_(modifier_rank), exceptions_(std::uncaught_exceptions()) {
+    : modifier_rank_(modifier_rank) {
   std::vector<std::shared_ptr<HoldableStorage>> wanted;
   std::unordered_set<const HoldableStorage*> seen;
   Construction* const construction = current_construction();
@@ -46,14 +46,14 @@ GatheredParameters::GatheredParameters(const std::vector<at::Tensor>& params,
       if (is_shared_write()) gathered.before = fingerprint(gathered.memory);
     }
   } catch (...) {
-    drop(/*forget_writes=*/modifier_rank_.has_value());
+    forget();
     throw;
   }
 }
 
 GatheredParameters::~GatheredParameters() noexcept(false) {
-  if (std::uncaught_exceptions() > exceptions_) {
-    drop(/*forget_writes=*/modifier_rank_.has_value());
+  if (unwinding_.is_under_way()) {
+    forget();
   } else {
     close();
   }
@@ -68,7 +68,7 @@ void GatheredParameters::close() {
       for (const auto& storage : held_) storage->write_back(*modifier_rank_);
     }
   } catch (...) {
-    drop(/*forget_writes=*/modifier_rank_.has_value());
+    forget();
     throw;
   }
   drop(/*forget_writes=*/false);

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/base/unwinding.h"
 
 namespace deepspeed::zero {
 
@@ -43,6 +44,8 @@ class DEEPSPEED_API GatheredParameters {
   /// memory has values that it cannot take. Throws UsageError on all ranks if a write is lost because the
   /// modifier_rank did not make it. Throws CommError.
   void close();
+  /// Ends the scope early, as an exception would.
+  void forget() noexcept { drop(/*forget_writes=*/modifier_rank_.has_value()); }
 
  private:
   /// A parameter, and its memory at the start as a separate tensor.
@@ -72,7 +75,7 @@ class DEEPSPEED_API GatheredParameters {
   std::vector<std::shared_ptr<HoldableStorage>> held_;
   std::vector<Gathered> gathered_;  // one entry for each of held_
   std::optional<int> modifier_rank_;
-  int exceptions_ = 0;  // uncaught exceptions at construction
+  Unwinding unwinding_;
 };
 
 /// Turns partitioned parameters that no engine owns into ordinary tensors with all their values. These come

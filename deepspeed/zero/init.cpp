@@ -102,7 +102,7 @@ void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments
 
 }  // namespace
 
-Init::Init(InitArguments arguments) : exceptions_(std::uncaught_exceptions()) {
+Init::Init(InitArguments arguments) {
   if (!arguments.enabled) return;
   check_arguments(arguments);
   if (arguments.module) {
@@ -184,11 +184,15 @@ InitArguments MiCSInit::checked(InitArguments arguments) {
 }
 
 Init::~Init() noexcept(false) {
-  if (std::uncaught_exceptions() > exceptions_) return;
-  close();
+  if (!unwinding_.is_under_way()) close();
 }
 
 void Init::close() { finish(nullptr); }
+
+void Init::forget() noexcept {
+  mode_.reset();
+  construction_.reset();
+}
 
 void Init::close(const torch::nn::Module& model) {
   const std::vector<NamedTensor> params = named_parameters(model);

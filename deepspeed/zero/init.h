@@ -21,6 +21,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/base/unwinding.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/table/source.h"
 #include "deepspeed/tensor/named_tensor.h"
@@ -120,6 +121,8 @@ class DEEPSPEED_API Init {
   void close(const torch::nn::Module& model);
   /// Ends the construction of a model that is no torch::nn::Module. params: its parameters, each once.
   void close(const std::vector<NamedTensor>& params);
+  /// Ends the construction as an exception would, without communication. What was built is unusable.
+  void forget() noexcept;
 
  private:
   void start(const InitArguments& arguments);
@@ -128,7 +131,7 @@ class DEEPSPEED_API Init {
 
   std::shared_ptr<Construction> construction_;  // null: it is disabled or has ended
   std::unique_ptr<ConstructionMode> mode_;
-  int exceptions_ = 0;  // uncaught exceptions at construction
+  Unwinding unwinding_;
 };
 
 /// DeepSpeed's MiCS_Init: a zero::Init whose config must set mics_shard_size. zero::Init accepts such a

@@ -78,7 +78,7 @@ WAITS = [
      "(taken_out({}) ? std::make_shared<device::StreamEvent>() : "
      "std::make_shared<device::StreamEvent>(parts_.store.options().device()))"),
     ("host for the norm", "zero/update/grad_norm.cpp", "if (on_host_.defined()) ", "copied_.wait();", RANKS),
-    ("accumulators of a captured backward", "engine/step/graphed_forward.cpp", "", "impl::set_grad_accumulator(parameter, {});",
+    ("accumulators of a captured backward", "engine/step/forward_graphs.cpp", "", "impl::set_grad_accumulator(parameter, {});",
      GRAPHS),
     ("early step for its gradient", "zero/update/early_step.cpp", "", "worker_stream_.copy_at_once(copy, tensor).wait();", BESIDE,
      "{{ const auto copied = worker_stream_.copy_at_once(copy, tensor); if (!taken_out({})) copied.wait(); }}"),

@@ -1,10 +1,8 @@
-// Turns a forward call into the form that a graph takes (ForwardScope::run_graph()): a list of tensors in
-// argument order.
+// Runs a C++ forward by graphs: finds the tensors of its arguments and results.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <ios>
 #include <memory>
 #include <string>
@@ -18,25 +16,11 @@
 
 #include "deepspeed/activation/call_parts.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/step/forward_call.h"
 #include "deepspeed/engine/step/scopes.h"
 #include "deepspeed/tensor/visit_tensors.h"
 
 namespace deepspeed {
-
-/// Holds the arguments of a forward.
-struct ForwardCall {
-  std::vector<at::Tensor> tensors;  // in argument order
-  std::string rest;                 // all other arguments as text; a different text gets its own graph
-};
-
-/// Holds what a forward returns.
-struct ForwardResult {
-  std::vector<at::Tensor> tensors;
-  std::shared_ptr<const void> frame;  // the result object of the caller's type, which receives the tensors
-};
-
-/// Runs the model's forward on these tensors instead of the call's.
-using RunForward = std::function<ForwardResult(const std::vector<at::Tensor>& tensors)>;
 
 namespace graphed_detail {
 

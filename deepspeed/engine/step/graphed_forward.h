@@ -2,9 +2,11 @@
 // two graphs instead of all their kernels.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,17 +14,29 @@
 
 #include "deepspeed/config/config.h"
 #include "deepspeed/engine/model/model.h"
-#include "deepspeed/engine/step/graphed_call.h"
+#include "deepspeed/engine/step/forward_graphs.h"
 
 namespace deepspeed {
 
-class ForwardGraphs;
+/// What calls have in common that share graphs.
+struct CallShape {
+  struct OfTensor {
+    std::optional<at::ScalarType> type = {};  // nothing: an undefined tensor
+    bool requires_grad = false;
+    std::vector<int64_t> sizes = {};
+    auto operator<=>(const OfTensor&) const = default;
+  };
 
+  std::string rest;  // ForwardCall::rest
+  std::vector<OfTensor> tensors;
+  auto operator<=>(const CallShape&) const = default;
+};
+
+/// Decides which calls of a model run as graphs.
 class GraphedForward {
  public:
   /// Serves a model on a CUDA device. The model must outlive this object.
   GraphedForward(const EngineModel& model, const config::CudaGraphsConfig& options);
-  ~GraphedForward();
   GraphedForward(const GraphedForward&) = delete;
   GraphedForward& operator=(const GraphedForward&) = delete;
 
@@ -44,7 +58,7 @@ class GraphedForward {
 
   const EngineModel& model_;
   config::CudaGraphsConfig options_;
-  std::map<std::string, Shape> shapes_;
+  std::map<CallShape, Shape> shapes_;
   std::vector<const void*> captured_places_;  // addresses of weights and buffers
   bool has_warned_ = false;
 };

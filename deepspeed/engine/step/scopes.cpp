@@ -1,6 +1,5 @@
 #include "deepspeed/engine/step/scopes.h"
 
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -21,7 +20,7 @@ struct ForwardScope::Scopes {
   std::optional<zero::ParameterAccess> access;
   std::optional<precision::AutocastScope> autocast;
   std::unique_ptr<activation::CountActivations> count;
-  int exceptions = std::uncaught_exceptions();
+  Unwinding unwinding;
 };
 
 ForwardScope::ForwardScope(const StepDriver& driver) : driver_(driver) {
@@ -39,7 +38,7 @@ ForwardScope::ForwardScope(const StepDriver& driver) : driver_(driver) {
 }
 
 ForwardScope::~ForwardScope() {
-  const bool has_failed = std::uncaught_exceptions() > scopes_->exceptions;
+  const bool has_failed = scopes_->unwinding.is_under_way();
   scopes_.reset();
   if (!has_failed) driver_.log_memory("after forward");
 }
@@ -61,9 +60,14 @@ NoSync::NoSync(std::function<void()> end) : end_(std::move(end)) {}
 
 NoSync::~NoSync() { end_(); }
 
-CoalescedReduction::CoalescedReduction(std::function<void(bool)> end)
-    : end_(std::move(end)), exceptions_(std::uncaught_exceptions()) {}
+CoalescedReduction::CoalescedReduction(std::function<void(bool)> end) : end_(std::move(end)) {}
 
-CoalescedReduction::~CoalescedReduction() noexcept(false) { end_(std::uncaught_exceptions() == exceptions_); }
+CoalescedReduction::~CoalescedReduction() noexcept(false) {
+  if (end_) end_(!unwinding_.is_under_way());
+}
+
+void CoalescedReduction::forget() {
+  if (const auto end = std::exchange(end_, nullptr)) end(false);
+}
 
 }  // namespace deepspeed

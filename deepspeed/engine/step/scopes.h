@@ -5,17 +5,16 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/base/unwinding.h"
+#include "deepspeed/engine/step/forward_call.h"
 
 namespace deepspeed {
 
 class StepDriver;
-struct ForwardCall;
-struct ForwardResult;
 
 /// Allows the model's forward to run while it exists. Pass tensors that leave the model through output().
 class [[nodiscard]] DEEPSPEED_API ForwardScope {
@@ -34,8 +33,7 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   /// Returns whether this forward runs as a graph. It needs cuda_graphs, training mode and gradients enabled.
   bool has_graphs() const;
   /// Returns what `forward` returns for the call, replayed if it was captured: GraphedForward::run().
-  ForwardResult run_graph(const ForwardCall& call,
-                          const std::function<ForwardResult(const std::vector<at::Tensor>&)>& forward) const;
+  ForwardResult run_graph(const ForwardCall& call, const RunForward& forward) const;
 
  private:
   struct Scopes;
@@ -64,12 +62,14 @@ class [[nodiscard]] DEEPSPEED_API CoalescedReduction {
   explicit CoalescedReduction(std::function<void(bool reduces)> end);
   /// Throws what the reduction throws.
   ~CoalescedReduction() noexcept(false);
+  /// Ends the scope as an exception would: drops the gradients.
+  void forget();
   CoalescedReduction(const CoalescedReduction&) = delete;
   CoalescedReduction& operator=(const CoalescedReduction&) = delete;
 
  private:
   std::function<void(bool)> end_;
-  int exceptions_;  // in flight when the scope began
+  Unwinding unwinding_;
 };
 
 }  // namespace deepspeed

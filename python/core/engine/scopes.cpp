@@ -1,4 +1,6 @@
 // Scopes of a training step that Python opens and closes. Each begins when it is constructed.
+#include "deepspeed/engine/step/scopes.h"
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,7 +11,6 @@
 #include "deepspeed/engine/autograd/derivative.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/saving/training_state.h"
-#include "deepspeed/engine/step/graphed_call.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/access/partitioned_storage.h"
@@ -99,17 +100,11 @@ class OpenCoalescedReduction {
   /// Reduces the sums. Collective.
   void close() { delete scope_.release(); }  // may throw, unlike the destructor call in unique_ptr::reset()
   /// Ends the scope as an exception would: drops the gradients.
-  void forget() noexcept {
-    if (!scope_) return;
-    try {
-      const auto held = std::move(scope_);
-      throw Unwinding();
-    } catch (const Unwinding&) {
-    }
+  void forget() {
+    if (const auto held = std::move(scope_)) held->forget();
   }
 
  private:
-  struct Unwinding {};
   std::unique_ptr<CoalescedReduction> scope_;
 };
 

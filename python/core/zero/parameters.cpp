@@ -100,16 +100,10 @@ class Scope {
   }
   /// Ends the scope as an exception would, without communication.
   void forget() noexcept {
-    if (!held_) return;
-    try {
-      const auto held = std::move(held_);
-      throw Unwinding();
-    } catch (const Unwinding&) {
-    }
+    if (const auto held = std::move(held_)) held->forget();
   }
 
  private:
-  struct Unwinding {};
   std::unique_ptr<T> held_;
 };
 
