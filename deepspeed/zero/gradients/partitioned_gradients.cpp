@@ -1,14 +1,14 @@
 // Keeps gradients for stages 1 to 3: a rank keeps only its own part of the sums. At stages 2 and 3 every
 // backward reduces, at stage 1 only the one at the accumulation boundary.
 //
-// When autograd has made a gradient, it is copied into its bucket's temporary buffer (gather) while it is
+// When autograd has made a gradient, it is copied into its bucket's temporary buffer (fill) while it is
 // still in the caches, and its own memory is freed. A complete bucket is launched at once (launch). At most
 // two are in flight, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what it
 // keeps (KeptSums), unless the reduction has put it there, and the buffer becomes free. Gradients that arrive
 // after their bucket's launch wait in their parameters for a second round at the end (finish_round).
 //
 // At stage 1 gradients of a backward before the boundary wait in local sums (WaitingSums). The boundary's
-// backward adds them to its own gradients in the buffers (gather). The first such backward allocates their
+// backward adds them to its own gradients in the buffers (fill). The first such backward allocates their
 // memory. What this rank keeps then lies at its own place among them (make_room_to_wait). That place is free:
 // each bucket takes its waiting sums before its kept part is written. A window of one backward needs no such
 // memory.
@@ -46,7 +46,7 @@ class PartitionedGradients final : public GradKeeper {
               ReplicaSum(parts.ranks.replica, parts.options.replica_dtype, store_.options().device())),
         waiting_(store_) {
     for (const StoredGroup& group : store_.groups()) used_.emplace_back(group.params.size(), false);
-    gathered_ = used_;
+    filled_ = used_;
     if (!store_.partitions_gradients() && parts.options.expects_accumulation) make_room_to_wait();
   }
 
@@ -71,7 +71,7 @@ class PartitionedGradients final : public GradKeeper {
     plan_.order().mark_arrived(group, param);
     const auto bucket = plan_.order().bucket_of(group, param);
     if (!bucket) return gradient.reset();
-    if (is_gathering(*bucket) || start_gathering(*bucket)) gather(*bucket, param);
+    if (is_filling(*bucket) || start_filling(*bucket)) fill(*bucket, param);
     launch_complete();
   }
 
@@ -128,7 +128,7 @@ class PartitionedGradients final : public GradKeeper {
 
  private:
   /// Holds a buffer with the gradients of a bucket.
-  struct Gathered {
+  struct BucketInUse {
     size_t bucket;
     // Memory from pool_, at least as large as the bucket; undefined if `values` is the gradient itself.
     at::Tensor storage;
@@ -140,7 +140,7 @@ class PartitionedGradients final : public GradKeeper {
   /// Awaits all sums in flight and keeps this rank's parts. Later rounds of the backward add to them.
   void finish_round() {
     while (!in_flight_.empty()) absorb_oldest();
-    for (auto& group : gathered_) group.assign(group.size(), false);
+    for (auto& group : filled_) group.assign(group.size(), false);
     kept_.end_reduction(parts_.options.averaging);
   }
 
@@ -183,63 +183,62 @@ class PartitionedGradients final : public GradKeeper {
   }
   // With one rank there is nothing to wait for.
   size_t most_in_flight() const { return parts_.options.overlap && parts_.ranks.shard.size() > 1 ? 2 : 1; }
-  bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
+  bool is_filling(size_t bucket) const { return filling_ && filling_->bucket == bucket; }
 
   /// Takes a buffer if the bucket is next to launch and a buffer is free.
-  bool start_gathering(size_t bucket) {
-    if (!uses_buffer(plan_.bucket(bucket)) || gathering_ || bucket != plan_.order().next() ||
+  bool start_filling(size_t bucket) {
+    if (!uses_buffer(plan_.bucket(bucket)) || filling_ || bucket != plan_.order().next() ||
         in_flight_.size() >= most_in_flight())
       return false;
-    gathering_ = take_buffer(bucket);
+    filling_ = take_buffer(bucket);
     return true;
   }
 
   /// Moves a parameter's gradient, still in the caches, to its place in the buffer. Waiting sums are added
   /// there.
-  void gather(size_t index, size_t param) {
+  void fill(size_t index, size_t param) {
     const Bucket& bucket = plan_.bucket(index);
     if (waiting_.has(bucket.group, param)) put(bucket, param, waiting_.take(bucket.group, param));
     at::Tensor& gradient = parts_.gradient_of(bucket.group, param);
     if (gradient.defined()) {
       put(bucket, param, dense_gradient(gradient));
       gradient.reset();
-    } else if (!gathered_[bucket.group][param]) {
-      plan_.space().put_zeros(bucket, param, gathering_->values);
+    } else if (!filled_[bucket.group][param]) {
+      plan_.space().put_zeros(bucket, param, filling_->values);
     }
   }
 
   /// Adds to a parameter's gradient in the buffer. The first one in a round is copied.
   void put(const Bucket& bucket, size_t param, const at::Tensor& gradient) {
-    if (gathered_[bucket.group][param]) {
+    if (filled_[bucket.group][param]) {
       copies_.flush();
-      return plan_.space().add(bucket, param, gradient, gathering_->values);
+      return plan_.space().add(bucket, param, gradient, filling_->values);
     }
-    plan_.space().put(bucket, param, gradient, gathering_->values, copies_);
-    gathered_[bucket.group][param] = true;
+    plan_.space().put(bucket, param, gradient, filling_->values, copies_);
+    filled_[bucket.group][param] = true;
   }
 
   /// Starts the sum of a bucket over the ranks.
   void launch(size_t index) {
-    if (!is_gathering(index)) {
+    if (!is_filling(index)) {
       while (in_flight_.size() >= most_in_flight()) absorb_oldest();
-      gathering_ = uses_buffer(plan_.bucket(index)) ? take_buffer(index) : take_where_it_lies(index);
+      filling_ = uses_buffer(plan_.bucket(index)) ? take_buffer(index) : take_where_it_lies(index);
     }
-    if (gathering_->storage.defined()) {
-      for (const size_t param : plan_.bucket(index).params) gather(index, param);
+    if (filling_->storage.defined()) {
+      for (const size_t param : plan_.bucket(index).params) fill(index, param);
     }
     copies_.flush();
-    Gathered gathered = std::move(*gathering_);
-    gathering_.reset();
+    BucketInUse in_use = std::move(*filling_);
+    filling_.reset();
     if (parts_.ranks.data.size() > 1 && parts_.sum.travels_by_rows(index)) {
-      parts_.sum.sum_by_rows(index, gathered.values);
+      parts_.sum.sum_by_rows(index, in_use.values);
     } else if (parts_.ranks.data.size() > 1) {
-      gathered.sum = place_for_sum(index);
-      gathered.works =
-          parts_.sum.start(index, gathered.values, {gathered.sum, parts_.options.averaging.after});
+      in_use.sum = place_for_sum(index);
+      in_use.works = parts_.sum.start(index, in_use.values, {in_use.sum, parts_.options.averaging.after});
     }
     // If one rank holds everything, nothing travels and the values are the sum at once.
-    const bool is_there = gathered.works.empty();
-    in_flight_.push_back(std::move(gathered));
+    const bool is_there = in_use.works.empty();
+    in_flight_.push_back(std::move(in_use));
     if (!parts_.options.overlap || is_there) absorb_oldest();
   }
 
@@ -251,7 +250,7 @@ class PartitionedGradients final : public GradKeeper {
   }
 
   void absorb_oldest() {
-    Gathered& oldest = in_flight_.front();
+    BucketInUse& oldest = in_flight_.front();
     // The gradients' dtype may have fewer bits than that of the sum and of what is kept.
     const at::Tensor sums =
         oldest.works.empty() ? oldest.values : parts_.sum.finish(oldest.values, oldest.works);
@@ -268,7 +267,7 @@ class PartitionedGradients final : public GradKeeper {
     if (parts_.tells_final_parts()) parts_.tell_final_part({bucket.group, part.in_kept});
   }
 
-  /// Returns the dtype in which a bucket is gathered. At stage 1 it is the dtype of waiting sums.
+  /// Returns the dtype in which a bucket is in_use. At stage 1 it is the dtype of waiting sums.
   at::ScalarType value_dtype(const Bucket& bucket) const {
     return store_.partitions_gradients()
                ? store_.groups()[bucket.group].dtype
@@ -279,7 +278,7 @@ class PartitionedGradients final : public GradKeeper {
   }
 
   // Buffers are kept from step to step, since fresh pages cost as much as the copy into them.
-  Gathered take_buffer(size_t index) {
+  BucketInUse take_buffer(size_t index) {
     const Bucket& bucket = plan_.bucket(index);
     // A reduced buffer may still be copied to the host. One more buffer lets the device continue without
     // waiting for that copy.
@@ -297,7 +296,7 @@ class PartitionedGradients final : public GradKeeper {
   }
 
   // The gradient of the bucket's only parameter travels without a copy.
-  Gathered take_where_it_lies(size_t index) {
+  BucketInUse take_where_it_lies(size_t index) {
     const Bucket& bucket = plan_.bucket(index);
     StoredGroup& stored = store_.groups()[bucket.group];
     at::Tensor& gradient = stored.params[bucket.params.front()].tensor.mutable_grad();
@@ -326,16 +325,16 @@ class PartitionedGradients final : public GradKeeper {
   BucketPlan& plan_;
   GradWindow& window_;
   KeptSums kept_;
-  WaitingSums waiting_;                      // stage 1
-  std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
-  std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
+  WaitingSums waiting_;                    // stage 1
+  std::vector<std::vector<bool>> used_;    // [group][param], in this accumulation window
+  std::vector<std::vector<bool>> filled_;  // [group][param], in this backward
   // Buckets of parameters that got another gradient after the launch. This happens if parts of the graph with
   // their own backward share a parameter. The gradients wait in the parameters for a second round.
   std::set<size_t> late_;
   std::deque<FreeBuffer> pool_;  // longest free first
-  std::optional<Gathered> gathering_;
-  CopyBatch copies_;  // copies into gathering_'s buffer
-  std::deque<Gathered> in_flight_;
+  std::optional<BucketInUse> filling_;
+  CopyBatch copies_;  // copies into filling_'s buffer
+  std::deque<BucketInUse> in_flight_;
 };
 
 }  // namespace
