@@ -14,13 +14,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Ended {
+struct ProgramEnd {
   std::optional<int> status;
   std::string out, err;
 };
 
 /// A program with one argument that it needs and one number.
-Ended end_of(std::vector<const char*> words) {
+ProgramEnd end_of(std::vector<const char*> words) {
   CLI::App app("A program");
   std::string folder;
   int workers = 0;
@@ -39,7 +39,7 @@ TEST(ProgramMain, GoesOnWithArgumentsThatItCanTake) {
 }
 
 TEST(ProgramMain, EndsWithZeroWhereHelpIsAskedFor) {
-  const Ended help = end_of({"--help"});
+  const ProgramEnd help = end_of({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("--workers"));
   EXPECT_EQ(help.err, "");
@@ -52,7 +52,7 @@ TEST(ProgramMain, EndsWithTwoAsArgparseDoesWhereAnArgumentIsMissingUnknownOrWron
            {{"run", "another"}, "another"},
            {{"run", "--workers", "0"}, "--workers"},
            {{"run", "--workers", "many"}, "many"}}) {
-    const Ended ended = end_of(words);
+    const ProgramEnd ended = end_of(words);
     EXPECT_EQ(ended.status, 2) << reason;
     EXPECT_THAT(ended.err, HasSubstr(reason));
     EXPECT_EQ(ended.out, "");

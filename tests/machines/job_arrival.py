@@ -167,22 +167,26 @@ class ArrivalTest(JobTest):
 
     def test_a_machine_that_lies(self):
         version = subprocess.run([str(BINARIES / "ds_node"), "--version"], capture_output=True, text=True).stdout.strip()
-        hello = json.dumps({"t": "hello", "version": version, "process": 7, "address": [], "host": None})
+        hello = {"t": "hello", "version": version}
         liar = self.folder / "liar"
-        for words in ("b'x' * (17 << 20)", r"""b'{"t":"planned","port":1e99}\n[1, 2]\n'""", r"""b'{"t":"ended","code":"x"}\n{"t":"'"""):
+        lies = [(hello, words, "is lost") for words in ("b'x' * (17 << 20)", r"""b'[1, 2]\n'""", r"""b'{"t":"'""")]
+        lies += [(hello, r"""b'{"t":"planned","port":1e99}\n'""", "'planned' has 'port'")]
+        lies += [(hello, r"""b'{"t":"ended","code":"x"}\n'""", "'ended' has 'code' \"x\", expected a whole number")]
+        lies += [(dict(hello, process=7), "b''", "'hello' has 'process' 7, expected a text")]
+        for first, words, expected in lies:
             with self.subTest(words):
                 liar.write_text(
                     f"""#!{sys.executable}
 import os, sys
 if os.uname().nodename != "worker-1":
     os.execv("{BINARIES}/ds_node", ["{BINARIES}/ds_node", *sys.argv[1:]])
-print({hello!r}, flush=True)
+print({json.dumps(first)!r}, flush=True)
 sys.stdin.readline()
 sys.stdout.buffer.write({words})
 """
                 )
                 liar.chmod(0o755)
-                self.expect_refusal("host worker-1", DS_NODE_PROGRAM=str(liar))
+                self.expect_refusal("host worker-1", expected, DS_NODE_PROGRAM=str(liar))
 
     def test_a_missing_library(self):
         self.expect_refusals("the program /no/ds_node cannot be run there (exit code 127)", DS_NODE_PROGRAM="/no/ds_node")

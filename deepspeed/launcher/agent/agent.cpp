@@ -1,12 +1,11 @@
-// The life of a machine's part in a job.
+// The life of a machine's part in a job, by the messages of link/messages.h.
 //
-// 1. hello: the program says its version, its machine and its number.
-// 2. prepare: the launcher, which has heard all machines by then, says which ranks run here. What can go
-//    wrong is found now, before anything runs anywhere: a missing program or folder, slots without a GPU, a
-//    port that is taken, an address that is not this machine's. The answer is planned or refused.
-// 3. start: where the ranks meet. A supervisor is forked, the parent of the ranks (node/supervisor.h); this
-//    process passes its reports, and the ranks' output where the link is ssh's, on to the launcher.
-// 4. ended, with the exit code, once no process is left.
+// 1. Hello was sent already. Prepare says which ranks run here. What can go wrong is found now, before
+//    anything runs anywhere: a missing program or folder, slots without a GPU, a port that is taken, an
+//    address that is not this machine's.
+// 2. At Start a supervisor is forked, the parent of the ranks (node/supervisor.h). This process passes its
+//    reports on to the launcher, and the ranks' output if the link is the session of ssh.
+// 3. Ended follows once no process is left.
 //
 // Three processes watch each other by messages once a second: launcher, this program, supervisor. Whichever
 // ends or hangs, those on both sides notice, and the ranks are killed: by the supervisor where this program
@@ -25,7 +24,6 @@
 #include <sys/wait.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
@@ -102,17 +100,16 @@ void Agent::wait_for_events() {
 }
 
 void Agent::take_message(const Json& message) {
-  const std::string kind = message.at("t");
-  if (kind == "prepare") return prepare(message);
-  if (kind == "start" && supervisor_ == 0) return start(message);
-  if (kind == "signal") return stop(message.value("number", SIGTERM));
-  if (kind == "stop") {
+  if (const auto order = as<Prepare>(message)) return prepare(*order);
+  if (const auto order = as<Start>(message); order && supervisor_ == 0) return start(*order);
+  if (const auto signal = as<Signal>(message)) return stop(signal->number);
+  if (as<Stop>(message)) {
     stop(SIGTERM);
     if (supervisor_ > 0) kill_at_ = AgentClock::now() + kFailureGrace;
   }
-  if (kind == "ack") unwritten_ -= std::min(unwritten_, message.value("bytes", size_t{0}));
-  if (kind == "pause" || kind == "resume") {
-    paused_ = kind == "pause";
+  if (const auto ack = as<Ack>(message)) unwritten_ -= std::min(unwritten_, ack->bytes);
+  if (const bool pauses = as<Pause>(message).has_value(); pauses || as<Resume>(message)) {
+    paused_ = pauses;
     if (supervisor_ > 0) ::kill(supervisor_, paused_ ? SIGTSTP : SIGCONT);
   }
 }
@@ -122,13 +119,11 @@ void Agent::stop(int number) {
   ::kill(supervisor_, number);
 }
 
-void Agent::prepare(const Json& message) {
-  const auto refuse = [&](const std::exception& error, int code) {
-    link_.send({{"t", "refused"}, {"text", error.what()}, {"code", code}});
-  };
+void Agent::prepare(const Prepare& order) {
+  const auto refuse = [&](const std::exception& error, int code) { link_.send(Refused{code, error.what()}); };
+  silence_limit_ = std::chrono::seconds(order.silence);
   try {
-    silence_limit_ = std::chrono::seconds(message.at("silence").get<int>());
-    plan(message);
+    link_.send(plan(order));
     link_.forget_silence();  // sourcing a script takes its time
   } catch (const ProgramError& error) {
     refuse(error, error.exit_code());
@@ -139,8 +134,8 @@ void Agent::prepare(const Json& message) {
   }
 }
 
-void Agent::plan(const Json& message) {
-  if (!job_) job_ = CarriedJob::from_text(message.at("job"));
+Planned Agent::plan(const Prepare& order) {
+  if (!job_) job_ = CarriedJob::from_text(order.job);
   std::error_code error;
   std::filesystem::current_path(job_->working_folder, error);
   if (error) {
@@ -158,30 +153,27 @@ void Agent::plan(const Json& message) {
   const bool on_cpu = accelerator != environment.end() && accelerator->second == "cpu";
   if (on_cpu) machine.num_gpus = 0;
   NodeEnvironment node;
-  node.layout.nodes = decode_world_info(message.at("world"));
-  node.node = message.at("node");
+  node.layout.nodes = decode_world_info(order.world);
+  node.node = order.node;
   const HostSlots& here = node.layout.nodes.at(static_cast<size_t>(node.node));
   node.devices = devices_of(here, machine);
   if (args.num_ranks_means_gpus && node.devices.empty() && !on_cpu)
     raise<UsageError>("--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");
   std::vector<RankPlace> places = node.layout.ranks_of(node.node);
-  if (message.contains("rank")) {
-    const int local_rank = message.at("local_rank");
-    places = {{message.at("rank"), local_rank, here.slots.at(static_cast<size_t>(local_rank))}};
-  }
+  if (order.rank)
+    places = {{*order.rank, order.local_rank, here.slots.at(static_cast<size_t>(order.local_rank))}};
   launch_ = plan_ranks(args, machine, environment, node, places);
-  Json answer = {{"t", "planned"}};
-  if (args.runs_python()) answer["python"] = python_version(launch_.program, environment, signals_.before());
-  if (message.value("first", false)) {
-    const PortChoice port = check_meeting(args, message);
+  Planned answer;
+  if (args.runs_python()) answer.python = python_version(launch_.program, environment, signals_.before());
+  if (order.first) {
+    const PortChoice port = check_meeting(args, order.address);
     launch_.port_claim = port.claim;
-    answer["port"] = port.port;
+    answer.port = port.port;
   }
-  link_.send(answer);
+  return answer;
 }
 
-PortChoice Agent::check_meeting(const LaunchArgs& args, const Json& message) const {
-  const std::string address = message.at("address");
+PortChoice Agent::check_meeting(const LaunchArgs& args, const std::string& address) const {
   const bool is_translated = job_->exports.contains("DEEPSPEED_LISTEN_ADDR");
   if (!is_translated && !has_address(address)) {
     raise<UsageError>("--master_addr ", address,
@@ -191,18 +183,17 @@ PortChoice Agent::check_meeting(const LaunchArgs& args, const Json& message) con
   return choose_master_port(args.master_port, kDefaultMasterPort);
 }
 
-void Agent::start(const Json& message) {
-  set_meeting(launch_, message.at("address"), message.at("port"));
+void Agent::start(const Start& order) {
+  set_meeting(launch_, order.address, order.port);
   for (RankCommand& command : launch_.ranks)
-    command.environment["DEEPSPEED_RESTART_COUNT"] = std::to_string(message.value("restarts", 0));
+    command.environment["DEEPSPEED_RESTART_COUNT"] = std::to_string(order.restarts);
   launch_.report_fd = reports_.write_end;
   launch_.parent_silence = silence_limit_;
   last_report_ = AgentClock::now();
   supervisor_ = ::fork();
   if (supervisor_ < 0) {
     supervisor_ = 0;
-    link_.send(
-        {{"t", "failed"}, {"code", 1}, {"text", std::string("no new process: ") + std::strerror(errno)}});
+    link_.send(Failed{{}, 1, message("no new process: ", std::strerror(errno)), ""});
     return end(1);
   }
   if (supervisor_ == 0) {
@@ -246,7 +237,7 @@ void Agent::read_reports() {
 
 void Agent::take_report(const Json& report) {
   last_report_ = AgentClock::now();
-  if (report.value("t", "") != "beat") link_.send(report);
+  if (!as<Beat>(report)) link_.send(report);
 }
 
 void Agent::pass_output_on() {
@@ -258,7 +249,7 @@ void Agent::pass_output_on() {
     output_ended_ = size <= 0;
     if (output_ended_) return;
     unwritten_ += static_cast<size_t>(size);
-    link_.send({{"t", "out"}, {"bytes", config::encode_base64({bytes, static_cast<size_t>(size)})}});
+    link_.send(Out{{std::string(bytes, static_cast<size_t>(size))}});
   }
 }
 
@@ -271,14 +262,13 @@ void Agent::beat() {
     if (::write(life_.write_end, ".", 1) < 0 && errno != EAGAIN) return;  // reap() notices its end
     if (now - last_report_ > silence_limit_ && !supervisor_hangs_) {
       supervisor_hangs_ = true;
-      link_.send({{"t", "failed"},
-                  {"code", 128 + SIGKILL},
-                  {"text", "the supervisor of the ranks hangs (pid " + std::to_string(supervisor_) + ")"}});
+      link_.send(Failed{
+          {}, 128 + SIGKILL, message("the supervisor of the ranks hangs (pid ", supervisor_, ")"), ""});
       kill_descendants(kKillPatience);
       return end(128 + SIGKILL);
     }
   }
-  link_.send({{"t", "beat"}});
+  link_.send(Beat{});
 }
 
 void Agent::reap() {
@@ -288,9 +278,10 @@ void Agent::reap() {
     supervisor_status_ = ExitStatus(status);
     read_reports();
     if (supervisor_status_->signal() != 0) {
-      link_.send({{"t", "failed"},
-                  {"code", supervisor_status_->exit_code()},
-                  {"text", "the supervisor of the ranks was ended by " + supervisor_status_->describe()}});
+      link_.send(Failed{{},
+                        supervisor_status_->exit_code(),
+                        "the supervisor of the ranks was ended by " + supervisor_status_->describe(),
+                        ""});
     }
     kill_descendants(kKillPatience);
   }
@@ -301,7 +292,7 @@ void Agent::reap() {
 
 void Agent::end(int exit_code) {
   ended_ = true;
-  link_.send({{"t", "ended"}, {"code", exit_code}});
+  link_.send(Ended{exit_code});
 }
 
 int Agent::end_of_lost_link(const char* why) {

@@ -12,6 +12,7 @@
 #include "deepspeed/launcher/args/args.h"
 #include "deepspeed/launcher/link/carried_job.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/node/node_launch.h"
 #include "deepspeed/launcher/node/port.h"
@@ -50,10 +51,10 @@ class Agent {
  private:
   void wait_for_events();
   void take_message(const Json& message);
-  void prepare(const Json& message);
-  void plan(const Json& message);
-  PortChoice check_meeting(const LaunchArgs& args, const Json& message) const;
-  void start(const Json& message);
+  void prepare(const Prepare& order);
+  Planned plan(const Prepare& order);
+  PortChoice check_meeting(const LaunchArgs& args, const std::string& address) const;
+  void start(const Start& order);
   void take_signals();
   void stop(int number);
   void read_reports();

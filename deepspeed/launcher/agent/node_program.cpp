@@ -12,11 +12,11 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json.h"
 #include "deepspeed/base/version.h"
 #include "deepspeed/launcher/agent/agent.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
 #include "deepspeed/launcher/node/process_tree.h"
 #include "deepspeed/launcher/plan/machine.h"
@@ -50,30 +50,30 @@ std::string own_address() {
   return addresses.empty() ? "127.0.0.1" : addresses.front();
 }
 
-Json hello_message() {
-  return {{"t", "hello"},
-          {"version", version()},
-          {"host", host_name()},
-          {"machine", machine_name()},
-          {"process", process_name(::getpid())},
-          {"address", own_address()}};
+Hello hello_message() {
+  Hello hello;
+  hello.version = version();
+  hello.host = host_name();
+  hello.machine = machine_name();
+  hello.process = process_name(::getpid());
+  hello.address = own_address();
+  return hello;
 }
 
-/// Takes rank and place from the variables of what started this process.
-Json hello_of_rank(const std::string& runner) {
+/// Takes the rank, and the job of Slurm, from the variables of what started this process.
+Hello hello_of_rank(const std::string& runner) {
   const std::pair<const char*, const char*> sources[] = {
       {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},
       {"slurm", "SLURM_PROCID"},           {runner.c_str(), "PMIX_RANK"},      {runner.c_str(), "PMI_RANK"}};
-  Json hello = hello_message();
+  Hello hello = hello_message();
   for (const auto& [name, variable] : sources) {
-    if (runner != name || hello.contains("rank")) continue;
-    if (const auto rank = env::get_int(variable)) hello["rank"] = *rank;
+    if (runner == name && !hello.rank) hello.rank = env::get_int(variable);
   }
   if (const auto job = runner == "slurm" ? env::get("SLURM_JOB_ID") : std::nullopt) {
-    hello["slurm_job"] = *job;
-    hello["slurm_step"] = env::get("SLURM_STEP_ID").value_or("");
+    hello.slurm_job = *job;
+    hello.slurm_step = env::get("SLURM_STEP_ID").value_or("");
   }
-  if (!hello.contains("rank"))
+  if (!hello.rank)
     raise<UsageError>("--launcher ", runner, " has set no variable that tells this process its rank");
   return hello;
 }
@@ -102,10 +102,10 @@ Channel standard_link() {
 int keep_deposit(const std::string& id) {
   std::string line;
   std::getline(std::cin, line);
-  const Json message = Json::parse(line, nullptr, false);
-  if (!message.is_object() || !message.contains("job")) raise<IoError>("no description of the job came");
-  const Deposit deposit(id, message.at("job"));
-  std::cout << "\n" << hello_message().dump() << std::endl;
+  const auto message = as<DepositJob>(Json::parse(line, nullptr, false));
+  if (!message) raise<IoError>("no description of the job came");
+  const Deposit deposit(id, message->job);
+  std::cout << "\n" << to_json(hello_message()).dump() << std::endl;
   // The file goes with the launcher, which ends this input.
   while (std::getline(std::cin, line)) {
   }
@@ -121,12 +121,12 @@ int run_agent(const std::vector<std::string>& words) {
   become_subreaper();
   if (words.size() == 1 && words[0] == "--link") return Agent(standard_link(), {}, true, signals).run();
   std::optional<CarriedJob> job;
-  Json hello = hello_message();
+  Hello hello = hello_message();
   if (words.size() == 4 && words[0] == "--job" && words[2] == "--node") {
     const auto node = parse_whole_number(words[3]);
     if (!node) raise<UsageError>("--node is '", words[3], "', expected this machine's number");
     job = CarriedJob::from_text(take_deposit(words[1], kDepositPatience));
-    hello["node"] = *node;
+    hello.node = *node;
   } else if (words.size() == 2 && words[0] == "--rank") {
     Environment environment = current_environment();
     job = take_job(environment);

@@ -106,8 +106,7 @@ std::optional<Json> Channel::message_of(std::string_view line) {
     line = text;
   }
   Json message = Json::parse(line.begin(), line.end(), nullptr, false);
-  const auto kind = message.is_object() ? message.find("t") : message.end();
-  if (!message.is_object() || kind == message.end() || !kind->is_string()) return std::nullopt;
+  if (kind_of(message).empty()) return std::nullopt;
   return message;
 }
 

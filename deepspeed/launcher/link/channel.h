@@ -6,17 +6,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
 
 #include "deepspeed/base/json.h"
+#include "deepspeed/launcher/link/messages.h"
 
 namespace deepspeed::launcher {
 
-/// Sends and takes messages, one line of JSON each, without ever waiting for the other end. Each has the key
-/// "t", its kind. What has come is kept until it is taken; what cannot be sent at once is kept until it can.
-/// A line that is longer than the limit, at first 16 MiB, or is no message closes the channel.
+/// Sends and takes messages (messages.h), one line of JSON each, without ever waiting for the other end. What
+/// has come is kept until it is taken; what cannot be sent at once is kept until it can. A line that is
+/// longer than the limit, at first 16 MiB, or is no message closes the channel.
 class Channel {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,6 +30,10 @@ class Channel {
   Channel& operator=(Channel&&) noexcept = default;
 
   void send(const Json& message);
+  template <Message Kind>
+  void send(Kind message) {
+    send(to_json(std::move(message)));
+  }
 
   /// Sets the limit of a line that comes, in bytes.
   void limit_lines(size_t bytes) { max_line_ = bytes; }

@@ -30,11 +30,6 @@ std::string proof(const std::string& secret, const char* end, const std::string&
   return hex(hmac_sha256(secret, std::string(end) + ":" + first + ":" + second));
 }
 
-std::string text_at(const Json& message, const char* key) {
-  const auto found = message.find(key);
-  return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 std::string address_text(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = {};
   if (address.ss_family == AF_INET) {
@@ -97,19 +92,20 @@ struct Attempt {
   std::string ours, theirs;  ///< the numbers that both ends have drawn
 };
 
-/// Shows the secret and asks for it. Whether the other end has shown that it knows it; closes the channel of
-/// one that does not.
+/// Answers a challenge, and checks the launcher's own proof. Returns whether that was right; closes the
+/// channel if the other end sends anything else.
 bool advance_attempt(Attempt& attempt, const std::string& secret) {
   for (const Json& message : attempt.channel.exchange()) {
-    if (attempt.ours.empty()) {
-      attempt.theirs = text_at(message, "number");
+    if (const auto challenge = as<Challenge>(message); challenge && attempt.ours.empty()) {
+      attempt.theirs = challenge->number;
       attempt.ours = hex(random_bytes(16));
-      const std::string shown = proof(secret, "machine", attempt.theirs, attempt.ours);
-      attempt.channel.send({{"t", "proof"}, {"number", attempt.ours}, {"proof", shown}});
+      attempt.channel.send(Proof{attempt.ours, proof(secret, "machine", attempt.theirs, attempt.ours)});
       continue;
     }
-    const bool knows_secret = equal_in_constant_time(text_at(message, "proof"),
-                                                     proof(secret, "launcher", attempt.ours, attempt.theirs));
+    const auto answer = as<Proof>(message);
+    const bool knows_secret =
+        answer && !attempt.ours.empty() &&
+        equal_in_constant_time(answer->proof, proof(secret, "launcher", attempt.ours, attempt.theirs));
     if (knows_secret) seal_link(attempt.channel, secret, attempt.ours, attempt.theirs, true);
     if (!knows_secret) attempt.channel.close();
     return knows_secret;
@@ -133,7 +129,11 @@ std::optional<Channel> try_addresses(const CarriedJob& job) {
     for (const Attempt& attempt : attempts) attempt.channel.append_poll_entries(entries);
     ::poll(entries.data(), entries.size(), 100);
     for (Attempt& attempt : attempts) {
-      if (advance_attempt(attempt, job.secret)) return std::move(attempt.channel);
+      try {
+        if (advance_attempt(attempt, job.secret)) return std::move(attempt.channel);
+      } catch (const MessageError&) {
+        attempt.channel.close();
+      }
     }
     std::erase_if(attempts, [](const Attempt& attempt) { return attempt.channel.is_closed(); });
   }
@@ -185,23 +185,27 @@ void LinkListener::take_connections() {
     candidates_.push_back(
         {Channel(socket, socket), hex(random_bytes(16)), address_text(address), Channel::Clock::now()});
     candidates_.back().channel.limit_lines(kMaxHandshakeBytes);
-    candidates_.back().channel.send({{"t", "challenge"}, {"number", candidates_.back().number}});
+    candidates_.back().channel.send(Challenge{candidates_.back().number});
   }
 }
 
-std::optional<Json> LinkListener::advance(Candidate& candidate) const {
-  auto messages = candidate.channel.exchange();
-  for (Json& message : messages) {
-    if (candidate.knows_secret) return std::move(message);
-    const std::string theirs = text_at(message, "number");
-    candidate.knows_secret = equal_in_constant_time(text_at(message, "proof"),
-                                                    proof(secret_, "machine", candidate.number, theirs));
+std::optional<Hello> LinkListener::advance(Candidate& candidate) const {
+  for (const Json& message : candidate.channel.exchange()) {
+    if (candidate.knows_secret) {
+      auto hello = as<Hello>(message);
+      if (!hello) candidate.channel.close();
+      return hello;
+    }
+    const auto shown = as<Proof>(message);
+    candidate.knows_secret =
+        shown &&
+        equal_in_constant_time(shown->proof, proof(secret_, "machine", candidate.number, shown->number));
     if (!candidate.knows_secret) {
       candidate.channel.close();
       return std::nullopt;
     }
-    candidate.channel.send({{"t", "proof"}, {"proof", proof(secret_, "launcher", theirs, candidate.number)}});
-    seal_link(candidate.channel, secret_, theirs, candidate.number, false);
+    candidate.channel.send(Proof{"", proof(secret_, "launcher", shown->number, candidate.number)});
+    seal_link(candidate.channel, secret_, shown->number, candidate.number, false);
   }
   if (Channel::Clock::now() - candidate.since > kProofPatience) candidate.channel.close();
   return std::nullopt;
@@ -211,14 +215,18 @@ std::vector<LinkListener::Guest> LinkListener::accept() {
   take_connections();
   std::vector<Guest> guests;
   for (Candidate& candidate : candidates_) {
-    if (auto hello = advance(candidate))
-      guests.push_back({std::move(candidate.channel), *std::move(hello), candidate.address});
+    try {
+      if (auto hello = advance(candidate))
+        guests.push_back({std::move(candidate.channel), *std::move(hello), candidate.address});
+    } catch (const MessageError&) {
+      candidate.channel.close();
+    }
   }
   std::erase_if(candidates_, [](const Candidate& candidate) { return candidate.channel.is_closed(); });
   return guests;
 }
 
-Channel connect_to_launcher(const CarriedJob& job, const Json& hello, std::chrono::milliseconds patience) {
+Channel connect_to_launcher(const CarriedJob& job, const Hello& hello, std::chrono::milliseconds patience) {
   const auto until = Channel::Clock::now() + patience;
   do {
     if (auto channel = try_addresses(job)) {

@@ -10,6 +10,7 @@
 
 #include "deepspeed/launcher/link/carried_job.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
 
 namespace deepspeed::launcher {
 
@@ -32,10 +33,10 @@ class LinkListener {
 
   struct Guest {
     Channel channel;
-    Json hello;
+    Hello hello;
     std::string address;  ///< of the other end
   };
-  /// Returns the programs that have shown the secret since the last call, with their first message.
+  /// Returns the programs that have shown the secret and said Hello since the last call.
   std::vector<Guest> accept();
 
  private:
@@ -49,8 +50,8 @@ class LinkListener {
   void take_connections();
   void drop_oldest();
   bool has_room() const;
-  /// Returns the first message once there is one; drops the candidate by closing its channel.
-  std::optional<Json> advance(Candidate& candidate) const;
+  /// Returns the candidate's Hello once it has come; closes the channel to drop the candidate.
+  std::optional<Hello> advance(Candidate& candidate) const;
 
   std::string secret_;
   int listener_ = -1;
@@ -61,7 +62,7 @@ class LinkListener {
 /// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. All are tried
 /// at once: one may lead nowhere, or to a stranger that is silent. Throws IoError where none leads to one
 /// that knows the secret within `patience`.
-Channel connect_to_launcher(const CarriedJob& job, const Json& hello,
+Channel connect_to_launcher(const CarriedJob& job, const Hello& hello,
                             std::chrono::milliseconds patience = std::chrono::seconds(30));
 
 }  // namespace deepspeed::launcher

@@ -167,7 +167,7 @@ void JobRun::stop_all() {
   for (Part& part : parts_) {
     if (part.stage == Stage::kEnded) continue;
     const bool has_answered = part.link && part.stage != Stage::kAwaited;
-    if (has_answered) part.link->send({{"t", "stop"}});
+    if (has_answered) part.link->send(Stop{});
     if (has_answered && has_run_) continue;
     // Where no rank has started there is nothing to wait for.
     part.stage = Stage::kEnded;

@@ -53,6 +53,8 @@ class JobRun {
   void pause();
   void take_messages(std::vector<Part>& parts);
   void take_message(Part& part, const Json& message);
+  void take_hello(Part& part, const Hello& hello);
+  void take_output(Part& part, std::string bytes);
   void take_end(Part& part, int exit_code);
   void take_guests();
   void take_lost(Part& part, const std::string& why);
@@ -70,7 +72,8 @@ class JobRun {
   void stop_all();
   void give_up_part(Part& part);
 
-  void tell_running(const Json& message) {
+  template <Message Kind>
+  void tell_running(const Kind& message) {
     for (Part& part : parts_) {
       if (part.link && part.stage == Stage::kRunning) part.link->send(message);
     }

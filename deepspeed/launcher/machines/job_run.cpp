@@ -1,7 +1,8 @@
 // A start of a job, as one loop around poll() (turn) that is left in stages (run):
 //
 // 1. The runner is started, with scouts by ssh beside it (job_start.h). Each program that it starts says
-//    hello over its link (agent/agent.h): standard input and output of ssh, else TCP with the job's secret.
+// Hello
+//    (link/messages.h) over its link: standard input and output of ssh, else TCP with the job's secret.
 //    Another version than here is an error.
 // 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot:
 //    until then nothing runs, so every mistake is an error without a trace.
@@ -24,7 +25,6 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/machines/job_loop.h"
@@ -98,7 +98,7 @@ bool JobRun::await(Stage stage) {
 
 void JobRun::dismiss_scouts() {
   for (Part& scout : scouts_) {
-    if (scout.link) scout.link->send({{"t", "stop"}});
+    if (scout.link) scout.link->send(Stop{});
   }
   scouts_.clear();  // the programs there end with their links
 }
@@ -123,30 +123,29 @@ void JobRun::choose_machines() {
   size_t kept = 0;
   for (Part& part : parts_) {
     if (part.stage == Stage::kEnded || kept++ < count) continue;
-    part.link->send({{"t", "stop"}});  // it is not needed this time
+    part.link->send(Stop{});  // it is not needed this time
     part.stage = Stage::kEnded;
   }
 }
 
 void JobRun::prepare() {
   if (is_stopping()) return;
-  const Placement placement =
+  Placement placement =
       places_ranks(job_.args.runner) ? placement_of_ranks(parts_) : place_on_machines(parts_, nodes_);
   nodes_ = placement.nodes;
   address_ = nodes_.size() == 1 ? "127.0.0.1" : placement.address;
   if (!job_.args.master_addr.empty()) address_ = job_.args.master_addr;
   const std::string job = start_.text_for_links();
-  auto next = placement.messages.begin();
+  auto next = placement.orders.begin();
   for (Part& part : parts_) {
     if (part.stage != Stage::kGreeted) continue;
-    Json message = *next;
-    message["t"] = "prepare";
-    message["job"] = job;
-    message["world"] = encode_world_info(nodes_);
-    message["silence"] = std::chrono::duration_cast<std::chrono::seconds>(silence_limit_).count();
-    message["first"] = next++ == placement.messages.begin();
-    message["address"] = address_;
-    part.link->send(message);
+    next->first = next == placement.orders.begin();
+    next->job = job;
+    next->world = encode_world_info(nodes_);
+    next->silence =
+        static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(silence_limit_).count());
+    next->address = address_;
+    part.link->send(*next++);
   }
 }
 
@@ -159,7 +158,7 @@ void JobRun::begin() {
     part.stage = Stage::kRunning;
     part.link->forget_silence();
   }
-  tell_running({{"t", "start"}, {"address", address_}, {"port", port_}, {"restarts", restarts_}});
+  tell_running(Start{address_, port_, restarts_});
 }
 
 void JobRun::finish() {
@@ -190,7 +189,7 @@ void JobRun::turn() {
   take_messages(parts_);
   output_.write([&](int number, size_t bytes) {
     for (Part& part : parts_) {
-      if (part.number == number && part.link) part.link->send({{"t", "ack"}, {"bytes", bytes}});
+      if (part.number == number && part.link) part.link->send(Ack{bytes});
     }
   });
   reap();
@@ -222,7 +221,7 @@ void JobRun::take_signals() {
 void JobRun::take_signal(int number) {
   if (number == SIGCHLD || number == SIGCONT) return;
   if (number == SIGTSTP) return pause();
-  tell_running({{"t", "signal"}, {"number", number}});
+  tell_running(Signal{number});
   if (number == SIGUSR1 || number == SIGUSR2) return;
   if (signal_ != 0) {
     announce(Level::kWarning, "a second signal (", signal_name(number), "): killing all ranks");
@@ -235,46 +234,60 @@ void JobRun::take_signal(int number) {
 
 /// Stops the ranks, and this process, at a terminal's Ctrl-Z; `fg` lets all go on.
 void JobRun::pause() {
-  tell_running({{"t", "pause"}});
+  tell_running(Pause{});
   ::raise(SIGSTOP);
   for (Part& part : parts_) {
     if (part.link) part.link->forget_silence();
   }
-  tell_running({{"t", "resume"}});
+  tell_running(Resume{});
 }
 
 void JobRun::take_messages(std::vector<Part>& parts) {
   for (Part& part : parts) {
     if (!part.link) continue;
-    for (const Json& message : part.link->exchange()) take_message(part, message);
+    try {
+      for (const Json& message : part.link->exchange()) take_message(part, message);
+    } catch (const MessageError& error) {
+      part.link->close();
+      if (part.stage == Stage::kEnded) continue;
+      part.stage = std::max(part.stage, Stage::kGreeted);  // it has answered, if badly
+      take_lost(part, error.what());
+    }
     if (part.link->is_closed() && part.stage != Stage::kEnded) take_lost(part, "its connection ended");
   }
 }
 
 void JobRun::take_message(Part& part, const Json& message) {
-  const std::string kind = text_of(message, "t");
-  const std::string text = "host " + part.host + ": " + text_of(message, "text");
-  if (kind == "hello" && part.stage == Stage::kAwaited) {
-    part.hello = message;
-    part.stage = Stage::kGreeted;
-    if (const std::string fault = version_fault(part, job_.node_program); !fault.empty())
-      fail({fault, "", 2});
-  } else if (kind == "planned" && part.stage == Stage::kGreeted) {
+  const std::string host = "host " + part.host + ": ";
+  if (const auto hello = as<Hello>(message); hello && part.stage == Stage::kAwaited) {
+    take_hello(part, *hello);
+  } else if (const auto planned = as<Planned>(message); planned && part.stage == Stage::kGreeted) {
     part.stage = Stage::kPlanned;
-    part.python = text_of(message, "python");
-    port_ = number_of(message, "port", port_);
-  } else if (kind == "refused" || kind == "failed") {
-    fail({text, text_of(message, "details"), number_of(message, "code", kLostMachineExitCode)});
-  } else if (kind == "stopped") {
-    announce(Level::kWarning, text);
-  } else if (kind == "out") {
-    if (auto bytes = config::decode_base64(text_of(message, "bytes")))
-      output_.add(part.number, *std::move(bytes));
-    if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
-      take_lost(part, "it sends more output than it may");
-  } else if (kind == "ended") {
-    take_end(part, number_of(message, "code", kLostMachineExitCode));
+    part.python = planned->python;
+    port_ = planned->port.value_or(port_);
+  } else if (const auto refused = as<Refused>(message)) {
+    fail({host + refused->text, "", refused->code});
+  } else if (const auto failed = as<Failed>(message)) {
+    fail({host + failed->text, failed->details, failed->code});
+  } else if (const auto stopped = as<Stopped>(message)) {
+    announce(Level::kWarning, host, stopped->text);
+  } else if (auto output = as<Out>(message)) {
+    take_output(part, std::move(output->bytes.raw));
+  } else if (const auto ended = as<Ended>(message)) {
+    take_end(part, ended->code);
   }
+}
+
+void JobRun::take_hello(Part& part, const Hello& hello) {
+  part.hello = hello;
+  part.stage = Stage::kGreeted;
+  if (const std::string fault = version_fault(part, job_.node_program); !fault.empty()) fail({fault, "", 2});
+}
+
+void JobRun::take_output(Part& part, std::string bytes) {
+  output_.add(part.number, std::move(bytes));
+  if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
+    take_lost(part, "it sends more output than it may");
 }
 
 void JobRun::take_end(Part& part, int exit_code) {
@@ -285,16 +298,15 @@ void JobRun::take_end(Part& part, int exit_code) {
 
 void JobRun::take_guests() {
   if (start_.listener() == nullptr) return;
-  const char* key = places_ranks(job_.args.runner) ? "rank" : "node";
   for (LinkListener::Guest& guest : start_.listener()->accept()) {
-    const int number = number_of(guest.hello, key, -1);
+    const auto number = places_ranks(job_.args.runner) ? guest.hello.rank : guest.hello.node;
     const auto part =
         std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.number == number; });
     if (part == parts_.end() || part->link || part->stage != Stage::kAwaited) continue;  // its link ends here
     part->link = std::move(guest.channel);
     part->address = guest.address;
-    if (part->host.empty()) part->host = text_of(guest.hello, "host");
-    take_message(*part, guest.hello);
+    if (part->host.empty()) part->host = guest.hello.host;
+    take_hello(*part, guest.hello);
     if (!first_guest_) first_guest_ = RunClock::now();
   }
 }
@@ -310,7 +322,7 @@ void JobRun::beat() {
   last_beat_ = now;
   for (Part& part : parts_) {
     const bool listens = part.stage != Stage::kEnded && part.stage != Stage::kAwaited;
-    if (part.link && listens) part.link->send({{"t", "beat"}});
+    if (part.link && listens) part.link->send(Beat{});
   }
 }
 

@@ -102,7 +102,7 @@ std::vector<Part> JobStart::scouts() const {
       const std::vector<std::string> words = {job_.node_program, "--deposit",
                                               id_ + "n" + std::to_string(number)};
       scouts.push_back(part_by_ssh(nodes_[i], number, words));
-      scouts.back().link->send({{"t", "deposit"}, {"job", text}});
+      scouts.back().link->send(DepositJob{text});
     } else if (job_.checks_hosts && !job_.machine.is_this(nodes_[i].host)) {
       scouts.push_back(part_by_ssh(nodes_[i], number, {job_.node_program, "--link"}));
     }
@@ -135,9 +135,9 @@ Child JobStart::start_runner(const ResourcePool& nodes) {
 
 /// Cancels the step alone where srun has not made the job but runs in one that the user has.
 std::optional<Child> JobStart::start_cancelling(const Part& part) const {
-  std::string job = text_of(part.hello, "slurm_job");
+  std::string job = part.hello.slurm_job;
   if (job.empty()) return std::nullopt;
-  if (job_.environment.contains("SLURM_JOB_ID")) job += "." + text_of(part.hello, "slurm_step");
+  if (job_.environment.contains("SLURM_JOB_ID")) job += "." + part.hello.slurm_step;
   try {
     return start_child({"scancel", "--quiet", job}, job_.environment, false, SIGKILL, signals_.before());
   } catch (const ProgramError&) {
@@ -148,7 +148,7 @@ std::optional<Child> JobStart::start_cancelling(const Part& part) const {
 std::optional<Child> JobStart::start_cleaner(const Part& part) const {
   if (job_.args.runner == Runner::kSlurm) return start_cancelling(part);
   if (places_ranks(job_.args.runner)) return std::nullopt;  // MPI has its own ways, and needs no ssh
-  const std::string process = text_of(part.hello, "process");
+  const std::string& process = part.hello.process;
   if (process.empty()) return std::nullopt;
   const std::vector<std::string> words = {job_.node_program, "--end", process};
   if (job_.machine.is_this(part.host))

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/base/json.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/machines/job_run.h"
 #include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/node/exit_status.h"
@@ -23,17 +23,11 @@ struct Part {
   int number = 0;  ///< of the machine in the runner's order, or the rank
   Child child;     ///< what holds its link where the runner is ssh
   std::optional<Channel> link;
-  Json hello = Json::object();
+  Hello hello;
   std::string address;  ///< from which it has connected
   std::string python;   ///< the version of the interpreter that runs the program; "" for another program
   Stage stage = Stage::kAwaited;
 };
-
-/// Returns a text of a message; "" where it has none.
-std::string text_of(const Json& message, const char* key);
-
-/// Returns a whole number of a message; `otherwise` where it has none.
-int number_of(const Json& message, const char* key, int otherwise);
 
 /// Says what is wrong with the library of a part that has answered: its version is another one than here. ""
 /// where nothing is.
@@ -48,9 +42,9 @@ std::string reason_of_no_answer(const Part& part, const std::string& why,
 
 /// Which ranks a part runs.
 struct Placement {
-  ResourcePool nodes;          ///< the machines, with a slot a rank
-  std::vector<Json> messages;  ///< to each part that takes part, in order: "node", and "rank", "local_rank"
-  std::string address;         ///< at which the first machine is reached
+  ResourcePool nodes;           ///< the machines, with a slot a rank
+  std::vector<Prepare> orders;  ///< to each part that runs ranks, in order: node, rank and local_rank
+  std::string address;          ///< at which the first machine is reached
 };
 
 /// Places the ranks of `nodes` on the parts that have answered, in order.

@@ -21,9 +21,8 @@ struct NodeLaunch {
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
   /// The time between a signal to the launcher and SIGKILL: ranks that catch it may save first.
   std::chrono::milliseconds signal_grace{30000};
-  /// Where the supervisor writes what happens, a line of JSON each, in place of announcing failures; -1: it
-  /// announces. {"t": "beat"} once a second, {"t": "failed", "rank", "code", "text", "details"},
-  /// {"t": "stopped", "text"}.
+  /// Where the supervisor writes Beat, Failed and Stopped (link/messages.h) instead of announcing failures;
+  /// -1: it announces.
   int report_fd = -1;
   /// How long the supervisor's parent may write no byte into its pipe before it counts as gone, and a rank
   /// that somebody has stopped before it counts as failed; 0: for ever.

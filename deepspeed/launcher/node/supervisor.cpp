@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <utility>
 
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -25,9 +26,9 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/node/oom_watch.h"
 #include "deepspeed/launcher/node/output_relay.h"
@@ -73,7 +74,11 @@ class Supervisor {
   void wait_for_events();
   void listen_to_launcher();
   void beat();
-  void report(const Json& event) const;
+  void write_report(const Json& message) const;
+  template <Message Kind>
+  void report(Kind message) const {
+    if (launch_.report_fd >= 0) write_report(to_json(std::move(message)));
+  }
   void take_stop(RankState& rank, int number);
   void watch_stopped();
   void take_signals();
@@ -138,7 +143,7 @@ void Supervisor::start_ranks() {
     } catch (const Error& error) {
       exit_code_ = kCannotStart;
       if (launch_.report_fd < 0) announce(Level::kError, error.what());
-      report({{"t", "failed"}, {"rank", command.rank}, {"code", exit_code_}, {"text", error.what()}});
+      report(Failed{command.rank, exit_code_, error.what(), ""});
       ask_all_to_end(SIGTERM, launch_.stop_grace);
       return;
     }
@@ -168,12 +173,11 @@ void Supervisor::listen_to_launcher() {
 void Supervisor::beat() {
   if (launch_.report_fd < 0 || Clock::now() - last_beat_ < kReportInterval) return;
   last_beat_ = Clock::now();
-  report({{"t", "beat"}});
+  report(Beat{});
 }
 
-void Supervisor::report(const Json& event) const {
-  if (launch_.report_fd < 0) return;
-  const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+void Supervisor::write_report(const Json& message) const {
+  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (::write(launch_.report_fd, line.data(), line.size()) < 0)
     announce(Level::kDebug, "a report was lost");  // its reader is gone, which the next round notices
 }
@@ -247,7 +251,7 @@ void Supervisor::take_stop(RankState& rank, int number) {
       message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ", signal_name(number),
               "; the other ranks wait for it until `kill -CONT ", rank.pid, "`");
   if (launch_.report_fd < 0) announce(Level::kWarning, text);
-  report({{"t", "stopped"}, {"rank", rank.rank}, {"text", text}});
+  report(Stopped{rank.rank, text});
 }
 
 /// In a job of several machines a rank that does not go on is a failure, as a machine that hangs is one.
@@ -259,11 +263,10 @@ void Supervisor::watch_stopped() {
     exit_code_ = 128 + rank.stopped_by;
     ask_all_to_end(SIGTERM, launch_.stop_grace);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
-    report({{"t", "failed"},
-            {"rank", rank.rank},
-            {"code", exit_code_},
-            {"text", message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
-                             signal_name(rank.stopped_by), " and has not gone on for ", seconds, " s")}});
+    report(Failed{rank.rank, exit_code_,
+                  message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
+                          signal_name(rank.stopped_by), " and has not gone on for ", seconds, " s"),
+                  ""});
     return;
   }
 }
@@ -284,11 +287,7 @@ void Supervisor::take_failure(const RankState& failed) {
   if (launch_.report_fd < 0)
     announce(Level::kError, text, "; the other ranks are being stopped",
              cause.empty() ? "" : "\n  cause: " + cause, details);
-  report({{"t", "failed"},
-          {"rank", failed.rank},
-          {"code", exit_code_},
-          {"text", cause.empty() ? text : text + ", " + cause},
-          {"details", details}});
+  report(Failed{failed.rank, exit_code_, cause.empty() ? text : text + ", " + cause, details});
 }
 
 /// Ends processes that the ranks started and left behind, once every rank has ended.

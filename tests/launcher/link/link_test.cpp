@@ -23,6 +23,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
 
 #include "tests/support/error_of.h"
@@ -322,16 +323,18 @@ TEST(TcpLink, StandsBetweenEndsThatKnowTheSecret) {
   job.port = listener.port();
   job.addresses = {"127.0.0.1"};
   std::optional<Channel> machine;
-  std::thread connecting([&] { machine = connect_to_launcher(job, {{"t", "hello"}, {"node", 3}}); });
+  Hello hello;
+  hello.node = 3;
+  std::thread connecting([&] { machine = connect_to_launcher(job, hello); });
   auto guests = guests_of(listener, [] { return false; });
   connecting.join();
   ASSERT_EQ(guests.size(), 1u);
-  EXPECT_EQ(guests[0].hello["node"], 3);
+  EXPECT_EQ(guests[0].hello.node, 3);
   EXPECT_EQ(guests[0].address, "127.0.0.1");
-  guests[0].channel.send({{"t", "start"}});
+  guests[0].channel.send(Start{"address", 7, 1});
   std::vector<Json> messages;
   while (messages.empty()) messages = machine->exchange();
-  EXPECT_EQ(messages[0]["t"], "start");
+  EXPECT_EQ(as<Start>(messages[0]).value().port, 7);
 }
 
 int connected_socket(int port) {
@@ -364,6 +367,7 @@ TEST(TcpLink, DropsWhatStrangersSay) {
       "{\"t\":\"hello\",\"node\":0}\n",                                                   // no proof at all
       "{\"t\":\"proof\",\"number\":\"0\",\"proof\":\"" + std::string(64, '0') + "\"}\n",  // a wrong one
       "{\"t\":\"proof\",\"number\":1,\"proof\":[]}\n",                                    // of other types
+      "{\"t\":\"proof\",\"number\":\"0\"}\n",                                             // no proof in it
   };
   for (const std::string& line : lines) {
     const int stranger = connected_socket(listener.port());
@@ -385,7 +389,7 @@ TEST(TcpLink, IsNotHeldUpByStrangersWhoSayNothing) {
   job.port = listener.port();
   job.addresses = {"127.0.0.1"};
   std::optional<Channel> machine;
-  std::thread connecting([&] { machine = connect_to_launcher(job, {{"t", "hello"}}); });
+  std::thread connecting([&] { machine = connect_to_launcher(job, Hello{}); });
   EXPECT_EQ(guests_of(listener, [] { return false; }).size(), 1u);
   connecting.join();
   for (const int stranger : strangers) ::close(stranger);
@@ -399,7 +403,7 @@ TEST(Channel, SkipsWhatAShellPrintsBeforeTheFirstMessage) {
   write_all(ends[1], "Welcome!\n\n{\"a\": 1}\nlast login\n{\"t\":\"hello\"}\n");
   const auto messages = channel.exchange();
   ASSERT_EQ(messages.size(), 1u);
-  EXPECT_EQ(messages[0]["t"], "hello");
+  EXPECT_EQ(kind_of(messages[0]), "hello");
   EXPECT_EQ(channel.noise(), "Welcome!\n{\"a\": 1}\nlast login");
   EXPECT_FALSE(channel.is_closed());
   write_all(ends[1], "more\n");
@@ -429,7 +433,7 @@ TEST(TcpLink, TakesNoAnswerOfAnEarlierConnection) {
   const auto proof_of = [](const std::string& challenge) {
     const std::string number = Json::parse(challenge)["number"];
     const std::string proof = hex(hmac_sha256("secret", "machine:" + number + ":0"));
-    return Json{{"t", "proof"}, {"number", "0"}, {"proof", proof}}.dump() + "\n";
+    return to_json(Proof{"0", proof}).dump() + "\n";
   };
   const auto line_of = [&](int socket) {
     std::string line;
@@ -465,9 +469,7 @@ TEST(TcpLink, DropsAStrangerAndIsNotTakenInByOne) {
   std::string text;
   std::thread connecting([&] {
     // Each try ends at once, as the other end closes; it gives up after its patience.
-    text = error_of<IoError>([&] {
-      connect_to_launcher(job, {{"t", "hello"}}, std::chrono::milliseconds(500));
-    });
+    text = error_of<IoError>([&] { connect_to_launcher(job, Hello{}, std::chrono::milliseconds(500)); });
     over = true;
   });
   EXPECT_TRUE(guests_of(listener, [&] { return over.load(); }).empty());

@@ -14,16 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Part, ReadsTextsAndNumbersOfMessagesOfAnyKind) {
-  const Json message = {{"t", "x"},       {"text", 1},         {"code", "7"},
-                        {"large", 1e300}, {"long", 1LL << 40}, {"good", -3}};
-  EXPECT_EQ(text_of(message, "t"), "x");
-  EXPECT_EQ(text_of(message, "text"), "");
-  EXPECT_EQ(text_of(message, "none"), "");
-  EXPECT_EQ(number_of(message, "good", 1), -3);
-  for (const char* key : {"code", "large", "long", "none"}) EXPECT_EQ(number_of(message, key, 1), 1) << key;
-}
-
 std::vector<Part> planned(const std::vector<std::string>& pythons) {
   std::vector<Part> parts(pythons.size());
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -48,10 +38,10 @@ TEST(Part, NamesAHostWithAnotherPython) {
 TEST(Part, NamesAHostWithAnotherLibrary) {
   Part part;
   part.host = "one";
-  part.hello = {{"t", "hello"}, {"version", version()}};
+  part.hello.version = version();
   EXPECT_EQ(version_fault(part, "/bin/ds_node"), "");
-  part.hello["version"] = Json::array();
-  EXPECT_THAT(version_fault(part, "/bin/ds_node"), HasSubstr("host one: the library there is version "));
+  part.hello.version = "0.0.1";
+  EXPECT_THAT(version_fault(part, "/bin/ds_node"), HasSubstr("host one: the library there is version 0.0.1"));
 }
 
 }  // namespace

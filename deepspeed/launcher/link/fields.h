@@ -1,0 +1,103 @@
+// How a message (messages.h) is written and read: each kind lists its fields once, for both.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "deepspeed/base/error.h"
+#include "deepspeed/base/json.h"
+
+namespace deepspeed::launcher {
+
+/// Thrown for a message that lacks a field, or has one of another type.
+class MessageError : public IoError {
+ public:
+  using IoError::IoError;
+};
+
+/// Holds any bytes, which a message carries in base64.
+struct Bytes {
+  std::string raw;
+};
+
+/// Returns the kind of a message; "" for JSON that is no message.
+std::string kind_of(const Json& json);
+
+/// Goes through the fields of a message, to write or to read them.
+class Fields {
+ public:
+  /// Writes them into an empty message, which this makes of `json`.
+  Fields(Json* json, const char* kind);
+  /// Reads them. Throws MessageError for one that is missing or has another type.
+  explicit Fields(const Json& json) : read_(&json) {}
+
+  template <class Value>
+  Fields& operator()(const char* key, Value& value) {
+    if (written_ != nullptr) {
+      write(key, value);
+    } else if (const char* expected = read(key, value)) {
+      refuse(key, expected);
+    }
+    return *this;
+  }
+
+  /// Goes to an optional field. A message leaves it out if it has the value of a new message.
+  template <class Value>
+  Fields& maybe(const char* key, Value& value) {
+    return has(key, value != Value{}) ? (*this)(key, value) : *this;
+  }
+  template <class Value>
+  Fields& maybe(const char* key, std::optional<Value>& value) {
+    return has(key, value.has_value()) ? (*this)(key, value ? *value : value.emplace()) : *this;
+  }
+
+ private:
+  template <class Value>
+  void write(const char* key, const Value& value) {
+    (*written_)[key] = value;
+  }
+  void write(const char* key, const Bytes& bytes);
+  // They return nothing, or the type that was expected.
+  const char* read(const char* key, std::string& text) const;
+  const char* read(const char* key, int& number) const;
+  const char* read(const char* key, size_t& number) const;
+  const char* read(const char* key, bool& flag) const;
+  const char* read(const char* key, Bytes& bytes) const;
+  const Json& field(const char* key) const;
+  [[noreturn]] void refuse(const char* key, const char* expected) const;
+  bool has(const char* key, bool is_set) const { return written_ != nullptr ? is_set : read_->contains(key); }
+
+  Json* written_ = nullptr;
+  const Json* read_ = nullptr;
+};
+
+template <class Kind>
+concept Message = requires {
+  Kind::kKind;
+};
+template <class Kind>
+concept HasFields = requires(Kind message, Fields each) {
+  message.fields(each);
+};
+
+/// Returns the message as JSON.
+template <Message Kind>
+Json to_json(Kind message) {
+  Json json;
+  Fields each(&json, Kind::kKind);
+  if constexpr (HasFields<Kind>) message.fields(each);
+  return json;
+}
+
+/// Reads a message of this kind; returns nothing for another kind. Throws MessageError for wrong fields.
+template <Message Kind>
+std::optional<Kind> as(const Json& json) {
+  if (kind_of(json) != Kind::kKind) return std::nullopt;
+  Kind message;
+  Fields each(json);
+  if constexpr (HasFields<Kind>) message.fields(each);
+  return message;
+}
+
+}  // namespace deepspeed::launcher
