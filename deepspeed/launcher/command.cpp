@@ -1,7 +1,7 @@
 // From the words of the command line to processes.
 //
 // run_command() parses the words, prints and ends where they only ask for a text, and else launches: on this
-// machine alone, or on several ones, which runs_here() decides; each class of error has its exit code.
+// machine alone, or on several ones, which runs_here() decides.
 // start_elsewhere() makes the job that machines/job_run.h starts, once, or again after a loss where the job
 // is elastic. For this machine plan_launch() first adds the user's files of variables, since these may change
 // what is found next; then it looks for the program, so that a misspelled one fails before anything else;
@@ -19,13 +19,14 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/config/table/source.h"
 #include "deepspeed/config/tools/elastic_batch.h"
-#include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/exit_codes.h"
 #include "deepspeed/launcher/machines/exports.h"
 #include "deepspeed/launcher/machines/job_run.h"
 #include "deepspeed/launcher/machines/runner_command.h"
+#include "deepspeed/launcher/node/interpreter.h"
+#include "deepspeed/launcher/node/node_launch.h"
 #include "deepspeed/launcher/node/port.h"
 #include "deepspeed/launcher/plan/environment_file.h"
 #include "deepspeed/launcher/plan/machine.h"
@@ -222,7 +223,7 @@ int run_elastic(MachineJob job, const ResourcePool& nodes, const BlockedSignals&
     return 0;
   };
   for (int restarts = 0;; ++restarts) {
-    const JobEnd end = run_on_machines(job, nodes, restarts, signals);
+    const JobEnd end = JobRun(job, nodes, restarts, signals).run();
     if (!end.is_failure_of_run) return end.exit_code;
     if (restarts >= job.args.max_restarts) {
       announce(Level::kError, "the job has started again ", restarts, " times, --max_restarts is ",
@@ -253,13 +254,12 @@ int start_elsewhere(const LaunchArgs& args, const std::vector<std::string>& word
     raise<UsageError>("--min_elastic_nodes is ", *args.min_nodes, ", but the hostfile has ", nodes.size(),
                       nodes.size() == 1 ? " host" : " hosts");
   }
-  const bool is_of_mpi = job.args.runner != Runner::kPdsh && job.args.runner != Runner::kSsh &&
-                         job.args.runner != Runner::kSlurm;
+  const bool is_of_mpi = places_ranks(job.args.runner) && job.args.runner != Runner::kSlurm;
   job.checks_hosts = is_of_mpi && !args.no_ssh_check && pool.has_value();
   const PidFile pid_file(args.save_pid ? pid_file_path() : "");
   const BlockedSignals signals;
   ::signal(SIGPIPE, SIG_IGN);
-  return args.elastic ? run_elastic(job, nodes, signals) : run_on_machines(job, nodes, 0, signals).exit_code;
+  return args.elastic ? run_elastic(job, nodes, signals) : JobRun(job, nodes, 0, signals).run().exit_code;
 }
 
 int run_checked(const std::vector<std::string>& words) {
@@ -308,21 +308,7 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Env
 }
 
 int run_command(const std::vector<std::string>& words) {
-  try {
-    return run_checked(words);
-  } catch (const ProgramError& error) {
-    announce(Level::kError, error.what());
-    return error.exit_code();
-  } catch (const UsageError& error) {
-    announce(Level::kError, error.what());
-    return kUsageExitCode;
-  } catch (const NotSupportedError& error) {
-    announce(Level::kError, error.what());
-    return kUsageExitCode;
-  } catch (const std::exception& error) {
-    announce(Level::kError, error.what());
-    return kErrorExitCode;
-  }
+  return exit_of_logged("", [&] { return run_checked(words); });
 }
 
 }  // namespace deepspeed::launcher

@@ -6,8 +6,8 @@
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/launcher/args/args.h"
-#include "deepspeed/launcher/node/node_launch.h"
 #include "deepspeed/launcher/plan/machine.h"
+#include "deepspeed/launcher/plan/plan_ranks.h"
 
 namespace deepspeed::launcher {
 

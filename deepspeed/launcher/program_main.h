@@ -18,7 +18,7 @@ namespace deepspeed::launcher {
 DEEPSPEED_API std::optional<int> exit_of_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Runs the program's work and returns the status to end with. An exception becomes the line "program:
-/// reason" of the standard error; a UsageError is a fault of the arguments.
+/// reason" of the standard error, and an exit code (args/exit_code.h).
 DEEPSPEED_API int exit_of_work(const char* program, const std::function<void()>& work);
 
 }  // namespace deepspeed::launcher

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/exit_code.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -72,6 +73,10 @@ TEST(ProgramMain, TellsAFaultOfTheArgumentsFromAnother) {
             2);
   EXPECT_EQ(
       status_of([] { raise<IoError>("disk full"); }, "program: [launcher.program_main_test] disk full\n"), 1);
+  EXPECT_EQ(status_of([] { raise<NotSupportedError>("no such feature"); },
+                      "program: [launcher.program_main_test] no such feature\n"),
+            2);
+  EXPECT_EQ(status_of([] { throw ProgramError("no such program", 127); }, "program: no such program\n"), 127);
   EXPECT_EQ(status_of([] { throw std::runtime_error("else"); }, "program: else\n"), 1);
 }
 

@@ -24,12 +24,12 @@
 #include <sys/wait.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/node/interpreter.h"
 #include "deepspeed/launcher/node/process_tree.h"
 #include "deepspeed/launcher/node/supervisor.h"
-#include "deepspeed/launcher/plan/program.h"
 #include "deepspeed/launcher/plan/resources.h"
 
 namespace deepspeed::launcher {
@@ -120,17 +120,12 @@ void Agent::stop(int number) {
 }
 
 void Agent::prepare(const Prepare& order) {
-  const auto refuse = [&](const std::exception& error, int code) { link_.send(Refused{code, error.what()}); };
   silence_limit_ = std::chrono::seconds(order.silence);
   try {
     link_.send(plan(order));
     link_.forget_silence();  // sourcing a script takes its time
-  } catch (const ProgramError& error) {
-    refuse(error, error.exit_code());
-  } catch (const UsageError& error) {
-    refuse(error, 2);
   } catch (const std::exception& error) {
-    refuse(error, 1);
+    link_.send(Refused{exit_code_of(error), error.what()});
   }
 }
 

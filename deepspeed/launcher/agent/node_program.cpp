@@ -14,7 +14,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/version.h"
 #include "deepspeed/launcher/agent/agent.h"
-#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
@@ -147,15 +147,7 @@ int run_node_program(const std::vector<std::string>& words) {
     std::cout << version() << "\n";
     return 0;
   }
-  try {
-    return run_agent(words);
-  } catch (const UsageError& error) {
-    announce(log::Level::kError, host_name(), ": ", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    announce(log::Level::kError, host_name(), ": ", error.what());
-    return 1;
-  }
+  return exit_of_logged(host_name() + ": ", [&] { return run_agent(words); });
 }
 
 }  // namespace deepspeed::launcher

@@ -173,7 +173,7 @@ void check_elastic(const LaunchArgs& args) {
         "--elastic_training and --no_ssh are both given: a launcher that starts no other machine ",
         "cannot start the job again");
   }
-  if (args.runner != Runner::kPdsh && args.runner != Runner::kSsh) {
+  if (places_ranks(args.runner)) {
     raise<UsageError>("--elastic_training and --launcher ", name_of(args.runner),
                       " are both given, expected ",
                       "pdsh or ssh: MPI and Slurm end a job that loses a machine");
@@ -282,6 +282,8 @@ const char* name_of(Runner runner) {
   }
   return "";
 }
+
+bool places_ranks(Runner runner) { return runner != Runner::kPdsh && runner != Runner::kSsh; }
 
 ParsedArgs parse_args(const std::vector<std::string>& words) {
   CLI::App app{

@@ -20,6 +20,9 @@ DEEPSPEED_API Runner runner_from_name(const std::string& name);
 /// Returns the name that --launcher takes.
 DEEPSPEED_API const char* name_of(Runner runner);
 
+/// Returns whether the runner starts a program for each rank, instead of one for each machine.
+bool places_ranks(Runner runner);
+
 /// The parsed command line. Everything from PROGRAM on belongs to the program and is passed to it unchanged.
 struct LaunchArgs {
   std::string hostfile = "/job/hostfile";

@@ -13,6 +13,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/machines/runner_command.h"
 #include "deepspeed/launcher/node/child.h"
@@ -127,15 +128,7 @@ int run_on_hosts(const std::vector<std::string>& words) {
     std::cout << "Runs a command on all hosts of a hostfile by ssh; " << kHostsUsage << "\n";
     return 0;
   }
-  try {
-    return run_checked_on_hosts(words);
-  } catch (const UsageError& error) {
-    announce(log::Level::kError, error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    announce(log::Level::kError, error.what());
-    return 1;
-  }
+  return exit_of_logged("", [&] { return run_checked_on_hosts(words); });
 }
 
 }  // namespace deepspeed::launcher

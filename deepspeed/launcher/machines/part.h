@@ -7,7 +7,7 @@
 
 #include "deepspeed/launcher/link/channel.h"
 #include "deepspeed/launcher/link/messages.h"
-#include "deepspeed/launcher/machines/job_run.h"
+#include "deepspeed/launcher/machines/machine_job.h"
 #include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/plan/hostfile.h"

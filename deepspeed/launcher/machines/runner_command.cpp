@@ -225,7 +225,7 @@ Environment runner_variables(const RunnerJob& job, const Environment& environmen
 
 void check_runner_flags(const LaunchArgs& args) {
   const bool filters = !args.include.empty() || !args.exclude.empty();
-  if (args.runner == Runner::kPdsh || args.runner == Runner::kSsh) return;
+  if (!places_ranks(args.runner)) return;
   if (args.runner == Runner::kSlurm) {
     if (filters && (args.include + args.exclude).find(':') != std::string::npos) {
       raise<UsageError>("--launcher slurm takes whole hosts, got slots in --",

@@ -3,31 +3,12 @@
 // vanishes; the kernel kills the ranks, and the caller their orphans, when the supervisor vanishes.
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "deepspeed/launcher/node/port.h"
 #include "deepspeed/launcher/node/spawn.h"
+#include "deepspeed/launcher/plan/plan_ranks.h"
 
 namespace deepspeed::launcher {
-
-struct NodeLaunch {
-  std::string program;  ///< a path, see find_program
-  std::vector<RankCommand> ranks;
-  std::shared_ptr<PortClaim> port_claim;  ///< keeps other launchers from the port at which the ranks meet
-  std::string pid_file;                   ///< keeps the caller's process id while the ranks run; empty: none
-  std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
-  /// The time between a signal to the launcher and SIGKILL: ranks that catch it may save first.
-  std::chrono::milliseconds signal_grace{30000};
-  /// Where the supervisor writes Beat, Failed and Stopped (link/messages.h) instead of announcing failures;
-  /// -1: it announces.
-  int report_fd = -1;
-  /// How long the supervisor's parent may write no byte into its pipe before it counts as gone, and a rank
-  /// that somebody has stopped before it counts as failed; 0: for ever.
-  std::chrono::milliseconds parent_silence{0};
-};
 
 /// Holds the signals that a launch waits for, in place of being interrupted, blocked for its lifetime.
 class BlockedSignals {

@@ -3,22 +3,12 @@
 
 #include <csignal>
 #include <string>
-#include <vector>
 
 #include <sys/types.h>
 
-#include "deepspeed/launcher/plan/environment.h"
+#include "deepspeed/launcher/plan/plan_ranks.h"
 
 namespace deepspeed::launcher {
-
-/// The arguments, variables, cores and log file of one rank.
-struct RankCommand {
-  int rank = 0;
-  std::vector<std::string> args;  ///< all after the program's path
-  Environment environment;
-  std::vector<int> cores;  ///< to bind to; empty: wherever the launcher may run
-  std::string log_file;    ///< for its output and errors; empty: passed through
-};
 
 struct SpawnedRank {
   pid_t pid = 0;

@@ -4,7 +4,8 @@
 
 #include <csignal>
 
-#include "deepspeed/launcher/node/node_launch.h"
+#include "deepspeed/launcher/node/spawn.h"
+#include "deepspeed/launcher/plan/plan_ranks.h"
 
 namespace deepspeed::launcher {
 

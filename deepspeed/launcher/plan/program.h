@@ -4,22 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/args.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/plan/environment.h"
 
 namespace deepspeed::launcher {
-
-/// The error for a PROGRAM that cannot be started. The code is a shell's: 127 not found, 126 found but not
-/// executable.
-class ProgramError : public Error {
- public:
-  ProgramError(const std::string& text, int exit_code) : Error(text), exit_code_(exit_code) {}
-  int exit_code() const { return exit_code_; }
-
- private:
-  int exit_code_;
-};
 
 /// Finds the path to execute: `name` itself where it holds a slash, else the first match in `search_path` (as
 /// PATH). Throws ProgramError for a missing file, a folder, a missing permission, a script without `#!`, and

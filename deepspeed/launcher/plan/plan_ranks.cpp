@@ -1,16 +1,12 @@
-#include "deepspeed/launcher/agent/plan_ranks.h"
+#include "deepspeed/launcher/plan/plan_ranks.h"
 
 #include <algorithm>
-#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <utility>
 
-#include <unistd.h>
-
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/plan/program.h"
 
 namespace deepspeed::launcher {
@@ -91,59 +87,6 @@ void set_meeting(NodeLaunch& launch, const std::string& address, int port) {
     command.environment["MASTER_ADDR"] = address;
     command.environment["MASTER_PORT"] = std::to_string(port);
   }
-}
-
-namespace {
-
-/// Returns what a program writes, and its status of waitpid(), -1 where it has not ended in time.
-std::pair<std::string, int> output_of(const std::vector<std::string>& words, const Environment& environment,
-                                      const SignalState& signals, std::chrono::seconds patience) {
-  Child child = start_child(words, environment, true, SIGKILL, signals);
-  return finish_child(child, patience);
-}
-
-}  // namespace
-
-std::string python_version(const std::string& interpreter, const Environment& environment,
-                           const SignalState& signals, std::chrono::seconds patience) {
-  const auto [output, status] = output_of({interpreter, "--version"}, environment, signals, patience);
-  if (status == -1) {
-    raise<UsageError>("the interpreter ", interpreter, " has not answered --version within ",
-                      patience.count(), " s; PYTHON names another one");
-  }
-  return output.substr(0, std::min<size_t>(output.find('\n'), 80));
-}
-
-Environment source_script(const std::string& script, const Environment& environment,
-                          const SignalState& signals, std::chrono::seconds patience) {
-  std::string path = script;
-  const auto home = environment.find("HOME");
-  if (path.starts_with("~/") && home != environment.end()) path = home->second + path.substr(1);
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
-    raise<UsageError>("--venv_script: '", path, "' is no file of this machine");
-  // `.` looks for a name without a slash in PATH.
-  path = std::filesystem::absolute(path, error).string();
-  const char* shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
-  // The script's own output goes to standard error, and its variables end with zeros. They are read as the
-  // kernel shows them, since `env` may be another program after the script.
-  constexpr const char* kCommand =
-      "exec 3>&1 1>&2; . \"$1\" || exit 1; exec 1>&3 3>&-; exec /bin/cat /proc/self/environ";
-  const auto [output, status] =
-      output_of({shell, "-c", kCommand, shell, path}, environment, signals, patience);
-  if (status == -1) {
-    raise<UsageError>("--venv_script: sourcing '", path, "' by ", shell, " has not ended within ",
-                      patience.count(), " s; it reads nothing from standard input");
-  }
-  if (status != 0 || output.empty())
-    raise<UsageError>("--venv_script: sourcing '", path, "' by ", shell, " failed; its errors stand above");
-  Environment variables;
-  for (const std::string& entry : split(output, '\0')) {
-    const size_t equals = entry.find('=');
-    if (equals != std::string::npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
-  }
-  for (const char* own : {"_", "SHLVL", "OLDPWD"}) variables.erase(own);
-  return variables;
 }
 
 }  // namespace deepspeed::launcher

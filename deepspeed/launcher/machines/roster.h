@@ -1,0 +1,116 @@
+// The processes that a start of a job begins here (ssh for each host, or pdsh, mpirun, srun), and its links.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "deepspeed/launcher/link/tcp_link.h"
+#include "deepspeed/launcher/machines/machine_job.h"
+#include "deepspeed/launcher/machines/part.h"
+#include "deepspeed/launcher/machines/runner_command.h"
+#include "deepspeed/launcher/node/child.h"
+#include "deepspeed/launcher/node/exit_status.h"
+#include "deepspeed/launcher/node/node_launch.h"
+
+namespace deepspeed::launcher {
+
+/// Starts the processes of a job on this machine, and ends them.
+class Roster {
+ public:
+  Roster(const MachineJob& job, const ResourcePool& nodes, const BlockedSignals& signals);
+  ~Roster();
+  Roster(const Roster&) = delete;
+  Roster& operator=(const Roster&) = delete;
+
+  /// Makes the parts of the job. If the runner is ssh their processes start here, and have links at once; a
+  /// host that is this machine needs no ssh.
+  void start_parts();
+
+  /// Goes to each machine by ssh, besides the runner. Under pdsh, which hands on neither input nor variables,
+  /// that brings the job's description. Under MPI, if hosts are checked, it shows whether each answers.
+  void start_scouts();
+
+  /// Starts pdsh, mpirun or srun.
+  void start_runner();
+
+  /// Starts a process that ends a part's processes from outside, since they may hang. It goes by ssh; under
+  /// Slurm it cancels the whole job, which stays in the queue if srun was killed. Does nothing under MPI, and
+  /// if the part has not told which processes it has.
+  void start_cleaner(const Part& part);
+
+  std::vector<Part>& parts() { return parts_; }
+  std::vector<Part>& scouts() { return scouts_; }
+
+  /// Returns whether programs connect to this process, instead of having a link from their start.
+  bool has_listener() const { return listener_ != nullptr; }
+  /// Takes the links of programs that have connected. Returns their parts, which have said Hello.
+  std::vector<Part*> take_guests();
+
+  void append_poll_entries(std::vector<pollfd>& entries) const;
+
+  /// Returns whether all parts have come so far.
+  bool all_reached(Stage stage) const;
+  bool scouts_have_answered() const;
+  /// Ends the scouts.
+  void dismiss_scouts();
+
+  /// Sends a message to all parts whose ranks run.
+  template <Message Kind>
+  void tell_running(const Kind& message) {
+    for (Part& part : parts_) {
+      if (part.link && part.stage == Stage::kRunning) part.link->send(message);
+    }
+  }
+
+  /// Asks all parts to stop. A part without ranks ends at once.
+  void stop_all(bool ranks_run);
+  /// Ends a part without waiting for its ranks.
+  void give_up(Part& part);
+
+  /// Collects processes that have ended.
+  void reap();
+  /// Returns how a process has ended; nothing if it runs, or was never started.
+  std::optional<ExitStatus> exit_of(const Child& child) const;
+  const Child& runner() const { return runner_; }
+  /// Returns whether all cleaners have ended or had their time.
+  bool cleaners_are_done() const;
+
+  /// Ends what still runs, and closes all links.
+  void end(std::chrono::seconds patience);
+
+  /// Returns the job's description for links that carry it; "" if it has come before.
+  std::string text_for_links() const;
+
+ private:
+  struct Cleaner {
+    Child child;
+    Channel::Clock::time_point began;
+  };
+  std::optional<Child> cancelling_child(const Part& part) const;
+  std::optional<Child> cleaning_child(const Part& part) const;
+  CarriedJob carried_job() const;
+  RunnerJob runner_job() const;
+  Part part_by_ssh(const HostSlots& node, int number, const std::vector<std::string>& words) const;
+  void write_host_list();
+
+  const MachineJob& job_;
+  const ResourcePool nodes_;
+  const BlockedSignals& signals_;
+  std::string id_;
+  std::string secret_;
+  std::string store_secret_;  // of the store in which the ranks meet
+  std::unique_ptr<LinkListener> listener_;
+  std::string host_list_;  // a file
+  std::vector<Part> parts_, scouts_;
+  Child runner_;
+  std::vector<Cleaner> cleaners_;
+  std::map<pid_t, ExitStatus> exits_;  // of processes that were started here
+};
+
+}  // namespace deepspeed::launcher
