@@ -66,17 +66,10 @@ std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
   return pool;
 }
 
-bool runs_on_cpu(const Environment& environment) { return lookup(environment, "DS_ACCELERATOR") == "cpu"; }
-
-Resources find_resources(LaunchArgs args, Machine machine, const Environment& environment) {
-  const bool on_cpu = runs_on_cpu(environment);
-  if (on_cpu) {  // what counts GPUs counts ranks
-    machine.num_gpus = 0;
-    args.num_ranks_means_gpus = false;
-  }
+Resources find_resources(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
   const auto hostfile = pool_or_warning(args);
-  const Resources resources = resolve_resources(
-      args, hostfile, machine, on_cpu ? std::nullopt : lookup(environment, "CUDA_VISIBLE_DEVICES"));
+  const auto visible = runs_on_cpu(environment) ? std::nullopt : lookup(environment, "CUDA_VISIBLE_DEVICES");
+  const Resources resources = resolve_resources(args, hostfile, machine, visible);
   for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
   return resources;
 }
@@ -100,8 +93,7 @@ Environment with(Environment environment, const Environment& more) {
 
 /// Returns what holds for the ranks of this machine in a job whose other machines are started by somebody
 /// else.
-NodeEnvironment one_of_several(const LaunchArgs& args, Machine machine, const Environment& environment) {
-  if (runs_on_cpu(environment)) machine.num_gpus = 0;
+NodeEnvironment one_of_several(const LaunchArgs& args, const Machine& machine) {
   NodeEnvironment node;
   const auto pool = pool_or_warning(args);
   node.layout.nodes = choose_nodes(args, pool ? *pool : local_pool(args, machine));
@@ -277,16 +269,19 @@ int run_checked(const std::vector<std::string>& words) {
 
 }  // namespace
 
-NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& own_environment) {
+NodeLaunch plan_launch(const LaunchArgs& args, const Machine& this_machine,
+                       const Environment& own_environment) {
   Environment environment = with(own_environment, variables_of_files(own_environment));
   if (!args.venv_script.empty())
     environment = source_script(args.venv_script, environment, current_signals());
+  Machine machine = this_machine;
+  if (runs_on_cpu(environment)) machine.num_gpus = 0;
   // A misspelled program fails before anything else.
   find_program_command(args, environment);
   NodeEnvironment node;
   std::shared_ptr<PortClaim> claim;
   if (args.no_ssh) {
-    node = one_of_several(args, machine, environment);
+    node = one_of_several(args, machine);
   } else {
     const Resources resources = find_resources(args, machine, environment);
     node.layout.nodes = resources.nodes;

@@ -29,10 +29,9 @@ namespace fs = std::filesystem;
 
 Machine machine_with_gpus(int num_gpus) { return {{"localhost", "box"}, {0, 1, 2, 3}, {0, 2}, num_gpus}; }
 
-LaunchArgs args_with_ranks(int num_ranks, bool gpus = false) {
+LaunchArgs args_with_ranks(int num_ranks) {
   LaunchArgs args;
   args.num_ranks = num_ranks;
-  args.num_ranks_means_gpus = gpus;
   return args;
 }
 
@@ -88,24 +87,35 @@ TEST(Resources, TakeTheNumberOfRanks) {
   EXPECT_THAT(cpu.devices, IsEmpty());
 }
 
-TEST(Resources, CountRanksOnTheCpuAloudWhereGpusAreMissing) {
-  for (const auto& hostfile :
-       {std::optional<ResourcePool>(), std::optional<ResourcePool>({{"box", {0, 1, 2}}})}) {
-    const auto cpu =
-        resolve_resources(args_with_ranks(2, true), hostfile, machine_with_gpus(0), std::nullopt);
-    EXPECT_THAT(cpu.nodes.front().slots, ElementsAre(0, 1));
-    EXPECT_THAT(cpu.devices, IsEmpty());
-    EXPECT_THAT(cpu.warnings, ElementsAre(HasSubstr("--num_gpus counts run on the CPU")));
-  }
-  EXPECT_THAT(
-      resolve_resources(args_with_ranks(2), std::nullopt, machine_with_gpus(0), std::nullopt).warnings,
-      IsEmpty());
-  EXPECT_THAT(
-      resolve_resources(args_with_ranks(2, true), std::nullopt, machine_with_gpus(2), std::nullopt).warnings,
-      IsEmpty());
-  EXPECT_THAT(error_of<UsageError>(
-                  [] { resolve_resources(args_with_ranks(3), std::nullopt, machine_with_gpus(2), "0,1"); }),
-              HasSubstr("3 ranks, but 2 visible GPUs"));
+TEST(Resources, RefuseMoreRanksThanVisibleGpus) {
+  EXPECT_ERROR(UsageError, resolve_resources(args_with_ranks(3), std::nullopt, machine_with_gpus(2), "0,1"),
+               "3 ranks, but 2 visible GPUs");
+}
+
+TEST(PlanLaunch, CountsRanksOnTheCpuIfGpusAreMissingAndWarnsOnce) {
+  const auto said = [](const LaunchArgs& args, int num_gpus, const Environment& environment) {
+    ::testing::internal::CaptureStderr();
+    const NodeLaunch launch = plan_launch(args, machine_with_gpus(num_gpus), environment);
+    EXPECT_EQ(launch.ranks.size(), 2u);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  LaunchArgs args = args_with_ranks(2);
+  args.program = "/bin/sh";
+  args.num_ranks_flag = "--num_gpus";
+  const auto warning = HasSubstr("no GPU is visible: the ranks that --num_gpus counts run on the CPU");
+  EXPECT_THAT(said(args, 0, {}), warning);
+  EXPECT_THAT(said(args, 2, {{"CUDA_VISIBLE_DEVICES", ""}}), warning);
+  EXPECT_THAT(said(args, 2, {}), ::testing::Not(warning));
+  EXPECT_THAT(said(args, 0, {{"DS_ACCELERATOR", "cpu"}}), ::testing::Not(warning));
+  args.num_ranks_flag = "--num_procs";
+  EXPECT_THAT(said(args, 0, {}), ::testing::Not(warning));
+  // Only the machine of rank 0 warns.
+  args.num_ranks_flag = "--num_gpus";
+  args.no_ssh = true;
+  args.node_rank = 1;
+  args.master_addr = "127.0.0.1";
+  args.world_info = encode_world_info({{"a", {0, 1}}, {"b", {0, 1}}});
+  EXPECT_THAT(said(args, 0, {}), ::testing::Not(warning));
 }
 
 TEST(Resources, FollowTheFilterAndIgnoreTheVisibleDevicesAloud) {

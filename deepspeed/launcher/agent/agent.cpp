@@ -144,21 +144,18 @@ Planned Agent::plan(const Prepare& order) {
     environment = source_script(args.venv_script, environment, signals_.before());
   for (const auto& [name, value] : job_->exports) environment[name] = value;
   Machine machine = read_machine();
-  const auto accelerator = environment.find("DS_ACCELERATOR");
-  const bool on_cpu = accelerator != environment.end() && accelerator->second == "cpu";
-  if (on_cpu) machine.num_gpus = 0;
+  if (runs_on_cpu(environment)) machine.num_gpus = 0;
   NodeEnvironment node;
   node.layout.nodes = decode_world_info(order.world);
   node.node = order.node;
   const HostSlots& here = node.layout.nodes.at(static_cast<size_t>(node.node));
   node.devices = devices_of(here, machine);
-  if (args.num_ranks_means_gpus && node.devices.empty() && !on_cpu)
-    raise<UsageError>("--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");
   std::vector<RankPlace> places = node.layout.ranks_of(node.node);
   if (order.rank)
     places = {{*order.rank, order.local_rank, here.slots.at(static_cast<size_t>(order.local_rank))}};
   launch_ = plan_ranks(args, machine, environment, node, places);
   Planned answer;
+  answer.has_gpus = !node.devices.empty();
   if (args.runs_python()) answer.python = python_version(launch_.program, environment, signals_.before());
   if (order.first) {
     const PortChoice port = check_meeting(args, order.address);

@@ -20,7 +20,7 @@ DEEPSPEED_API Runner runner_from_name(const std::string& name);
 /// Returns the name that --launcher takes.
 DEEPSPEED_API const char* name_of(Runner runner);
 
-/// Returns whether the runner starts a program for each rank, instead of one for each machine.
+/// Returns whether the runner starts a program for each rank, not for each machine.
 bool places_ranks(Runner runner);
 
 /// The parsed command line. Everything from PROGRAM on belongs to the program and is passed to it unchanged.
@@ -29,10 +29,9 @@ struct LaunchArgs {
   bool hostfile_given = false;
   std::string include;
   std::string exclude;
-  std::optional<int> num_ranks;  ///< of a machine: --num_procs, --num_gpus or --num_accelerators
-  bool num_ranks_means_gpus =
-      false;                     ///< --num_gpus: without GPUs it warns, or is an error among several machines
-  std::optional<int> num_nodes;  ///< machines to use, from the top of the hostfile
+  std::optional<int> num_ranks;    ///< of each machine
+  std::string num_ranks_flag;      ///< the name by which it was given: --num_gpus warns if there is no GPU
+  std::optional<int> num_nodes;    ///< machines to use, from the top of the hostfile
   std::optional<int> master_port;  ///< as given; the default is kDefaultMasterPort
   std::string master_addr;
   bool bind_cores_to_rank = false;
@@ -41,7 +40,7 @@ struct LaunchArgs {
   bool save_pid = false;
   std::optional<int> stop_grace_s;  ///< seconds; as given, see kStopGraceVariable
   log::Level log_level = log::Level::kInfo;
-  std::string rank_log_level;  ///< the level's name, where one was given: the ranks log at it too
+  std::string rank_log_level;  ///< the level's name, if one was given: the ranks log at it too
   std::string program;         ///< with `module` the name of a Python module
   bool module = false;
   bool no_python = false;      ///< a .py file runs as the executable that it is
@@ -51,7 +50,7 @@ struct LaunchArgs {
   // Several machines.
   std::string world_info;  ///< {host: [slots]} as JSON in base64, in place of a hostfile
   Runner runner = Runner::kPdsh;
-  bool runner_given = false;  ///< pdsh, the default, gives way to ssh where it is not installed
+  bool runner_given = false;  ///< pdsh, the default, gives way to ssh if it is not installed
   std::string runner_args;    ///< of --launcher_args: words as a shell writes them
   std::string slurm_comment;
   bool force_multi = false;      ///< the runner starts one machine's ranks as well
@@ -65,7 +64,7 @@ struct LaunchArgs {
   std::optional<int> max_nodes;
   int max_restarts = 100;
 
-  /// Whether an interpreter of Python runs the program: a module, or a .py file unless told otherwise.
+  /// Whether Python runs the program: a module, or a .py file unless told otherwise.
   bool runs_python() const;
 };
 
@@ -73,16 +72,26 @@ constexpr int kDefaultMasterPort = 29500;
 /// Names the variable that stands for --stop_grace in launches without the flag.
 constexpr const char* kStopGraceVariable = "DS_STOP_GRACE";
 
-/// Holds either arguments to run with, or a text to print on standard output before ending with code 0
-/// (--help,
-/// --version, --help-config).
+/// Holds arguments to run with, or a text to print (--help, --version, --help-config).
 struct ParsedArgs {
   LaunchArgs args;
   std::optional<std::string> text_to_print;
 };
 
-/// Parses the words after the program's own name. Throws UsageError for unknown flags, bad values and flags
-/// that contradict each other, NotSupportedError for what this version cannot do; the message names the flag.
+/// Parses the words after the program's own name. As with Python's argparse, a flag may be abbreviated, and
+/// the last of several values counts. Throws UsageError for unknown flags, bad values and flags that
+/// contradict each other, NotSupportedError for what this version cannot do; the message names the flag.
 DEEPSPEED_API ParsedArgs parse_args(const std::vector<std::string>& words);
+
+/// Describes a flag to fronts in other languages.
+struct LaunchFlag {
+  std::vector<std::string> names;  ///< with their dashes, the long ones first
+  std::string kind;                ///< "switch", "number" or "text"
+  std::string default_value;       ///< empty without one
+  std::string help;                ///< empty for a flag that --help does not list
+};
+
+/// Lists the flags of the program but for those that only print a text.
+DEEPSPEED_API std::vector<LaunchFlag> launch_flags();
 
 }  // namespace deepspeed::launcher

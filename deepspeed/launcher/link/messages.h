@@ -92,8 +92,9 @@ struct Planned {
   static constexpr const char* kKind = "planned";
   std::string python;       ///< the interpreter's version; empty for a program that needs none
   std::optional<int> port;  ///< a free port for the ranks, from the first machine
+  bool has_gpus = false;    ///< its ranks run on GPUs
 
-  void fields(Fields& each) { each.maybe("python", python).maybe("port", port); }
+  void fields(Fields& each) { each.maybe("python", python).maybe("port", port).maybe("has_gpus", has_gpus); }
 };
 
 /// `ds_node` says why its ranks cannot run. The launcher sends Stop to all.

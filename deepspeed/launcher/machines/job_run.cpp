@@ -60,7 +60,7 @@ JobEnd JobRun::run() {
     roster_.dismiss_scouts();
     choose_machines();
     prepare();
-    if (await(Stage::kPlanned)) check_pythons();
+    if (await(Stage::kPlanned)) check_plans();
   }
   if (!ending_.is_stopping()) {
     begin();
@@ -83,7 +83,7 @@ bool JobRun::await(Stage stage) {
   return !ending_.is_stopping();
 }
 
-/// In an elastic job, keeps as many of the machines that answer as the rules allow, from the top.
+/// Keeps as many machines of an elastic job as the rules allow, the first ones that answer.
 void JobRun::choose_machines() {
   if (ending_.is_stopping() || !job_.choose_machines) return;
   ResourcePool answering;
@@ -128,9 +128,8 @@ void JobRun::prepare() {
   }
 }
 
-/// All ranks have to run by one version of Python.
-void JobRun::check_pythons() {
-  if (const std::string fault = python_fault(roster_.parts()); !fault.empty())
+void JobRun::check_plans() {
+  if (const std::string fault = plan_fault(roster_.parts()); !fault.empty())
     fail({fault, "", kUsageExitCode});
 }
 
@@ -228,7 +227,7 @@ void JobRun::take_message(Part& part, const Json& message) {
     take_hello(part);
   } else if (const auto planned = as<Planned>(message); planned && part.stage == Stage::kGreeted) {
     part.stage = Stage::kPlanned;
-    part.python = planned->python;
+    part.plan = *planned;
     port_ = planned->port.value_or(port_);
   } else if (const auto refused = as<Refused>(message)) {
     fail({host + refused->text, "", refused->code});

@@ -1,4 +1,4 @@
-// One start of a job on several machines, seen from where the job is started.
+// One start of a job on several machines, as the launcher sees it.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,7 @@ class JobRun {
   bool await(Stage stage);
   void choose_machines();
   void prepare();
-  void check_pythons();
+  void check_plans();
   void begin();
   void finish();
   // A turn of the loop.

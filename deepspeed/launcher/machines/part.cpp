@@ -26,15 +26,22 @@ std::string version_fault(const Part& part, const std::string& node_program) {
                  "; install the same one (", node_program, ")");
 }
 
-std::string python_fault(const std::vector<Part>& parts) {
+std::string plan_fault(const std::vector<Part>& parts) {
   const Part* first = nullptr;
   for (const Part& part : parts) {
     if (part.stage != Stage::kPlanned) continue;
     if (first == nullptr) first = &part;
-    if (part.python == first->python) continue;
-    return message("host ", part.host, ": the program runs by '", part.python, "' there, on host ",
-                   first->host, " by '", first->python,
-                   "'; let PYTHON, PATH or --venv_script choose the same one");
+    if (part.plan.python != first->plan.python) {
+      return message("host ", part.host, ": the program runs by '", part.plan.python, "' there, on host ",
+                     first->host, " by '", first->plan.python,
+                     "'; let PYTHON, PATH or --venv_script choose the same one");
+    }
+    if (part.plan.has_gpus != first->plan.has_gpus) {
+      const bool is_first = !first->plan.has_gpus;
+      return message("host ", (is_first ? *first : part).host, " has no GPU, host ",
+                     (is_first ? part : *first).host,
+                     " has; leave hosts out (--exclude), or run all ranks on the CPU by DS_ACCELERATOR=cpu");
+    }
   }
   return "";
 }

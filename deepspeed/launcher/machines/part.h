@@ -25,7 +25,7 @@ struct Part {
   std::optional<Channel> link;
   Hello hello;
   std::string address;  ///< from which it has connected
-  std::string python;   ///< the version of the interpreter that runs the program; "" for another program
+  Planned plan;
   Stage stage = Stage::kAwaited;
 };
 
@@ -33,8 +33,9 @@ struct Part {
 /// where nothing is.
 std::string version_fault(const Part& part, const std::string& node_program);
 
-/// Names a part that would run the program by another Python than the first one does; "" where none would.
-std::string python_fault(const std::vector<Part>& parts);
+/// Names a part that would run the program in another way than the first part: by another version of Python,
+/// or on the CPU instead of GPUs. Returns "" if none would.
+std::string plan_fault(const std::vector<Part>& parts);
 
 /// Says why a part has not answered: `why`, or what the exit of its ssh tells.
 std::string reason_of_no_answer(const Part& part, const std::string& why,

@@ -49,6 +49,11 @@ Environment current_environment() {
   return variables;
 }
 
+bool runs_on_cpu(const Environment& environment) {
+  const auto accelerator = environment.find("DS_ACCELERATOR");
+  return accelerator != environment.end() && accelerator->second == "cpu";
+}
+
 Environment rank_environment(const Environment& base, const NodeEnvironment& node, const RankPlace& place) {
   Environment variables = base;
   const std::string local_size = std::to_string(node.layout.local_size(node.node));

@@ -34,6 +34,9 @@ using Environment = std::map<std::string, std::string>;
 /// CUDA_VISIBLE_DEVICES needs: empty hides every GPU.
 DEEPSPEED_API Environment current_environment();
 
+/// Returns whether DS_ACCELERATOR says that ranks run on the CPU. Then what counts GPUs counts ranks.
+bool runs_on_cpu(const Environment& environment);
+
 /// The settings that the ranks of one machine have in common.
 struct NodeEnvironment {
   WorldLayout layout;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/plan/program.h"
 
@@ -27,8 +28,8 @@ std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& 
   return share_cores(cores, num_ranks);
 }
 
-/// Makes the folder and returns `<folder>/<YYYYmmddHHMMSS>_rank`, to which a rank's number and `.log` are
-/// added; empty without logs.
+/// Makes the folder of logs and returns how their paths begin: `<folder>/<YYYYmmddHHMMSS>_rank`. A rank's
+/// number and `.log` follow. Returns "" without logs.
 std::string log_file_prefix(const std::string& folder) {
   if (folder.empty()) return "";
   std::error_code error;
@@ -69,6 +70,9 @@ NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Envi
   node.threads_per_rank = cores.empty() ? threads_per_rank(static_cast<int>(machine.cores.size()), num_local)
                                         : static_cast<int>(cores.front().size());
   const std::string log_prefix = log_file_prefix(args.each_rank_log_dir);
+  const bool lacks_gpus = args.num_ranks_flag == "--num_gpus" && node.devices.empty();
+  if (lacks_gpus && !runs_on_cpu(environment) && places.front().rank == 0)
+    announce(log::Level::kWarning, "no GPU is visible: the ranks that --num_gpus counts run on the CPU");
   for (const RankPlace& place : places) {
     RankCommand command;
     command.rank = place.rank;

@@ -30,7 +30,7 @@ struct NodeLaunch {
   std::shared_ptr<PortClaim> port_claim;  ///< keeps other launchers from the port at which the ranks meet
   std::string pid_file;                   ///< keeps the caller's process id while the ranks run; empty: none
   std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
-  /// The time between a signal to the launcher and SIGKILL: ranks that catch it may save first.
+  /// The time between a signal to the launcher and SIGKILL. Ranks that catch the signal may save first.
   std::chrono::milliseconds signal_grace{30000};
   /// Where the supervisor writes Beat, Failed and Stopped (link/messages.h) instead of announcing failures;
   /// -1: it announces.

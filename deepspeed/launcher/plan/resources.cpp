@@ -27,13 +27,6 @@ std::vector<std::string> visible_devices(const Machine& machine, const std::opti
   return devices;
 }
 
-// As in DeepSpeed, scripts with --num_gpus run on a machine without one.
-std::vector<std::string> warnings_of_missing_gpus(const LaunchArgs& args,
-                                                  const std::vector<std::string>& devices) {
-  if (!args.num_ranks_means_gpus || !devices.empty()) return {};
-  return {"no GPU is visible: the ranks that --num_gpus counts run on the CPU"};
-}
-
 /// Resolves a launch without hostfile and filter: the first visible devices, one a rank, or the CPU where
 /// there is none.
 Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) {
@@ -44,7 +37,7 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
                       "); start fewer ranks, or set CUDA_VISIBLE_DEVICES= (empty) to run on the CPU");
   }
   if (num_visible > 0) devices.resize(static_cast<size_t>(num_ranks));
-  return {{{"localhost", first_slots(num_ranks)}}, devices, warnings_of_missing_gpus(args, devices)};
+  return {{{"localhost", first_slots(num_ranks)}}, devices, {}};
 }
 
 ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
@@ -120,7 +113,6 @@ Resources resolve_resources(const LaunchArgs& args, const std::optional<Resource
   check_is_this_machine(resources.nodes, machine);
   const HostSlots& node = resources.nodes.front();
   resources.devices = devices_of(node, machine);
-  resources.warnings = warnings_of_missing_gpus(args, resources.devices);
   if (cuda_visible_devices && !resources.devices.empty()) {
     resources.warnings.push_back("CUDA_VISIBLE_DEVICES=" + *cuda_visible_devices +
                                  " is ignored: the hostfile or the filter says which GPUs are used");

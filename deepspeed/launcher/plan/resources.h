@@ -14,7 +14,7 @@ namespace deepspeed::launcher {
 struct Resources {
   ResourcePool nodes;                 ///< this machine alone
   std::vector<std::string> devices;   ///< a device a rank for CUDA_VISIBLE_DEVICES; empty on the CPU
-  std::vector<std::string> warnings;  ///< for the user: what was ignored, or is missing
+  std::vector<std::string> warnings;  ///< for the user: what was ignored
 };
 
 /// Decides how many ranks run on this machine alone, and on which devices. Without flags: one rank a visible

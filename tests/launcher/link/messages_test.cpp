@@ -35,7 +35,7 @@ TEST(Messages, ArriveAsTheyWereSent) {
 
 TEST(Messages, LeaveOutWhatIsNotSet) {
   EXPECT_EQ(to_json(Planned{}).dump(), R"({"t":"planned"})");
-  EXPECT_EQ(to_json(Planned{"", 0}).dump(), R"({"t":"planned","port":0})");
+  EXPECT_EQ(to_json(Planned{"", 0, false}).dump(), R"({"t":"planned","port":0})");
   const auto planned = as<Planned>(Json{{"t", "planned"}}).value();
   EXPECT_EQ(planned.python, "");
   EXPECT_FALSE(planned.port);
