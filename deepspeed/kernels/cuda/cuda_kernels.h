@@ -1,4 +1,4 @@
-// The kernels of the CUDA library, a table of it.
+// The table of the CUDA library's kernels.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace deepspeed::kernels {
 
-/// Each function launches a kernel over arrays of device `index`, on its current stream. It returns null, or
-/// what the driver says of the launch. cuda/launches.h says what the arguments are.
+/// Holds functions that launch a kernel over arrays of device `index`, on its current stream. Each returns
+/// null, or the driver's error message. cuda/launches.h describes the arguments.
 struct CudaKernels {
   static constexpr const char* kName = "deepspeed_cuda_kernels";
   template <class... Parameters>
@@ -41,8 +41,8 @@ struct CudaKernels {
   Launch<const EmbeddingGradientArrays&> embedding_gradient;
 };
 
-/// Launches a kernel of the table on `device`. Throws NotSupportedError without the CUDA library, Error where
-/// the launch fails.
+/// Launches a kernel of the table on `device`. Throws NotSupportedError without the CUDA library, and Error
+/// if the launch fails.
 template <class... Parameters, class... Arguments>
 void launch_on(const at::Device& device, CudaKernels::Launch<Parameters...> CudaKernels::*kernel,
                const Arguments&... arguments) {

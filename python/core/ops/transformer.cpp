@@ -1,4 +1,4 @@
-// The transformer layer of deepspeed.ops: its config, checked by the core, and its function.
+// The transformer layer of deepspeed.ops: its config, which the core checks, and its function.
 #include <optional>
 #include <string>
 #include <vector>
