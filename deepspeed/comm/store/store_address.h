@@ -8,11 +8,10 @@
 
 #include <sys/socket.h>
 
-#include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/base/descriptor.h"
 
 namespace deepspeed::comm {
 
-using shm::Descriptor;
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // nothing: never
 
 /// Is the address of a socket: of this machine alone, where other users are kept out, or of a network.
