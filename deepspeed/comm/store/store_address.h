@@ -8,11 +8,10 @@
 
 #include <sys/socket.h>
 
-#include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/base/descriptor.h"
 
 namespace deepspeed::comm {
 
-using shm::Descriptor;
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // unset: never
 
 /// Is a socket's address on a network or on this machine. The latter excludes other users.

@@ -43,16 +43,7 @@ constexpr size_t kOutputWindow = size_t{1} << 20;  // bytes that the launcher ha
 constexpr auto kFailureGrace = std::chrono::seconds(3);
 constexpr auto kGoodbyePatience = std::chrono::seconds(10);
 
-void set_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
-
 }  // namespace
-
-AgentPipe::AgentPipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("no pipe: ", std::strerror(errno));
-  read_end = ends[0];
-  write_end = ends[1];
-}
 
 Agent::Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals)
     : link_(std::move(link)),
@@ -60,8 +51,6 @@ Agent::Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, co
       relays_output_(relays_output),
       signals_(signals),
       signal_fd_(::signalfd(-1, &signals.watched(), SFD_NONBLOCK | SFD_CLOEXEC)) {}
-
-Agent::~Agent() { ::close(signal_fd_); }
 
 int Agent::run() {
   while (!ended_) {
@@ -90,11 +79,11 @@ int Agent::run() {
 }
 
 void Agent::wait_for_events() {
-  std::vector<pollfd> entries = {{signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries = {{signal_fd_.get(), POLLIN, 0}};
   link_.append_poll_entries(entries);
   if (supervisor_ > 0 && !ended_) {
-    entries.push_back({reports_.read_end, POLLIN, 0});
-    if (!output_ended_ && unwritten_ < kOutputWindow) entries.push_back({output_.read_end, POLLIN, 0});
+    entries.push_back({reports_.read_end.get(), POLLIN, 0});
+    if (!output_ended_ && unwritten_ < kOutputWindow) entries.push_back({output_.read_end.get(), POLLIN, 0});
   }
   ::poll(entries.data(), entries.size(), kAgentPollMs);
 }
@@ -179,7 +168,7 @@ void Agent::start(const Start& order) {
   set_meeting(launch_, order.address, order.port);
   for (RankCommand& command : launch_.ranks)
     command.environment["DEEPSPEED_RESTART_COUNT"] = std::to_string(order.restarts);
-  launch_.report_fd = reports_.write_end;
+  launch_.report_fd = reports_.write_end.get();
   launch_.parent_silence = silence_limit_;
   last_report_ = AgentClock::now();
   supervisor_ = ::fork();
@@ -191,26 +180,21 @@ void Agent::start(const Start& order) {
   if (supervisor_ == 0) {
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     ::dup2(nothing, STDIN_FILENO);
-    if (relays_output_) ::dup2(output_.write_end, STDOUT_FILENO);
+    if (relays_output_) ::dup2(output_.write_end.get(), STDOUT_FILENO);
     link_.close();
-    life_.close_write();
-    reports_.close_read();
-    output_.close_read();
-    output_.close_write();
-    set_non_blocking(reports_.write_end);
-    ::_exit(run_supervisor(launch_, life_.read_end, signals_.watched(), signals_.before()));
+    for (Descriptor* end : {&life_.write_end, &reports_.read_end, &output_.read_end, &output_.write_end})
+      end->close();
+    make_non_blocking(reports_.write_end.get());
+    ::_exit(run_supervisor(launch_, life_.read_end.get(), signals_.watched(), signals_.before()));
   }
-  life_.close_read();
-  reports_.close_write();
-  output_.close_write();
-  set_non_blocking(life_.write_end);
-  set_non_blocking(reports_.read_end);
-  set_non_blocking(output_.read_end);
+  for (Descriptor* end : {&life_.read_end, &reports_.write_end, &output_.write_end}) end->close();
+  for (Descriptor* end : {&life_.write_end, &reports_.read_end, &output_.read_end})
+    make_non_blocking(end->get());
 }
 
 void Agent::take_signals() {
   signalfd_siginfo info;
-  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+  while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number != SIGCHLD) stop(number);
   }
@@ -219,7 +203,7 @@ void Agent::take_signals() {
 void Agent::read_reports() {
   if (supervisor_ == 0 || ended_) return;
   char bytes[65536];
-  for (ssize_t size; (size = ::read(reports_.read_end, bytes, sizeof(bytes))) > 0;)
+  for (ssize_t size; (size = ::read(reports_.read_end.get(), bytes, sizeof(bytes))) > 0;)
     report_text_.append(bytes, static_cast<size_t>(size));
   for (size_t end; (end = report_text_.find('\n')) != std::string::npos; report_text_.erase(0, end + 1)) {
     const Json report = Json::parse(report_text_.substr(0, end), nullptr, false);
@@ -236,7 +220,7 @@ void Agent::pass_output_on() {
   if (supervisor_ == 0 || output_ended_) return;
   char bytes[kOutputChunk];
   while (unwritten_ < kOutputWindow) {
-    const ssize_t size = ::read(output_.read_end, bytes, sizeof(bytes));
+    const ssize_t size = ::read(output_.read_end.get(), bytes, sizeof(bytes));
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
     output_ended_ = size <= 0;
     if (output_ended_) return;
@@ -251,7 +235,7 @@ void Agent::beat() {
   if (now - last_beat_ < kBeatInterval) return;
   last_beat_ = now;
   if (supervisor_ > 0 && !supervisor_status_) {
-    if (::write(life_.write_end, ".", 1) < 0 && errno != EAGAIN) return;  // reap() notices its end
+    if (::write(life_.write_end.get(), ".", 1) < 0 && errno != EAGAIN) return;  // reap() notices its end
     if (now - last_report_ > silence_limit_ && !supervisor_hangs_) {
       supervisor_hangs_ = true;
       link_.send(Failed{

@@ -5,10 +5,8 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include <unistd.h>
-
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/launcher/args/args.h"
 #include "deepspeed/launcher/link/carried_job.h"
 #include "deepspeed/launcher/link/channel.h"
@@ -19,29 +17,10 @@
 
 namespace deepspeed::launcher {
 
-/// The ends of a pipe, closed with this object.
-struct AgentPipe {
-  int read_end = -1, write_end = -1;
-  AgentPipe();
-  ~AgentPipe() {
-    close_read();
-    close_write();
-  }
-  AgentPipe(const AgentPipe&) = delete;
-  AgentPipe& operator=(const AgentPipe&) = delete;
-  void close_read() {
-    if (read_end >= 0) ::close(std::exchange(read_end, -1));
-  }
-  void close_write() {
-    if (write_end >= 0) ::close(std::exchange(write_end, -1));
-  }
-};
-
 class Agent {
  public:
   /// `job` is nothing where the launcher sends it; `relays_output` where standard output is the link's.
   Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals);
-  ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
@@ -70,8 +49,8 @@ class Agent {
   const bool relays_output_;
   const BlockedSignals& signals_;
   std::chrono::milliseconds silence_limit_{60000};  // until the launcher says its own
-  const int signal_fd_;
-  AgentPipe life_, reports_, output_;
+  const Descriptor signal_fd_;
+  Pipe life_, reports_, output_;
   NodeLaunch launch_;
   pid_t supervisor_ = 0;
   std::optional<ExitStatus> supervisor_status_;

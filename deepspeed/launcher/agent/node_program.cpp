@@ -87,14 +87,13 @@ void forget_variables_of_job() {
 
 /// Keeps the link's descriptors from the ranks: standard input and output become other ones.
 Channel standard_link() {
-  const int in = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-  const int out = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::dup2(nothing, STDIN_FILENO);
+  Descriptor in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)), out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::dup2(nothing.get(), STDIN_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   // What the shell has printed at its start may have no end of line.
-  static_cast<void>(!::write(out, "\n", 1));
-  Channel link(in, out);
+  static_cast<void>(!::write(out.get(), "\n", 1));
+  Channel link(std::move(in), std::move(out));
   link.send(hello_message());
   return link;
 }

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/table/base64.h"
@@ -56,15 +57,15 @@ std::optional<std::string> deposit_that_is_there(const std::string& beginning) {
     const std::string path = entry.path().string();
     if (!path.starts_with(beginning)) continue;
     // Others may put something else there, a pipe for example, which must not be waited for.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) continue;  // another program of this machine has just taken it
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!file) continue;  // another program of this machine has just taken it
     struct stat status {};
-    const bool is_own = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+    const bool is_own =
+        ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
     std::string text;
     char bytes[65536];
-    for (ssize_t size; is_own && (size = ::read(fd, bytes, sizeof(bytes))) > 0;)
+    for (ssize_t size; is_own && (size = ::read(file.get(), bytes, sizeof(bytes))) > 0;)
       text.append(bytes, static_cast<size_t>(size));
-    ::close(fd);
     if (!is_own || !text.ends_with(kEndOfDeposit) || ::unlink(path.c_str()) != 0) continue;
     text.pop_back();
     return text;
@@ -132,18 +133,17 @@ CarriedJob take_job(Environment& environment) {
 
 Deposit::Deposit(const std::string& id, const std::string& text) : path_(deposit_path(id)) {
   const std::string whole = text + kEndOfDeposit;
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   size_t written = 0;
-  while (fd >= 0 && written < whole.size()) {
-    const ssize_t size = ::write(fd, whole.data() + written, whole.size() - written);
+  while (file && written < whole.size()) {
+    const ssize_t size = ::write(file.get(), whole.data() + written, whole.size() - written);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
     written += static_cast<size_t>(size);
   }
   const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (fd >= 0 && written == whole.size()) return;
-  if (fd >= 0) ::unlink(path_.c_str());
+  if (file && written == whole.size()) return;
+  if (file) ::unlink(path_.c_str());
   raise<IoError>("cannot write ", path_, ": ", std::strerror(error));
 }
 

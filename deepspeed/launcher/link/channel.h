@@ -11,6 +11,7 @@
 
 #include <poll.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/launcher/link/messages.h"
 
@@ -23,11 +24,9 @@ class Channel {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Owns both descriptors from now on, which may be one (a socket).
-  Channel(int read_fd, int write_fd);
-  /// A channel that was moved from is closed.
-  Channel(Channel&&) noexcept = default;
-  Channel& operator=(Channel&&) noexcept = default;
+  /// Reads from one end of a pipe, and writes to that of another one.
+  Channel(Descriptor read_end, Descriptor write_end);
+  explicit Channel(Descriptor socket) : Channel(std::move(socket), Descriptor()) {}
 
   void send(const Json& message);
   template <Message Kind>
@@ -56,27 +55,19 @@ class Channel {
   std::vector<Json> exchange();
 
   /// Whether the other end is gone; what it had sent before was taken.
-  bool is_closed() const { return ends_.read < 0; }
-  void close() { ends_.close(); }
+  bool is_closed() const { return !read_end_; }
+  void close() {
+    read_end_.close();
+    write_end_.close();
+  }
   /// Returns the bytes that wait to be sent.
   size_t pending_bytes() const { return outgoing_.size(); }
   /// Returns how long nothing has come.
   Clock::duration silence() const { return Clock::now() - last_heard_; }
   /// Counts silence anew from now on.
   void forget_silence() { last_heard_ = Clock::now(); }
-  int read_fd() const { return ends_.read; }
 
  private:
-  /// Owns the descriptors, which are one or two.
-  struct Ends {
-    Ends(int read_fd, int write_fd) : read(read_fd), write(write_fd) {}
-    ~Ends() { close(); }
-    Ends(Ends&& other) noexcept;
-    Ends& operator=(Ends&& other) noexcept;
-    void close();
-
-    int read, write;  // -1 once they are closed
-  };
   /// The seals of one direction.
   struct Seal {
     std::string key;
@@ -90,7 +81,9 @@ class Channel {
   std::optional<Json> message_of(std::string_view line);
   bool may_skip(std::string_view line);
 
-  Ends ends_;
+  int write_fd() const { return write_end_ ? write_end_.get() : read_end_.get(); }
+
+  Descriptor read_end_, write_end_;  // a socket is only the first
   bool has_ended_ = false;
   bool skips_noise_ = false;
   size_t skipped_bytes_ = 0;
@@ -102,7 +95,7 @@ class Channel {
 };
 
 /// Sets the limits by which a TCP socket notices a lost network, and makes it not block.
-void prepare_socket(int socket);
+void prepare_socket(const Descriptor& socket);
 
 /// How long an end may be silent before it counts as lost: DS_LINK_TIMEOUT seconds, else 5. Throws UsageError
 /// for a value that is no whole number of at least 2.

@@ -9,7 +9,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
@@ -42,39 +41,31 @@ std::string address_text(const sockaddr_storage& address) {
 }
 
 /// Opens a socket that listens at both families where the machine has both.
-int open_listener() {
+Descriptor open_listener() {
   const int off = 0;
-  int listener = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  Descriptor listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in6 any6{};
   any6.sin6_family = AF_INET6;
-  if (listener >= 0) {
-    ::setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (::bind(listener, reinterpret_cast<const sockaddr*>(&any6), sizeof(any6)) == 0) return listener;
-    ::close(listener);
-  }
-  listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&any6), sizeof(any6)) == 0) return listener;
+  listener = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in any4{};
   any4.sin_family = AF_INET;
-  if (listener >= 0 && ::bind(listener, reinterpret_cast<const sockaddr*>(&any4), sizeof(any4)) == 0)
-    return listener;
-  if (listener >= 0) ::close(listener);
-  return -1;
+  if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&any4), sizeof(any4)) == 0) return listener;
+  return Descriptor();
 }
 
-/// Begins to connect to an address; -1 where that fails at once.
-int begin_to_connect(const std::string& host, int port) {
+/// Begins to connect to an address; returns no socket if that fails at once.
+Descriptor begin_to_connect(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return -1;
-  int socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    ::close(socket);
-    socket = -1;
-  }
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return Descriptor();
+  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool begins = ::connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0 || errno == EINPROGRESS;
   ::freeaddrinfo(found);
-  return socket;
+  return begins ? std::move(socket) : Descriptor();
 }
 
 /// Seals a link whose ends have shown the secret: `first` is the machine's number, `second` the launcher's.
@@ -117,10 +108,10 @@ bool advance_attempt(Attempt& attempt, const std::string& secret) {
 std::optional<Channel> try_addresses(const CarriedJob& job) {
   std::vector<Attempt> attempts;
   for (const std::string& address : job.addresses) {
-    const int socket = begin_to_connect(address, job.port);
-    if (socket < 0) continue;
+    Descriptor socket = begin_to_connect(address, job.port);
+    if (!socket) continue;
     prepare_socket(socket);
-    attempts.push_back({Channel(socket, socket), "", ""});
+    attempts.push_back({Channel(std::move(socket)), "", ""});
     attempts.back().channel.limit_lines(kMaxHandshakeBytes);
   }
   const auto until = Channel::Clock::now() + kProofPatience;
@@ -145,19 +136,13 @@ std::optional<Channel> try_addresses(const CarriedJob& job) {
 LinkListener::LinkListener(std::string secret) : secret_(std::move(secret)), listener_(open_listener()) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
-  const bool listens = listener_ >= 0 && ::listen(listener_, 1024) == 0 &&
-                       ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  if (!listens) {
-    const int error = errno;
-    if (listener_ >= 0) ::close(listener_);
-    raise<IoError>("the launcher cannot listen for the job's machines: ", std::strerror(error));
-  }
+  if (!listener_ || ::listen(listener_.get(), 1024) != 0 ||
+      ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    raise<IoError>("the launcher cannot listen for the job's machines: ", std::strerror(errno));
   prepare_socket(listener_);
   port_ = ntohs(address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port
                                              : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
 }
-
-LinkListener::~LinkListener() { ::close(listener_); }
 
 bool LinkListener::has_room() const {
   return candidates_.size() < kMaxCandidates ||
@@ -165,7 +150,7 @@ bool LinkListener::has_room() const {
 }
 
 void LinkListener::append_poll_entries(std::vector<pollfd>& entries) const {
-  if (has_room()) entries.push_back({listener_, POLLIN, 0});
+  if (has_room()) entries.push_back({listener_.get(), POLLIN, 0});
   for (const Candidate& candidate : candidates_) candidate.channel.append_poll_entries(entries);
 }
 
@@ -177,13 +162,14 @@ void LinkListener::take_connections() {
   while (has_room()) {
     sockaddr_storage address{};
     socklen_t length = sizeof(address);
-    const int socket = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
-    if (socket < 0 && (errno == EMFILE || errno == ENFILE)) drop_oldest();
-    if (socket < 0) return;
+    Descriptor socket(
+        ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC));
+    if (!socket && (errno == EMFILE || errno == ENFILE)) drop_oldest();
+    if (!socket) return;
     prepare_socket(socket);
     if (candidates_.size() >= kMaxCandidates) drop_oldest();
     candidates_.push_back(
-        {Channel(socket, socket), hex(random_bytes(16)), address_text(address), Channel::Clock::now()});
+        {Channel(std::move(socket)), hex(random_bytes(16)), address_text(address), Channel::Clock::now()});
     candidates_.back().channel.limit_lines(kMaxHandshakeBytes);
     candidates_.back().channel.send(Challenge{candidates_.back().number});
   }

@@ -24,7 +24,6 @@ class LinkListener {
  public:
   /// Listens at all addresses of this machine, at a port of the kernel's choice. Throws IoError.
   explicit LinkListener(std::string secret);
-  ~LinkListener();
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
 
@@ -54,7 +53,7 @@ class LinkListener {
   std::optional<Hello> advance(Candidate& candidate) const;
 
   std::string secret_;
-  int listener_ = -1;
+  Descriptor listener_;
   int port_ = 0;
   std::vector<Candidate> candidates_;
 };

@@ -52,8 +52,6 @@ JobRun::JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, c
       signal_fd_(::signalfd(-1, &signals.watched(), SFD_NONBLOCK | SFD_CLOEXEC)),
       roster_(job, nodes, signals) {}
 
-JobRun::~JobRun() { ::close(signal_fd_); }
-
 JobEnd JobRun::run() {
   start();
   if (await(Stage::kGreeted)) {
@@ -171,7 +169,7 @@ void JobRun::turn() {
 }
 
 void JobRun::wait_for_events() {
-  std::vector<pollfd> entries = {{signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries = {{signal_fd_.get(), POLLIN, 0}};
   roster_.append_poll_entries(entries);
   output_.append_poll_entries(entries);
   ::poll(entries.data(), entries.size(), kTurnMs);
@@ -179,7 +177,7 @@ void JobRun::wait_for_events() {
 
 void JobRun::take_signals() {
   signalfd_siginfo info;
-  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
+  while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
     take_signal(static_cast<int>(info.ssi_signo));
 }
 

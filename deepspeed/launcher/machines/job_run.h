@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/launcher/machines/ending.h"
 #include "deepspeed/launcher/machines/machine_job.h"
 #include "deepspeed/launcher/machines/output_writer.h"
@@ -20,7 +21,6 @@ namespace deepspeed::launcher {
 class JobRun {
  public:
   JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, const BlockedSignals& signals);
-  ~JobRun();
   JobRun(const JobRun&) = delete;
   JobRun& operator=(const JobRun&) = delete;
 
@@ -63,7 +63,7 @@ class JobRun {
   ResourcePool nodes_;
   const int restarts_;
   const std::chrono::milliseconds silence_limit_;
-  const int signal_fd_;
+  const Descriptor signal_fd_;
   Roster roster_;
   Ending ending_;
   OutputWriter output_;

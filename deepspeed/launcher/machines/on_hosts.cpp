@@ -75,12 +75,13 @@ void read_all(std::vector<HostOutput>& hosts) {
   const auto is_open = [](const HostOutput& host) { return !host.ended; };
   while (std::any_of(hosts.begin(), hosts.end(), is_open)) {
     std::vector<pollfd> entries;
-    for (const HostOutput& host : hosts) entries.push_back({host.ended ? -1 : host.child.output, POLLIN, 0});
+    for (const HostOutput& host : hosts)
+      entries.push_back({host.ended ? -1 : host.child.output.get(), POLLIN, 0});
     ::poll(entries.data(), entries.size(), -1);
     for (size_t i = 0; i < hosts.size(); ++i) {
       if (entries[i].revents == 0) continue;
       char bytes[4096];
-      const ssize_t size = ::read(hosts[i].child.output, bytes, sizeof(bytes));
+      const ssize_t size = ::read(hosts[i].child.output.get(), bytes, sizeof(bytes));
       if (size < 0 && errno == EINTR) continue;
       hosts[i].ended = size <= 0;
       if (size > 0) hosts[i].line.append(bytes, static_cast<size_t>(size));
@@ -106,7 +107,7 @@ int run_checked_on_hosts(const std::vector<std::string>& words) {
                      start_child(ssh_command(job, node.host, command.words, environment), environment, true,
                                  SIGKILL, signals),
                      "", false});
-    ::close(hosts.back().child.input);
+    hosts.back().child.input.close();
   }
   read_all(hosts);
   int greatest = 0;

@@ -76,7 +76,7 @@ Part Roster::part_by_ssh(const HostSlots& node, int number, const std::vector<st
   part.host = node.host;
   part.number = number;
   part.child = start_child(command, job_.environment, true, SIGKILL, signals_.before());
-  part.link.emplace(part.child.output, part.child.input);
+  part.link.emplace(std::move(part.child.output), std::move(part.child.input));
   part.link->skip_noise();
   return part;
 }
@@ -161,7 +161,7 @@ std::optional<Child> Roster::cleaning_child(const Part& part) const {
 
 void Roster::start_cleaner(const Part& part) {
   if (places_ranks(job_.args.runner) && !cleaners_.empty()) return;  // one ends the whole job
-  if (auto cleaner = cleaning_child(part)) cleaners_.push_back({*cleaner, Channel::Clock::now()});
+  if (auto cleaner = cleaning_child(part)) cleaners_.push_back({*std::move(cleaner), Channel::Clock::now()});
 }
 
 bool Roster::cleaners_are_done() const {
@@ -173,14 +173,12 @@ bool Roster::cleaners_are_done() const {
 
 void Roster::write_host_list() {
   char path[] = "/tmp/deepspeed_hosts_XXXXXX";
-  const int fd = ::mkstemp(path);
+  const Descriptor file(::mkstemp(path));
   std::string text;
   for (const HostSlots& node : nodes_) text += node.host + "\n";
-  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
-  if (fd >= 0) host_list_ = path;
-  if (fd >= 0) ::close(fd);
-  if (!written) raise<IoError>("cannot write ", path, ": ", std::strerror(error));
+  if (file) host_list_ = path;
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    raise<IoError>("cannot write ", path, ": ", std::strerror(errno));
 }
 
 std::vector<Part*> Roster::take_guests() {

@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/launcher/node/spawn.h"
 #include "deepspeed/launcher/plan/environment.h"
 
@@ -15,8 +16,8 @@ namespace deepspeed::launcher {
 
 struct Child {
   pid_t pid = 0;
-  int input = -1;   ///< write end of its standard input; -1: it reads nothing
-  int output = -1;  ///< read end of its standard output; -1: it has this process's
+  Descriptor input;   ///< write end of its standard input; none if it reads nothing
+  Descriptor output;  ///< read end of its standard output; none if it has this process's
 };
 
 /// Starts words[0], which PATH of `environment` finds, as the leader of its own process group, so that a

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text_file.h"
 
@@ -44,23 +45,17 @@ bool port_is_free(int port) {
 
 // Makes the name of a socket that is no file: the kernel forgets it with its last holder.
 std::shared_ptr<PortClaim> PortClaim::take(int port) {
-  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = "deepspeed-cpp-master-port-" + std::to_string(port);
   name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (socket >= 0 && ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    const bool is_claimed = errno == EADDRINUSE;
-    ::close(socket);
-    if (is_claimed) return nullptr;
-    return std::shared_ptr<PortClaim>(new PortClaim(-1));
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno == EADDRINUSE) return nullptr;
+    socket.close();
   }
-  return std::shared_ptr<PortClaim>(new PortClaim(socket));
-}
-
-PortClaim::~PortClaim() {
-  if (socket_ >= 0) ::close(socket_);
+  return std::shared_ptr<PortClaim>(new PortClaim(std::move(socket)));
 }
 
 PortChoice choose_master_port(const std::optional<int>& given, int default_port) {

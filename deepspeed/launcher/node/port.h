@@ -3,6 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+
+#include "deepspeed/base/descriptor.h"
 
 namespace deepspeed::launcher {
 
@@ -15,14 +18,13 @@ class PortClaim {
  public:
   /// Claims a port; null where another launcher has claimed it.
   static std::shared_ptr<PortClaim> take(int port);
-  ~PortClaim();
   PortClaim(const PortClaim&) = delete;
   PortClaim& operator=(const PortClaim&) = delete;
 
  private:
-  explicit PortClaim(int socket) : socket_(socket) {}
+  explicit PortClaim(Descriptor socket) : socket_(std::move(socket)) {}
 
-  int socket_;  // negative where the machine has no such sockets
+  Descriptor socket_;  // none if the machine has no such sockets
 };
 
 struct PortChoice {

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -18,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/node/exec_arguments.h"
 
@@ -44,39 +44,10 @@ struct ChildPlan {
   SignalState signals;
 };
 
-/// Closes a descriptor at the end of the block.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() { reset(); }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
-
-struct Pipe {
-  Fd read_end, write_end;
-
-  explicit Pipe(int rank) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("rank ", rank, ": no pipe: ", std::strerror(errno));
-    read_end.reset(ends[0]);
-    write_end.reset(ends[1]);
-  }
-};
-
-int open_or_raise(const std::string& path, int flags, int rank) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) raise<IoError>("rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
-  return fd;
+Descriptor open_or_raise(const std::string& path, int flags, int rank) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+  if (!file) raise<IoError>("rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
+  return file;
 }
 
 [[noreturn]] void fail_in_child(const ChildPlan& plan, const char* step) {
@@ -154,14 +125,14 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   plan.signals = signals;
   const ExecArguments arguments(words_of(program, command), command.environment);
   plan.arguments = &arguments;
-  Fd no_input, log;
-  if (command.rank != 0) no_input.reset(open_or_raise("/dev/null", O_RDONLY, command.rank));
+  Descriptor no_input, log;
+  if (command.rank != 0) no_input = open_or_raise("/dev/null", O_RDONLY, command.rank);
   if (!command.log_file.empty())
-    log.reset(open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, command.rank));
-  Pipe errors(command.rank), failure(command.rank);
+    log = open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, command.rank);
+  Pipe errors, failure;
   plan.stdin_fd = no_input.get();
   plan.stdout_fd = log.get();
-  plan.stderr_fd = log.get() >= 0 ? log.get() : errors.write_end.get();
+  plan.stderr_fd = log ? log.get() : errors.write_end.get();
   plan.failure_fd = failure.write_end.get();
   fill_cores(plan, command.cores);
   const pid_t pid = ::fork();
@@ -171,10 +142,10 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   if (pid < 0) raise<IoError>("rank ", command.rank, ": no new process: ", std::strerror(fork_error));
   ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
   // The parent's copy of the write end must be closed, or it would never read end-of-file.
-  failure.write_end.reset();
+  failure.write_end.close();
   wait_for_exec(failure.read_end.get(), command.rank, program, pid);
-  if (log.get() >= 0) return {pid, -1};
-  ::fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+  if (log) return {pid, -1};
+  make_non_blocking(errors.read_end.get());
   return {pid, errors.read_end.release()};
 }
 

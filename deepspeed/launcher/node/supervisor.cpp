@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
@@ -63,7 +64,6 @@ class Supervisor {
         launcher_fd_(launcher_fd),
         rank_signals_(rank_signals),
         signal_fd_(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC)) {}
-  ~Supervisor() { ::close(signal_fd_); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -97,7 +97,7 @@ class Supervisor {
   const NodeLaunch& launch_;
   const int launcher_fd_;
   const SignalState rank_signals_;
-  const int signal_fd_;
+  const Descriptor signal_fd_;
   std::vector<RankState> ranks_;
   OutputRelay relay_;
   OomWatch oom_watch_;
@@ -151,7 +151,7 @@ void Supervisor::start_ranks() {
 }
 
 void Supervisor::wait_for_events() {
-  std::vector<pollfd> entries = {{launcher_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries = {{launcher_fd_, POLLIN, 0}, {signal_fd_.get(), POLLIN, 0}};
   relay_.append_poll_entries(entries);
   const int patience = launch_.report_fd < 0 ? kPollMs : kReportingPollMs;
   ::poll(entries.data(), entries.size(), deadline_ ? kStoppingPollMs : patience);
@@ -184,7 +184,7 @@ void Supervisor::write_report(const Json& message) const {
 
 void Supervisor::take_signals() {
   signalfd_siginfo info;
-  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+  while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     take_signal(static_cast<int>(info.ssi_signo));
   }
 }

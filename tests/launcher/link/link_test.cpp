@@ -147,8 +147,8 @@ struct Pair {
   Pair() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    here.emplace(ends[0], ends[0]);
-    there.emplace(ends[1], ends[1]);
+    here.emplace(Descriptor(ends[0]));
+    there.emplace(Descriptor(ends[1]));
   }
 };
 
@@ -218,7 +218,7 @@ struct BarePair {
   BarePair() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    channel.emplace(ends[0], ends[0]);
+    channel.emplace(Descriptor(ends[0]));
     bare = ends[1];
   }
   ~BarePair() { ::close(bare); }
@@ -297,7 +297,7 @@ TEST(Channel, EndsAtWhatIsNoMessage) {
   for (const char* text : {"x\n", "[]\n", "{}\n", "{\"t\": 1}\n"}) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    Channel channel(ends[0], ends[0]);
+    Channel channel{Descriptor(ends[0])};
     ASSERT_GT(::write(ends[1], text, strlen(text)), 0);
     EXPECT_TRUE(channel.exchange().empty());
     EXPECT_TRUE(channel.is_closed()) << text;
@@ -398,7 +398,7 @@ TEST(TcpLink, IsNotHeldUpByStrangersWhoSayNothing) {
 TEST(Channel, SkipsWhatAShellPrintsBeforeTheFirstMessage) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Channel channel(ends[0], ends[0]);
+  Channel channel{Descriptor(ends[0])};
   channel.skip_noise();
   write_all(ends[1], "Welcome!\n\n{\"a\": 1}\nlast login\n{\"t\":\"hello\"}\n");
   const auto messages = channel.exchange();
@@ -415,7 +415,7 @@ TEST(Channel, SkipsWhatAShellPrintsBeforeTheFirstMessage) {
 TEST(Channel, DoesNotSkipForEver) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Channel channel(ends[0], ends[0]);
+  Channel channel{Descriptor(ends[0])};
   channel.skip_noise();
   int lines = 0;
   for (; !channel.is_closed() && lines < 200; ++lines) {

@@ -84,7 +84,7 @@ TEST(EndChildren, LeavesNothingBelowThemInWhateverGroup) {
       start_child({"/bin/sh", "-c", "setsid /bin/sh -c 'trap \"\" TERM; echo $$; sleep 1000' & wait"},
                   current_environment(), true, SIGKILL, current_signals());
   std::string line;
-  for (char letter = 0; ::read(child.output, &letter, 1) == 1 && letter != '\n';) line += letter;
+  for (char letter = 0; ::read(child.output.get(), &letter, 1) == 1 && letter != '\n';) line += letter;
   const std::string name = process_name(std::stoi(line));
   ASSERT_NE(name, "");
   end_children({child.pid}, std::chrono::seconds(1));
