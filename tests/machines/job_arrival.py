@@ -169,7 +169,11 @@ class ArrivalTest(JobTest):
         version = subprocess.run([str(BINARIES / "ds_node"), "--version"], capture_output=True, text=True).stdout.strip()
         hello = {"t": "hello", "version": version}
         liar = self.folder / "liar"
-        lies = [(hello, words, "is lost") for words in ("b'x' * (17 << 20)", r"""b'[1, 2]\n'""", r"""b'{"t":"'""")]
+        no_message = "is lost: it has sent a line that is no message, or is too long"
+        lies = [(hello, words, no_message) for words in ("b'x' * (17 << 20)", r"""b'[1, 2]\n'""")]
+        lies += [(hello, r"""b'{"t":"'""", "is lost: its connection ended in the middle of a message")]
+        lies += [(hello, r"""b'{"t":"no such"}\n'""", "a message 'no such' was not expected")]
+        lies += [(hello, r"""b'{"t":"ended","code":' + b'[' * 10**6 + b']' * 10**6 + b'}\n'""", "'ended' has 'code' [...]")]
         lies += [(hello, r"""b'{"t":"planned","port":1e99}\n'""", "'planned' has 'port'")]
         lies += [(hello, r"""b'{"t":"ended","code":"x"}\n'""", "'ended' has 'code' \"x\", expected a whole number")]
         lies += [(dict(hello, process=7), "b''", "'hello' has 'process' 7, expected a text")]

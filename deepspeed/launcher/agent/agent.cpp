@@ -55,11 +55,19 @@ Agent::Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, co
 int Agent::run() {
   while (!ended_) {
     wait_for_events();
-    for (const Json& message : link_.exchange()) take_message(message);
+    try {
+      for (const Json& message : link_.exchange()) take_message(message);
+    } catch (const MessageError& error) {
+      link_.close(error.what());
+    }
     take_signals();
-    if (!ended_ && link_.is_closed()) return end_of_lost_link("the link to the launcher ended");
-    if (!ended_ && !paused_ && link_.silence() > silence_limit_)
-      return end_of_lost_link("nothing was heard from the launcher");
+    if (!ended_ && !paused_ && link_.silence() > silence_limit_) link_.close("nothing was heard from it");
+    if (!ended_ && link_.is_closed()) {
+      announce(log::Level::kError, "the launcher is lost: ", link_.fault(),
+               "; the ranks of this machine are killed");
+      kill_descendants(kKillPatience);
+      return 1;
+    }
     read_reports();
     pass_output_on();
     reap();
@@ -89,23 +97,25 @@ void Agent::wait_for_events() {
 }
 
 void Agent::take_message(const Json& message) {
-  if (const auto order = as<Prepare>(message)) return prepare(*order);
-  if (const auto order = as<Start>(message); order && supervisor_ == 0) return start(*order);
-  if (const auto signal = as<Signal>(message)) return stop(signal->number);
-  if (as<Stop>(message)) {
-    stop(SIGTERM);
-    if (supervisor_ > 0) kill_at_ = AgentClock::now() + kFailureGrace;
-  }
+  expect_one_of<Prepare, Start, Signal, Stop, Ack, Beat>(message);
+  if (const auto order = as<Prepare>(message); order && supervisor_ == 0) prepare(*order);
+  if (const auto order = as<Start>(message); order && supervisor_ == 0) start(*order);
+  if (const auto signal = as<Signal>(message)) take_signal(signal->number);
   if (const auto ack = as<Ack>(message)) unwritten_ -= std::min(unwritten_, ack->bytes);
-  if (const bool pauses = as<Pause>(message).has_value(); pauses || as<Resume>(message)) {
-    paused_ = pauses;
-    if (supervisor_ > 0) ::kill(supervisor_, paused_ ? SIGTSTP : SIGCONT);
-  }
+  if (!as<Stop>(message)) return;
+  take_signal(SIGTERM);
+  if (supervisor_ > 0) kill_at_ = AgentClock::now() + kFailureGrace;
 }
 
-void Agent::stop(int number) {
-  if (supervisor_ == 0) return end(128 + number);
-  ::kill(supervisor_, number);
+void Agent::take_signal(int number) {
+  if (number < 1 || number >= NSIG)
+    raise<MessageError>("'signal' has 'number' ", number, ", which is no signal");
+  if (number == SIGTSTP || number == SIGCONT) paused_ = number == SIGTSTP;
+  if (supervisor_ > 0) {
+    ::kill(supervisor_, number);
+  } else if (number != SIGTSTP && number != SIGCONT) {
+    end(128 + number);
+  }
 }
 
 void Agent::prepare(const Prepare& order) {
@@ -114,7 +124,7 @@ void Agent::prepare(const Prepare& order) {
     link_.send(plan(order));
     link_.forget_silence();  // sourcing a script takes its time
   } catch (const std::exception& error) {
-    link_.send(Refused{exit_code_of(error), error.what()});
+    link_.send(Failed{error.what(), exit_code_of(error), ""});
   }
 }
 
@@ -137,11 +147,15 @@ Planned Agent::plan(const Prepare& order) {
   NodeEnvironment node;
   node.layout.nodes = decode_world_info(order.world);
   node.node = order.node;
-  const HostSlots& here = node.layout.nodes.at(static_cast<size_t>(node.node));
-  node.devices = devices_of(here, machine);
   std::vector<RankPlace> places = node.layout.ranks_of(node.node);
-  if (order.rank)
-    places = {{*order.rank, order.local_rank, here.slots.at(static_cast<size_t>(order.local_rank))}};
+  const auto local_rank = static_cast<size_t>(order.local_rank);
+  if (local_rank >= places.size())
+    raise<MessageError>("'prepare' has 'local_rank' ", order.local_rank, ", of ", places.size(), " ranks");
+  node.devices = devices_of(node.layout.nodes[static_cast<size_t>(node.node)], machine);
+  if (order.rank) {
+    places = {places[local_rank]};
+    places.front().rank = *order.rank;
+  }
   launch_ = plan_ranks(args, machine, environment, node, places);
   Planned answer;
   answer.has_gpus = !node.devices.empty();
@@ -174,7 +188,7 @@ void Agent::start(const Start& order) {
   supervisor_ = ::fork();
   if (supervisor_ < 0) {
     supervisor_ = 0;
-    link_.send(Failed{{}, 1, message("no new process: ", std::strerror(errno)), ""});
+    link_.send(Failed{message("no new process: ", std::strerror(errno)), 1, ""});
     return end(1);
   }
   if (supervisor_ == 0) {
@@ -196,7 +210,7 @@ void Agent::take_signals() {
   signalfd_siginfo info;
   while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int number = static_cast<int>(info.ssi_signo);
-    if (number != SIGCHLD) stop(number);
+    if (number != SIGCHLD) take_signal(number);
   }
 }
 
@@ -207,13 +221,10 @@ void Agent::read_reports() {
     report_text_.append(bytes, static_cast<size_t>(size));
   for (size_t end; (end = report_text_.find('\n')) != std::string::npos; report_text_.erase(0, end + 1)) {
     const Json report = Json::parse(report_text_.substr(0, end), nullptr, false);
-    if (report.is_object()) take_report(report);
+    if (kind_of(report).empty()) continue;
+    last_report_ = AgentClock::now();
+    if (!as<Beat>(report)) link_.send(report);
   }
-}
-
-void Agent::take_report(const Json& report) {
-  last_report_ = AgentClock::now();
-  if (!as<Beat>(report)) link_.send(report);
 }
 
 void Agent::pass_output_on() {
@@ -238,8 +249,8 @@ void Agent::beat() {
     if (::write(life_.write_end.get(), ".", 1) < 0 && errno != EAGAIN) return;  // reap() notices its end
     if (now - last_report_ > silence_limit_ && !supervisor_hangs_) {
       supervisor_hangs_ = true;
-      link_.send(Failed{
-          {}, 128 + SIGKILL, message("the supervisor of the ranks hangs (pid ", supervisor_, ")"), ""});
+      link_.send(
+          Failed{message("the supervisor of the ranks hangs (pid ", supervisor_, ")"), 128 + SIGKILL, ""});
       kill_descendants(kKillPatience);
       return end(128 + SIGKILL);
     }
@@ -254,10 +265,8 @@ void Agent::reap() {
     supervisor_status_ = ExitStatus(status);
     read_reports();
     if (supervisor_status_->signal() != 0) {
-      link_.send(Failed{{},
-                        supervisor_status_->exit_code(),
-                        "the supervisor of the ranks was ended by " + supervisor_status_->describe(),
-                        ""});
+      link_.send(Failed{"the supervisor of the ranks was ended by " + supervisor_status_->describe(),
+                        supervisor_status_->exit_code(), ""});
     }
     kill_descendants(kKillPatience);
   }
@@ -269,12 +278,6 @@ void Agent::reap() {
 void Agent::end(int exit_code) {
   ended_ = true;
   link_.send(Ended{exit_code});
-}
-
-int Agent::end_of_lost_link(const char* why) {
-  announce(log::Level::kError, why, "; the ranks of this machine are killed");
-  kill_descendants(kKillPatience);
-  return 1;
 }
 
 }  // namespace deepspeed::launcher

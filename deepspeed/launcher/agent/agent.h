@@ -21,8 +21,6 @@ class Agent {
  public:
   /// `job` is nothing where the launcher sends it; `relays_output` where standard output is the link's.
   Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals);
-  Agent(const Agent&) = delete;
-  Agent& operator=(const Agent&) = delete;
 
   /// Returns the exit code of the program, once the link and all ranks have ended.
   int run();
@@ -35,14 +33,12 @@ class Agent {
   PortChoice check_meeting(const LaunchArgs& args, const std::string& address) const;
   void start(const Start& order);
   void take_signals();
-  void stop(int number);
+  void take_signal(int number);
   void read_reports();
-  void take_report(const Json& report);
   void pass_output_on();
   void beat();
   void reap();
   void end(int exit_code);
-  int end_of_lost_link(const char* why);
 
   Channel link_;
   std::optional<CarriedJob> job_;

@@ -67,13 +67,13 @@ Hello hello_of_rank(const std::string& runner) {
       {"slurm", "SLURM_PROCID"},           {runner.c_str(), "PMIX_RANK"},      {runner.c_str(), "PMI_RANK"}};
   Hello hello = hello_message();
   for (const auto& [name, variable] : sources) {
-    if (runner == name && !hello.rank) hello.rank = env::get_int(variable);
+    if (runner == name && !hello.number) hello.number = env::get_int(variable);
   }
   if (const auto job = runner == "slurm" ? env::get("SLURM_JOB_ID") : std::nullopt) {
     hello.slurm_job = *job;
     hello.slurm_step = env::get("SLURM_STEP_ID").value_or("");
   }
-  if (!hello.rank)
+  if (!hello.number)
     raise<UsageError>("--launcher ", runner, " has set no variable that tells this process its rank");
   return hello;
 }
@@ -125,7 +125,7 @@ int run_agent(const std::vector<std::string>& words) {
     const auto node = parse_whole_number(words[3]);
     if (!node) raise<UsageError>("--node is '", words[3], "', expected this machine's number");
     job = CarriedJob::from_text(take_deposit(words[1], kDepositPatience));
-    hello.node = *node;
+    hello.number = *node;
   } else if (words.size() == 2 && words[0] == "--rank") {
     Environment environment = current_environment();
     job = take_job(environment);

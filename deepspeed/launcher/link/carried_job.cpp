@@ -96,7 +96,10 @@ CarriedJob CarriedJob::from_text(const std::string& text) {
   CarriedJob job;
   for (const Json& word : json["words"]) job.words.push_back(bytes_of(word));
   for (const auto& [name, value] : json["exports"].items()) job.exports[bytes_of(name)] = bytes_of(value);
-  for (const Json& address : json["addresses"]) job.addresses.push_back(address.get<std::string>());
+  for (const Json& address : json["addresses"]) {
+    if (!address.is_string()) refuse_job();
+    job.addresses.push_back(address.get<std::string>());
+  }
   job.working_folder = bytes_of(json["folder"]);
   job.secret = bytes_of(json["secret"]);
   job.port = json["port"].get<int>();

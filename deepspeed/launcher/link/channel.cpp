@@ -116,8 +116,18 @@ std::vector<Json> Channel::exchange() {
     if (message) messages.push_back(*std::move(message));
   }
   incoming_.erase(0, begin);
-  if (has_ended_ || is_wrong || incoming_.size() > max_line_) close();
+  if (is_wrong || incoming_.size() > max_line_) {
+    close("it has sent a line that is no message, or is too long");
+  } else if (has_ended_) {
+    close(incoming_.empty() ? "" : "its connection ended in the middle of a message");
+  }
   return messages;
+}
+
+void Channel::close(const std::string& fault) {
+  if (!fault.empty()) fault_ = fault;
+  read_end_.close();
+  write_end_.close();
 }
 
 void prepare_socket(const Descriptor& socket) {

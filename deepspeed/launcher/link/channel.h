@@ -56,10 +56,10 @@ class Channel {
 
   /// Whether the other end is gone; what it had sent before was taken.
   bool is_closed() const { return !read_end_; }
-  void close() {
-    read_end_.close();
-    write_end_.close();
-  }
+  /// Closes the channel. `fault` says what was wrong with the other end.
+  void close(const std::string& fault = "");
+  /// Says why the channel is closed: the other end has gone, or has sent something wrong.
+  const std::string& fault() const { return fault_; }
   /// Returns the bytes that wait to be sent.
   size_t pending_bytes() const { return outgoing_.size(); }
   /// Returns how long nothing has come.
@@ -90,6 +90,7 @@ class Channel {
   std::string noise_;
   size_t max_line_ = size_t{16} << 20;
   std::string incoming_, outgoing_;
+  std::string fault_ = "its connection ended";
   Seal sent_, received_;
   Clock::time_point last_heard_ = Clock::now();
 };

@@ -69,7 +69,11 @@ const char* Fields::read(const char* key, Bytes& bytes) const {
 }
 
 void Fields::refuse(const char* key, const char* expected) const {
-  std::string value = field(key).dump(-1, ' ', true, Json::error_handler_t::replace);
+  const Json& found = field(key);
+  // dump() would need a stack as deep as the value.
+  std::string value = found.is_array()    ? "[...]"
+                      : found.is_object() ? "{...}"
+                                          : found.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (value.size() > kMostShown) value = value.substr(0, kMostShown) + "...";
   raise<MessageError>("the message '", kind_of(*read_), "' has '", key, "' ", value, ", expected ", expected);
 }

@@ -76,17 +76,13 @@ template <class Kind>
 concept Message = requires {
   Kind::kKind;
 };
-template <class Kind>
-concept HasFields = requires(Kind message, Fields each) {
-  message.fields(each);
-};
 
 /// Returns the message as JSON.
 template <Message Kind>
 Json to_json(Kind message) {
   Json json;
   Fields each(&json, Kind::kKind);
-  if constexpr (HasFields<Kind>) message.fields(each);
+  if constexpr (requires { message.fields(each); }) message.fields(each);
   return json;
 }
 
@@ -96,8 +92,15 @@ std::optional<Kind> as(const Json& json) {
   if (kind_of(json) != Kind::kKind) return std::nullopt;
   Kind message;
   Fields each(json);
-  if constexpr (HasFields<Kind>) message.fields(each);
+  if constexpr (requires { message.fields(each); }) message.fields(each);
   return message;
+}
+
+/// Throws MessageError for a message of a kind that is not one of these.
+template <Message... Kinds>
+void expect_one_of(const Json& json) {
+  const std::string kind = kind_of(json);
+  if (((kind != Kinds::kKind) && ...)) raise<MessageError>("a message '", kind, "' was not expected");
 }
 
 }  // namespace deepspeed::launcher

@@ -3,8 +3,8 @@
 // Three kinds of processes talk: the launcher, `ds_node` on each machine (once a rank under MPI and Slurm),
 // and the supervisor that `ds_node` forks, the parent of the ranks. All are of one version, which the first
 // message shows. A message is a line of JSON whose key "t" is its kind. Launcher and `ds_node` send it over a
-// Channel, the supervisor writes it into a pipe. A message at the wrong time, or of a kind that is not
-// listed, is ignored.
+// Channel, the supervisor writes it into a pipe. A process ignores a message that comes at the wrong time. It
+// closes the link at one that is damaged, or of a kind that it never gets.
 #pragma once
 
 #include <cstddef>
@@ -47,13 +47,12 @@ struct DepositJob {
 /// `ds_node` introduces itself, first of all. The launcher answers Prepare once all have done so.
 struct Hello {
   static constexpr const char* kKind = "hello";
-  std::string version;      ///< of the library. Another version may lack the other fields
-  std::string host;         ///< the machine's own name
-  std::string machine;      ///< tells machines apart, also containers with one name
-  std::string process;      ///< process_name(), by which `ds_node --end` finds it
-  std::string address;      ///< at which others reach the machine
-  std::optional<int> node;  ///< the number that pdsh has given it
-  std::optional<int> rank;  ///< the rank that MPI or Slurm has given it
+  std::string version;        ///< of the library. Another version may lack the other fields
+  std::string host;           ///< the machine's own name
+  std::string machine;        ///< tells machines apart, also containers with one name
+  std::string process;        ///< process_name(), by which `ds_node --end` finds it
+  std::string address;        ///< at which others reach the machine
+  std::optional<int> number;  ///< what the runner has given it: pdsh a machine's number, MPI and Slurm a rank
   std::string slurm_job, slurm_step;
 
   void fields(Fields& each) {
@@ -62,14 +61,13 @@ struct Hello {
         .maybe("machine", machine)
         .maybe("process", process)
         .maybe("address", address)
-        .maybe("node", node)
-        .maybe("rank", rank)
+        .maybe("number", number)
         .maybe("slurm_job", slurm_job)
         .maybe("slurm_step", slurm_step);
   }
 };
 
-/// The launcher tells `ds_node` which ranks to run. The answer is Planned or Refused.
+/// The launcher tells `ds_node` which ranks to run. The answer is Planned or Failed.
 struct Prepare {
   static constexpr const char* kKind = "prepare";
   int node = 0;             ///< the machine's number in `world`
@@ -95,15 +93,6 @@ struct Planned {
   bool has_gpus = false;    ///< its ranks run on GPUs
 
   void fields(Fields& each) { each.maybe("python", python).maybe("port", port).maybe("has_gpus", has_gpus); }
-};
-
-/// `ds_node` says why its ranks cannot run. The launcher sends Stop to all.
-struct Refused {
-  static constexpr const char* kKind = "refused";
-  int code = 1;  ///< the exit code of the job
-  std::string text;
-
-  void fields(Fields& each) { each("code", code)("text", text); }
 };
 
 // --- while ranks run ---
@@ -140,7 +129,7 @@ struct Ack {
   void fields(Fields& each) { each("bytes", bytes); }
 };
 
-/// The launcher passes on a signal that it was sent, for all ranks.
+/// The launcher passes on a signal that it was sent, for all ranks. SIGTSTP stops them until SIGCONT.
 struct Signal {
   static constexpr const char* kKind = "signal";
   int number = 0;
@@ -148,39 +137,25 @@ struct Signal {
   void fields(Fields& each) { each("number", number); }
 };
 
-/// The launcher stops all ranks until Resume, at a terminal's Ctrl-Z.
-struct Pause {
-  static constexpr const char* kKind = "pause";
-};
-
-/// The launcher lets all ranks go on after Pause.
-struct Resume {
-  static constexpr const char* kKind = "resume";
-};
-
 /// The supervisor says, through `ds_node`, that somebody has stopped a rank. The launcher prints it.
 struct Stopped {
   static constexpr const char* kKind = "stopped";
-  int rank = 0;
   std::string text;
 
-  void fields(Fields& each) { each("rank", rank)("text", text); }
+  void fields(Fields& each) { each("text", text); }
 };
 
 // --- the end ---
 
-/// The supervisor says, through `ds_node`, that a rank has failed. `ds_node` says it of the supervisor. The
+/// `ds_node` says why its ranks cannot run, or passes on from the supervisor which one has failed. The
 /// launcher sends Stop to all.
 struct Failed {
   static constexpr const char* kKind = "failed";
-  std::optional<int> rank;
-  int code = 1;  ///< the exit code of the job
   std::string text;
-  std::string details;  ///< the rank's last lines of output
+  int code = 1;         ///< the exit code of the job
+  std::string details;  ///< a rank's last lines of output
 
-  void fields(Fields& each) {
-    each.maybe("rank", rank)("code", code)("text", text).maybe("details", details);
-  }
+  void fields(Fields& each) { each("text", text)("code", code).maybe("details", details); }
 };
 
 /// The launcher ends all ranks, or a program that it does not need. The answer is Ended.

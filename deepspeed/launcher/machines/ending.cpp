@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deepspeed/base/message.h"
+#include "deepspeed/launcher/args/exit_code.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -13,14 +14,14 @@ constexpr auto kStopPatience = std::chrono::seconds(9);
 
 }  // namespace
 
-bool Ending::take_failure(Failure failure, Clock::time_point now) {
+bool Ending::take_failure(Failed failure, Clock::time_point now) {
+  if (failure.code < 1 || failure.code > 255) failure.code = kErrorExitCode;  // no other ends a process
   if (failure_) {
-    const bool is_cause =
-        !is_announced_ && has_run() && failure_->exit_code < 128 && failure.exit_code >= 128;
+    const bool is_cause = !is_announced_ && has_run() && failure_->code < 128 && failure.code >= 128;
     if (is_cause) failure_ = std::move(failure);
     return false;
   }
-  if (signal_ != 0 && failure.exit_code >= 128) return false;  // ranks end by the signal that they were sent
+  if (signal_ != 0 && failure.code >= 128) return false;  // ranks end by the signal that they were sent
   failure_ = std::move(failure);
   announce_at_ = has_run() ? now + kSettleTime : now;
   give_up_at_ = now + kStopPatience;
@@ -51,7 +52,7 @@ std::optional<std::string> Ending::text_to_announce(Clock::time_point now) {
 
 JobEnd Ending::end() const {
   if (signal_ != 0) return {128 + signal_, false, lost_hosts_};
-  return {failure_ ? failure_->exit_code : 0, has_run() && failure_, lost_hosts_};
+  return {failure_ ? failure_->code : 0, has_run() && failure_, lost_hosts_};
 }
 
 }  // namespace deepspeed::launcher

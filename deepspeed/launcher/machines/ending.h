@@ -6,18 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/machines/machine_job.h"
 
 namespace deepspeed::launcher {
-
-constexpr int kLostMachineExitCode = 1;
-
-/// Describes a failure of a rank, a machine or the start.
-struct Failure {
-  std::string text;
-  std::string details;  ///< lines that are printed below the text
-  int exit_code = kLostMachineExitCode;
-};
 
 /// Collects failures and signals, and decides from them how a start ends. The caller tells it the time.
 class Ending {
@@ -28,9 +20,10 @@ class Ending {
   void begin_run(size_t num_machines) { num_machines_ = num_machines; }
   bool has_run() const { return num_machines_ > 0; }
 
-  /// Takes a failure. Returns true for the first one: then everything has to be stopped. Of failures within a
-  /// moment, one by a signal counts as the cause, since ranks that lose a partner exit by themselves.
-  bool take_failure(Failure failure, Clock::time_point now);
+  /// Takes a failure of a rank, a machine or the start. Returns true for the first one: then everything has
+  /// to be stopped. Of failures within a moment, one by a signal counts as the cause, since ranks that lose a
+  /// partner exit by themselves.
+  bool take_failure(Failed failure, Clock::time_point now);
 
   /// Takes a signal that ends the job. Returns true if everything has to be stopped at once: if no rank runs
   /// yet, or at the second signal.
@@ -56,7 +49,7 @@ class Ending {
  private:
   size_t num_machines_ = 0;
   int signal_ = 0;
-  std::optional<Failure> failure_;
+  std::optional<Failed> failure_;
   bool is_announced_ = false;
   std::vector<std::string> lost_hosts_;
   std::optional<Clock::time_point> announce_at_, give_up_at_;

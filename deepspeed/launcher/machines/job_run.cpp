@@ -53,12 +53,13 @@ JobRun::JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, c
       roster_(job, nodes, signals) {}
 
 JobEnd JobRun::run() {
-  start();
+  roster_.start();
   if (await(Stage::kGreeted)) {
     roster_.dismiss_scouts();
     choose_machines();
     prepare();
-    if (await(Stage::kPlanned)) check_plans();
+    await(Stage::kPlanned);
+    if (const std::string fault = plan_fault(roster_.parts()); !fault.empty()) fail(fault, kUsageExitCode);
   }
   if (!ending_.is_stopping()) {
     begin();
@@ -66,13 +67,6 @@ JobEnd JobRun::run() {
   }
   finish();
   return ending_.end();
-}
-
-void JobRun::start() {
-  roster_.start_parts();
-  if (!roster_.has_listener()) return;
-  roster_.start_scouts();
-  roster_.start_runner();
 }
 
 bool JobRun::await(Stage stage) {
@@ -92,10 +86,9 @@ void JobRun::choose_machines() {
   }
   const size_t count = job_.choose_machines(answering);
   if (count == 0) {
-    return fail({message(answering.size(),
-                         " machines answer, which are too few for --min_elastic_nodes, or fit no number of "
-                         "ranks of the config's elasticity section"),
-                 "", kLostMachineExitCode});
+    return fail(message(answering.size(),
+                        " machines answer, which are too few for --min_elastic_nodes, or fit no number of "
+                        "ranks of the config's elasticity section"));
   }
   nodes_.assign(answering.begin(), answering.begin() + static_cast<std::ptrdiff_t>(count));
   size_t kept = 0;
@@ -126,11 +119,6 @@ void JobRun::prepare() {
   }
 }
 
-void JobRun::check_plans() {
-  if (const std::string fault = plan_fault(roster_.parts()); !fault.empty())
-    fail({fault, "", kUsageExitCode});
-}
-
 void JobRun::begin() {
   ending_.begin_run(nodes_.size());
   announce(Level::kInfo, WorldLayout{nodes_}.world_size(), " ranks start on ", nodes_.size(),
@@ -159,7 +147,11 @@ void JobRun::turn() {
   take_messages(roster_.scouts());
   take_guests();
   take_messages(roster_.parts());
-  write_output();
+  output_.write([&](int number, size_t bytes) {
+    for (Part& part : roster_.parts()) {
+      if (part.number == number && part.link) part.link->send(Ack{bytes});
+    }
+  });
   roster_.reap();
   watch_runner();
   beat();
@@ -195,12 +187,12 @@ void JobRun::take_signal(int number) {
 
 /// Stops the ranks, and this process, at a terminal's Ctrl-Z; `fg` lets all go on.
 void JobRun::pause() {
-  roster_.tell_running(Pause{});
+  roster_.tell_running(Signal{SIGTSTP});
   ::raise(SIGSTOP);
   for (Part& part : roster_.parts()) {
     if (part.link) part.link->forget_silence();
   }
-  roster_.tell_running(Resume{});
+  roster_.tell_running(Signal{SIGCONT});
 }
 
 void JobRun::take_messages(std::vector<Part>& parts) {
@@ -209,16 +201,15 @@ void JobRun::take_messages(std::vector<Part>& parts) {
     try {
       for (const Json& message : part.link->exchange()) take_message(part, message);
     } catch (const MessageError& error) {
-      part.link->close();
-      if (part.stage == Stage::kEnded) continue;
       part.stage = std::max(part.stage, Stage::kGreeted);  // it has answered, if badly
-      take_lost(part, error.what());
+      part.link->close(error.what());
     }
-    if (part.link->is_closed() && part.stage != Stage::kEnded) take_lost(part, "its connection ended");
+    if (part.link->is_closed() && part.stage != Stage::kEnded) take_lost(part, part.link->fault());
   }
 }
 
 void JobRun::take_message(Part& part, const Json& message) {
+  expect_one_of<Hello, Planned, Failed, Stopped, Out, Ended, Beat>(message);
   const std::string host = "host " + part.host + ": ";
   if (const auto hello = as<Hello>(message); hello && part.stage == Stage::kAwaited) {
     part.hello = *hello;
@@ -227,35 +218,25 @@ void JobRun::take_message(Part& part, const Json& message) {
     part.stage = Stage::kPlanned;
     part.plan = *planned;
     port_ = planned->port.value_or(port_);
-  } else if (const auto refused = as<Refused>(message)) {
-    fail({host + refused->text, "", refused->code});
   } else if (const auto failed = as<Failed>(message)) {
-    fail({host + failed->text, failed->details, failed->code});
+    fail(host + failed->text, failed->code, failed->details);
   } else if (const auto stopped = as<Stopped>(message)) {
     announce(Level::kWarning, host, stopped->text);
   } else if (auto output = as<Out>(message)) {
-    take_output(part, std::move(output->bytes.raw));
+    output_.add(part.number, std::move(output->bytes.raw));
+    if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
+      take_lost(part, "it sends more output than it may");
   } else if (const auto ended = as<Ended>(message)) {
-    take_end(part, ended->code);
+    part.stage = Stage::kEnded;
+    if (ended->code != 0 && !ending_.is_stopping())
+      fail(host + "its ranks ended with exit code " + std::to_string(ended->code), ended->code);
   }
 }
 
 void JobRun::take_hello(Part& part) {
   part.stage = Stage::kGreeted;
   if (const std::string fault = version_fault(part, job_.node_program); !fault.empty())
-    fail({fault, "", kUsageExitCode});
-}
-
-void JobRun::take_output(Part& part, std::string bytes) {
-  output_.add(part.number, std::move(bytes));
-  if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
-    take_lost(part, "it sends more output than it may");
-}
-
-void JobRun::take_end(Part& part, int exit_code) {
-  part.stage = Stage::kEnded;
-  if (exit_code == 0 || ending_.is_stopping()) return;
-  fail({message("host ", part.host, ": its ranks ended with exit code ", exit_code), "", exit_code});
+    fail(fault, kUsageExitCode);
 }
 
 void JobRun::take_guests() {
@@ -263,14 +244,6 @@ void JobRun::take_guests() {
     take_hello(*part);
     if (!first_guest_) first_guest_ = RunClock::now();
   }
-}
-
-void JobRun::write_output() {
-  output_.write([&](int number, size_t bytes) {
-    for (Part& part : roster_.parts()) {
-      if (part.number == number && part.link) part.link->send(Ack{bytes});
-    }
-  });
 }
 
 void JobRun::beat() {
@@ -297,10 +270,9 @@ void JobRun::watch_runner() {
     unheard.push_back(part.host.empty() ? message("rank ", part.number) : "host " + part.host);
   }
   if (!unheard.empty()) {
-    fail({end + " before " + join(unheard, ", ") + " had answered; its errors stand above", "",
-          kLostMachineExitCode});
+    fail(end + " before " + join(unheard, ", ") + " had answered; its errors stand above");
   } else if (!status->success() && !roster_.all_reached(Stage::kEnded)) {
-    fail({end + " while ranks were running", "", status->exit_code()});
+    fail(end + " while ranks were running", status->exit_code());
     roster_.start_cleaner(roster_.parts().front());
   }
 }
@@ -352,16 +324,17 @@ void JobRun::take_lost(Part& part, const std::string& why) {
   roster_.give_up(part);
   if (ending_.is_stopping() && !has_run) return;
   ending_.take_lost_host(part.host);
-  if (had_answered) return fail({message("host ", part.host, " is lost: ", why), "", kLostMachineExitCode});
+  if (had_answered) return fail(message("host ", part.host, " is lost: ", why));
   const std::string text = reason_of_no_answer(part, why, roster_.exit_of(part.child), job_);
-  if (!job_.choose_machines) return fail({text, "", kLostMachineExitCode});
+  if (!job_.choose_machines) return fail(text);
   announce(Level::kWarning, text);
   for (Part& other : roster_.parts()) {
     if (other.host == part.host) other.stage = Stage::kEnded;
   }
 }
 
-void JobRun::fail(Failure failure) {
+void JobRun::fail(std::string text, int exit_code, std::string details) {
+  Failed failure{std::move(text), exit_code, std::move(details)};
   if (ending_.take_failure(std::move(failure), RunClock::now())) roster_.stop_all(ending_.has_run());
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "deepspeed/base/descriptor.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/machines/ending.h"
 #include "deepspeed/launcher/machines/machine_job.h"
 #include "deepspeed/launcher/machines/output_writer.h"
@@ -21,19 +22,15 @@ namespace deepspeed::launcher {
 class JobRun {
  public:
   JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, const BlockedSignals& signals);
-  JobRun(const JobRun&) = delete;
-  JobRun& operator=(const JobRun&) = delete;
 
   /// Returns once no rank is left on any machine that can be reached.
   JobEnd run();
 
  private:
   // The stages.
-  void start();
   bool await(Stage stage);
   void choose_machines();
   void prepare();
-  void check_plans();
   void begin();
   void finish();
   // A turn of the loop.
@@ -45,10 +42,7 @@ class JobRun {
   void take_messages(std::vector<Part>& parts);
   void take_message(Part& part, const Json& message);
   void take_hello(Part& part);
-  void take_output(Part& part, std::string bytes);
-  void take_end(Part& part, int exit_code);
   void take_guests();
-  void write_output();
   void beat();
   // What is late, lost or has failed.
   void watch_runner();
@@ -56,7 +50,7 @@ class JobRun {
   void watch_start();
   void watch_deadlines();
   void take_lost(Part& part, const std::string& why);
-  void fail(Failure failure);
+  void fail(std::string text, int exit_code = kErrorExitCode, std::string details = "");
   void announce_failure(Ending::Clock::time_point now);
 
   const MachineJob& job_;

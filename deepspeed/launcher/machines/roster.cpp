@@ -81,6 +81,13 @@ Part Roster::part_by_ssh(const HostSlots& node, int number, const std::vector<st
   return part;
 }
 
+void Roster::start() {
+  start_parts();
+  if (!listener_) return;
+  start_scouts();
+  start_runner();
+}
+
 void Roster::start_parts() {
   const bool are_ranks = places_ranks(job_.args.runner);
   const int count = are_ranks ? WorldLayout{nodes_}.world_size() : static_cast<int>(nodes_.size());
@@ -134,34 +141,32 @@ void Roster::start_runner() {
   runner_ = start_child(words, environment, false, SIGTERM, signals_.before());
 }
 
-/// Cancels the Slurm job, or only srun's step if it runs in a job that the user has.
-std::optional<Child> Roster::cancelling_child(const Part& part) const {
-  std::string job = part.hello.slurm_job;
-  if (job.empty()) return std::nullopt;
-  if (job_.environment.contains("SLURM_JOB_ID")) job += "." + part.hello.slurm_step;
-  try {
-    return start_child({"scancel", "--quiet", job}, job_.environment, false, SIGKILL, signals_.before());
-  } catch (const ProgramError&) {
-    return std::nullopt;  // the limits of Slurm end it
+std::vector<std::string> Roster::cleaning_words(const Part& part) const {
+  if (job_.args.runner == Runner::kSlurm) {
+    if (part.hello.slurm_job.empty()) return {};
+    // In a job that the user has, only the step of srun ends.
+    const bool is_in_job = job_.environment.contains("SLURM_JOB_ID");
+    return {"scancel", "--quiet", part.hello.slurm_job + (is_in_job ? "." + part.hello.slurm_step : "")};
   }
-}
-
-std::optional<Child> Roster::cleaning_child(const Part& part) const {
-  if (job_.args.runner == Runner::kSlurm) return cancelling_child(part);
-  if (places_ranks(job_.args.runner)) return std::nullopt;  // MPI has its own ways, and needs no ssh
-  const std::string& process = part.hello.process;
-  if (process.empty()) return std::nullopt;
-  const std::vector<std::string> words = {job_.node_program, "--end", process};
-  if (job_.machine.is_this(part.host))
-    return start_child(words, job_.environment, false, SIGKILL, signals_.before());
+  // MPI has its own ways, and needs no ssh.
+  if (places_ranks(job_.args.runner) || part.hello.process.empty()) return {};
+  const std::vector<std::string> words = {job_.node_program, "--end", part.hello.process};
+  if (job_.machine.is_this(part.host)) return words;
   auto command = ssh_command(runner_job(), part.host, words, job_.environment);
   command.insert(command.begin() + 1, "-q");  // a machine that is gone has been reported already
-  return start_child(command, job_.environment, false, SIGKILL, signals_.before());
+  return command;
 }
 
 void Roster::start_cleaner(const Part& part) {
   if (places_ranks(job_.args.runner) && !cleaners_.empty()) return;  // one ends the whole job
-  if (auto cleaner = cleaning_child(part)) cleaners_.push_back({*std::move(cleaner), Channel::Clock::now()});
+  const std::vector<std::string> words = cleaning_words(part);
+  if (words.empty()) return;
+  try {
+    cleaners_.push_back(
+        {start_child(words, job_.environment, false, SIGKILL, signals_.before()), Channel::Clock::now()});
+  } catch (const ProgramError&) {
+    // The limits of Slurm end the job, and the ends of their links the ranks.
+  }
 }
 
 bool Roster::cleaners_are_done() const {
@@ -185,9 +190,8 @@ std::vector<Part*> Roster::take_guests() {
   std::vector<Part*> came;
   if (!listener_) return came;
   for (LinkListener::Guest& guest : listener_->accept()) {
-    const auto number = places_ranks(job_.args.runner) ? guest.hello.rank : guest.hello.node;
-    const auto part =
-        std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.number == number; });
+    const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                   [&](const Part& p) { return p.number == guest.hello.number; });
     if (part == parts_.end() || part->link || part->stage != Stage::kAwaited) continue;  // its link ends here
     part->link = std::move(guest.channel);
     part->hello = std::move(guest.hello);

@@ -28,16 +28,8 @@ class Roster {
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
-  /// Makes the parts of the job. If the runner is ssh their processes start here, and have links at once; a
-  /// host that is this machine needs no ssh.
-  void start_parts();
-
-  /// Goes to each machine by ssh, besides the runner. Under pdsh, which hands on neither input nor variables,
-  /// that brings the job's description. Under MPI, if hosts are checked, it shows whether each answers.
-  void start_scouts();
-
-  /// Starts pdsh, mpirun or srun.
-  void start_runner();
+  /// Makes the parts of the job, and starts ssh for each, or scouts and the runner: pdsh, mpirun or srun.
+  void start();
 
   /// Starts a process that ends a part's processes from outside, since they may hang. It goes by ssh; under
   /// Slurm it cancels the whole job, which stays in the queue if srun was killed. Does nothing under MPI, and
@@ -47,8 +39,6 @@ class Roster {
   std::vector<Part>& parts() { return parts_; }
   std::vector<Part>& scouts() { return scouts_; }
 
-  /// Returns whether programs connect to this process, instead of having a link from their start.
-  bool has_listener() const { return listener_ != nullptr; }
   /// Takes the links of programs that have connected. Returns their parts, which have said Hello.
   std::vector<Part*> take_guests();
 
@@ -92,8 +82,12 @@ class Roster {
     Child child;
     Channel::Clock::time_point began;
   };
-  std::optional<Child> cancelling_child(const Part& part) const;
-  std::optional<Child> cleaning_child(const Part& part) const;
+  void start_parts();
+  /// Goes to each machine by ssh, besides the runner. Under pdsh, which hands on neither input nor variables,
+  /// that brings the job's description. Under MPI, if hosts are checked, it shows whether each answers.
+  void start_scouts();
+  void start_runner();
+  std::vector<std::string> cleaning_words(const Part& part) const;
   CarriedJob carried_job() const;
   RunnerJob runner_job() const;
   Part part_by_ssh(const HostSlots& node, int number, const std::vector<std::string>& words) const;

@@ -72,7 +72,7 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
   return {pid, std::move(in->write_end), std::move(out->read_end)};
 }
 
-std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience) {
+std::pair<std::string, int> finish_child(Child child, std::chrono::milliseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
   child.input.close();
   make_non_blocking(child.output.get());

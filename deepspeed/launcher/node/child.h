@@ -29,7 +29,7 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
 /// Closes a child's input, and returns what it writes and its exit status (of waitpid()) once it has ended,
 /// whoever else holds its output still. The status is -1 where that takes longer than `patience`; then its
 /// process group is killed.
-std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience);
+std::pair<std::string, int> finish_child(Child child, std::chrono::milliseconds patience);
 
 /// Waits until children have ended: asks them once `patience` is over (SIGTERM), and kills them after as long
 /// again. What was below one that had to be asked, in whatever process group, is killed as well.

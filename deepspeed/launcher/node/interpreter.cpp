@@ -13,20 +13,10 @@
 #include "deepspeed/launcher/node/child.h"
 
 namespace deepspeed::launcher {
-namespace {
-
-/// Returns what a program writes, and its status of waitpid(). The status is -1 if it has not ended in time.
-std::pair<std::string, int> output_of(const std::vector<std::string>& words, const Environment& environment,
-                                      const SignalState& signals, std::chrono::seconds patience) {
-  Child child = start_child(words, environment, true, SIGKILL, signals);
-  return finish_child(child, patience);
-}
-
-}  // namespace
-
 std::string python_version(const std::string& interpreter, const Environment& environment,
                            const SignalState& signals, std::chrono::seconds patience) {
-  const auto [output, status] = output_of({interpreter, "--version"}, environment, signals, patience);
+  const auto [output, status] =
+      finish_child(start_child({interpreter, "--version"}, environment, true, SIGKILL, signals), patience);
   if (status == -1) {
     raise<UsageError>("the interpreter ", interpreter, " has not answered --version within ",
                       patience.count(), " s; PYTHON names another one");
@@ -49,8 +39,8 @@ Environment source_script(const std::string& script, const Environment& environm
   // kernel shows them, since `env` may be another program after the script.
   constexpr const char* kCommand =
       "exec 3>&1 1>&2; . \"$1\" || exit 1; exec 1>&3 3>&-; exec /bin/cat /proc/self/environ";
-  const auto [output, status] =
-      output_of({shell, "-c", kCommand, shell, path}, environment, signals, patience);
+  const auto [output, status] = finish_child(
+      start_child({shell, "-c", kCommand, shell, path}, environment, true, SIGKILL, signals), patience);
   if (status == -1) {
     raise<UsageError>("--venv_script: sourcing '", path, "' by ", shell, " has not ended within ",
                       patience.count(), " s; it reads nothing from standard input");

@@ -143,7 +143,7 @@ void Supervisor::start_ranks() {
     } catch (const Error& error) {
       exit_code_ = kCannotStart;
       if (launch_.report_fd < 0) announce(Level::kError, error.what());
-      report(Failed{command.rank, exit_code_, error.what(), ""});
+      report(Failed{error.what(), exit_code_, ""});
       ask_all_to_end(SIGTERM, launch_.stop_grace);
       return;
     }
@@ -251,7 +251,7 @@ void Supervisor::take_stop(RankState& rank, int number) {
       message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ", signal_name(number),
               "; the other ranks wait for it until `kill -CONT ", rank.pid, "`");
   if (launch_.report_fd < 0) announce(Level::kWarning, text);
-  report(Stopped{rank.rank, text});
+  report(Stopped{text});
 }
 
 /// In a job of several machines a rank that does not go on is a failure, as a machine that hangs is one.
@@ -263,10 +263,9 @@ void Supervisor::watch_stopped() {
     exit_code_ = 128 + rank.stopped_by;
     ask_all_to_end(SIGTERM, launch_.stop_grace);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
-    report(Failed{rank.rank, exit_code_,
-                  message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
+    report(Failed{message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
                           signal_name(rank.stopped_by), " and has not gone on for ", seconds, " s"),
-                  ""});
+                  exit_code_, ""});
     return;
   }
 }
@@ -287,7 +286,7 @@ void Supervisor::take_failure(const RankState& failed) {
   if (launch_.report_fd < 0)
     announce(Level::kError, text, "; the other ranks are being stopped",
              cause.empty() ? "" : "\n  cause: " + cause, details);
-  report(Failed{failed.rank, exit_code_, cause.empty() ? text : text + ", " + cause, details});
+  report(Failed{cause.empty() ? text : text + ", " + cause, exit_code_, details});
 }
 
 /// Ends processes that the ranks started and left behind, once every rank has ended.

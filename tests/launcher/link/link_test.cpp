@@ -22,6 +22,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
+#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/link/channel.h"
 #include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
@@ -59,7 +60,18 @@ TEST(CarriedJob, ArrivesAsItWasWhateverItHolds) {
   EXPECT_EQ(back.secret, job.secret);
   EXPECT_EQ(back.addresses, job.addresses);
   EXPECT_EQ(back.port, job.port);
-  EXPECT_ERROR(UsageError, CarriedJob::from_text("e30="), "the description of the job is damaged");
+  for (const auto& [key, wrong] :
+       {std::pair("words", "[1]"), std::pair("exports", "[\"a\"]"), std::pair("addresses", "[1]"),
+        std::pair("folder", "7"), std::pair("secret", "null"), std::pair("port", "\"7\"")}) {
+    Json json = Json::parse(config::decode_base64(text).value());
+    json[key] = Json::parse(wrong);
+    EXPECT_ERROR(UsageError, CarriedJob::from_text(config::encode_base64(json.dump())),
+                 "the description of the job is damaged");
+    json.erase(key);
+    EXPECT_ERROR(UsageError, CarriedJob::from_text(config::encode_base64(json.dump())),
+                 "the description of the job is damaged");
+  }
+  EXPECT_ERROR(UsageError, CarriedJob::from_text(text.substr(0, text.size() / 2)), "is damaged");
 }
 
 TEST(CarriedJob, IsCutIntoVariablesThatTheKernelTakes) {
@@ -237,6 +249,20 @@ TEST(Channel, EndsAtALineThatIsTooLong) {
     write_all(pair.bare, "{\"t\": \"" + std::string(2000, 'x') + (ends ? "\"}\n" : ""));
     EXPECT_TRUE(pair.channel->exchange().empty());
     EXPECT_TRUE(pair.channel->is_closed());
+    EXPECT_EQ(pair.channel->fault(), "it has sent a line that is no message, or is too long");
+  }
+}
+
+TEST(Channel, SaysWhetherItsConnectionEndedInTheMiddleOfAMessage) {
+  for (const auto& [text, expected] :
+       {std::pair("", "its connection ended"),
+        std::pair("{\"t\": ", "its connection ended in the middle of a message")}) {
+    BarePair pair;
+    write_all(pair.bare, text);
+    ::shutdown(pair.bare, SHUT_WR);
+    EXPECT_TRUE(pair.channel->exchange().empty());
+    EXPECT_TRUE(pair.channel->is_closed());
+    EXPECT_EQ(pair.channel->fault(), expected);
   }
 }
 
@@ -324,12 +350,12 @@ TEST(TcpLink, StandsBetweenEndsThatKnowTheSecret) {
   job.addresses = {"127.0.0.1"};
   std::optional<Channel> machine;
   Hello hello;
-  hello.node = 3;
+  hello.number = 3;
   std::thread connecting([&] { machine = connect_to_launcher(job, hello); });
   auto guests = guests_of(listener, [] { return false; });
   connecting.join();
   ASSERT_EQ(guests.size(), 1u);
-  EXPECT_EQ(guests[0].hello.node, 3);
+  EXPECT_EQ(guests[0].hello.number, 3);
   EXPECT_EQ(guests[0].address, "127.0.0.1");
   guests[0].channel.send(Start{"address", 7, 1});
   std::vector<Json> messages;
@@ -368,6 +394,7 @@ TEST(TcpLink, DropsWhatStrangersSay) {
       "{\"t\":\"proof\",\"number\":\"0\",\"proof\":\"" + std::string(64, '0') + "\"}\n",  // a wrong one
       "{\"t\":\"proof\",\"number\":1,\"proof\":[]}\n",                                    // of other types
       "{\"t\":\"proof\",\"number\":\"0\"}\n",                                             // no proof in it
+      std::string(2000, '[') + std::string(2000, ']') + "\n",                             // nested deeply
   };
   for (const std::string& line : lines) {
     const int stranger = connected_socket(listener.port());

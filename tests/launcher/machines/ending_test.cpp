@@ -25,7 +25,7 @@ TEST(Ending, TellsAFailureBeforeTheRunAtOnceAndOnlyOnce) {
   Ending ending;
   EXPECT_FALSE(ending.is_stopping());
   EXPECT_EQ(ending.text_to_announce(kNow), std::nullopt);
-  EXPECT_TRUE(ending.take_failure({"host a is lost", "", 1}, kNow)) << "everything has to be stopped";
+  EXPECT_TRUE(ending.take_failure({"host a is lost", 1, ""}, kNow)) << "everything has to be stopped";
   EXPECT_TRUE(ending.is_stopping());
   EXPECT_EQ(ending.text_to_announce(kNow), "host a is lost; nothing was started");
   EXPECT_EQ(ending.text_to_announce(kNow + 1h), std::nullopt);
@@ -35,10 +35,10 @@ TEST(Ending, TellsAFailureBeforeTheRunAtOnceAndOnlyOnce) {
 
 TEST(Ending, TakesASignalForTheCauseOfFailuresWithinAMoment) {
   Ending ending = ending_of_run();
-  EXPECT_TRUE(ending.take_failure({"rank 1 lost its partner", "", 3}, kNow));
+  EXPECT_TRUE(ending.take_failure({"rank 1 lost its partner", 3, ""}, kNow));
   EXPECT_EQ(ending.text_to_announce(kNow), std::nullopt) << "a better cause may follow";
-  EXPECT_FALSE(ending.take_failure({"rank 0 was killed", "\n  | last line", 137}, kNow));
-  EXPECT_FALSE(ending.take_failure({"rank 2 was killed", "", 134}, kNow));
+  EXPECT_FALSE(ending.take_failure({"rank 0 was killed", 137, "\n  | last line"}, kNow));
+  EXPECT_FALSE(ending.take_failure({"rank 2 was killed", 134, ""}, kNow));
   EXPECT_EQ(ending.text_to_announce(kNow + 1s),
             "rank 0 was killed; the ranks of all machines are being stopped\n  | last line");
   EXPECT_EQ(ending.end().exit_code, 137);
@@ -47,9 +47,9 @@ TEST(Ending, TakesASignalForTheCauseOfFailuresWithinAMoment) {
 
 TEST(Ending, KeepsTheCauseOnceItIsTold) {
   Ending ending = ending_of_run(1);
-  ending.take_failure({"rank 1 failed", "", 3}, kNow);
+  ending.take_failure({"rank 1 failed", 3, ""}, kNow);
   EXPECT_EQ(ending.text_to_announce(kNow + 1s), "rank 1 failed; all ranks are being stopped");
-  EXPECT_FALSE(ending.take_failure({"rank 0 was killed", "", 137}, kNow + 1s));
+  EXPECT_FALSE(ending.take_failure({"rank 0 was killed", 137, ""}, kNow + 1s));
   EXPECT_EQ(ending.text_to_announce(kNow + 1h), std::nullopt);
   EXPECT_EQ(ending.end().exit_code, 3);
 }
@@ -58,7 +58,7 @@ TEST(Ending, LetsRanksEndBySignalOfTheUserAndStopsThemAtTheSecond) {
   Ending ending = ending_of_run();
   EXPECT_FALSE(ending.take_signal(SIGINT, kNow)) << "the ranks have it, and may save first";
   EXPECT_FALSE(ending.is_overdue(kNow + 1h));
-  EXPECT_FALSE(ending.take_failure({"rank 0 was ended by SIGINT", "", 130}, kNow));
+  EXPECT_FALSE(ending.take_failure({"rank 0 was ended by SIGINT", 130, ""}, kNow));
   EXPECT_EQ(ending.text_to_announce(kNow + 1h), std::nullopt);
   EXPECT_TRUE(ending.take_signal(SIGTERM, kNow));
   EXPECT_TRUE(ending.is_overdue(kNow + 1h));
@@ -69,7 +69,7 @@ TEST(Ending, LetsRanksEndBySignalOfTheUserAndStopsThemAtTheSecond) {
 TEST(Ending, TellsAFailureThatFollowsASignalAndIsNoneItself) {
   Ending ending = ending_of_run();
   ending.take_signal(SIGTERM, kNow);
-  EXPECT_TRUE(ending.take_failure({"rank 0 cannot save", "", 1}, kNow));
+  EXPECT_TRUE(ending.take_failure({"rank 0 cannot save", 1, ""}, kNow));
   EXPECT_NE(ending.text_to_announce(kNow + 1s), std::nullopt);
   EXPECT_EQ(ending.end().exit_code, 128 + SIGTERM);
 }
@@ -83,7 +83,7 @@ TEST(Ending, StopsEverythingAtASignalBeforeTheRun) {
 TEST(Ending, GivesUpWhatDoesNotStopInTime) {
   Ending ending = ending_of_run();
   EXPECT_FALSE(ending.is_overdue(kNow + 1h));
-  ending.take_failure({"rank 0 failed", "", 3}, kNow);
+  ending.take_failure({"rank 0 failed", 3, ""}, kNow);
   EXPECT_FALSE(ending.is_overdue(kNow + 8s));
   EXPECT_TRUE(ending.is_overdue(kNow + 10s));
 }
