@@ -38,12 +38,6 @@ namespace {
 
 using log::Level;
 
-std::optional<std::string> lookup(const Environment& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  if (found == environment.end()) return std::nullopt;
-  return found->second;
-}
-
 /// Returns the machines that the user names; nothing where there is no hostfile.
 std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
   if (!args.world_info.empty()) return decode_world_info(args.world_info);
@@ -68,8 +62,10 @@ std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
 
 Resources find_resources(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
   const auto hostfile = pool_or_warning(args);
-  const auto visible = runs_on_cpu(environment) ? std::nullopt : lookup(environment, "CUDA_VISIBLE_DEVICES");
-  const Resources resources = resolve_resources(args, hostfile, machine, visible);
+  const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
+  const bool is_visible = visible != environment.end() && !runs_on_cpu(environment);
+  const Resources resources =
+      resolve_resources(args, hostfile, machine, is_visible ? std::optional(visible->second) : std::nullopt);
   for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
   return resources;
 }
@@ -136,7 +132,7 @@ bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, 
 
 /// Returns the path of the program that runs on each machine: beside this one.
 std::string find_node_program(const Environment& environment) {
-  if (const auto named = lookup(environment, "DS_NODE_PROGRAM"); named && !named->empty()) return *named;
+  if (const std::string named = value_of(environment, "DS_NODE_PROGRAM"); !named.empty()) return named;
   std::error_code error;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
   return (own.parent_path() / "ds_node").string();
@@ -144,7 +140,7 @@ std::string find_node_program(const Environment& environment) {
 
 bool is_installed(const char* program, const Environment& environment) {
   try {
-    find_program(program, lookup(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
+    find_program(program, value_of(environment, "PATH", kDefaultPath));
     return true;
   } catch (const ProgramError&) {
     return false;

@@ -112,16 +112,11 @@ Words slurm_words(const RunnerJob& job) {
   return words;
 }
 
-std::string value_or_empty(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
 /// Returns the options that a user has set for the ssh of pdsh, where %h and %u stand for host and user.
 Words ssh_args_of_pdsh(const Environment& environment) {
   Words words;
   for (const char* name : {"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"}) {
-    Words given = split_words(value_or_empty(environment, name), name);
+    Words given = split_words(value_of(environment, name), name);
     // A word with %h is the host's place, and -l%u this user, which ssh takes by itself.
     std::erase_if(given, [](const std::string& word) { return word == "%h" || word == "-l%u"; });
     append(words, given);
@@ -218,7 +213,7 @@ Environment runner_variables(const RunnerJob& job, const Environment& environmen
   }
   if (job.runner != Runner::kPdsh) return {};
   Environment variables = {{"PDSH_RCMD_TYPE", "ssh"}};
-  std::string appended = value_or_empty(environment, "PDSH_SSH_ARGS_APPEND");
+  std::string appended = value_of(environment, "PDSH_SSH_ARGS_APPEND");
   if (job.ssh_port) variables["PDSH_SSH_ARGS_APPEND"] = appended + " -p " + std::to_string(*job.ssh_port);
   return variables;
 }

@@ -44,9 +44,7 @@ bool read_what_is_there(int fd, std::string& text) {
 
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals) {
-  const auto path = environment.find("PATH");
-  const std::string program =
-      find_program(words.front(), path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second);
+  const std::string program = find_program(words.front(), value_of(environment, "PATH", kDefaultPath));
   const ExecArguments arguments(words, environment);
   std::optional<Pipe> in, out;
   if (has_pipes) {

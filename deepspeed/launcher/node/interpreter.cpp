@@ -27,8 +27,7 @@ std::string python_version(const std::string& interpreter, const Environment& en
 Environment source_script(const std::string& script, const Environment& environment,
                           const SignalState& signals, std::chrono::seconds patience) {
   std::string path = script;
-  const auto home = environment.find("HOME");
-  if (path.starts_with("~/") && home != environment.end()) path = home->second + path.substr(1);
+  if (path.starts_with("~/")) path = value_of(environment, "HOME", "~") + path.substr(1);
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
     raise<UsageError>("--venv_script: '", path, "' is no file of this machine");

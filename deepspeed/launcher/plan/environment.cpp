@@ -49,10 +49,12 @@ Environment current_environment() {
   return variables;
 }
 
-bool runs_on_cpu(const Environment& environment) {
-  const auto accelerator = environment.find("DS_ACCELERATOR");
-  return accelerator != environment.end() && accelerator->second == "cpu";
+std::string value_of(const Environment& environment, const std::string& name, const std::string& otherwise) {
+  const auto found = environment.find(name);
+  return found == environment.end() || found->second.empty() ? otherwise : found->second;
 }
+
+bool runs_on_cpu(const Environment& environment) { return value_of(environment, "DS_ACCELERATOR") == "cpu"; }
 
 Environment rank_environment(const Environment& base, const NodeEnvironment& node, const RankPlace& place) {
   Environment variables = base;

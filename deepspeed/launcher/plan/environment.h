@@ -34,6 +34,13 @@ using Environment = std::map<std::string, std::string>;
 /// CUDA_VISIBLE_DEVICES needs: empty hides every GPU.
 DEEPSPEED_API Environment current_environment();
 
+/// Returns the value of a variable, or `otherwise` if it is unset or empty.
+std::string value_of(const Environment& environment, const std::string& name,
+                     const std::string& otherwise = "");
+
+/// Where programs are looked for if PATH is unset.
+constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+
 /// Returns whether DS_ACCELERATOR says that ranks run on the CPU. Then what counts GPUs counts ranks.
 bool runs_on_cpu(const Environment& environment);
 

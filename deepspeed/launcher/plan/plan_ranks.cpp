@@ -47,13 +47,11 @@ std::string log_file_prefix(const std::string& folder) {
 
 std::chrono::milliseconds signal_grace(const LaunchArgs& args, const Environment& environment) {
   if (args.stop_grace_s) return std::chrono::seconds(*args.stop_grace_s);
-  const auto given = environment.find(kStopGraceVariable);
-  if (given == environment.end() || given->second.empty()) return NodeLaunch{}.signal_grace;
-  const auto seconds = parse_whole_number(given->second);
-  if (!seconds || *seconds < 1) {
-    raise<UsageError>(kStopGraceVariable, " is '", given->second,
-                      "', expected a whole number of seconds, 1 or more");
-  }
+  const std::string given = value_of(environment, kStopGraceVariable);
+  if (given.empty()) return NodeLaunch{}.signal_grace;
+  const auto seconds = parse_whole_number(given);
+  if (!seconds || *seconds < 1)
+    raise<UsageError>(kStopGraceVariable, " is '", given, "', expected a whole number of seconds, 1 or more");
   return std::chrono::seconds(*seconds);
 }
 

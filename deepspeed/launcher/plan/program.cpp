@@ -97,13 +97,6 @@ std::string find_program(const std::string& name, const std::string& search_path
 
 namespace {
 
-constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
-
-std::string value_of(const Environment& environment, const std::string& name, const std::string& otherwise) {
-  const auto found = environment.find(name);
-  return found == environment.end() || found->second.empty() ? otherwise : found->second;
-}
-
 /// Returns PATH and, behind it, the folder of this program: another machine need not have it in its PATH.
 std::string path_with_own_folder(const Environment& environment) {
   std::error_code unknown;
@@ -114,7 +107,7 @@ std::string path_with_own_folder(const Environment& environment) {
 
 std::string find_python(const Environment& environment) {
   const std::string search_path = value_of(environment, "PATH", kDefaultPath);
-  const std::string chosen = value_of(environment, "PYTHON", "");
+  const std::string chosen = value_of(environment, "PYTHON");
   if (!chosen.empty()) return find_program(chosen, search_path);
   for (const char* name : {"python3", "python"}) {
     try {
