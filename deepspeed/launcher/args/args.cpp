@@ -87,8 +87,7 @@ void add_machine_flags(CLI::App& app, RawArgs& raw) {
   LaunchArgs& args = raw.args;
   app.add_option("--launcher", raw.runner,
                  "pdsh, ssh, openmpi, mpich, impi, mvapich or slurm: what starts the other machines' ranks "
-                 "(ssh where "
-                 "pdsh is missing)")
+                 "(ssh if pdsh is missing)")
       ->default_str(name_of(Runner::kPdsh));
   app.add_option("--launcher_args", args.runner_args, "Arguments of that launcher, as one word");
   app.add_option("--slurm_comment", args.slurm_comment, "Comment of the Slurm job");
