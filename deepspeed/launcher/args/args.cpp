@@ -1,11 +1,11 @@
-// Parses the command line in stages, so that each error names the flag that is at fault.
+// Parses the command line in stages, so that each error names the flag at fault.
 //
-// CLI11 reads the flags up to PROGRAM (prefix_command) into RawArgs; all words after it stay as they are.
-// Where it stops at an abbreviated flag, that is written out, and all is read again. The flags that only
-// print a text (help, version) end here. Known flags that this version does not have are refused next, each
-// with its way out; then flags that contradict each other. PROGRAM is the first word that is left.
+// CLI11 reads the flags up to PROGRAM (prefix_command) into RawArgs. All words after it stay as they are. If
+// CLI11 stops at an abbreviated flag, the flag is spelled out and everything is read again. Flags that only
+// print a text (help, version) end here. Then come errors: for known flags that this version does not have,
+// each with its way out, and for flags that contradict each other. PROGRAM is the first word that is left.
 //
-// A flag is one line of an add_...() function. launch_flags() reads them from CLI11 for Python's argparse.
+// Each flag is one line of an add_...() function. launch_flags() lists them for Python's argparse.
 #include "deepspeed/launcher/args/args.h"
 
 #include <algorithm>
@@ -23,9 +23,9 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kNoFolder = "None";  // as DeepSpeed's scripts write it
+constexpr const char* kNoFolder = "None";  // DeepSpeed's spelling
 
-/// Holds the values as CLI11 stores them, before they are checked against each other.
+/// Holds the values that CLI11 stores, before they are checked against each other.
 struct RawArgs {
   LaunchArgs args;
   std::string runner;
@@ -36,7 +36,7 @@ struct RawArgs {
   UnsupportedFlags unsupported;
 };
 
-/// Makes CLI11's help, with a usage line that shows the place of the program's own arguments.
+/// Formats CLI11's help. The usage line shows where the program's own arguments go.
 class HelpText : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
@@ -44,9 +44,9 @@ class HelpText : public CLI::Formatter {
   }
 };
 
-constexpr const char* kOnlyPrints = "Help";  // the group of such flags
+constexpr const char* kOnlyPrints = "Help";  // the group of flags that only print a text
 
-/// Adds a number with DeepSpeed's own default -1, which means that it is not given.
+/// Adds a number. Its default -1, which is DeepSpeed's, means "not given".
 void add_count(CLI::App& app, const char* names, std::optional<int>& count, const char* help) {
   const auto take = [&count](const int& given) { count = given == -1 ? std::nullopt : std::optional(given); };
   app.add_option_function<int>(names, take, help)->default_str("-1");
@@ -105,7 +105,7 @@ void add_machine_flags(CLI::App& app, RawArgs& raw) {
   add_count(app, "--max_elastic_nodes", args.max_nodes, "Most machines to use at a time (all)");
   app.add_option("--max_restarts", args.max_restarts, "How often an elastic job starts again")
       ->capture_default_str();
-  app.add_option("--world_info", args.world_info)->group("");  // of deepspeed.launcher.launch
+  app.add_option("--world_info", args.world_info)->group("");  // for deepspeed.launcher.launch
 }
 
 void add_python_flags(CLI::App& app, RawArgs& raw) {
@@ -138,7 +138,7 @@ void add_flags(CLI::App& app, RawArgs& raw) {
   raw.unsupported.add_to(app);
 }
 
-/// Writes out the flag at which `app` has stopped. Returns false if it is not the beginning of exactly one.
+/// Spells out the flag at which `app` has stopped. Returns false unless exactly one flag begins so.
 bool write_out_abbreviation(const CLI::App& app, std::vector<std::string>& words) {
   const size_t num_left = app.remaining().size();
   if (num_left == 0) return false;
@@ -154,7 +154,7 @@ bool write_out_abbreviation(const CLI::App& app, std::vector<std::string>& words
   return found.size() == 1;
 }
 
-/// Returns the text of a flag that only prints; nothing if none is given.
+/// Returns the text of a flag that only prints, if one is given.
 std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
   if (raw.help_markdown) return config::help_markdown();
   if (app.count("--help-config") > 0) return config::help_text(raw.help_section);
@@ -213,7 +213,7 @@ void check_elastic(const LaunchArgs& args) {
   }
 }
 
-/// Checks what says how several machines are reached.
+/// Checks the flags for several machines.
 void check_machines(const LaunchArgs& args) {
   check_at_least_one("--num_nodes", args.num_nodes);
   check_at_least_one("--min_elastic_nodes", args.min_nodes);
@@ -238,7 +238,7 @@ void check_machines(const LaunchArgs& args) {
   check_elastic(args);
 }
 
-/// Takes what follows from several flags, or from their names.
+/// Fills in what depends on several flags, or on the name used for a flag.
 void take_rest(const CLI::App& app, const std::vector<std::string>& flags, RawArgs& raw) {
   LaunchArgs& args = raw.args;
   args.hostfile_given = app.count("--hostfile") > 0;
@@ -318,7 +318,7 @@ ParsedArgs parse_args(const std::vector<std::string>& given_words) {
   add_flags(app, raw);
   try {
     do {
-      // CLI11 takes the words from the back.
+      // CLI11 reads the words from back to front.
       app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     } while (write_out_abbreviation(app, words));
   } catch (const CLI::CallForHelp&) {

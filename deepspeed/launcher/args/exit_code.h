@@ -1,4 +1,4 @@
-// The exit codes of programs, and how an error becomes one. 2 and 1 are those of Python's argparse.
+// Exit codes of programs, and the exit code of an error. 2 and 1 are those of Python's argparse.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@ namespace deepspeed::launcher {
 constexpr int kErrorExitCode = 1;
 constexpr int kUsageExitCode = 2;
 
-/// Is thrown for a PROGRAM that cannot be started. The code is a shell's: 127 if it is not found, 126 if it
+/// Is thrown for a PROGRAM that cannot start. Its codes are a shell's: 127 if it is not found, 126 if it
 /// cannot be executed.
 class ProgramError : public Error {
  public:
@@ -23,12 +23,11 @@ class ProgramError : public Error {
   int exit_code_;
 };
 
-/// Returns the exit code of a program that ends by this error. It is a ProgramError's own, 2 for a command
-/// line that cannot be taken (UsageError, NotSupportedError), and 1 for other errors.
+/// Returns the exit code for a program that ends with this error. A ProgramError has its own. A bad command
+/// line gives 2 (UsageError, NotSupportedError), any other error 1.
 int exit_code_of(const std::exception& error);
 
-/// Returns what `work` returns. An error becomes an exit code, and a line of the log that begins with
-/// `place`.
+/// Returns what `work` returns. An error becomes its exit code, and a log line that begins with `place`.
 int exit_of_logged(const std::string& place, const std::function<int()>& work);
 
 }  // namespace deepspeed::launcher

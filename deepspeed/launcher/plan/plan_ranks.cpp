@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kLogLevelVariable = "DEEPSPEED_LOG_LEVEL";  // read by the library's log
 
-/// Shares the cores out: one entry a rank; empty without binding.
+/// Assigns cores: one entry for each rank, or no entry without binding.
 std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& machine, int num_ranks) {
   if (!args.bind_cores_to_rank) return {};
   if (args.bind_core_list.empty()) return share_cores(machine.physical_cores, num_ranks);
@@ -28,8 +28,8 @@ std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& 
   return share_cores(cores, num_ranks);
 }
 
-/// Makes the folder of logs and returns how their paths begin: `<folder>/<YYYYmmddHHMMSS>_rank`. A rank's
-/// number and `.log` follow. Returns "" without logs.
+/// Makes the folder for logs and returns the beginning of their paths, `<folder>/<YYYYmmddHHMMSS>_rank`. A
+/// rank's number and `.log` follow. Returns "" without logs.
 std::string log_file_prefix(const std::string& folder) {
   if (folder.empty()) return "";
   std::error_code error;

@@ -41,8 +41,8 @@ bool is_source(const std::string& path) {
   refuse(kNotExecutable, path, " is a source file, no program: compile it, and start what that makes");
 }
 
-/// Throws for a file that the kernel cannot run: neither ELF nor a `#!` script. A shell would try it as a
-/// script, which is not guessed here.
+/// Throws for a file that is neither ELF nor a `#!` script. The kernel cannot run it. A shell would run it as
+/// a script, but this program does not guess.
 void check_format(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line;
@@ -97,7 +97,7 @@ std::string find_program(const std::string& name, const std::string& search_path
 
 namespace {
 
-/// Returns PATH and, behind it, the folder of this program: another machine need not have it in its PATH.
+/// Returns PATH followed by this program's folder. Another machine may not have it in its PATH.
 std::string path_with_own_folder(const Environment& environment) {
   std::error_code unknown;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", unknown);

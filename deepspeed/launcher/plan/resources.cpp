@@ -15,7 +15,7 @@ std::vector<std::string> names(const std::vector<int>& slots) {
   return texts;
 }
 
-/// Lists the entries that CUDA sees: those up to the first that names no device, such as -1.
+/// Lists the entries that CUDA uses. It stops at the first that names no device, such as -1.
 std::vector<std::string> visible_devices(const Machine& machine, const std::optional<std::string>& variable) {
   if (!variable) return names(first_slots(machine.num_gpus));
   std::vector<std::string> devices;
@@ -27,8 +27,8 @@ std::vector<std::string> visible_devices(const Machine& machine, const std::opti
   return devices;
 }
 
-/// Resolves a launch without hostfile and filter: the first visible devices, one a rank, or the CPU where
-/// there is none.
+/// Resolves a launch without hostfile and filter. Each rank gets one of the first visible devices, or the CPU
+/// if there is none.
 Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) {
   const int num_visible = static_cast<int>(devices.size());
   const int num_ranks = args.num_ranks.value_or(std::max(1, num_visible));
