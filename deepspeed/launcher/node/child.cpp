@@ -24,9 +24,9 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr int kLookForEndMs = 20;
-constexpr int kReadsOfAPipe = 16;  // no pipe holds more
+constexpr int kReadsOfAPipe = 16;  // this empties any pipe
 
-/// Adds what a descriptor that does not block has, in parts; false at its end.
+/// Appends what a non-blocking descriptor has, at most a pipe's capacity. Returns false at its end.
 bool read_what_is_there(int fd, std::string& text) {
   char bytes[65536];
   for (int reads = 0; reads < kReadsOfAPipe; ++reads) {
@@ -78,7 +78,7 @@ std::pair<std::string, int> finish_child(Child child, std::chrono::milliseconds 
   int status = -1;
   bool has_ended = false;
   for (bool open = true; !has_ended && std::chrono::steady_clock::now() < until;) {
-    // Without the end of its output only a look tells that the child has ended: another process may hold it.
+    // Another process may hold the output open, so waitpid() must tell the end of the child.
     pollfd entry{open ? child.output.get() : -1, POLLIN, 0};
     ::poll(&entry, 1, open ? kLookForEndMs : 1);
     has_ended = ::waitpid(child.pid, &status, WNOHANG) == child.pid;

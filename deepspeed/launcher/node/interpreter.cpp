@@ -31,11 +31,11 @@ Environment source_script(const std::string& script, const Environment& environm
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
     raise<UsageError>("--venv_script: '", path, "' is no file of this machine");
-  // `.` looks for a name without a slash in PATH.
+  // `.` would search a name without a slash in PATH.
   path = std::filesystem::absolute(path, error).string();
   const char* shell = ::access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
-  // The script's own output goes to standard error, and its variables end with zeros. They are read as the
-  // kernel shows them, since `env` may be another program after the script.
+  // The script's own output goes to standard error. Its variables come from the kernel, separated by zeros,
+  // since `env` may be another program after the script.
   constexpr const char* kCommand =
       "exec 3>&1 1>&2; . \"$1\" || exit 1; exec 1>&3 3>&-; exec /bin/cat /proc/self/environ";
   const auto [output, status] = finish_child(

@@ -17,8 +17,8 @@
 namespace deepspeed::launcher {
 namespace {
 
-/// Lists the signals that the launcher waits for in place of being interrupted. One that the caller ignores
-/// (nohup, a background job of a script) stays ignored.
+/// Lists the signals that the launcher waits for instead of being interrupted by them. A signal that the
+/// caller ignores (nohup, a background job of a script) stays ignored.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -31,13 +31,13 @@ sigset_t watched_signals() {
   return watched;
 }
 
-/// Stops the whole launch at a terminal's Ctrl-Z; `fg` lets it go on.
+/// Stops the whole launch at a terminal's Ctrl-Z, until `fg` continues it.
 void stop_until_continued(pid_t supervisor) {
   ::kill(supervisor, SIGTSTP);
   ::raise(SIGSTOP);
 }
 
-/// Passes signals on until the supervisor has ended.
+/// Forwards signals until the supervisor has ended.
 ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
   for (;;) {
     int status = 0;
@@ -56,7 +56,7 @@ ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
 }  // namespace
 
 BlockedSignals::BlockedSignals() : watched_(watched_signals()), before_(current_signals()) {
-  // Children of a process that ignores SIGCHLD vanish without their status.
+  // If a process ignores SIGCHLD, the status of its children is lost.
   ::signal(SIGCHLD, SIG_DFL);
   ::sigprocmask(SIG_BLOCK, &watched_, nullptr);
 }
@@ -65,8 +65,8 @@ BlockedSignals::~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_.mask, nu
 
 PidFile::PidFile(const std::string& path) : path_(path) {
   if (path_.empty()) return;
-  // An old file of that name belongs to a process that is gone: this process has its id now. Never follow a
-  // link in a folder that all users write to.
+  // An old file with that name belongs to a process that has ended, since this process has its id. O_NOFOLLOW
+  // guards against links, because all users may write to that folder.
   ::unlink(path_.c_str());
   const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   const std::string text = std::to_string(::getpid());

@@ -1,6 +1,6 @@
-// Runs the ranks of one machine and ends them together. Two processes watch over each other: the caller, and
-// a supervisor that it forks and that is the ranks' parent. The supervisor kills everything when the caller
-// vanishes; the kernel kills the ranks, and the caller their orphans, when the supervisor vanishes.
+// Runs the ranks of one machine and ends them together. Two processes watch each other: the caller, and a
+// supervisor that it forks. The supervisor is the ranks' parent. If the caller vanishes, the supervisor kills
+// everything. If the supervisor vanishes, the kernel kills the ranks and the caller kills their orphans.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Holds the signals that a launch waits for, in place of being interrupted, blocked for its lifetime.
+/// Blocks the signals that a launch waits for, as long as it lives.
 class BlockedSignals {
  public:
   BlockedSignals();
@@ -26,8 +26,8 @@ class BlockedSignals {
   SignalState before_;
 };
 
-/// Keeps this process's id in a file for scripts that want to signal the launcher; "": no file. Throws
-/// IoError naming --save_pid.
+/// Keeps this process's id in a file, for scripts that signal the launcher. An empty path means no file.
+/// Throws IoError naming --save_pid.
 class PidFile {
  public:
   explicit PidFile(const std::string& path);
@@ -39,9 +39,10 @@ class PidFile {
   std::string path_;
 };
 
-/// Runs until no process of the launch is left. Returns 0 where every rank ended with 0, the code of the rank
-/// that failed first (128 + signal for a signal), 128 + signal after a signal to the launcher, 126 where a
-/// rank could not be started. Call it from a process with one thread.
+/// Runs until no process of the launch is left, and returns an exit code. That is 0 if every rank ended with
+/// 0, otherwise the code of the first rank that failed (128 + signal for a signal). After a signal to the
+/// launcher it is 128 + signal, and 126 if a rank could not be started. The calling process must have only
+/// one thread.
 int launch_node(const NodeLaunch& launch);
 
 }  // namespace deepspeed::launcher

@@ -1,10 +1,10 @@
-// Starts a rank with fork and exec, so that what fails in the child is an error of the parent.
+// Starts a rank with fork and exec. If a step in the child fails, the parent throws an error.
 //
-// Everything that the child needs is made before the fork (ChildPlan), since a child of a process may only
-// make system calls until it executes. The child becomes the leader of a process group, asks for SIGKILL when
-// its parent ends, is bound to its cores, gets its three streams and the signals of before the launcher, and
-// executes. A failure is written into a pipe that a successful exec closes: the parent reads either that or
-// end-of-file (wait_for_exec).
+// Everything that the child needs is made before the fork (ChildPlan), since between fork and exec it may
+// only make system calls. The child becomes the leader of a process group and asks for SIGKILL when its
+// parent ends. Then it is bound to its cores, and gets its three streams and the signal settings from before
+// the launcher. A failure goes into a pipe that a successful exec closes: the parent reads either the failure
+// or end-of-file (wait_for_exec).
 #include "deepspeed/launcher/node/spawn.h"
 
 #include <algorithm>
@@ -24,19 +24,18 @@
 namespace deepspeed::launcher {
 namespace {
 
-/// Describes a step of the child that failed; it goes to the parent through a pipe that a successful exec
-/// closes.
+/// Describes a failed step of the child. It reaches the parent through a pipe that exec closes.
 struct ChildFailure {
   char step[32] = {};
   int error = 0;
 };
 
-/// Holds everything the child needs, made before the fork: between fork and exec only system calls are made.
+/// Holds everything the child needs. It is made before the fork, since afterwards only system calls are safe.
 struct ChildPlan {
   const ExecArguments* arguments = nullptr;
   cpu_set_t* cores = nullptr;
   size_t cores_bytes = 0;
-  int stdin_fd = -1;   // -1: keep
+  int stdin_fd = -1;   // -1: keep the launcher's
   int stdout_fd = -1;  // -1: keep
   int stderr_fd = -1;
   int failure_fd = -1;
@@ -95,7 +94,7 @@ void fill_cores(ChildPlan& plan, const std::vector<int>& cores) {
   for (const int core : cores) CPU_SET_S(static_cast<size_t>(core), plan.cores_bytes, plan.cores);
 }
 
-/// Waits until the child has executed the program or said why not.
+/// Waits until the child has executed the program or reported a failure.
 void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t pid) {
   ChildFailure failure;
   ssize_t size = 0;
@@ -140,8 +139,8 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   const int fork_error = errno;
   if (plan.cores != nullptr) CPU_FREE(plan.cores);
   if (pid < 0) raise<IoError>("rank ", command.rank, ": no new process: ", std::strerror(fork_error));
-  ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
-  // The parent's copy of the write end must be closed, or it would never read end-of-file.
+  ::setpgid(pid, pid);  // also here, so that a signal sent next reaches the group
+  // Close the parent's copy of the write end, or the read would never see end-of-file.
   failure.write_end.close();
   wait_for_exec(failure.read_end.get(), command.rank, program, pid);
   if (log) return {pid, -1};

@@ -1,18 +1,16 @@
-// The life of a launch, as one loop around poll() (run):
+// A launch is one loop around poll() (run):
 //
-// 1. All ranks are started; if one cannot be, those that run are asked to end.
-// 2. Each round waits for output, a signal, or the end of the launcher. A signal is forwarded once; SIGCHLD
-// only
-//    wakes the loop. Output is passed on. Processes that ended are collected (reap): a first failure names
-//    its rank and asks all others to end, since they may wait for it in vain.
+// 1. All ranks are started. If one cannot start, the others are asked to end.
+// 2. Each round waits for output, a signal, or the end of the launcher. A signal is forwarded once. SIGCHLD
+//    only wakes the loop. Output is copied. Ended processes are collected (reap). A first failure is reported
+//    with its rank, and all others are asked to end, since they may wait for that rank for ever.
 // 3. Once every rank has ended, processes that they left behind are asked to end too (watch_leftovers).
-// 4. Each request to end sets a deadline; after it SIGKILL goes to all that is left, again with every round
-//    (enforce_deadline), and after some seconds without success the loop gives up on processes stuck in a
-//    driver.
+// 4. Each request to end sets a deadline. After it every round sends SIGKILL to all that is left
+//    (enforce_deadline). After some seconds without success the loop gives up on processes stuck in a driver.
 //
-// If the launcher vanishes, everything is killed at once. Under the program of one of several machines, which
-// reads what is reported in place of what is announced, that holds as well when that program says nothing for
-// a while: it hangs then, and is killed too. One thread does all of it, so nothing is locked.
+// If the launcher vanishes, everything is killed at once. In a job over machines the supervisor reports to
+// `ds_node` instead of printing. If `ds_node` is silent for too long it hangs: then it is killed too. One
+// thread does everything, so there are no locks.
 #include "deepspeed/launcher/node/supervisor.h"
 
 #include <algorithm>
@@ -51,8 +49,8 @@ constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
 struct RankState {
   int rank = 0;
   pid_t pid = 0;
-  std::optional<ExitStatus> status;  ///< set once it has ended
-  int stopped_by = 0;                ///< the signal, while somebody has stopped it
+  std::optional<ExitStatus> status;  ///< set once the rank has ended
+  int stopped_by = 0;                ///< the signal that has stopped the rank; 0 while it runs
   Clock::time_point stopped_at;
 };
 
@@ -104,13 +102,13 @@ class Supervisor {
   int exit_code_ = 0;
   bool no_process_left_ = false;
   bool launcher_vanished_ = false;
-  bool paused_ = false;                         // by the user's Ctrl-Z
-  Clock::time_point last_word_ = Clock::now();  // of the launcher
+  bool paused_ = false;                         // by Ctrl-Z at the user's terminal
+  Clock::time_point last_word_ = Clock::now();  // when the launcher last wrote
   Clock::time_point last_beat_;
-  bool stop_requested_ = false;  // a signal to the launcher asked for it
+  bool stop_requested_ = false;  // by a signal to the launcher
   bool leftovers_asked_ = false;
-  std::optional<Clock::time_point> deadline_;    // set while stopping: when SIGKILL follows
-  std::optional<Clock::time_point> first_kill_;  // when it followed
+  std::optional<Clock::time_point> deadline_;    // set while stopping: the time for SIGKILL
+  std::optional<Clock::time_point> first_kill_;  // the time of the first SIGKILL
 };
 
 int Supervisor::run() {
@@ -159,7 +157,7 @@ void Supervisor::wait_for_events() {
   const auto limit = launch_.parent_silence;
   if (limit.count() == 0 || launcher_vanished_ || Clock::now() - last_word_ < limit) return;
   launcher_vanished_ = true;
-  ::kill(::getppid(), SIGKILL);  // it was stopped, or hangs
+  ::kill(::getppid(), SIGKILL);  // the launcher was stopped, or hangs
 }
 
 void Supervisor::listen_to_launcher() {
@@ -169,7 +167,7 @@ void Supervisor::listen_to_launcher() {
   if (size > 0) last_word_ = Clock::now();
 }
 
-/// Shows that this process lives.
+/// Reports once a second that this process lives.
 void Supervisor::beat() {
   if (launch_.report_fd < 0 || Clock::now() - last_beat_ < kReportInterval) return;
   last_beat_ = Clock::now();
@@ -179,7 +177,7 @@ void Supervisor::beat() {
 void Supervisor::write_report(const Json& message) const {
   const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (::write(launch_.report_fd, line.data(), line.size()) < 0)
-    announce(Level::kDebug, "a report was lost");  // its reader is gone, which the next round notices
+    announce(Level::kDebug, "a report was lost");  // the reader has gone, which the next round notices
 }
 
 void Supervisor::take_signals() {
@@ -210,7 +208,7 @@ void Supervisor::take_signal(int number) {
   stop_requested_ = true;
   if (launch_.report_fd < 0)
     announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
-  if (deadline_) return;  // they are ending already, after a failure
+  if (deadline_) return;  // the ranks are ending already, after a failure
   exit_code_ = 128 + number;
   ask_all_to_end(number, launch_.signal_grace);
 }
@@ -231,18 +229,18 @@ void Supervisor::reap() {
     }
     rank->status = ExitStatus(status);
     if (rank->status->success()) continue;
-    // Where several ended since the last look, a signal is rather the cause than an exit code: ranks that
-    // lose their partner exit by themselves.
+    // If several ranks ended since the last look, a signal is more likely the cause than an exit code: ranks
+    // that lose a partner exit by themselves.
     const bool better = failed == nullptr || (failed->status->signal() == 0 && rank->status->signal() != 0);
     if (better) failed = &*rank;
   }
   if (failed == nullptr) return;
   if (!deadline_) return take_failure(*failed);
-  // The others may wait for this one in vain.
+  // The others may wait for this rank for ever.
   deadline_ = std::min(*deadline_, Clock::now() + launch_.stop_grace);
 }
 
-/// Tells of a rank that somebody has stopped: the others wait for it.
+/// Reports a rank that somebody has stopped, since the others wait for it.
 void Supervisor::take_stop(RankState& rank, int number) {
   rank.stopped_by = paused_ ? 0 : number;
   rank.stopped_at = Clock::now();
@@ -254,7 +252,7 @@ void Supervisor::take_stop(RankState& rank, int number) {
   report(Stopped{text});
 }
 
-/// In a job of several machines a rank that does not go on is a failure, as a machine that hangs is one.
+/// Ends a job over machines if a stopped rank does not continue in time.
 void Supervisor::watch_stopped() {
   const auto limit = launch_.parent_silence;
   if (limit.count() == 0 || deadline_) return;
@@ -289,7 +287,7 @@ void Supervisor::take_failure(const RankState& failed) {
   report(Failed{cause.empty() ? text : text + ", " + cause, exit_code_, details});
 }
 
-/// Ends processes that the ranks started and left behind, once every rank has ended.
+/// Ends processes that the ranks left behind, once every rank has ended.
 void Supervisor::watch_leftovers() {
   if (no_process_left_ || leftovers_asked_ || !every_rank_ended()) return;
   leftovers_asked_ = true;
@@ -308,17 +306,17 @@ void Supervisor::enforce_deadline() {
     if (!every_rank_ended())
       announce(Level::kWarning, "ranks that have not ended by themselves are being killed");
   }
-  signal_all(SIGKILL);  // again with every look: a killed process may just have started another one
+  signal_all(SIGKILL);  // repeated, because a killed process may just have started another one
 }
 
 void Supervisor::ask_all_to_end(int number, Clock::duration grace) {
   deadline_ = Clock::now() + grace;
   signal_all(number);
-  signal_all(SIGCONT);  // a stopped process takes the signal only once it goes on
+  signal_all(SIGCONT);  // a stopped process gets the signal only once it continues
 }
 
-/// Signals whole process groups of ranks that live, so that a shell script's own children hear it too, and
-/// one by one the processes that have left their rank's group or outlived their rank.
+/// Signals the process groups of all ranks that live, which includes children of a shell script. Processes
+/// that left their rank's group, or outlived their rank, are signalled one by one.
 void Supervisor::signal_all(int number) const {
   std::vector<pid_t> groups;
   for (const RankState& rank : ranks_) {
@@ -366,8 +364,8 @@ std::string Supervisor::summary() const {
 int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
                    const SignalState& rank_signals) noexcept {
   try {
-    // In a session of its own a terminal's signals, and a SIGKILL to the launcher's process group, do not
-    // reach it; with a name of its own neither does `killall deepspeed`.
+    // A session of its own keeps a terminal's signals, and a SIGKILL to the launcher's process group, away
+    // from it. A name of its own protects it from `killall deepspeed`.
     ::setsid();
     ::prctl(PR_SET_NAME, "ds_supervisor");
     ::signal(SIGPIPE, SIG_IGN);
@@ -378,7 +376,7 @@ int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& wa
     try {
       kill_descendants(kKillPatience);
     } catch (const std::exception&) {
-      return kCannotStart;  // this process ends now, and the kernel kills the ranks with it
+      return kCannotStart;  // this process ends, and the kernel kills the ranks with it
     }
     return kCannotStart;
   }
