@@ -1,11 +1,12 @@
-// From the words of the command line to processes.
+// Turns the words of the command line into processes.
 //
-// run_command() parses the words, prints and ends where they only ask for a text, and else launches: on this
-// machine alone, or on several ones, which runs_here() decides.
-// start_elsewhere() makes the job that machines/job_run.h starts, once, or again after a loss where the job
-// is elastic. For this machine plan_launch() first adds the user's files of variables, since these may change
-// what is found next; then it looks for the program, so that a misspelled one fails before anything else;
-// then resources, cores, log files and port, and at last one command a rank with its environment.
+// run_command() parses the words. It prints a text if they ask for one. Otherwise it launches on this machine
+// or on several; runs_here() decides which. start_elsewhere() makes the job that machines/job_run.h starts.
+// An elastic job may start again after a loss.
+//
+// For this machine plan_launch() first adds the user's files of variables, since they influence what follows.
+// Next it finds the program, so that a misspelled one fails before anything else. Then it finds resources,
+// cores, log files and the port. At last it makes one command with its environment for each rank.
 #include "deepspeed/launcher/command.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ namespace {
 
 using log::Level;
 
-/// Returns the machines that the user names; nothing where there is no hostfile.
+/// Returns the machines that the user names, or nothing if there is no hostfile.
 std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
   if (!args.world_info.empty()) return decode_world_info(args.world_info);
   auto pool = read_hostfile(args.hostfile);
@@ -50,7 +51,7 @@ std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
   return pool;
 }
 
-/// Returns given_pool(), or with a warning nothing where the file is missing.
+/// Returns given_pool(). It warns if the user names a file that is missing.
 std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
   auto pool = given_pool(args);
   if (!pool && args.hostfile_given) {
@@ -70,7 +71,7 @@ Resources find_resources(const LaunchArgs& args, const Machine& machine, const E
   return resources;
 }
 
-/// Reads the variables of the files that the user keeps for launches, and says which files these are.
+/// Reads the user's files of variables, and logs which files these are.
 Environment variables_of_files(const Environment& own) {
   const EnvironmentFiles files = read_environment_files(own, std::filesystem::current_path());
   for (const auto& path : files.read)
@@ -87,8 +88,7 @@ Environment with(Environment environment, const Environment& more) {
   return environment;
 }
 
-/// Returns what holds for the ranks of this machine in a job whose other machines are started by somebody
-/// else.
+/// Returns the settings of this machine's ranks if the user starts the other machines.
 NodeEnvironment one_of_several(const LaunchArgs& args, const Machine& machine) {
   NodeEnvironment node;
   const auto pool = pool_or_warning(args);
@@ -121,7 +121,7 @@ PortChoice find_port(const std::optional<int>& given) {
   return choice;
 }
 
-/// Whether the ranks of this machine are all there is to start.
+/// Returns whether all ranks run on this machine.
 bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, const Machine& machine) {
   if (args.no_ssh) return true;
   if (args.force_multi || args.elastic) return false;
@@ -130,7 +130,7 @@ bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, 
   return nodes.size() == 1 && (machine.is_this(nodes[0].host) || has_address(nodes[0].host));
 }
 
-/// Returns the path of the program that runs on each machine: beside this one.
+/// Returns the path of ds_node, which is in the folder of this program.
 std::string find_node_program(const Environment& environment) {
   if (const std::string named = value_of(environment, "DS_NODE_PROGRAM"); !named.empty()) return named;
   std::error_code error;
@@ -147,8 +147,8 @@ bool is_installed(const char* program, const Environment& environment) {
   }
 }
 
-/// Takes ssh in place of pdsh, the default, where that is missing. Throws UsageError for another runner that
-/// is not installed.
+/// Replaces pdsh, the default, by ssh if pdsh is missing. Throws UsageError for another runner that is not
+/// installed.
 void choose_runner(LaunchArgs& args, const Environment& environment) {
   const char* probe = probe_of(args.runner);
   if (is_installed(probe, environment)) return;
@@ -177,8 +177,8 @@ MachineJob make_job(const LaunchArgs& args, const std::vector<std::string>& word
   return job;
 }
 
-/// Returns the section elasticity of the config that the program is started with (--deepspeed_config FILE);
-/// nothing where there is none that is turned on.
+/// Returns the section elasticity of the program's config (--deepspeed_config FILE). Returns nothing unless
+/// it is enabled.
 std::optional<config::ElasticRules> elastic_rules(const LaunchArgs& args) {
   constexpr std::string_view kFlag = "--deepspeed_config";
   for (size_t i = 0; i < args.program_args.size(); ++i) {
@@ -196,7 +196,7 @@ std::optional<config::ElasticRules> elastic_rules(const LaunchArgs& args) {
   return std::nullopt;
 }
 
-/// Starts an elastic job again on the machines that answer then, as often as --max_restarts says.
+/// Restarts an elastic job on the machines that answer, at most --max_restarts times.
 int run_elastic(MachineJob job, const ResourcePool& nodes, const BlockedSignals& signals) {
   const size_t fewest = static_cast<size_t>(job.args.min_nodes.value_or(1));
   const size_t most = static_cast<size_t>(job.args.max_nodes.value_or(static_cast<int>(nodes.size())));
@@ -284,7 +284,7 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& this_machine,
     node.devices = resources.devices;
     node.master_addr = args.master_addr.empty() ? "127.0.0.1" : args.master_addr;
   }
-  // A machine that is not the first one learns the port from its own command line alone.
+  // A machine other than the first knows the port only from its own command line.
   const bool is_alone = node.layout.num_nodes() == 1;
   node.master_port = args.master_port.value_or(kDefaultMasterPort);
   if (node.node == 0) {

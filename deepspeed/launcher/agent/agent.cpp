@@ -1,15 +1,15 @@
-// The life of a machine's part in a job, by the messages of link/messages.h.
+// What this program does, by the messages of link/messages.h:
 //
-// 1. Hello was sent already. Prepare says which ranks run here. What can go wrong is found now, before
-//    anything runs anywhere: a missing program or folder, slots without a GPU, a port that is taken, an
-//    address that is not this machine's.
-// 2. At Start a supervisor is forked, the parent of the ranks (node/supervisor.h). This process passes its
-//    reports on to the launcher, and the ranks' output if the link is the session of ssh.
+// 1. Hello has been sent. Prepare tells which ranks run here. Errors are found before anything runs anywhere:
+//    a missing program or folder, slots without a GPU, a port that is taken, an address that is not this
+//    machine's.
+// 2. Start forks a supervisor, the parent of the ranks (node/supervisor.h). This process forwards its reports
+//    to the launcher, and also the ranks' output if the link is ssh's standard input and output.
 // 3. Ended follows once no process is left.
 //
-// Three processes watch each other by messages once a second: launcher, this program, supervisor. Whichever
-// ends or hangs, those on both sides notice, and the ranks are killed: by the supervisor where this program
-// is at fault, by this program where the supervisor or the link is.
+// Launcher, this program and supervisor watch each other by a message a second. If one ends or hangs, its
+// neighbours notice. Then the ranks are killed: by the supervisor if this program has failed, by this program
+// if the supervisor or the link has.
 #include "deepspeed/launcher/agent/agent.h"
 
 #include <algorithm>
@@ -74,10 +74,10 @@ int Agent::run() {
     beat();
     if (kill_at_ && AgentClock::now() > *kill_at_) {
       kill_at_.reset();
-      ::kill(supervisor_, SIGTERM);  // the second signal: all ranks are killed
+      ::kill(supervisor_, SIGTERM);  // a second signal kills all ranks
     }
   }
-  // The launcher closes the link once it has all that was said.
+  // The launcher closes the link once it has read everything.
   leave_at_ = AgentClock::now() + kGoodbyePatience;
   while (!link_.is_closed() && AgentClock::now() < *leave_at_) {
     wait_for_events();
@@ -122,7 +122,7 @@ void Agent::prepare(const Prepare& order) {
   silence_limit_ = std::chrono::seconds(order.silence);
   try {
     link_.send(plan(order));
-    link_.forget_silence();  // sourcing a script takes its time
+    link_.forget_silence();  // sourcing a script may have taken long
   } catch (const std::exception& error) {
     link_.send(Failed{error.what(), exit_code_of(error), ""});
   }
@@ -240,13 +240,14 @@ void Agent::pass_output_on() {
   }
 }
 
-/// Shows both neighbours that this process lives; the launcher also that the supervisor does.
+/// Shows both neighbours that this process lives, and fails if the supervisor hangs.
 void Agent::beat() {
   const auto now = AgentClock::now();
   if (now - last_beat_ < kBeatInterval) return;
   last_beat_ = now;
   if (supervisor_ > 0 && !supervisor_status_) {
-    if (::write(life_.write_end.get(), ".", 1) < 0 && errno != EAGAIN) return;  // reap() notices its end
+    if (::write(life_.write_end.get(), ".", 1) < 0 && errno != EAGAIN)
+      return;  // reap() notices that the supervisor has ended
     if (now - last_report_ > silence_limit_ && !supervisor_hangs_) {
       supervisor_hangs_ = true;
       link_.send(

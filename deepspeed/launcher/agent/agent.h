@@ -1,5 +1,5 @@
-// The part of one machine in a job of several ones (or of one rank, where MPI or Slurm place them): it starts
-// and watches ranks, at the other end of a link to the job's launcher.
+// The program on one machine of a job, or for one rank under MPI and Slurm. It starts and watches ranks, at
+// the other end of a link to the job's launcher.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@ namespace deepspeed::launcher {
 
 class Agent {
  public:
-  /// `job` is nothing where the launcher sends it; `relays_output` where standard output is the link's.
+  /// `job` is unset if the launcher will send it. `relays_output`: standard output belongs to the link.
   Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals);
 
-  /// Returns the exit code of the program, once the link and all ranks have ended.
+  /// Runs until the link and all ranks have ended. Returns the program's exit code.
   int run();
 
  private:
@@ -44,7 +44,7 @@ class Agent {
   std::optional<CarriedJob> job_;
   const bool relays_output_;
   const BlockedSignals& signals_;
-  std::chrono::milliseconds silence_limit_{60000};  // until the launcher says its own
+  std::chrono::milliseconds silence_limit_{60000};  // until Prepare sets it
   const Descriptor signal_fd_;
   Pipe life_, reports_, output_;
   NodeLaunch launch_;

@@ -24,7 +24,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-// As long as the launcher waits for a machine.
+// The launcher waits this long for a machine.
 constexpr auto kDepositPatience = std::chrono::seconds(60);
 
 std::string host_name() {
@@ -32,14 +32,14 @@ std::string host_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-/// Names the machine as no other one of the job does, also where containers share a host's name.
+/// Returns a name that is unique in the job, even if containers share a host's name.
 std::string machine_name() {
   char space[64] = {};
   const ssize_t size = ::readlink("/proc/self/ns/net", space, sizeof(space) - 1);
   return host_name() + " " + (size > 0 ? space : "");
 }
 
-/// Returns the address at which others reach this machine: the one that ssh came to, else the first one.
+/// Returns an address for other machines: ssh's destination, or else the first one.
 std::string own_address() {
   const auto connection = env::get("SSH_CONNECTION");
   if (connection) {
@@ -60,7 +60,7 @@ Hello hello_message() {
   return hello;
 }
 
-/// Takes the rank, and the job of Slurm, from the variables of what started this process.
+/// Reads the rank, and Slurm's job, from variables that the runner has set.
 Hello hello_of_rank(const std::string& runner) {
   const std::pair<const char*, const char*> sources[] = {
       {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},
@@ -78,20 +78,20 @@ Hello hello_of_rank(const std::string& runner) {
   return hello;
 }
 
-/// Removes what only starts this program from the variables that ranks see.
+/// Removes the variables that only start this program, so that ranks do not see them.
 void forget_variables_of_job() {
   for (const auto& [name, value] : current_environment()) {
     if (is_job_variable(name)) env::set(name.c_str(), std::nullopt);
   }
 }
 
-/// Keeps the link's descriptors from the ranks: standard input and output become other ones.
+/// Makes a link of standard input and output. Ranks get other descriptors in their place.
 Channel standard_link() {
   Descriptor in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)), out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ::dup2(nothing.get(), STDIN_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
-  // What the shell has printed at its start may have no end of line.
+  // The shell may have printed text without an end of line.
   static_cast<void>(!::write(out.get(), "\n", 1));
   Channel link(std::move(in), std::move(out));
   link.send(hello_message());
@@ -105,7 +105,7 @@ int keep_deposit(const std::string& id) {
   if (!message) raise<IoError>("no description of the job came");
   const Deposit deposit(id, message->job);
   std::cout << "\n" << to_json(hello_message()).dump() << std::endl;
-  // The file goes with the launcher, which ends this input.
+  // The file is removed when the launcher ends and closes this input.
   while (std::getline(std::cin, line)) {
   }
   return 0;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kJobVariable = "DEEPSPEED_JOB";
 constexpr size_t kVariableBytes = 96 * 1024;
-constexpr char kEndOfDeposit = '\n';  // what does not end so is being written
+constexpr char kEndOfDeposit = '\n';  // a file without it is still being written
 constexpr int kLookForDepositMs = 20;
 
 [[noreturn]] void refuse_job() {
@@ -50,15 +50,15 @@ std::string deposit_path(const std::string& id) {
   return "/tmp/deepspeed_job_" + id;
 }
 
-/// Reads and removes the first file whose path begins so, which this user has written to its end.
+/// Reads and removes the first file with this beginning that this user has written completely.
 std::optional<std::string> deposit_that_is_there(const std::string& beginning) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
     const std::string path = entry.path().string();
     if (!path.starts_with(beginning)) continue;
-    // Others may put something else there, a pipe for example, which must not be waited for.
+    // Another user may put something else there, such as a pipe, which must not block this process.
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (!file) continue;  // another program of this machine has just taken it
+    if (!file) continue;  // another program on this machine has just taken it
     struct stat status {};
     const bool is_own =
         ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();

@@ -48,7 +48,7 @@ void Channel::write_some() {
     const ssize_t written = ::write(write_fd(), outgoing_.data(), outgoing_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
-    // The end of the other side is noticed by reading, which also gives what it has sent before.
+    // Reading notices that the other end is gone, and still returns what it has sent before.
     if (written <= 0) return outgoing_.clear();
     outgoing_.erase(0, static_cast<size_t>(written));
   }

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kKindKey = "t";
 constexpr size_t kMostShown = 60;  // characters of a wrong value
 
-/// Reads a whole number between both limits; returns false for other values.
+/// Reads a whole number within the limits. Returns false for any other value.
 template <class Number>
 bool read_whole_number(const Json& json, int64_t least, int64_t most, Number& number) {
   if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX}) return false;
@@ -70,7 +70,7 @@ const char* Fields::read(const char* key, Bytes& bytes) const {
 
 void Fields::refuse(const char* key, const char* expected) const {
   const Json& found = field(key);
-  // dump() would need a stack as deep as the value.
+  // dump() recurses as deeply as the value is nested, which could overflow the stack.
   std::string value = found.is_array()    ? "[...]"
                       : found.is_object() ? "{...}"
                                           : found.dump(-1, ' ', true, Json::error_handler_t::replace);

@@ -1,4 +1,4 @@
-// How a message (messages.h) is written and read: each kind lists its fields once, for both.
+// Writes and reads messages (messages.h). Each kind lists its fields once, for both directions.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,26 @@
 
 namespace deepspeed::launcher {
 
-/// Thrown for a message that lacks a field, or has one of another type.
+/// Is thrown for a message of an unexpected kind, or with a wrong field.
 class MessageError : public IoError {
  public:
   using IoError::IoError;
 };
 
-/// Holds any bytes, which a message carries in base64.
+/// Holds bytes that a message carries in base64.
 struct Bytes {
   std::string raw;
 };
 
-/// Returns the kind of a message; "" for JSON that is no message.
+/// Returns the kind of a message, or "" for JSON that is no message.
 std::string kind_of(const Json& json);
 
-/// Goes through the fields of a message, to write or to read them.
+/// Writes or reads the fields of a message, one call for each.
 class Fields {
  public:
-  /// Writes them into an empty message, which this makes of `json`.
+  /// Makes an empty message of `json` and writes the fields into it.
   Fields(Json* json, const char* kind);
-  /// Reads them. Throws MessageError for one that is missing or has another type.
+  /// Reads the fields. Throws MessageError for one that is missing or has another type.
   explicit Fields(const Json& json) : read_(&json) {}
 
   template <class Value>
@@ -42,7 +42,7 @@ class Fields {
     return *this;
   }
 
-  /// Goes to an optional field. A message leaves it out if it has the value of a new message.
+  /// Writes or reads an optional field. It is left out if it has its default value.
   template <class Value>
   Fields& maybe(const char* key, Value& value) {
     return has(key, value != Value{}) ? (*this)(key, value) : *this;
@@ -58,7 +58,7 @@ class Fields {
     (*written_)[key] = value;
   }
   void write(const char* key, const Bytes& bytes);
-  // They return nothing, or the type that was expected.
+  // These return null, or the type that was expected.
   const char* read(const char* key, std::string& text) const;
   const char* read(const char* key, int& number) const;
   const char* read(const char* key, size_t& number) const;
@@ -86,7 +86,7 @@ Json to_json(Kind message) {
   return json;
 }
 
-/// Reads a message of this kind; returns nothing for another kind. Throws MessageError for wrong fields.
+/// Reads a message of this kind. Returns nothing for another kind. Throws MessageError for wrong fields.
 template <Message Kind>
 std::optional<Kind> as(const Json& json) {
   if (kind_of(json) != Kind::kKind) return std::nullopt;
@@ -96,7 +96,7 @@ std::optional<Kind> as(const Json& json) {
   return message;
 }
 
-/// Throws MessageError for a message of a kind that is not one of these.
+/// Throws MessageError if the message has none of these kinds.
 template <Message... Kinds>
 void expect_one_of(const Json& json) {
   const std::string kind = kind_of(json);

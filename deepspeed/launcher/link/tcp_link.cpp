@@ -40,7 +40,7 @@ std::string address_text(const sockaddr_storage& address) {
   return found.starts_with("::ffff:") ? found.substr(7) : found;
 }
 
-/// Opens a socket that listens at both families where the machine has both.
+/// Opens a socket for IPv4 and IPv6, or for IPv4 only.
 Descriptor open_listener() {
   const int off = 0;
   Descriptor listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -55,7 +55,7 @@ Descriptor open_listener() {
   return Descriptor();
 }
 
-/// Begins to connect to an address; returns no socket if that fails at once.
+/// Begins to connect to an address. Returns no socket if that fails at once.
 Descriptor begin_to_connect(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -68,7 +68,7 @@ Descriptor begin_to_connect(const std::string& host, int port) {
   return begins ? std::move(socket) : Descriptor();
 }
 
-/// Seals a link whose ends have shown the secret: `first` is the machine's number, `second` the launcher's.
+/// Seals a link after both proofs. `first` is the machine's number, `second` the launcher's.
 void seal_link(Channel& channel, const std::string& secret, const std::string& first,
                const std::string& second, bool is_machine) {
   const std::string of_machine = hmac_sha256(secret, "from machine:" + first + ":" + second);
@@ -77,14 +77,14 @@ void seal_link(Channel& channel, const std::string& secret, const std::string& f
   channel.seal(is_machine ? of_machine : of_launcher, is_machine ? of_launcher : of_machine);
 }
 
-/// Is one way to the launcher, which may lead nowhere, or to a stranger.
+/// Holds an attempt to reach the launcher. It may fail, or reach a foreign process.
 struct Attempt {
   Channel channel;
-  std::string ours, theirs;  ///< the numbers that both ends have drawn
+  std::string ours, theirs;  ///< random numbers of both ends
 };
 
-/// Answers a challenge, and checks the launcher's own proof. Returns whether that was right; closes the
-/// channel if the other end sends anything else.
+/// Answers a Challenge, and checks the launcher's own Proof. Returns whether that was right. Any other
+/// message closes the channel.
 bool advance_attempt(Attempt& attempt, const std::string& secret) {
   for (const Json& message : attempt.channel.exchange()) {
     if (const auto challenge = as<Challenge>(message); challenge && attempt.ours.empty()) {
@@ -104,7 +104,7 @@ bool advance_attempt(Attempt& attempt, const std::string& secret) {
   return false;
 }
 
-/// Tries all addresses at once; nothing where none leads to the launcher.
+/// Tries all addresses at once. Returns nothing if none leads to the launcher.
 std::optional<Channel> try_addresses(const CarriedJob& job) {
   std::vector<Attempt> attempts;
   for (const std::string& address : job.addresses) {

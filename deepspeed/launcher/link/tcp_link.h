@@ -1,4 +1,4 @@
-// The TCP link between the launcher and programs that a runner without a channel of its own starts.
+// The TCP link between the launcher and programs whose runner provides no channel.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@
 
 namespace deepspeed::launcher {
 
-/// Takes connections from programs that know the job's secret. Both ends show that they do by an HMAC over
-/// numbers that both have drawn; the secret itself is never sent, and strangers are dropped. What they say
-/// then is sealed by keys of these numbers (Channel::seal).
+/// Accepts connections from programs that know the job's secret. Both ends prove it by an HMAC over random
+/// numbers from both; the secret is never sent. A client without a proof is dropped. Later lines are sealed
+/// with keys derived from these numbers (Channel::seal).
 ///
-/// A stranger may send some KiB, and stay for some seconds. Few of them are heard at a time: whoever comes
-/// next waits, and takes the place of the one that has said nothing for longest.
+/// A client without a proof may send a few KiB and stay for ten seconds. If too many wait, the oldest is
+/// dropped.
 class LinkListener {
  public:
-  /// Listens at all addresses of this machine, at a port of the kernel's choice. Throws IoError.
+  /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError.
   explicit LinkListener(std::string secret);
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
@@ -33,15 +33,15 @@ class LinkListener {
   struct Guest {
     Channel channel;
     Hello hello;
-    std::string address;  ///< of the other end
+    std::string address;  ///< the other end's
   };
-  /// Returns the programs that have shown the secret and said Hello since the last call.
+  /// Returns the programs that have proved the secret and said Hello since the last call.
   std::vector<Guest> accept();
 
  private:
   struct Candidate {
     Channel channel;
-    std::string number;  ///< drawn for this one
+    std::string number;  ///< random, for this connection
     std::string address;
     Channel::Clock::time_point since;
     bool knows_secret = false;
@@ -49,7 +49,7 @@ class LinkListener {
   void take_connections();
   void drop_oldest();
   bool has_room() const;
-  /// Returns the candidate's Hello once it has come; closes the channel to drop the candidate.
+  /// Returns the candidate's Hello once it has come. Closes the channel to drop the candidate.
   std::optional<Hello> advance(Candidate& candidate) const;
 
   std::string secret_;
@@ -58,9 +58,9 @@ class LinkListener {
   std::vector<Candidate> candidates_;
 };
 
-/// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. All are tried
-/// at once: one may lead nowhere, or to a stranger that is silent. Throws IoError where none leads to one
-/// that knows the secret within `patience`.
+/// Connects to the job's launcher and sends `hello`. It tries all addresses at once, because one may lead
+/// nowhere, or to a silent process of another job. Throws IoError if none leads to a launcher that knows the
+/// secret within `patience`.
 Channel connect_to_launcher(const CarriedJob& job, const Hello& hello,
                             std::chrono::milliseconds patience = std::chrono::seconds(30));
 

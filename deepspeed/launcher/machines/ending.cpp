@@ -15,13 +15,13 @@ constexpr auto kStopPatience = std::chrono::seconds(9);
 }  // namespace
 
 bool Ending::take_failure(Failed failure, Clock::time_point now) {
-  if (failure.code < 1 || failure.code > 255) failure.code = kErrorExitCode;  // no other ends a process
+  if (failure.code < 1 || failure.code > 255) failure.code = kErrorExitCode;  // the range of a failed process
   if (failure_) {
     const bool is_cause = !is_announced_ && has_run() && failure_->code < 128 && failure.code >= 128;
     if (is_cause) failure_ = std::move(failure);
     return false;
   }
-  if (signal_ != 0 && failure.code >= 128) return false;  // ranks end by the signal that they were sent
+  if (signal_ != 0 && failure.code >= 128) return false;  // ranks end by the signal that was forwarded
   failure_ = std::move(failure);
   announce_at_ = has_run() ? now + kSettleTime : now;
   give_up_at_ = now + kStopPatience;

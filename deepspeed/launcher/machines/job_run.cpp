@@ -1,16 +1,16 @@
-// A start of a job, as one loop around poll() (turn) that is left in stages (run):
+// A start of a job is one loop around poll() (turn), which goes through stages (run):
 //
-// 1. The runner is started, besides scouts by ssh (roster.h). Each program that it starts says Hello over its
-//    link (link/messages.h): standard input and output of ssh, or TCP with the job's secret. Another version
-//    than here is an error.
-// 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot:
-//    until then nothing runs, so every mistake is an error without a trace.
-// 3. All start. From here on each end shows once a second that it lives.
-// 4. The first failure of a rank, and each machine that is silent for too long or whose link ends, ends all
-//    (ending.h). Failures that come within a moment are compared: ranks that lose a partner fail as well.
+// 1. The runner starts, and scouts go by ssh (roster.h). Each program that these start says Hello over its
+//    link (link/messages.h). The link is ssh's standard input and output, or TCP with the job's secret. A
+//    program of another version is an error.
+// 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot.
+//    Nothing runs until then, so every mistake is an error that leaves nothing behind.
+// 3. All ranks start. From then on each end of a link shows once a second that it lives.
+// 4. A rank's failure ends the job, and so does a machine that is silent for too long or whose link ends
+//    (ending.h). Failures within a moment are compared, since ranks that lose a partner fail as well.
 //
-// Processes of other machines are never waited for without a limit. Their own end of the link sees to their
-// ranks where this process cannot.
+// The launcher never waits for another machine without a limit. Ranks that it cannot reach are ended by the
+// other end of their link.
 #include "deepspeed/launcher/machines/job_run.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using log::Level;
 using RunClock = std::chrono::steady_clock;
 
 constexpr int kTurnMs = 200;
-constexpr size_t kMostOutput = size_t{4} << 20;  // a machine keeps within a quarter of it (agent.cpp)
+constexpr size_t kMostOutput = size_t{4} << 20;  // a machine sends at most a quarter of it ahead (agent.cpp)
 constexpr auto kHelloPatience = std::chrono::seconds(60);
 constexpr auto kPatienceWithLostHosts = std::chrono::seconds(5);
 constexpr auto kPlanPatience = std::chrono::seconds(300);
@@ -75,7 +75,7 @@ bool JobRun::await(Stage stage) {
   return !ending_.is_stopping();
 }
 
-/// Keeps as many machines of an elastic job as the rules allow, the first ones that answer.
+/// Chooses the first machines that answer, as many as an elastic job's rules allow.
 void JobRun::choose_machines() {
   if (ending_.is_stopping() || !job_.choose_machines) return;
   ResourcePool answering;
@@ -94,7 +94,7 @@ void JobRun::choose_machines() {
   size_t kept = 0;
   for (Part& part : roster_.parts()) {
     if (part.stage == Stage::kEnded || kept++ < count) continue;
-    part.link->send(Stop{});  // it is not needed this time
+    part.link->send(Stop{});  // this machine is not needed
     part.stage = Stage::kEnded;
   }
 }
@@ -201,7 +201,7 @@ void JobRun::take_messages(std::vector<Part>& parts) {
     try {
       for (const Json& message : part.link->exchange()) take_message(part, message);
     } catch (const MessageError& error) {
-      part.stage = std::max(part.stage, Stage::kGreeted);  // it has answered, if badly
+      part.stage = std::max(part.stage, Stage::kGreeted);  // it has answered, though wrongly
       part.link->close(error.what());
     }
     if (part.link->is_closed() && part.stage != Stage::kEnded) take_lost(part, part.link->fault());
@@ -256,9 +256,9 @@ void JobRun::beat() {
   }
 }
 
-// --- what is late, lost or has failed ---
+// --- delays, losses and failures ---
 
-/// Looks whether the runner has ended too early. What the scouts find tells the cause better.
+/// Fails if the runner has ended too early. Scouts know the cause better, so they come first.
 void JobRun::watch_runner() {
   const auto status = roster_.exit_of(roster_.runner());
   if (!status || ending_.is_stopping() || !roster_.scouts_have_answered()) return;
@@ -286,7 +286,7 @@ void JobRun::watch_silence() {
 
 void JobRun::watch_start() {
   if (ending_.has_run()) return;
-  // Slurm may let a job wait for hours: there the time counts from the first answer.
+  // Slurm may queue a job for hours, so its time counts from the first answer.
   const bool are_ranks = places_ranks(job_.args.runner);
   const bool waits_for_first = job_.args.runner == Runner::kSlurm && !first_guest_;
   const auto since = RunClock::now() - (are_ranks && first_guest_ ? *first_guest_ : stage_began_);
@@ -316,11 +316,11 @@ void JobRun::watch_deadlines() {
   }
 }
 
-/// Takes a machine for lost. An elastic job does without one that has never answered.
+/// Treats a machine as lost. An elastic job continues without one that has never answered.
 void JobRun::take_lost(Part& part, const std::string& why) {
   const bool had_answered = part.stage != Stage::kAwaited;
   const bool has_run = part.stage == Stage::kRunning;
-  if (has_run) roster_.start_cleaner(part);  // what runs there may hang
+  if (has_run) roster_.start_cleaner(part);  // its processes may hang
   roster_.give_up(part);
   if (ending_.is_stopping() && !has_run) return;
   ending_.take_lost_host(part.host);

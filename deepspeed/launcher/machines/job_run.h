@@ -1,4 +1,4 @@
-// One start of a job on several machines, as the launcher sees it.
+// One start of a job over machines, from the launcher's side.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@
 
 namespace deepspeed::launcher {
 
-/// Starts the ranks of `nodes`. Standard output is that of the ranks. What goes wrong is a line of the log
-/// that names host and rank.
+/// Starts the ranks of `nodes`. Their output goes to standard output. Each problem is a log line that names
+/// host and rank.
 class JobRun {
  public:
   JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, const BlockedSignals& signals);
 
-  /// Returns once no rank is left on any machine that can be reached.
+  /// Runs until no rank is left on any reachable machine.
   JobEnd run();
 
  private:
@@ -33,7 +33,7 @@ class JobRun {
   void prepare();
   void begin();
   void finish();
-  // A turn of the loop.
+  // One turn of the loop.
   void turn();
   void wait_for_events();
   void take_signals();
@@ -44,7 +44,7 @@ class JobRun {
   void take_hello(Part& part);
   void take_guests();
   void beat();
-  // What is late, lost or has failed.
+  // Delays, losses and failures.
   void watch_runner();
   void watch_silence();
   void watch_start();

@@ -23,7 +23,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kHostsUsage = "expected: ds_ssh [-f HOSTFILE] [-p PORT] COMMAND [its arguments]";
-constexpr size_t kLongestLine = size_t{1} << 20;  // one that is longer is cut
+constexpr size_t kLongestLine = size_t{1} << 20;  // longer lines are cut
 constexpr const char* kDefaultHostfile = "/job/hostfile";
 
 struct HostOutput {
@@ -62,7 +62,7 @@ HostsCommand parse_hosts_command(const std::vector<std::string>& words) {
   return command;
 }
 
-/// Writes the whole lines that have come, and what is left at the end.
+/// Prints the complete lines that have come, and the rest at the end.
 void write_lines(HostOutput& host) {
   for (size_t end; (end = host.line.find('\n')) != std::string::npos; host.line.erase(0, end + 1))
     std::cout << host.host << ": " << host.line.substr(0, end) << "\n";

@@ -41,7 +41,7 @@ Roster::~Roster() {
 
 CarriedJob Roster::carried_job() const {
   CarriedJob job{job_.words, job_.exports, "", secret_, {}, 0};
-  job.exports.emplace("DEEPSPEED_STORE_SECRET", store_secret_);  // one that the user has set stays
+  job.exports.emplace("DEEPSPEED_STORE_SECRET", store_secret_);  // the user's own value stays
   char folder[PATH_MAX] = {};
   if (::getcwd(folder, sizeof(folder)) == nullptr)
     raise<IoError>("the folder that the job is started in has no name any more: ", std::strerror(errno));
@@ -124,7 +124,7 @@ void Roster::start_runner() {
   RunnerJob runner = runner_job();
   Environment environment = job_.environment;
   if (places_ranks(runner.runner)) {
-    // What the files of variables say holds for programs of MPI from their start.
+    // Variables from the user's files apply to programs of MPI from their start.
     for (const auto& [name, value] : job_.exports) environment[name] = value;
     std::erase_if(environment, [](const auto& variable) { return is_job_variable(variable.first); });
     for (const auto& [name, value] : job_variables(carried_job())) {
@@ -144,33 +144,33 @@ void Roster::start_runner() {
 std::vector<std::string> Roster::cleaning_words(const Part& part) const {
   if (job_.args.runner == Runner::kSlurm) {
     if (part.hello.slurm_job.empty()) return {};
-    // In a job that the user has, only the step of srun ends.
+    // If the launcher runs inside a Slurm job, only the step of srun ends.
     const bool is_in_job = job_.environment.contains("SLURM_JOB_ID");
     return {"scancel", "--quiet", part.hello.slurm_job + (is_in_job ? "." + part.hello.slurm_step : "")};
   }
-  // MPI has its own ways, and needs no ssh.
+  // MPI ends its processes itself, and may have no ssh.
   if (places_ranks(job_.args.runner) || part.hello.process.empty()) return {};
   const std::vector<std::string> words = {job_.node_program, "--end", part.hello.process};
   if (job_.machine.is_this(part.host)) return words;
   auto command = ssh_command(runner_job(), part.host, words, job_.environment);
-  command.insert(command.begin() + 1, "-q");  // a machine that is gone has been reported already
+  command.insert(command.begin() + 1, "-q");  // the lost machine has been reported already
   return command;
 }
 
 void Roster::start_cleaner(const Part& part) {
-  if (places_ranks(job_.args.runner) && !cleaners_.empty()) return;  // one ends the whole job
+  if (places_ranks(job_.args.runner) && !cleaners_.empty()) return;  // one cleaner ends the whole job
   const std::vector<std::string> words = cleaning_words(part);
   if (words.empty()) return;
   try {
     cleaners_.push_back(
         {start_child(words, job_.environment, false, SIGKILL, signals_.before()), Channel::Clock::now()});
   } catch (const ProgramError&) {
-    // The limits of Slurm end the job, and the ends of their links the ranks.
+    // Slurm's limits end the job, and the end of its link ends a part.
   }
 }
 
 bool Roster::cleaners_are_done() const {
-  // A cleaner cannot do anything if the network is gone.
+  // A cleaner cannot reach a machine if the network is down, so it has a limit.
   return std::all_of(cleaners_.begin(), cleaners_.end(), [&](const Cleaner& cleaner) {
     return exit_of(cleaner.child) || Channel::Clock::now() - cleaner.began > kCleanerPatience;
   });
@@ -192,7 +192,8 @@ std::vector<Part*> Roster::take_guests() {
   for (LinkListener::Guest& guest : listener_->accept()) {
     const auto part = std::find_if(parts_.begin(), parts_.end(),
                                    [&](const Part& p) { return p.number == guest.hello.number; });
-    if (part == parts_.end() || part->link || part->stage != Stage::kAwaited) continue;  // its link ends here
+    if (part == parts_.end() || part->link || part->stage != Stage::kAwaited)
+      continue;  // the guest is dropped
     part->link = std::move(guest.channel);
     part->hello = std::move(guest.hello);
     part->address = guest.address;
@@ -224,7 +225,7 @@ void Roster::dismiss_scouts() {
   for (Part& scout : scouts_) {
     if (scout.link) scout.link->send(Stop{});
   }
-  scouts_.clear();  // the programs there end with their links
+  scouts_.clear();  // their programs end with their links
 }
 
 void Roster::stop_all(bool ranks_run) {
@@ -244,7 +245,7 @@ void Roster::give_up(Part& part) {
   part.stage = Stage::kEnded;
   if (part.link) part.link->close();
   if (part.child.pid <= 0) return;
-  // ssh tells by its exit code what was wrong, if it is about to end.
+  // If ssh is about to end, its exit code tells what was wrong.
   for (int i = 0; i < 25 && !exit_of(part.child); ++i) {
     reap();
     if (!exit_of(part.child)) ::poll(nullptr, 0, 10);
@@ -274,7 +275,7 @@ void Roster::end(std::chrono::seconds patience) {
     children.push_back(cleaner.child.pid);
   }
   std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
-  // They end by themselves now that the links are closed, but for a runner that waits for a lost machine.
+  // They end by themselves, since the links are closed. Only a runner may still wait for a lost machine.
   end_children(std::move(children), patience);
 }
 

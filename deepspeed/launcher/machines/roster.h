@@ -1,4 +1,4 @@
-// The processes that a start of a job begins here (ssh for each host, or pdsh, mpirun, srun), and its links.
+// The processes that a start of a job begins on this machine, and its links to other machines.
 #pragma once
 
 #include <map>
@@ -20,7 +20,8 @@
 
 namespace deepspeed::launcher {
 
-/// Starts the processes of a job on this machine, and ends them.
+/// Starts a job's processes on this machine, and ends them. They are ssh for each host, or the runner (pdsh,
+/// mpirun, srun) and scouts. A scout is a program on a host that ssh starts besides the runner.
 class Roster {
  public:
   Roster(const MachineJob& job, const ResourcePool& nodes, const BlockedSignals& signals);
@@ -28,29 +29,29 @@ class Roster {
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
-  /// Makes the parts of the job, and starts ssh for each, or scouts and the runner: pdsh, mpirun or srun.
+  /// Makes the job's parts, and starts ssh for each, or the runner and scouts.
   void start();
 
-  /// Starts a process that ends a part's processes from outside, since they may hang. It goes by ssh; under
-  /// Slurm it cancels the whole job, which stays in the queue if srun was killed. Does nothing under MPI, and
-  /// if the part has not told which processes it has.
+  /// Starts a cleaner, which ends a part's processes from outside, since they may hang. It goes by ssh. Under
+  /// Slurm it cancels the whole job, which stays in the queue if srun was killed. Nothing is started under
+  /// MPI, or if the part has not named its process.
   void start_cleaner(const Part& part);
 
   std::vector<Part>& parts() { return parts_; }
   std::vector<Part>& scouts() { return scouts_; }
 
-  /// Takes the links of programs that have connected. Returns their parts, which have said Hello.
+  /// Takes the links of programs that have connected. Returns their parts.
   std::vector<Part*> take_guests();
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Returns whether all parts have come so far.
+  /// Returns whether all parts have reached the stage.
   bool all_reached(Stage stage) const;
   bool scouts_have_answered() const;
-  /// Ends the scouts.
+  /// Ends all scouts.
   void dismiss_scouts();
 
-  /// Sends a message to all parts whose ranks run.
+  /// Sends a message to all parts with running ranks.
   template <Message Kind>
   void tell_running(const Kind& message) {
     for (Part& part : parts_) {
@@ -58,23 +59,23 @@ class Roster {
     }
   }
 
-  /// Asks all parts to stop. A part without ranks ends at once.
+  /// Asks all parts to stop. A part without running ranks ends at once.
   void stop_all(bool ranks_run);
   /// Ends a part without waiting for its ranks.
   void give_up(Part& part);
 
-  /// Collects processes that have ended.
+  /// Collects the status of processes that have ended.
   void reap();
-  /// Returns how a process has ended; nothing if it runs, or was never started.
+  /// Returns how a process has ended, or nothing if it runs or was never started.
   std::optional<ExitStatus> exit_of(const Child& child) const;
   const Child& runner() const { return runner_; }
   /// Returns whether all cleaners have ended or had their time.
   bool cleaners_are_done() const;
 
-  /// Ends what still runs, and closes all links.
+  /// Closes all links, and ends processes that still run.
   void end(std::chrono::seconds patience);
 
-  /// Returns the job's description for links that carry it; "" if it has come before.
+  /// Returns the job's description for Prepare. It is empty if the parts have it already.
   std::string text_for_links() const;
 
  private:
@@ -83,8 +84,9 @@ class Roster {
     Channel::Clock::time_point began;
   };
   void start_parts();
-  /// Goes to each machine by ssh, besides the runner. Under pdsh, which hands on neither input nor variables,
-  /// that brings the job's description. Under MPI, if hosts are checked, it shows whether each answers.
+  /// Starts a program on each machine by ssh, besides the runner. pdsh passes on neither input nor variables,
+  /// so under pdsh that program brings the job's description. Under MPI it shows whether the host answers, if
+  /// hosts are checked.
   void start_scouts();
   void start_runner();
   std::vector<std::string> cleaning_words(const Part& part) const;
@@ -98,13 +100,13 @@ class Roster {
   const BlockedSignals& signals_;
   std::string id_;
   std::string secret_;
-  std::string store_secret_;  // of the store in which the ranks meet
+  std::string store_secret_;  // for the store in which the ranks meet
   std::unique_ptr<LinkListener> listener_;
-  std::string host_list_;  // a file
+  std::string host_list_;  // the path of a file
   std::vector<Part> parts_, scouts_;
   Child runner_;
   std::vector<Cleaner> cleaners_;
-  std::map<pid_t, ExitStatus> exits_;  // of processes that were started here
+  std::map<pid_t, ExitStatus> exits_;  // of processes started here
 };
 
 }  // namespace deepspeed::launcher

@@ -13,6 +13,7 @@
 #include "deepspeed/launcher/node/child.h"
 
 namespace deepspeed::launcher {
+
 std::string python_version(const std::string& interpreter, const Environment& environment,
                            const SignalState& signals, std::chrono::seconds patience) {
   const auto [output, status] =

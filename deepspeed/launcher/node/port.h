@@ -33,8 +33,8 @@ struct PortChoice {
   std::shared_ptr<PortClaim> claim;
 };
 
-/// Chooses the given port, or the default, or another free port if the default is taken. Throws UsageError if
-/// the given port is taken.
+/// Chooses the given port, or the default. If the default is taken, it finds another free one. Throws
+/// UsageError if the given port is taken.
 PortChoice choose_master_port(const std::optional<int>& given, int default_port);
 
 }  // namespace deepspeed::launcher

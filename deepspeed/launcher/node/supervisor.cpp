@@ -315,8 +315,8 @@ void Supervisor::ask_all_to_end(int number, Clock::duration grace) {
   signal_all(SIGCONT);  // a stopped process gets the signal only once it continues
 }
 
-/// Signals the process groups of all ranks that live, which includes children of a shell script. Processes
-/// that left their rank's group, or outlived their rank, are signalled one by one.
+/// Signals the process groups of all ranks that live. That reaches children of a shell script. Processes that
+/// left their rank's group, or outlived their rank, are signalled one by one.
 void Supervisor::signal_all(int number) const {
   std::vector<pid_t> groups;
   for (const RankState& rank : ranks_) {
