@@ -65,7 +65,7 @@ struct Listener {
   ~Listener() { ::close(fd); }
 };
 
-TEST(Resources, AreOneRankAVisibleGpuElseOneOnTheCpu) {
+TEST(Resources, HaveOneRankForEachVisibleGpuOrOneOnTheCpu) {
   const auto gpus = resolve_resources({}, std::nullopt, machine_with_gpus(3), std::nullopt);
   EXPECT_EQ(gpus.nodes, (ResourcePool{{"localhost", {0, 1, 2}}}));
   EXPECT_THAT(gpus.devices, ElementsAre("0", "1", "2"));
@@ -118,7 +118,7 @@ TEST(PlanLaunch, CountsRanksOnTheCpuIfGpusAreMissingAndWarnsOnce) {
   EXPECT_THAT(said(args, 0, {}), ::testing::Not(warning));
 }
 
-TEST(Resources, FollowTheFilterAndIgnoreTheVisibleDevicesAloud) {
+TEST(Resources, FollowTheFilterAndWarnThatVisibleDevicesAreIgnored) {
   LaunchArgs args;
   args.include = "localhost:1,3";
   const auto included = resolve_resources(args, std::nullopt, machine_with_gpus(4), "0");
@@ -152,7 +152,7 @@ TEST(Resources, RefuseOtherMachinesUnlessTheFilterLeavesThemOut) {
             (ResourcePool{{"box", {1}}}));
 }
 
-TEST(Resources, AreOneSlotWhereTheFilterNamesNoneAndThereIsNoGpu) {
+TEST(Resources, HaveOneSlotIfThereIsNoGpuAndTheFilterNamesNone) {
   LaunchArgs args;
   args.include = "localhost";
   EXPECT_EQ(resolve_resources(args, std::nullopt, machine_with_gpus(0), std::nullopt).nodes,
@@ -174,7 +174,7 @@ TEST(Resources, SayWhatIsWrongWithAHostfile) {
                "has 2 GPUs (slots 0 to 1)");
 }
 
-TEST(Resources, AreTheFirstMachinesOfTheHostfileWithTheNumberOfRanksThatIsAskedFor) {
+TEST(Resources, TakeTheFirstMachinesWithTheNumberOfRanksThatIsAskedFor) {
   const ResourcePool hosts = {{"a", {0, 1}}, {"b", {0, 1}}, {"c", {0}}};
   LaunchArgs args;
   EXPECT_EQ(choose_nodes(args, hosts), hosts);
@@ -186,7 +186,7 @@ TEST(Resources, AreTheFirstMachinesOfTheHostfileWithTheNumberOfRanksThatIsAskedF
   EXPECT_ERROR(UsageError, choose_nodes(args, hosts), "--num_nodes is 4, but the hostfile has 3 hosts");
 }
 
-TEST(PlanLaunch, OfOneOfSeveralMachinesCountsTheRanksOfTheOthers) {
+TEST(PlanLaunch, CountsTheRanksOfOtherMachinesToo) {
   LaunchArgs args;
   args.program = "/bin/sh";
   args.no_ssh = true;
@@ -265,7 +265,7 @@ TEST(MachineFacts, CountGpusAndPhysicalCoresFromTheKernelsFiles) {
   EXPECT_FALSE(machine.is_this("no-such-host"));
 }
 
-TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
+TEST(MasterPort, ReplacesATakenDefaultAndRefusesATakenPort) {
   const Listener listener;
   EXPECT_FALSE(port_is_free(listener.port));
   const PortChoice choice = choose_master_port(std::nullopt, listener.port);
@@ -276,7 +276,7 @@ TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
               HasSubstr("--master_port " + std::to_string(listener.port) + " is in use"));
 }
 
-TEST(MasterPort, OfAnotherUserIsSaidToBeTheirs) {
+TEST(MasterPort, NamesTheOtherUserThatHasIt) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   constexpr uid_t kNobody = 65534;
   int ready[2];
@@ -336,7 +336,7 @@ TEST(Program, IsFoundByPathOrInTheSearchPath) {
   EXPECT_EQ(find_program("train", "/nowhere:" + folder.path.string()), script);
 }
 
-TEST(Program, ThatCannotRunGivesAShellsCodeAndTheReason) {
+TEST(Program, GivesAShellsCodeAndTheReasonIfItCannotRun) {
   const Folder folder;
   const auto failure = [](const std::string& name) {
     try {
@@ -374,7 +374,7 @@ TEST(OomCounters, AreReadFromBothKindsOfControlGroups) {
   EXPECT_FALSE(read_oom_counters(root.path).cgroup);
 }
 
-TEST(OomCounters, ExplainASigkillOnlyWhereTheyMoved) {
+TEST(OomCounters, ExplainASigkillOnlyIfTheyChanged) {
   EXPECT_EQ(explain_sigkill({3, 5}, {3, 5}), "");
   EXPECT_EQ(explain_sigkill({std::nullopt, std::nullopt}, {3, 5}), "");
   EXPECT_THAT(explain_sigkill({3, 5}, {4, 6}), HasSubstr("control group (oom_kill 3 -> 4)"));

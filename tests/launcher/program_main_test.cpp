@@ -39,14 +39,14 @@ TEST(ProgramMain, GoesOnWithArgumentsThatItCanTake) {
   EXPECT_EQ(end_of({"run", "--workers", "2"}).status, std::nullopt);
 }
 
-TEST(ProgramMain, EndsWithZeroWhereHelpIsAskedFor) {
+TEST(ProgramMain, EndsWithZeroIfHelpIsAskedFor) {
   const ProgramEnd help = end_of({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("--workers"));
   EXPECT_EQ(help.err, "");
 }
 
-TEST(ProgramMain, EndsWithTwoAsArgparseDoesWhereAnArgumentIsMissingUnknownOrWrong) {
+TEST(ProgramMain, EndsWithTwoIfAnArgumentIsMissingUnknownOrWrong) {
   for (const auto& [words, reason] : std::vector<std::pair<std::vector<const char*>, const char*>>{
            {{}, "folder is required"},
            {{"run", "--werkers", "2"}, "--werkers"},

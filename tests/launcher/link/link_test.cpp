@@ -134,7 +134,7 @@ TEST(Deposit, IsWaitedForUntilItIsWhole) {
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
 }
 
-TEST(Deposit, IsNotWaitedForWhereNobodyIsLeft) {
+TEST(Deposit, StopsWaitingWhenNobodyReadsItsOutput) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t pid = ::fork();
@@ -182,7 +182,7 @@ TEST(Channel, GivesWholeMessagesAndThenTheEnd) {
   EXPECT_EQ(rest[0]["t"], "last");
 }
 
-TEST(Channel, IsNotAtItsEndWhereItTakesThePlaceOfOneThatIs) {
+TEST(Channel, StaysOpenWhenItReplacesAClosedOne) {
   std::vector<Channel> heres, theres;
   for (int i = 0; i < 2; ++i) {
     Pair pair;

@@ -65,7 +65,7 @@ TEST(Child, IsKilledWithWhatItHasStartedOnceItIsLate) {
   }
 }
 
-TEST(SignalName, IsThatOfTheShell) {
+TEST(SignalName, MatchesTheShells) {
   // Shells do not agree on two of them.
   Child child = start_shell("for i in $(seq 31); do case $i in 16 | 29) ;; *) kill -l $i ;; esac; done");
   std::string names;
