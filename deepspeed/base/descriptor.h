@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "deepspeed/base/export.h"
+
 namespace deepspeed {
 
 /// Owns an open file descriptor.
@@ -33,7 +35,7 @@ class Descriptor {
 };
 
 /// Owns both ends of a pipe.
-struct Pipe {
+struct DEEPSPEED_API Pipe {
   /// Throws IoError if there is no descriptor left.
   Pipe();
 
@@ -41,6 +43,6 @@ struct Pipe {
 };
 
 /// Lets calls on the descriptor return at once, with EAGAIN, instead of waiting.
-void make_non_blocking(int fd);
+DEEPSPEED_API void make_non_blocking(int fd);
 
 }  // namespace deepspeed

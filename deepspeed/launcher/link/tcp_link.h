@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +13,8 @@
 #include "deepspeed/launcher/link/carried_job.h"
 #include "deepspeed/launcher/link/channel.h"
 #include "deepspeed/launcher/link/messages.h"
+#include "deepspeed/net/gate.h"
+#include "deepspeed/net/proof.h"
 
 namespace deepspeed::launcher {
 
@@ -18,12 +22,11 @@ namespace deepspeed::launcher {
 /// numbers from both; the secret is never sent. A client without a proof is dropped. Later lines are sealed
 /// with keys derived from these numbers (Channel::seal).
 ///
-/// A client without a proof may send a few KiB and stay for ten seconds. If too many wait, the oldest is
-/// dropped.
+/// A client without a proof may send a few KiB, and stays no longer than the gate lets it (net::Gate).
 class LinkListener {
  public:
   /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError.
-  explicit LinkListener(std::string secret);
+  explicit LinkListener(const std::string& secret);
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
 
@@ -40,22 +43,23 @@ class LinkListener {
 
  private:
   struct Candidate {
-    Channel channel;
-    std::string number;  ///< random, for this connection
-    std::string address;
-    Channel::Clock::time_point since;
+    Channel channel{Descriptor()};
+    net::ProofNumbers numbers = {};
+    std::string address = {};
     bool knows_secret = false;
   };
   void take_connections();
-  void drop_oldest();
+  void drop(uint64_t id);
   bool has_room() const;
   /// Returns the candidate's Hello once it has come. Closes the channel to drop the candidate.
   std::optional<Hello> advance(Candidate& candidate) const;
 
-  std::string secret_;
+  const net::Prover prover_;
   Descriptor listener_;
   int port_ = 0;
-  std::vector<Candidate> candidates_;
+  net::Gate gate_;
+  std::map<uint64_t, Candidate> candidates_;  // by id, in order of arrival
+  uint64_t next_id_ = 0;
 };
 
 /// Connects to the job's launcher and sends `hello`. It tries all addresses at once, because one may lead
