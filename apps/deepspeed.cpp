@@ -1,4 +1,4 @@
-// deepspeed: starts a program once a rank and watches over the ranks (docs/launcher.md).
+// deepspeed starts a program for each rank and watches over the ranks (docs/launcher.md).
 #include "deepspeed/launcher/command.h"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
-// ds_bench --ranks N: how fast the collectives between ranks are, by size, on this machine or, started by the
-// launcher, between machines.
+// ds_bench --ranks N measures the collectives between ranks, by size. The ranks run on this machine, or
+// between machines if the launcher starts it.
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -52,7 +52,7 @@ const std::map<std::string, at::ScalarType>& dtypes() {
   return all;
 }
 
-/// Each size is four times the one before it.
+/// Returns the sizes to measure. Each is four times the previous one.
 std::vector<int64_t> sizes_of(const Arguments& arguments) {
   if (!arguments.scan) return {arguments.max_size};
   std::vector<int64_t> sizes;
@@ -125,7 +125,7 @@ nlohmann::ordered_json measure(const Arguments& arguments, const std::string& ba
   return figures;
 }
 
-/// Runs `ranks` processes of this machine for one backend and returns what rank 0 measured.
+/// Runs `ranks` processes on this machine for one backend. Returns what rank 0 measured.
 nlohmann::ordered_json measure_here(const Arguments& arguments, const std::string& backend,
                                     const std::filesystem::path& folder) {
   const auto result = folder / (backend + ".json");
@@ -177,7 +177,7 @@ nlohmann::ordered_json measure_in_job(const Arguments& arguments) {
   return figures.is_null() ? figures : nlohmann::ordered_json::array({figures});
 }
 
-/// Says whether a launcher, ours or mpirun or srun, started this process as one of the ranks.
+/// Returns whether a launcher started this process as a rank: this library's, mpirun or srun.
 bool is_in_job() {
   return deepspeed::env::get("RANK").has_value() || !comm::describe_job({}).launcher.empty();
 }

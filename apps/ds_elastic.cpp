@@ -1,4 +1,4 @@
-// ds_elastic: shows the batch sizes that a config's elasticity section chooses.
+// ds_elastic shows the batch sizes that a config's elasticity section gives.
 #include <iostream>
 
 #include <CLI/CLI.hpp>

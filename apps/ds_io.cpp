@@ -1,5 +1,5 @@
-// ds_io --folder DIR: how fast the disk of a folder reads and writes past the page cache, and the config's
-// section `aio` that is best for it.
+// ds_io --folder DIR measures how fast a folder's disk reads and writes, without the page cache. It prints
+// the config section `aio` that is best for it.
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -35,7 +35,7 @@ struct Arguments {
 struct Measured {
   AsyncIoOptions tuning;
   DiskRate rate;
-  /// The seconds for a byte that is read and written.
+  /// Returns the seconds to read and write one byte.
   double both() const { return 1.0 / (1.0 / rate.read + 1.0 / rate.write); }
 };
 
@@ -72,7 +72,7 @@ nlohmann::ordered_json aio_section(const AsyncIoOptions& tuning) {
             {"overlap_events", tuning.overlap_events}}}};
 }
 
-/// Prints the section, or writes it to the file of that name.
+/// Prints the section, or writes it to the named file.
 void show(const std::string& section, const std::string& output) {
   if (output.empty()) {
     std::cout << section << "\n";

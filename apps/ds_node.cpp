@@ -1,4 +1,4 @@
-// ds_node: the part of a job of several machines that runs on one of them; `deepspeed` starts it there.
+// ds_node runs on each machine of a job, where `deepspeed` starts it.
 #include "deepspeed/launcher/agent/node_program.h"
 
 int main(int argc, char** argv) {

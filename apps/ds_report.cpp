@@ -1,5 +1,5 @@
-// ds_report: says what was built, for which devices, and what of it this machine, or each host of a
-// hostfile, can use.
+// ds_report shows what was built, for which devices, and what this machine can use of it. With a hostfile it
+// does so for each host.
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -54,6 +54,6 @@ int main(int argc, char** argv) {
   if (hostfile.empty()) return deepspeed::launcher::exit_of_work("ds_report", report);
   std::vector<std::string> words = {"-f", hostfile};
   if (!port.empty()) words.insert(words.end(), {"-p", port});
-  words.push_back(std::filesystem::read_symlink("/proc/self/exe"));  // alike on all machines
+  words.push_back(std::filesystem::read_symlink("/proc/self/exe"));  // the same path on all machines
   return deepspeed::launcher::run_on_hosts(words);
 }

@@ -1,5 +1,5 @@
-// ds_schedule --stages S --micro_batches M --schedule KIND: draws the schedule of a pipeline, one row a stage
-// and one column a step, and says what it costs.
+// ds_schedule --stages S --micro_batches M --schedule KIND draws a pipeline schedule and shows its cost. Each
+// stage is a row, each step a column.
 #include <iostream>
 #include <string>
 

@@ -1,4 +1,4 @@
-// ds_ssh: runs a command on all hosts of a hostfile.
+// ds_ssh runs a command on all hosts of a hostfile.
 #include "deepspeed/launcher/machines/on_hosts.h"
 
 int main(int argc, char** argv) {

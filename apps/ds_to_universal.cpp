@@ -1,5 +1,5 @@
-// ds_to_universal --input_folder DIR/TAG --output_folder DIR/NAME: a checkpoint by parameter, which loads at
-// any stage and on any number of ranks.
+// ds_to_universal --input_folder DIR/TAG --output_folder DIR/NAME converts a checkpoint to files by
+// parameter. These load at any stage and on any number of ranks.
 #include <cstddef>
 #include <iostream>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace {
 
-/// Shows progress as one line of a terminal, which is written over.
+/// Shows progress on one terminal line, which it overwrites.
 void show_progress(size_t done, size_t all) {
   std::cerr << "\r" << done << " of " << all << " parameters" << (done == all ? "\n" : "") << std::flush;
 }

@@ -1,5 +1,5 @@
-// zero_to_fp32 CHECKPOINT_DIR OUTPUT: the fp32 weights of a checkpoint as files that PyTorch or safetensors
-// read.
+// zero_to_fp32 CHECKPOINT_DIR OUTPUT extracts the fp32 weights of a checkpoint. PyTorch or safetensors can
+// read the result.
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kBarWidth = 40;
 
-/// Shows progress as one line of a terminal, which is written over.
+/// Shows progress on one terminal line, which it overwrites.
 void show_progress(uint64_t done_bytes, uint64_t all_bytes) {
   const uint64_t filled = all_bytes == 0 ? kBarWidth : kBarWidth * done_bytes / all_bytes;
   std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, ' ') << "] "

@@ -1,11 +1,12 @@
-// From the words of the command line to processes.
+// Turns the words of the command line into processes.
 //
-// run_command() parses the words, prints and ends where they only ask for a text, and else launches: on this
-// machine alone, or on several ones, which runs_here() decides; each class of error has its exit code.
-// start_elsewhere() makes the job that machines/job_run.h starts, once, or again after a loss where the job
-// is elastic. For this machine plan_launch() first adds the user's files of variables, since these may change
-// what is found next; then it looks for the program, so that a misspelled one fails before anything else;
-// then resources, cores, log files and port, and at last one command a rank with its environment.
+// run_command() parses the words. It prints a text if they ask for one. Otherwise it launches on this machine
+// or on several; runs_here() decides which. start_elsewhere() makes the job that machines/job_run.h starts.
+// An elastic job may start again after a loss.
+//
+// For this machine plan_launch() first adds the user's files of variables, since they influence what follows.
+// Next it finds the program, so that a misspelled one fails before anything else. Then it finds resources,
+// cores, log files and the port. At last it makes one command with its environment for each rank.
 #include "deepspeed/launcher/command.h"
 
 #include <algorithm>
@@ -19,13 +20,14 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/config/table/source.h"
 #include "deepspeed/config/tools/elastic_batch.h"
-#include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/exit_codes.h"
 #include "deepspeed/launcher/machines/exports.h"
 #include "deepspeed/launcher/machines/job_run.h"
 #include "deepspeed/launcher/machines/runner_command.h"
+#include "deepspeed/launcher/node/interpreter.h"
+#include "deepspeed/launcher/node/node_launch.h"
 #include "deepspeed/launcher/node/port.h"
 #include "deepspeed/launcher/plan/environment_file.h"
 #include "deepspeed/launcher/plan/machine.h"
@@ -37,13 +39,7 @@ namespace {
 
 using log::Level;
 
-std::optional<std::string> lookup(const Environment& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  if (found == environment.end()) return std::nullopt;
-  return found->second;
-}
-
-/// Returns the machines that the user names; nothing where there is no hostfile.
+/// Returns the machines that the user names, or nothing if there is no hostfile.
 std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
   if (!args.world_info.empty()) return decode_world_info(args.world_info);
   auto pool = read_hostfile(args.hostfile);
@@ -55,7 +51,7 @@ std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
   return pool;
 }
 
-/// Returns given_pool(), or with a warning nothing where the file is missing.
+/// Returns given_pool(). It warns if the user names a file that is missing.
 std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
   auto pool = given_pool(args);
   if (!pool && args.hostfile_given) {
@@ -65,22 +61,17 @@ std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
   return pool;
 }
 
-bool runs_on_cpu(const Environment& environment) { return lookup(environment, "DS_ACCELERATOR") == "cpu"; }
-
-Resources find_resources(LaunchArgs args, Machine machine, const Environment& environment) {
-  const bool on_cpu = runs_on_cpu(environment);
-  if (on_cpu) {  // what counts GPUs counts ranks
-    machine.num_gpus = 0;
-    args.num_ranks_means_gpus = false;
-  }
+Resources find_resources(const LaunchArgs& args, const Machine& machine, const Environment& environment) {
   const auto hostfile = pool_or_warning(args);
-  const Resources resources = resolve_resources(
-      args, hostfile, machine, on_cpu ? std::nullopt : lookup(environment, "CUDA_VISIBLE_DEVICES"));
+  const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
+  const bool is_visible = visible != environment.end() && !runs_on_cpu(environment);
+  const Resources resources =
+      resolve_resources(args, hostfile, machine, is_visible ? std::optional(visible->second) : std::nullopt);
   for (const std::string& warning : resources.warnings) announce(Level::kWarning, warning);
   return resources;
 }
 
-/// Reads the variables of the files that the user keeps for launches, and says which files these are.
+/// Reads the user's files of variables, and logs which files these are.
 Environment variables_of_files(const Environment& own) {
   const EnvironmentFiles files = read_environment_files(own, std::filesystem::current_path());
   for (const auto& path : files.read)
@@ -97,10 +88,8 @@ Environment with(Environment environment, const Environment& more) {
   return environment;
 }
 
-/// Returns what holds for the ranks of this machine in a job whose other machines are started by somebody
-/// else.
-NodeEnvironment one_of_several(const LaunchArgs& args, Machine machine, const Environment& environment) {
-  if (runs_on_cpu(environment)) machine.num_gpus = 0;
+/// Returns the settings of this machine's ranks if the user starts the other machines.
+NodeEnvironment one_of_several(const LaunchArgs& args, const Machine& machine) {
   NodeEnvironment node;
   const auto pool = pool_or_warning(args);
   node.layout.nodes = choose_nodes(args, pool ? *pool : local_pool(args, machine));
@@ -132,7 +121,7 @@ PortChoice find_port(const std::optional<int>& given) {
   return choice;
 }
 
-/// Whether the ranks of this machine are all there is to start.
+/// Returns whether all ranks run on this machine.
 bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, const Machine& machine) {
   if (args.no_ssh) return true;
   if (args.force_multi || args.elastic) return false;
@@ -141,9 +130,9 @@ bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, 
   return nodes.size() == 1 && (machine.is_this(nodes[0].host) || has_address(nodes[0].host));
 }
 
-/// Returns the path of the program that runs on each machine: beside this one.
+/// Returns the path of ds_node, which is in the folder of this program.
 std::string find_node_program(const Environment& environment) {
-  if (const auto named = lookup(environment, "DS_NODE_PROGRAM"); named && !named->empty()) return *named;
+  if (const std::string named = value_of(environment, "DS_NODE_PROGRAM"); !named.empty()) return named;
   std::error_code error;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
   return (own.parent_path() / "ds_node").string();
@@ -151,15 +140,15 @@ std::string find_node_program(const Environment& environment) {
 
 bool is_installed(const char* program, const Environment& environment) {
   try {
-    find_program(program, lookup(environment, "PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
+    find_program(program, value_of(environment, "PATH", kDefaultPath));
     return true;
   } catch (const ProgramError&) {
     return false;
   }
 }
 
-/// Takes ssh in place of pdsh, the default, where that is missing. Throws UsageError for another runner that
-/// is not installed.
+/// Replaces pdsh, the default, by ssh if pdsh is missing. Throws UsageError for another runner that is not
+/// installed.
 void choose_runner(LaunchArgs& args, const Environment& environment) {
   const char* probe = probe_of(args.runner);
   if (is_installed(probe, environment)) return;
@@ -188,8 +177,8 @@ MachineJob make_job(const LaunchArgs& args, const std::vector<std::string>& word
   return job;
 }
 
-/// Returns the section elasticity of the config that the program is started with (--deepspeed_config FILE);
-/// nothing where there is none that is turned on.
+/// Returns the section elasticity of the program's config (--deepspeed_config FILE). Returns nothing unless
+/// it is enabled.
 std::optional<config::ElasticRules> elastic_rules(const LaunchArgs& args) {
   constexpr std::string_view kFlag = "--deepspeed_config";
   for (size_t i = 0; i < args.program_args.size(); ++i) {
@@ -207,7 +196,7 @@ std::optional<config::ElasticRules> elastic_rules(const LaunchArgs& args) {
   return std::nullopt;
 }
 
-/// Starts an elastic job again on the machines that answer then, as often as --max_restarts says.
+/// Restarts an elastic job on the machines that answer, at most --max_restarts times.
 int run_elastic(MachineJob job, const ResourcePool& nodes, const BlockedSignals& signals) {
   const size_t fewest = static_cast<size_t>(job.args.min_nodes.value_or(1));
   const size_t most = static_cast<size_t>(job.args.max_nodes.value_or(static_cast<int>(nodes.size())));
@@ -222,7 +211,7 @@ int run_elastic(MachineJob job, const ResourcePool& nodes, const BlockedSignals&
     return 0;
   };
   for (int restarts = 0;; ++restarts) {
-    const JobEnd end = run_on_machines(job, nodes, restarts, signals);
+    const JobEnd end = JobRun(job, nodes, restarts, signals).run();
     if (!end.is_failure_of_run) return end.exit_code;
     if (restarts >= job.args.max_restarts) {
       announce(Level::kError, "the job has started again ", restarts, " times, --max_restarts is ",
@@ -253,13 +242,12 @@ int start_elsewhere(const LaunchArgs& args, const std::vector<std::string>& word
     raise<UsageError>("--min_elastic_nodes is ", *args.min_nodes, ", but the hostfile has ", nodes.size(),
                       nodes.size() == 1 ? " host" : " hosts");
   }
-  const bool is_of_mpi = job.args.runner != Runner::kPdsh && job.args.runner != Runner::kSsh &&
-                         job.args.runner != Runner::kSlurm;
+  const bool is_of_mpi = places_ranks(job.args.runner) && job.args.runner != Runner::kSlurm;
   job.checks_hosts = is_of_mpi && !args.no_ssh_check && pool.has_value();
   const PidFile pid_file(args.save_pid ? pid_file_path() : "");
   const BlockedSignals signals;
   ::signal(SIGPIPE, SIG_IGN);
-  return args.elastic ? run_elastic(job, nodes, signals) : run_on_machines(job, nodes, 0, signals).exit_code;
+  return args.elastic ? run_elastic(job, nodes, signals) : JobRun(job, nodes, 0, signals).run().exit_code;
 }
 
 int run_checked(const std::vector<std::string>& words) {
@@ -277,23 +265,26 @@ int run_checked(const std::vector<std::string>& words) {
 
 }  // namespace
 
-NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Environment& own_environment) {
+NodeLaunch plan_launch(const LaunchArgs& args, const Machine& this_machine,
+                       const Environment& own_environment) {
   Environment environment = with(own_environment, variables_of_files(own_environment));
   if (!args.venv_script.empty())
     environment = source_script(args.venv_script, environment, current_signals());
+  Machine machine = this_machine;
+  if (runs_on_cpu(environment)) machine.num_gpus = 0;
   // A misspelled program fails before anything else.
   find_program_command(args, environment);
   NodeEnvironment node;
   std::shared_ptr<PortClaim> claim;
   if (args.no_ssh) {
-    node = one_of_several(args, machine, environment);
+    node = one_of_several(args, machine);
   } else {
     const Resources resources = find_resources(args, machine, environment);
     node.layout.nodes = resources.nodes;
     node.devices = resources.devices;
     node.master_addr = args.master_addr.empty() ? "127.0.0.1" : args.master_addr;
   }
-  // A machine that is not the first one learns the port from its own command line alone.
+  // A machine other than the first knows the port only from its own command line.
   const bool is_alone = node.layout.num_nodes() == 1;
   node.master_port = args.master_port.value_or(kDefaultMasterPort);
   if (node.node == 0) {
@@ -308,21 +299,7 @@ NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine, const Env
 }
 
 int run_command(const std::vector<std::string>& words) {
-  try {
-    return run_checked(words);
-  } catch (const ProgramError& error) {
-    announce(Level::kError, error.what());
-    return error.exit_code();
-  } catch (const UsageError& error) {
-    announce(Level::kError, error.what());
-    return kUsageExitCode;
-  } catch (const NotSupportedError& error) {
-    announce(Level::kError, error.what());
-    return kUsageExitCode;
-  } catch (const std::exception& error) {
-    announce(Level::kError, error.what());
-    return kErrorExitCode;
-  }
+  return exit_of_logged("", [&] { return run_checked(words); });
 }
 
 }  // namespace deepspeed::launcher

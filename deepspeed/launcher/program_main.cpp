@@ -5,8 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "deepspeed/base/error.h"
-#include "deepspeed/launcher/exit_codes.h"
+#include "deepspeed/launcher/args/exit_code.h"
 
 namespace deepspeed::launcher {
 
@@ -23,12 +22,9 @@ int exit_of_work(const char* program, const std::function<void()>& work) {
   try {
     work();
     return 0;
-  } catch (const UsageError& error) {
-    std::cerr << program << ": " << error.what() << "\n";
-    return kUsageExitCode;
   } catch (const std::exception& error) {
     std::cerr << program << ": " << error.what() << "\n";
-    return kErrorExitCode;
+    return exit_code_of(error);
   }
 }
 

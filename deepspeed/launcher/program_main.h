@@ -1,5 +1,5 @@
-// How a program takes its command line and ends: with 0 where all went well or help was asked for, with 2
-// where its arguments cannot be taken, with 1 where something else failed.
+// Parses a program's command line and returns its exit code. It is 0 for success and help, 2 for wrong
+// arguments, and 1 for other errors.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@ class App;
 
 namespace deepspeed::launcher {
 
-/// Parses the command line into what `app` was given. Returns the status with which the program has to end,
-/// after help or the error was printed; nothing where it goes on.
+/// Parses the command line into the variables of `app`. Returns the exit code after help or an error was
+/// printed, or nothing to continue.
 DEEPSPEED_API std::optional<int> exit_of_command_line(CLI::App& app, int argc, const char* const* argv);
 
-/// Runs the program's work and returns the status to end with. An exception becomes the line "program:
-/// reason" of the standard error; a UsageError is a fault of the arguments.
+/// Runs the program's work and returns its exit code. An exception prints the line "program: reason" to
+/// standard error, and gives an exit code (args/exit_code.h).
 DEEPSPEED_API int exit_of_work(const char* program, const std::function<void()>& work);
 
 }  // namespace deepspeed::launcher

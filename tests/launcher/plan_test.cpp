@@ -29,10 +29,9 @@ namespace fs = std::filesystem;
 
 Machine machine_with_gpus(int num_gpus) { return {{"localhost", "box"}, {0, 1, 2, 3}, {0, 2}, num_gpus}; }
 
-LaunchArgs args_with_ranks(int num_ranks, bool gpus = false) {
+LaunchArgs args_with_ranks(int num_ranks) {
   LaunchArgs args;
   args.num_ranks = num_ranks;
-  args.num_ranks_means_gpus = gpus;
   return args;
 }
 
@@ -66,7 +65,7 @@ struct Listener {
   ~Listener() { ::close(fd); }
 };
 
-TEST(Resources, AreOneRankAVisibleGpuElseOneOnTheCpu) {
+TEST(Resources, HaveOneRankForEachVisibleGpuOrOneOnTheCpu) {
   const auto gpus = resolve_resources({}, std::nullopt, machine_with_gpus(3), std::nullopt);
   EXPECT_EQ(gpus.nodes, (ResourcePool{{"localhost", {0, 1, 2}}}));
   EXPECT_THAT(gpus.devices, ElementsAre("0", "1", "2"));
@@ -88,27 +87,38 @@ TEST(Resources, TakeTheNumberOfRanks) {
   EXPECT_THAT(cpu.devices, IsEmpty());
 }
 
-TEST(Resources, CountRanksOnTheCpuAloudWhereGpusAreMissing) {
-  for (const auto& hostfile :
-       {std::optional<ResourcePool>(), std::optional<ResourcePool>({{"box", {0, 1, 2}}})}) {
-    const auto cpu =
-        resolve_resources(args_with_ranks(2, true), hostfile, machine_with_gpus(0), std::nullopt);
-    EXPECT_THAT(cpu.nodes.front().slots, ElementsAre(0, 1));
-    EXPECT_THAT(cpu.devices, IsEmpty());
-    EXPECT_THAT(cpu.warnings, ElementsAre(HasSubstr("--num_gpus counts run on the CPU")));
-  }
-  EXPECT_THAT(
-      resolve_resources(args_with_ranks(2), std::nullopt, machine_with_gpus(0), std::nullopt).warnings,
-      IsEmpty());
-  EXPECT_THAT(
-      resolve_resources(args_with_ranks(2, true), std::nullopt, machine_with_gpus(2), std::nullopt).warnings,
-      IsEmpty());
-  EXPECT_THAT(error_of<UsageError>(
-                  [] { resolve_resources(args_with_ranks(3), std::nullopt, machine_with_gpus(2), "0,1"); }),
-              HasSubstr("3 ranks, but 2 visible GPUs"));
+TEST(Resources, RefuseMoreRanksThanVisibleGpus) {
+  EXPECT_ERROR(UsageError, resolve_resources(args_with_ranks(3), std::nullopt, machine_with_gpus(2), "0,1"),
+               "3 ranks, but 2 visible GPUs");
 }
 
-TEST(Resources, FollowTheFilterAndIgnoreTheVisibleDevicesAloud) {
+TEST(PlanLaunch, CountsRanksOnTheCpuIfGpusAreMissingAndWarnsOnce) {
+  const auto said = [](const LaunchArgs& args, int num_gpus, const Environment& environment) {
+    ::testing::internal::CaptureStderr();
+    const NodeLaunch launch = plan_launch(args, machine_with_gpus(num_gpus), environment);
+    EXPECT_EQ(launch.ranks.size(), 2u);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  LaunchArgs args = args_with_ranks(2);
+  args.program = "/bin/sh";
+  args.num_ranks_flag = "--num_gpus";
+  const auto warning = HasSubstr("no GPU is visible: the ranks that --num_gpus counts run on the CPU");
+  EXPECT_THAT(said(args, 0, {}), warning);
+  EXPECT_THAT(said(args, 2, {{"CUDA_VISIBLE_DEVICES", ""}}), warning);
+  EXPECT_THAT(said(args, 2, {}), ::testing::Not(warning));
+  EXPECT_THAT(said(args, 0, {{"DS_ACCELERATOR", "cpu"}}), ::testing::Not(warning));
+  args.num_ranks_flag = "--num_procs";
+  EXPECT_THAT(said(args, 0, {}), ::testing::Not(warning));
+  // Only the machine of rank 0 warns.
+  args.num_ranks_flag = "--num_gpus";
+  args.no_ssh = true;
+  args.node_rank = 1;
+  args.master_addr = "127.0.0.1";
+  args.world_info = encode_world_info({{"a", {0, 1}}, {"b", {0, 1}}});
+  EXPECT_THAT(said(args, 0, {}), ::testing::Not(warning));
+}
+
+TEST(Resources, FollowTheFilterAndWarnThatVisibleDevicesAreIgnored) {
   LaunchArgs args;
   args.include = "localhost:1,3";
   const auto included = resolve_resources(args, std::nullopt, machine_with_gpus(4), "0");
@@ -142,7 +152,7 @@ TEST(Resources, RefuseOtherMachinesUnlessTheFilterLeavesThemOut) {
             (ResourcePool{{"box", {1}}}));
 }
 
-TEST(Resources, AreOneSlotWhereTheFilterNamesNoneAndThereIsNoGpu) {
+TEST(Resources, HaveOneSlotIfThereIsNoGpuAndTheFilterNamesNone) {
   LaunchArgs args;
   args.include = "localhost";
   EXPECT_EQ(resolve_resources(args, std::nullopt, machine_with_gpus(0), std::nullopt).nodes,
@@ -164,7 +174,7 @@ TEST(Resources, SayWhatIsWrongWithAHostfile) {
                "has 2 GPUs (slots 0 to 1)");
 }
 
-TEST(Resources, AreTheFirstMachinesOfTheHostfileWithTheNumberOfRanksThatIsAskedFor) {
+TEST(Resources, TakeTheFirstMachinesWithTheNumberOfRanksThatIsAskedFor) {
   const ResourcePool hosts = {{"a", {0, 1}}, {"b", {0, 1}}, {"c", {0}}};
   LaunchArgs args;
   EXPECT_EQ(choose_nodes(args, hosts), hosts);
@@ -176,7 +186,7 @@ TEST(Resources, AreTheFirstMachinesOfTheHostfileWithTheNumberOfRanksThatIsAskedF
   EXPECT_ERROR(UsageError, choose_nodes(args, hosts), "--num_nodes is 4, but the hostfile has 3 hosts");
 }
 
-TEST(PlanLaunch, OfOneOfSeveralMachinesCountsTheRanksOfTheOthers) {
+TEST(PlanLaunch, CountsTheRanksOfOtherMachinesToo) {
   LaunchArgs args;
   args.program = "/bin/sh";
   args.no_ssh = true;
@@ -255,7 +265,7 @@ TEST(MachineFacts, CountGpusAndPhysicalCoresFromTheKernelsFiles) {
   EXPECT_FALSE(machine.is_this("no-such-host"));
 }
 
-TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
+TEST(MasterPort, ReplacesATakenDefaultAndRefusesATakenPort) {
   const Listener listener;
   EXPECT_FALSE(port_is_free(listener.port));
   const PortChoice choice = choose_master_port(std::nullopt, listener.port);
@@ -266,7 +276,7 @@ TEST(MasterPort, IsReplacedWhereTheDefaultIsTakenAndAnErrorWhereAGivenOneIs) {
               HasSubstr("--master_port " + std::to_string(listener.port) + " is in use"));
 }
 
-TEST(MasterPort, OfAnotherUserIsSaidToBeTheirs) {
+TEST(MasterPort, NamesTheOtherUserThatHasIt) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   constexpr uid_t kNobody = 65534;
   int ready[2];
@@ -326,7 +336,7 @@ TEST(Program, IsFoundByPathOrInTheSearchPath) {
   EXPECT_EQ(find_program("train", "/nowhere:" + folder.path.string()), script);
 }
 
-TEST(Program, ThatCannotRunGivesAShellsCodeAndTheReason) {
+TEST(Program, GivesAShellsCodeAndTheReasonIfItCannotRun) {
   const Folder folder;
   const auto failure = [](const std::string& name) {
     try {
@@ -364,7 +374,7 @@ TEST(OomCounters, AreReadFromBothKindsOfControlGroups) {
   EXPECT_FALSE(read_oom_counters(root.path).cgroup);
 }
 
-TEST(OomCounters, ExplainASigkillOnlyWhereTheyMoved) {
+TEST(OomCounters, ExplainASigkillOnlyIfTheyChanged) {
   EXPECT_EQ(explain_sigkill({3, 5}, {3, 5}), "");
   EXPECT_EQ(explain_sigkill({std::nullopt, std::nullopt}, {3, 5}), "");
   EXPECT_THAT(explain_sigkill({3, 5}, {4, 6}), HasSubstr("control group (oom_kill 3 -> 4)"));

@@ -8,19 +8,20 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/exit_code.h"
 
 namespace deepspeed::launcher {
 namespace {
 
 using ::testing::HasSubstr;
 
-struct Ended {
+struct ProgramEnd {
   std::optional<int> status;
   std::string out, err;
 };
 
 /// A program with one argument that it needs and one number.
-Ended end_of(std::vector<const char*> words) {
+ProgramEnd end_of(std::vector<const char*> words) {
   CLI::App app("A program");
   std::string folder;
   int workers = 0;
@@ -38,21 +39,21 @@ TEST(ProgramMain, GoesOnWithArgumentsThatItCanTake) {
   EXPECT_EQ(end_of({"run", "--workers", "2"}).status, std::nullopt);
 }
 
-TEST(ProgramMain, EndsWithZeroWhereHelpIsAskedFor) {
-  const Ended help = end_of({"--help"});
+TEST(ProgramMain, EndsWithZeroIfHelpIsAskedFor) {
+  const ProgramEnd help = end_of({"--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("--workers"));
   EXPECT_EQ(help.err, "");
 }
 
-TEST(ProgramMain, EndsWithTwoAsArgparseDoesWhereAnArgumentIsMissingUnknownOrWrong) {
+TEST(ProgramMain, EndsWithTwoIfAnArgumentIsMissingUnknownOrWrong) {
   for (const auto& [words, reason] : std::vector<std::pair<std::vector<const char*>, const char*>>{
            {{}, "folder is required"},
            {{"run", "--werkers", "2"}, "--werkers"},
            {{"run", "another"}, "another"},
            {{"run", "--workers", "0"}, "--workers"},
            {{"run", "--workers", "many"}, "many"}}) {
-    const Ended ended = end_of(words);
+    const ProgramEnd ended = end_of(words);
     EXPECT_EQ(ended.status, 2) << reason;
     EXPECT_THAT(ended.err, HasSubstr(reason));
     EXPECT_EQ(ended.out, "");
@@ -72,6 +73,10 @@ TEST(ProgramMain, TellsAFaultOfTheArgumentsFromAnother) {
             2);
   EXPECT_EQ(
       status_of([] { raise<IoError>("disk full"); }, "program: [launcher.program_main_test] disk full\n"), 1);
+  EXPECT_EQ(status_of([] { raise<NotSupportedError>("no such feature"); },
+                      "program: [launcher.program_main_test] no such feature\n"),
+            2);
+  EXPECT_EQ(status_of([] { throw ProgramError("no such program", 127); }, "program: no such program\n"), 127);
   EXPECT_EQ(status_of([] { throw std::runtime_error("else"); }, "program: else\n"), 1);
 }
 

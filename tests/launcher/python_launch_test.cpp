@@ -34,7 +34,7 @@ TEST_F(PythonLaunchTest, RunsAScriptWithTheInterpreterThatPythonNames) {
   EXPECT_EQ(file("args1"), "-u\n" + script + "\n--local_rank=1\n--lr\n0.1\na b\n");
 }
 
-TEST_F(PythonLaunchTest, CountsRanksByGpusWhereTheCpuIsTheAccelerator) {
+TEST_F(PythonLaunchTest, CountsRanksByGpusIfTheCpuIsTheAccelerator) {
   variables_["PYTHON"] = interpreter_;
   variables_["DS_ACCELERATOR"] = "cpu";
   variables_["CUDA_VISIBLE_DEVICES"] = "0";

@@ -4,7 +4,7 @@ from jobs import PYTHON, JobTest
 
 
 class AccelerateTest(JobTest):
-    def test_accelerate_starts_the_ranks_of_two_machines(self):
+    def test_starts_the_ranks_of_two_machines_by_accelerate(self):
         alone = self.losses_in_python("", [PYTHON, "-m", "deepspeed.launcher.runner"], flags=["--num_gpus", "4"])
         programs = self.folder / "programs"
         programs.mkdir()

@@ -78,22 +78,22 @@ class ArrivalTest(JobTest):
         self.assertFalse([path for job in jobs for path in pathlib.Path("/tmp").glob(f"deepspeed_job_{job}*")])
         self.expect_nothing_left()
 
-    def test_arguments_by_ssh(self):
+    def test_passes_arguments_by_ssh(self):
         self.check_arguments("ssh")
 
-    def test_arguments_by_pdsh(self):
+    def test_passes_arguments_by_pdsh(self):
         self.check_arguments("pdsh")
 
-    def test_arguments_by_openmpi(self):
+    def test_passes_arguments_by_openmpi(self):
         self.check_arguments("openmpi")
 
-    def test_arguments_by_mpich(self):
+    def test_passes_arguments_by_mpich(self):
         self.check_arguments("mpich")
 
-    def test_arguments_by_slurm(self):
+    def test_passes_arguments_by_slurm(self):
         self.check_arguments("slurm")
 
-    def test_shells_that_print_something_at_their_start(self):
+    def test_ignores_what_shells_print_at_their_start(self):
         keys = pathlib.Path.home() / ".ssh" / "authorized_keys"
         before = keys.read_text()
         keys.write_text(f"""command="echo '{{}}'; printf 'Welcome!'; eval \\"$SSH_ORIGINAL_COMMAND\\"" {before}""")
@@ -108,13 +108,13 @@ class ArrivalTest(JobTest):
         finally:
             keys.write_text(before)
 
-    def test_variables_with_the_names_of_the_job(self):
+    def test_drops_variables_with_the_names_of_the_job(self):
         for runner in set(installed_runners()) - {"ssh"}:
             with self.subTest(runner):
                 names = [f"DEEPSPEED_JOB{end}" for end in ("", "_1", "_2")]
                 self.assertEqual(self.run_job(runner, **dict.fromkeys(names, "e30=")), 0, self.said())
 
-    def test_addresses_of_the_launcher_that_lead_nowhere(self):
+    def test_passes_over_addresses_of_the_launcher_that_lead_nowhere(self):
         # As many as would take minutes one after the other. The first machine sends what goes there to a hole.
         hole, worker = "10.77.0.240", self.machines[0]
         addresses = [f"10.99.0.{number}/32" for number in range(1, 41)]
@@ -145,17 +145,17 @@ class ArrivalTest(JobTest):
             with self.subTest(runner):
                 self.expect_refusal(*expected, runner=runner, **options)
 
-    def test_an_unreachable_host(self):
+    def test_refuses_an_unreachable_host(self):
         hosts = ["worker-0 slots=1", "nowhere slots=1"]
         self.expect_refusals("host nowhere cannot be reached by ssh", "(--exclude)", runners=("ssh", "pdsh"), hosts=hosts)
         self.expect_refusals("host nowhere cannot be reached by ssh", "--no_ssh_check", runners=("openmpi", "mpich"), hosts=hosts)
 
-    def test_an_address_that_no_machine_has(self):
+    def test_refuses_an_address_that_no_machine_has(self):
         address = ["--master_addr", "10.77.0.99"]
         expected = "--master_addr 10.77.0.99 is no address of this machine"
         self.expect_refusals(expected, "host worker-0", runners=installed_runners(), flags=address)
 
-    def test_another_version(self):
+    def test_refuses_another_version(self):
         other = self.folder / "other_node"
         other.write_text(
             """#!/bin/sh\nif [ "$(hostname)" = worker-1 ]; then echo '{"t":"hello","version":"0.0.1"}'; cat >/dev/null; else exec """
@@ -165,36 +165,44 @@ class ArrivalTest(JobTest):
         other.chmod(0o755)
         self.expect_refusals("host worker-1: the library there is version 0.0.1", DS_NODE_PROGRAM=str(other))
 
-    def test_a_machine_that_lies(self):
+    def test_refuses_a_machine_that_lies(self):
         version = subprocess.run([str(BINARIES / "ds_node"), "--version"], capture_output=True, text=True).stdout.strip()
-        hello = json.dumps({"t": "hello", "version": version, "process": 7, "address": [], "host": None})
+        hello = {"t": "hello", "version": version}
         liar = self.folder / "liar"
-        for words in ("b'x' * (17 << 20)", r"""b'{"t":"planned","port":1e99}\n[1, 2]\n'""", r"""b'{"t":"ended","code":"x"}\n{"t":"'"""):
+        no_message = "is lost: it has sent a line that is no message, or is too long"
+        lies = [(hello, words, no_message) for words in ("b'x' * (17 << 20)", r"""b'[1, 2]\n'""")]
+        lies += [(hello, r"""b'{"t":"'""", "is lost: its connection ended in the middle of a message")]
+        lies += [(hello, r"""b'{"t":"no such"}\n'""", "a message 'no such' was not expected")]
+        lies += [(hello, r"""b'{"t":"ended","code":' + b'[' * 10**6 + b']' * 10**6 + b'}\n'""", "'ended' has 'code' [...]")]
+        lies += [(hello, r"""b'{"t":"planned","port":1e99}\n'""", "'planned' has 'port'")]
+        lies += [(hello, r"""b'{"t":"ended","code":"x"}\n'""", "'ended' has 'code' \"x\", expected a whole number")]
+        lies += [(dict(hello, process=7), "b''", "'hello' has 'process' 7, expected a text")]
+        for first, words, expected in lies:
             with self.subTest(words):
                 liar.write_text(
                     f"""#!{sys.executable}
 import os, sys
 if os.uname().nodename != "worker-1":
     os.execv("{BINARIES}/ds_node", ["{BINARIES}/ds_node", *sys.argv[1:]])
-print({hello!r}, flush=True)
+print({json.dumps(first)!r}, flush=True)
 sys.stdin.readline()
 sys.stdout.buffer.write({words})
 """
                 )
                 liar.chmod(0o755)
-                self.expect_refusal("host worker-1", DS_NODE_PROGRAM=str(liar))
+                self.expect_refusal("host worker-1", expected, DS_NODE_PROGRAM=str(liar))
 
-    def test_a_missing_library(self):
+    def test_refuses_a_missing_library(self):
         self.expect_refusals("the program /no/ds_node cannot be run there (exit code 127)", DS_NODE_PROGRAM="/no/ds_node")
 
-    def test_another_python(self):
+    def test_refuses_another_python(self):
         other = self.folder / "python"
         old = 'if [ "$(hostname)" = worker-1 ] && [ "$1" = --version ]; then echo Python 2.7.0; exit; fi'
         other.write_text(f'#!/bin/sh\n{old}\nexec {sys.executable} "$@"\n')
         other.chmod(0o755)
         self.expect_refusal("host worker-1: the program runs by 'Python 2.7.0' there", "PYTHON", PYTHON=str(other))
 
-    def test_a_missing_program_of_one_machine(self):
+    def test_names_the_machine_that_lacks_the_program(self):
         hosts = self.hostfile()
         command = [str(BINARIES / "deepspeed"), "--hostfile", hosts, "--launcher", "ssh", "/no/such/program"]
         made = subprocess.run(command, capture_output=True, text=True)
@@ -202,14 +210,14 @@ sys.stdout.buffer.write({words})
         self.assertIn("host worker-", made.stderr)
         self.assertIn("/no/such/program", made.stderr)
 
-    def test_a_program_of_the_library_needs_no_path(self):
+    def test_finds_a_program_of_the_library_without_path(self):
         # The machines have no folder of the library in their PATH.
         self.assertEqual(self.run_job("ssh", program=["ds_schedule"]), 0, self.said())
         self.assertIn("stage 0", self.output.read_text())
 
     # --- tools ---
 
-    def test_the_links_within_and_between_machines_are_measured(self):
+    def test_measures_the_links_within_and_between_machines(self):
         path, most = self.folder / "links.json", 0.4
         for machine in self.machines:
             machine.limit_link(f"{1000 * most:.0f}mbit")
@@ -242,21 +250,21 @@ sys.stdout.buffer.write({words})
         self.assertNotEqual(self.end(), 0, self.said())
         self.assertIn(f"{path} has no within_node", self.said())
 
-    def test_a_command_on_all_machines(self):
+    def test_runs_a_command_on_all_machines(self):
         command = [str(BINARIES / "ds_ssh"), "-f", self.hostfile(), "sh", "-c", 'hostname; echo "$0" "$1"', *WORDS[9:13]]
         made = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(made.returncode, 0, made.stderr)
         for number in range(2):
             self.assertIn(f"worker-{number}: worker-{number}\nworker-{number}: {WORDS[9]} {WORDS[10]}\n", made.stdout)
 
-    def test_a_report_of_all_machines_without_python(self):
+    def test_reports_on_all_machines_without_python(self):
         command = [str(BINARIES / "ds_report"), "-f", self.hostfile()]
         made = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(made.returncode, 0, made.stderr)
         for number in range(2):
             self.assertIn(f"worker-{number}: CUDA devices", made.stdout)
 
-    def test_a_report_of_all_machines(self):
+    def test_reports_on_all_machines(self):
         if PYTHON == "-":
             self.skipTest("this build has no Python package")
         command = [PYTHON, "-m", "deepspeed.env_report", "--hide_operator_status", "--hostfile", self.hostfile()]

@@ -54,22 +54,22 @@ class EndsTest(JobTest):
         cause = "host worker-1: rank 2 (pid {victim}) was ended by SIGKILL"
         self.lose(runner, "SIGKILL of a rank", lambda: self.signal_rank(2, signal.SIGKILL), 137, cause)
 
-    def test_a_killed_rank_by_ssh(self):
+    def test_ends_after_a_killed_rank_by_ssh(self):
         self.check_failure("ssh")
 
-    def test_a_killed_rank_by_pdsh(self):
+    def test_ends_after_a_killed_rank_by_pdsh(self):
         self.check_failure("pdsh")
 
-    def test_a_killed_rank_by_openmpi(self):
+    def test_ends_after_a_killed_rank_by_openmpi(self):
         self.check_failure("openmpi")
 
-    def test_a_killed_rank_by_mpich(self):
+    def test_ends_after_a_killed_rank_by_mpich(self):
         self.check_failure("mpich")
 
-    def test_a_killed_rank_by_slurm(self):
+    def test_ends_after_a_killed_rank_by_slurm(self):
         self.check_failure("slurm")
 
-    def test_a_rank_that_fails_gives_its_code(self):
+    def test_ends_with_the_code_of_the_rank_that_fails(self):
         self.assertEqual(self.run_job("ssh", kind="fail"), 7, self.said())
         self.assertIn("host worker-1: rank 3", self.said())
         self.assertIn("ended with exit code 7", self.said())
@@ -77,19 +77,19 @@ class EndsTest(JobTest):
     def check_lost(self, runner, what, end_machine, expected, on=None):
         self.lose(runner, what, lambda: end_machine(self.machines[1]), 1, f"host worker-1 is lost: {expected}", on)
 
-    def test_a_killed_node_program(self):
+    def test_ends_after_a_killed_node_program(self):
         for runner in ("ssh", "pdsh"):
             with self.subTest(runner):
                 self.check_lost(runner, "SIGKILL of ds_node and its supervisor", self.kill_programs, "its connection ended")
 
-    def test_a_killed_node_program_of_a_rank(self):
+    def test_ends_after_a_killed_node_program_of_a_rank(self):
         # MPI and Slurm notice as well, and may be the first to say so.
         for runner in set(installed_runners()) - {"ssh", "pdsh"}:
             with self.subTest(runner):
                 self.lose(runner, "SIGKILL of ds_node and its supervisor", lambda: self.kill_programs(self.machines[1]), None, "")
                 self.assertTrue("is lost" in self.said() or f"--launcher {runner} ended with" in self.said(), self.said())
 
-    def test_a_killed_runner(self):
+    def test_ends_after_a_killed_runner(self):
         for runner in set(installed_runners()) - {"ssh"}:
             program = {"pdsh": "pdsh", "slurm": "srun"}.get(runner) or str(mpirun_of(runner))
             with self.subTest(runner):
@@ -109,7 +109,7 @@ class EndsTest(JobTest):
             with contextlib.suppress(ProcessLookupError):  # the end of one may be that of another
                 os.kill(pid, number)
 
-    def test_a_killed_ssh_session(self):
+    def test_ends_after_a_killed_ssh_session(self):
         def end_session(machine):
             for pid in machine.processes("/ds_node"):
                 status = pathlib.Path(f"/proc/{pid}/status").read_text()
@@ -118,17 +118,17 @@ class EndsTest(JobTest):
 
         self.check_lost("ssh", "SIGKILL of sshd's child", end_session, "its connection ended")
 
-    def test_a_lost_network(self):
+    def test_ends_after_a_lost_network(self):
         for runner in ("ssh", "pdsh"):
             with self.subTest(runner):
                 self.check_lost(runner, "the network's end", lambda machine: machine.set_link("down"), "nothing was heard from it")
 
-    def test_a_machine_that_hangs(self):
+    def test_ends_if_a_machine_hangs(self):
         # Once it goes on, what still runs there ends by itself.
         others = [self.machines[0], self.machines[2]]
         self.check_lost("ssh", "SIGSTOP of a machine", lambda machine: machine.send(signal.SIGSTOP), "nothing was heard from it", others)
 
-    def test_a_node_program_that_hangs(self):
+    def test_ends_if_a_node_program_hangs(self):
         def stop(machine):
             for pid in machine.processes("/ds_node"):
                 if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "ds_node":
@@ -136,7 +136,7 @@ class EndsTest(JobTest):
 
         self.check_lost("ssh", "SIGSTOP of ds_node", stop, "")
 
-    def test_a_node_program_and_its_supervisor_that_hang(self):
+    def test_ends_if_a_node_program_and_its_supervisor_hang(self):
         for runner in ("ssh", "pdsh"):
             with self.subTest(runner):
                 self.check_lost(
@@ -146,11 +146,11 @@ class EndsTest(JobTest):
                     "nothing was heard from it",
                 )
 
-    def test_a_stopped_rank(self):
+    def test_ends_if_a_rank_stays_stopped(self):
         cause = "host worker-1: rank 3 (pid {victim}) was stopped by SIGSTOP and has not gone on for 5 s"
         self.lose("ssh", "SIGSTOP of a rank", lambda: self.signal_rank(3, signal.SIGSTOP), 147, cause)
 
-    def test_a_stopped_rank_may_go_on(self):
+    def test_lets_a_stopped_rank_continue(self):
         self.start("ssh", kind="wait", DS_LINK_TIMEOUT="60")
         self.wait_for_ranks()
         victim = self.signal_rank(3, signal.SIGSTOP)
@@ -162,7 +162,7 @@ class EndsTest(JobTest):
 
     # --- ends of the launcher ---
 
-    def test_signals_to_the_launcher(self):
+    def test_forwards_signals_to_the_launcher(self):
         for runner in installed_runners():
             for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
                 with self.subTest(f"{runner} {number}"):
@@ -188,20 +188,20 @@ class EndsTest(JobTest):
         self.assertEqual({found["WORLD_SIZE"] for found in again}, {"4"})
         self.expect_nothing_left()
 
-    def test_an_elastic_job_goes_on_without_a_lost_machine(self):
+    def test_continues_an_elastic_job_without_a_lost_machine(self):
         self.check_elastic("ssh")
 
-    def test_an_elastic_job_goes_on_by_pdsh(self):
+    def test_continues_an_elastic_job_by_pdsh(self):
         self.check_elastic("pdsh")
 
-    def test_an_elastic_job_ends_with_too_few_machines(self):
+    def test_ends_an_elastic_job_with_too_few_machines(self):
         self.start("ssh", kind="wait", flags=["--elastic_training", "--min_elastic_nodes", "2"])
         self.wait_for_ranks()
         self.machines[1].set_link("down")
         self.assertEqual(self.end(), 1, self.said())
         self.assertIn("too few for --min_elastic_nodes", self.said())
 
-    def test_a_machine_that_comes_back_is_taken_in(self):
+    def test_takes_in_a_machine_that_comes_back(self):
         hosts = ["worker-0 slots=1", "worker-1 slots=1", "worker-2 slots=1"]
         self.start("ssh", kind="wait_first", hosts=hosts, flags=["--elastic_training", "--max_restarts", "3"], DS_TEST_WAITS="2")
         self.wait_for_ranks([f"rank{rank}.0" for rank in range(3)])

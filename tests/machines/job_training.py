@@ -31,7 +31,7 @@ class TrainingTest(JobTest):
     def losses(path):
         return {int(step): float(loss) for step, loss in (line.split() for line in path.read_text().splitlines())}
 
-    def test_training_has_the_losses_of_one_machine(self):
+    def test_trains_with_the_losses_of_one_machine(self):
         seen = {}
         for runner in ["", *installed_runners()]:
             path = self.train(runner, "--steps", 8)
@@ -44,7 +44,7 @@ class TrainingTest(JobTest):
         for runner, found in seen.items():
             self.assertIn(found, [seen[""], several[0]], f"{runner}: other bits")
 
-    def test_training_in_python_has_the_losses_of_one_machine(self):
+    def test_trains_in_python_with_the_losses_of_one_machine(self):
         if PYTHON == "-":
             self.skipTest("this build has no Python package")
         door = [PYTHON, "-m", "deepspeed.launcher.runner"]
@@ -52,7 +52,7 @@ class TrainingTest(JobTest):
         for runner in installed_runners():
             self.expect_close(self.losses_in_python(runner, door), alone)
 
-    def test_an_elastic_training_goes_on_from_its_newest_checkpoint(self):
+    def test_continues_an_elastic_training_from_its_newest_checkpoint(self):
         hosts = ["worker-0 slots=2", "worker-1 slots=2", "worker-2 slots=2"]
         saved = self.folder / "saved"
         config = {

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from deepspeed.launcher import multinode_runner, programs, resources, runner
+from deepspeed.launcher import launch as launch_module, multinode_runner, programs, resources, runner
 
 HOSTS = {"one": [0, 1], "two": [0, 1]}
 
@@ -127,12 +127,35 @@ def test_world_info_goes_there_and_back():
 def test_the_programs_command_line_says_the_same():
     args = runner.parse_args(["--num_gpus", "2", "--master_port", "29501", "--module", "-q", "package.train", "--num_gpus", "7"])
     words = runner.program_words(args)
-    flags = ["--module", "--num_procs=2", "--master_port=29501", "--log_level=error"]
-    assert words == [*flags, "--", "package.train", "--num_gpus", "7"]
+    assert sorted(words[:4]) == ["--master_port=29501", "--module", "--num_gpus=2", "--quiet"]
+    assert words[4:] == ["--", "package.train", "--num_gpus", "7"]
     assert runner.program_words(runner.parse_args(["train.py"])) == ["--", "train.py"]
     given = ["--no_ssh", "--node_rank=1", "--hostfile=hosts", "--venv_script=env", "--launcher=ssh", "--launcher_args=-i key"]
     words = runner.program_words(runner.parse_args([*given, "--ssh_port=22", "--max_restarts=0", "--", "train.py"]))
     assert {*given, "--ssh_port=22", "--max_restarts=0"} == set(words[:-2])
+
+
+def test_arguments_have_the_defaults_of_deepspeed():
+    args = runner.parse_args(["train.py"])
+    numbers = dict.fromkeys(("num_gpus", "num_nodes", "node_rank", "min_elastic_nodes", "max_elastic_nodes"), -1)
+    expected = dict(numbers, hostfile=runner.DLTS_HOSTFILE, include="", master_addr="", master_port=29500, ssh_port=None, module=False)
+    expected.update(launcher="pdsh", launcher_args="", enable_each_rank_log="None", log_level="info", autotuning="", user_args=[])
+    assert {name: getattr(args, name) for name in expected} == expected
+    args = launch_module.parse_args(["--world_info=word", "--save_pid=7", "train.py", "-q"])
+    expected = ["--no_ssh", "--master_addr=127.0.0.1", "--node_rank=0", "--save_pid", "--world_info=word"]
+    assert sorted(launch_module.program_words(args)[:5]) == sorted(expected)
+    assert launch_module.program_words(args)[5:] == ["--", "train.py", "-q"]
+    with pytest.raises(ValueError, match="world_info"):
+        launch_module.program_words(launch_module.parse_args(["train.py"]))
+
+
+def test_the_program_gets_the_words_as_they_are_given(monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "execv", lambda program, words: started.append(words[1:]))
+    monkeypatch.setattr(sys, "argv", ["deepspeed", "--num_g", "2", "--no-such-flag", "train.py"])
+    runner.main()
+    runner.main("--num_gpus 2 --num_gpus 3 train.py -q")
+    assert started == [sys.argv[1:], ["--num_gpus", "2", "--num_gpus", "3", "train.py", "-q"]]
 
 
 def test_programs_find_torch_wherever_it_is_installed(monkeypatch):

@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "deepspeed/comm/job/job.h"
-#include "deepspeed/comm/store/store_address.h"
+#include "deepspeed/net/socket.h"
 
 namespace deepspeed::comm {
 
 struct Listener {
-  Descriptor socket;     // bound to the job's port, and listening
-  StoreAddress address;  // at which this machine reaches it
-  Descriptor reserved;   // holds the job's port at 127.0.0.1, without listening
-  std::string place;     // for texts: where others may connect; "127.0.0.1", "all addresses of this machine"
+  Descriptor socket;           // bound to the job's port, and listening
+  net::SocketAddress address;  // at which this machine reaches it
+  Descriptor reserved;         // holds the job's port at 127.0.0.1, without listening
+  std::string place;  // for texts: where others may connect; "127.0.0.1", "all addresses of this machine"
 };
 
 /// Listens only at the address of MASTER_ADDR, so that nobody else reaches the store. The store tells the
@@ -29,9 +29,9 @@ Listener listen_on_this_machine(const Job& job);
 
 /// Returns the address at which the ranks of a job on one machine meet. It depends on the user and the job's
 /// port, and under torchrun on its run and its number of restarts.
-StoreAddress local_address(const Job& job);
+net::SocketAddress local_address(const Job& job);
 
 /// Returns the addresses of the host and port of rank 0, IPv4 first. There are none if the host is unknown.
-std::vector<StoreAddress> addresses_of(const std::string& host, int port);
+std::vector<net::SocketAddress> addresses_of(const std::string& host, int port);
 
 }  // namespace deepspeed::comm

@@ -58,7 +58,7 @@ constexpr milliseconds kFirstLook(2), kNextLook(50), kPatienceWithRank0(10000);
 // How long an address may be silent before the next is tried, and how long a resolved name is valid.
 constexpr milliseconds kAddressIsSilent(10000), kNameIsKnown(5000);
 
-std::vector<StoreAddress> addresses_of_rank_0(const Job& job, Clock::time_point deadline) {
+std::vector<net::SocketAddress> addresses_of_rank_0(const Job& job, Clock::time_point deadline) {
   if (job.rendezvous == Rendezvous::kLocal) return {local_address(job)};
   wait_until_host_is_known(job, deadline);
   return addresses_of(job.master_addr, job.master_port);
@@ -79,14 +79,14 @@ StorePtr come_to_store(const Job& job, Clock::time_point deadline) {
   std::string why_not = "nobody listens there";
   bool was_told = false;
   auto known_until = begin;
-  std::vector<StoreAddress> addresses;
+  std::vector<net::SocketAddress> addresses;
   for (milliseconds pause = kFirstLook;; pause = std::min(pause * 2, kNextLook)) {
     if (Clock::now() >= known_until) {
       addresses = addresses_of_rank_0(job, deadline);
       known_until = Clock::now() + kNameIsKnown;
     }
-    for (const StoreAddress& address : addresses) {
-      auto socket = connect_to(address, std::min(deadline, Clock::now() + kAddressIsSilent), why_not);
+    for (const net::SocketAddress& address : addresses) {
+      auto socket = net::connect_to(address, std::min(deadline, Clock::now() + kAddressIsSilent), why_not);
       if (!socket || !greet_store(socket.get(), job.rank, job.world_size, deadline, why_not)) continue;
       return c10::make_intrusive<SocketStore>(address, std::move(socket), job.timeout);
     }

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
 #include "deepspeed/device/memory/addresses.h"
 #include "deepspeed/device/memory/free_blocks.h"

@@ -29,9 +29,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
-#include "deepspeed/comm/shm/descriptor.h"
 
 namespace deepspeed::comm::shm {
 namespace {

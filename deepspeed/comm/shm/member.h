@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/comm/shm/arena.h"
-#include "deepspeed/comm/shm/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
 #include "deepspeed/comm/shm/slot.h"
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::comm::shm {

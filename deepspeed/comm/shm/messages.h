@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "deepspeed/comm/shm/descriptor.h"
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/comm/shm/member.h"
 
 namespace deepspeed::comm::shm {

@@ -14,9 +14,9 @@
 #include <poll.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hash.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/store/store_guard.h"
+#include "deepspeed/net/proof.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -44,13 +44,13 @@ std::string comma_list(const std::vector<std::string>& texts) {
 }
 
 // Sends the bytes. Returns "", or why it failed.
-std::string send_bytes(int socket, const std::string& bytes, Deadline deadline) {
+std::string send_bytes(int socket, const std::string& bytes, net::Deadline deadline) {
   for (size_t sent = 0; sent < bytes.size();) {
     const auto count = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (count >= 0) {
       sent += static_cast<size_t>(count);
     } else if (errno == EAGAIN) {
-      if (!wait_for_socket(socket, POLLOUT, deadline)) return "it does not take what is sent";
+      if (!net::wait_for_socket(socket, POLLOUT, deadline)) return "it does not take what is sent";
     } else if (errno != EINTR) {
       return std::strerror(errno);
     }
@@ -59,7 +59,8 @@ std::string send_bytes(int socket, const std::string& bytes, Deadline deadline) 
 }
 
 // Receives a message. Returns "", or why it failed.
-std::string receive_message(int socket, std::string& received, Deadline deadline, StoreMessage& message) {
+std::string receive_message(int socket, std::string& received, net::Deadline deadline,
+                            StoreMessage& message) {
   std::array<char, 1 << 14> buffer;
   while (true) {
     if (auto whole = take_store_message(received)) {
@@ -72,14 +73,14 @@ std::string receive_message(int socket, std::string& received, Deadline deadline
     } else if (count == 0) {
       return "it closed the connection";
     } else if (errno == EAGAIN) {
-      if (!wait_for_socket(socket, POLLIN, deadline)) return "it does not answer";
+      if (!net::wait_for_socket(socket, POLLIN, deadline)) return "it does not answer";
     } else if (errno != EINTR) {
       return std::strerror(errno);
     }
   }
 }
 
-Deadline deadline_in(milliseconds time) {
+net::Deadline deadline_in(milliseconds time) {
   if (time == milliseconds::zero()) return std::nullopt;
   // Months would overflow the sum.
   return std::chrono::steady_clock::now() + std::min<milliseconds>(time, std::chrono::hours(24 * 365));
@@ -95,7 +96,7 @@ enum class Greeting {
   kRefused,  // also if the other end is not a store, or does not know the secret
 };
 
-Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
+Greeting greet(int socket, int rank, int world_size, net::Deadline deadline, std::string& why_not) {
   StoreMessage reply;
   std::string received;
   bool is_answered = false;
@@ -114,19 +115,19 @@ Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::str
       why_not = reply.texts.empty() ? "it refuses" : reply.texts.front();
     return why_not.empty();
   };
-  const std::string secret = store_secret(socket);
-  const std::string number = secret.empty() ? "" : guard_number();
-  if (!join(number)) return is_answered ? Greeting::kRefused : Greeting::kUnread;
-  if (!secret.empty()) {
-    const bool knows =
-        reply.answer() == StoreAnswer::kProve && reply.texts.size() == 2 &&
-        equal_in_constant_time(reply.texts[1], guard_proof(secret, "server", number, reply.texts[0]));
-    if (!knows) {
+  const net::Prover prover = store_prover(store_secret(socket));
+  net::ProofNumbers numbers;
+  if (prover.has_secret()) numbers.client = net::random_number();
+  if (!join(numbers.client)) return is_answered ? Greeting::kRefused : Greeting::kUnread;
+  if (prover.has_secret()) {
+    const bool proves = reply.answer() == StoreAnswer::kProve && reply.texts.size() == 2;
+    if (proves) numbers.server = reply.texts[0];
+    if (!proves || !prover.is_proof(reply.texts[1], net::End::kServer, numbers)) {
       why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
       return Greeting::kRefused;
     }
     is_answered = false;  // the server is the job's: if it closes now, a retry may succeed
-    if (!join(guard_proof(secret, "client", number, reply.texts[0])))
+    if (!join(prover.proof(net::End::kClient, numbers)))
       return is_answered ? Greeting::kRefused : Greeting::kUnread;
   }
   if (reply.answer() == StoreAnswer::kDone) return Greeting::kWelcome;
@@ -136,14 +137,14 @@ Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::str
 
 }  // namespace
 
-bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
+bool greet_store(int socket, int rank, int world_size, net::Deadline deadline, std::string& why_not) {
   return greet(socket, rank, world_size, deadline, why_not) == Greeting::kWelcome;
 }
 
-Descriptor reach_store(const StoreAddress& address, int rank, int world_size, Deadline deadline,
+Descriptor reach_store(const net::SocketAddress& address, int rank, int world_size, net::Deadline deadline,
                        std::string& why_not) {
   for (milliseconds pause(1);; pause = std::min(pause * 2, kLongestPause)) {
-    Descriptor socket = connect_to(address, deadline, why_not);
+    Descriptor socket = net::connect_to(address, deadline, why_not);
     const bool is_full = !socket && errno == EAGAIN;
     const Greeting answer =
         socket ? greet(socket.get(), rank, world_size, deadline, why_not) : Greeting::kRefused;
@@ -154,7 +155,7 @@ Descriptor reach_store(const StoreAddress& address, int rank, int world_size, De
   }
 }
 
-SocketStore::SocketStore(StoreAddress address, Descriptor socket, milliseconds timeout,
+SocketStore::SocketStore(net::SocketAddress address, Descriptor socket, milliseconds timeout,
                          std::shared_ptr<StoreServer> server)
     : Store(timeout),
       address_(address),
@@ -169,13 +170,13 @@ SocketStore::~SocketStore() {
 
 c10::intrusive_ptr<c10d::Store> SocketStore::clone() {
   std::string why_not;
-  const Deadline deadline = deadline_in(timeout_);
+  const net::Deadline deadline = deadline_in(timeout_);
   Descriptor socket = reach_store(address_, -1, 0, deadline, why_not);
   if (!socket) throw_c10d<c10::DistNetworkError>("the store of the job cannot be reached again: ", why_not);
   return c10::make_intrusive<SocketStore>(address_, std::move(socket), timeout_);
 }
 
-StoreMessage SocketStore::exchange(const StoreMessage& request, Deadline deadline) {
+StoreMessage SocketStore::exchange(const StoreMessage& request, net::Deadline deadline) {
   const std::string bytes = encode_store_message(request);
   const std::lock_guard lock(mutex_);
   StoreMessage reply;
@@ -197,7 +198,7 @@ StoreMessage SocketStore::call(StoreCall call, std::vector<std::string> texts, i
                              std::move(texts)};
   const bool is_endless = limit.value_or(timeout_) == kNoTimeout;
   const auto patience = std::max(limit.value_or(kNoTimeout), kNoTimeout) + std::max(timeout_, kLeastPatience);
-  const auto reply = exchange(request, is_endless ? Deadline() : deadline_in(patience));
+  const auto reply = exchange(request, is_endless ? net::Deadline() : deadline_in(patience));
   switch (reply.answer()) {
     case StoreAnswer::kDone:
       return reply;

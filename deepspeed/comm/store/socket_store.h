@@ -11,9 +11,9 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "deepspeed/comm/store/store_address.h"
 #include "deepspeed/comm/store/store_message.h"
 #include "deepspeed/comm/store/store_server.h"
+#include "deepspeed/net/socket.h"
 
 namespace deepspeed::comm {
 
@@ -24,12 +24,12 @@ class SocketStore final : public c10d::Store {
  public:
   /// Takes a connection that the server has greeted. On the rank that serves, it also takes the server, which
   /// ends with it. Clones connect to `address`.
-  SocketStore(StoreAddress address, Descriptor socket, std::chrono::milliseconds timeout,
+  SocketStore(net::SocketAddress address, Descriptor socket, std::chrono::milliseconds timeout,
               std::shared_ptr<StoreServer> server = nullptr);
   ~SocketStore() override;
 
   /// Returns rank 0's numeric host. It is loopback if all ranks are on its machine.
-  std::string host() const { return numeric_host(address_); }
+  std::string host() const { return net::numeric_host(address_); }
 
   c10::intrusive_ptr<c10d::Store> clone() override;
   using c10d::Store::compareSet;
@@ -60,9 +60,9 @@ class SocketStore final : public c10d::Store {
   /// wait.
   StoreMessage call(StoreCall call, std::vector<std::string> texts, int64_t number = 0,
                     std::optional<std::chrono::milliseconds> limit = std::nullopt);
-  StoreMessage exchange(const StoreMessage& request, Deadline deadline);
+  StoreMessage exchange(const StoreMessage& request, net::Deadline deadline);
 
-  const StoreAddress address_;
+  const net::SocketAddress address_;
   const std::shared_ptr<StoreServer> server_;
   const pid_t process_;
   std::mutex mutex_;
@@ -73,12 +73,12 @@ class SocketStore final : public c10d::Store {
 
 /// Greets the server as the given rank of a world. Rank -1 is another client of a joined process. Returns
 /// false, with why_not, if it is not a store, or one that expects another job.
-bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not);
+bool greet_store(int socket, int rank, int world_size, net::Deadline deadline, std::string& why_not);
 
 /// Connects to a server that is there and greets it. Tries again until the deadline if too many clients are
 /// waiting, or if the connection ends before the greeting is answered. A server under load may close a
 /// connection that it has not read. On failure it returns no socket, and `why_not` gives the reason.
-Descriptor reach_store(const StoreAddress& address, int rank, int world_size, Deadline deadline,
+Descriptor reach_store(const net::SocketAddress& address, int rank, int world_size, net::Deadline deadline,
                        std::string& why_not);
 
 }  // namespace deepspeed::comm

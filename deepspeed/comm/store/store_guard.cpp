@@ -1,49 +1,39 @@
 #include "deepspeed/comm/store/store_guard.h"
 
-#include <sys/socket.h>
+#include <utility>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hash.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/net/socket.h"
 
 namespace deepspeed::comm {
 
 std::string store_secret(int socket) {
-  sockaddr_storage own{};
-  socklen_t length = sizeof(own);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &length);
-  if (own.ss_family == AF_UNIX) return "";
+  if (net::own_address(socket).is_local()) return "";
   return env::get(kStoreSecretVariable).value_or("");
 }
 
-std::string guard_number() { return hex(random_bytes(16)); }
+net::Prover store_prover(const std::string& secret) { return {secret, "store"}; }
 
-std::string guard_proof(const std::string& secret, const char* end, const std::string& client_number,
-                        const std::string& server_number) {
-  return hex(hmac_sha256(secret, "store " + std::string(end) + ":" + client_number + ":" + server_number));
-}
-
-std::optional<StoreMessage> StoreGuard::check(Shown& shown, const StoreMessage& request) const {
+std::optional<StoreMessage> StoreGuard::check(net::ProofNumbers& numbers, const StoreMessage& request) const {
   const bool is_greeting = request.call() == StoreCall::kJoin && !request.texts.empty() &&
                            request.texts.size() <= 2 && request.texts[0] == kStoreGreeting;
   if (!is_greeting) raise<CommError>("what comes is no greeting of a rank");
   const bool client_has_secret = request.texts.size() == 2;
-  if (client_has_secret == secret_.empty()) {
-    const std::string text =
-        message("rank 0 has ", secret_.empty() ? "no secret" : "a secret", ", this rank has ",
-                secret_.empty() ? "one" : "none", "; set ", kStoreSecretVariable, " alike for all ranks");
+  if (client_has_secret != prover_.has_secret()) {
+    const std::string text = message("rank 0 has ", prover_.has_secret() ? "a secret" : "no secret",
+                                     ", this rank has ", prover_.has_secret() ? "none" : "one", "; set ",
+                                     kStoreSecretVariable, " alike for all ranks");
     return store_reply(StoreAnswer::kRefused, 0, {text});
   }
-  if (secret_.empty()) return std::nullopt;
-  if (shown.server_number.empty()) {
-    shown = {request.texts[1], guard_number()};
-    const auto proof = guard_proof(secret_, "server", shown.client_number, shown.server_number);
-    return store_reply(StoreAnswer::kProve, 0, {shown.server_number, proof});
+  if (!prover_.has_secret()) return std::nullopt;
+  if (numbers.server.empty()) {
+    numbers = {request.texts[1], net::random_number()};
+    return store_reply(StoreAnswer::kProve, 0, {numbers.server, prover_.proof(net::End::kServer, numbers)});
   }
-  const Shown numbers = std::exchange(shown, {});  // a proof is valid once
-  if (!equal_in_constant_time(request.texts[1],
-                              guard_proof(secret_, "client", numbers.client_number, numbers.server_number)))
+  const net::ProofNumbers known = std::exchange(numbers, {});  // a proof is valid once
+  if (!prover_.is_proof(request.texts[1], net::End::kClient, known))
     raise<CommError>("a rank does not know the job's secret");
   return std::nullopt;
 }

@@ -3,9 +3,9 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "deepspeed/comm/store/store_message.h"
+#include "deepspeed/net/proof.h"
 
 namespace deepspeed::comm {
 
@@ -16,30 +16,21 @@ inline constexpr const char* kStoreSecretVariable = "DEEPSPEED_STORE_SECRET";
 /// for this machine and user.
 std::string store_secret(int socket);
 
-/// Returns a random number of 32 digits.
-std::string guard_number();
-
-/// Returns the proof that an end, "server" or "client", knows the secret. It is HMAC-SHA-256 over both
-/// numbers.
-std::string guard_proof(const std::string& secret, const char* end, const std::string& client_number,
-                        const std::string& server_number);
+/// Returns the prover of a store's connections.
+net::Prover store_prover(const std::string& secret);
 
 /// Implements the server's side of the greeting.
 class StoreGuard {
  public:
-  /// Holds what one client has shown.
-  struct Shown {
-    std::string client_number, server_number;
-  };
-
-  explicit StoreGuard(std::string secret) : secret_(std::move(secret)) {}
+  explicit StoreGuard(const std::string& secret) : prover_(store_prover(secret)) {}
 
   /// Returns nothing if the client may join. Otherwise returns the reply, which asks for its proof or reports
   /// that one end has no secret. Throws CommError for anything but a greeting, and for a wrong proof.
-  std::optional<StoreMessage> check(Shown& shown, const StoreMessage& request) const;
+  /// numbers: those of this connection, empty at first.
+  std::optional<StoreMessage> check(net::ProofNumbers& numbers, const StoreMessage& request) const;
 
  private:
-  const std::string secret_;
+  const net::Prover prover_;
 };
 
 }  // namespace deepspeed::comm

@@ -24,7 +24,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -36,6 +35,9 @@
 #include "deepspeed/comm/store/store_guard.h"
 #include "deepspeed/comm/store/store_message.h"
 #include "deepspeed/comm/store/store_table.h"
+#include "deepspeed/net/gate.h"
+#include "deepspeed/net/proof.h"
+#include "deepspeed/net/socket.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -49,8 +51,6 @@ constexpr int kAcceptsATurn = 64;
 constexpr uint64_t kListenerId = 0, kStopId = 1, kFirstClientId = 2;
 // How long no client is accepted after the process ran out of descriptors.
 constexpr milliseconds kAcceptPause(100);
-// The most and least time that a client has to greet, and how many may be about to.
-constexpr milliseconds kGreetingPatience(10000), kLeastTimeToGreet(1000);
 constexpr size_t kMaxUngreeted = 512;
 
 }  // namespace
@@ -65,11 +65,8 @@ class StoreServer::Loop {
         poll_(::epoll_create1(EPOLL_CLOEXEC)),
         stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!poll_ || !stop_) raise<CommError>("the store cannot serve: ", std::strerror(errno));
-    sockaddr_storage own{};
-    socklen_t length = sizeof(own);
-    ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&own), &length);
-    is_local_ = own.ss_family == AF_UNIX;
-    ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK);
+    is_local_ = net::own_address(listener_.get()).is_local();
+    make_non_blocking(listener_.get());
     watch(EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN);
     watch(EPOLL_CTL_ADD, stop_.get(), kStopId, EPOLLIN);
     start();
@@ -101,8 +98,7 @@ class StoreServer::Loop {
     Descriptor socket;
     std::string received, to_send;
     bool has_greeted = false;
-    ServerClock::time_point came;
-    StoreGuard::Shown shown;
+    net::ProofNumbers numbers;
     int joins = -1;                       // the rank that it has joined as
     std::optional<StoreMessage> pending;  // the call that waits
     std::string awaited;                  // for this key
@@ -150,7 +146,7 @@ class StoreServer::Loop {
     std::array<epoll_event, 64> events{};
     while (true) {
       const int count =
-          ::epoll_wait(poll_.get(), events.data(), events.size(), poll_time_until(next_deadline()));
+          ::epoll_wait(poll_.get(), events.data(), events.size(), net::poll_time_until(next_deadline()));
       for (int i = 0; i < count; ++i) {
         const uint64_t id = events[i].data.u64;
         if (id == kStopId) {
@@ -176,27 +172,24 @@ class StoreServer::Loop {
     return ::epoll_ctl(poll_.get(), operation, fd, &event) == 0;
   }
 
-  Deadline next_deadline() const {
-    Deadline next = accepts_again_;
+  net::Deadline next_deadline() const {
+    net::Deadline next = accepts_again_;
     if (!deadlines_.empty() && (!next || deadlines_.begin()->first < *next)) next = deadlines_.begin()->first;
-    if (!ungreeted_.empty()) {
-      const auto last = ungreeted_.begin()->first + kGreetingPatience;
-      if (!next || last < *next) next = last;
-    }
-    return next;
+    const net::Deadline greeting = ungreeted_.next_deadline();
+    return greeting && (!next || *greeting < *next) ? greeting : next;
   }
 
   void accept_clients() {
     if (!listener_) return;
     for (int i = 0; i < kAcceptsATurn; ++i) {
-      if (ungreeted_.size() >= kMaxUngreeted && !drop_oldest_ungreeted()) return pause_accepting();
+      if (ungreeted_.is_full() && !drop_oldest_ungreeted()) return pause_accepting();
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
         if (drop_oldest_ungreeted()) continue;
         return pause_accepting();
       }
       if (!socket) return;
-      if (is_local_ && user_of_peer(socket.get()) != ::geteuid()) continue;
+      if (is_local_ && net::user_of_peer(socket.get()) != ::geteuid()) continue;
       const int fd = socket.get(), on = 1;
       if (!is_local_) {
         ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -206,8 +199,7 @@ class StoreServer::Loop {
       auto& client = clients_[id];
       client.id = id;
       client.socket = std::move(socket);
-      client.came = ServerClock::now();
-      ungreeted_.emplace(client.came, id);
+      ungreeted_.enter(id);
       client.interest = EPOLLIN | EPOLLRDHUP;
       if (!watch(EPOLL_CTL_ADD, fd, id, client.interest)) drop(id);
     }
@@ -220,10 +212,9 @@ class StoreServer::Loop {
 
   // Returns false if even the oldest one has only just connected.
   bool drop_oldest_ungreeted() {
-    if (ungreeted_.empty() || ServerClock::now() - ungreeted_.begin()->first < kLeastTimeToGreet)
-      return false;
-    drop_unless_it_greets(ungreeted_.begin()->second);
-    return true;
+    const auto oldest = ungreeted_.to_make_room();
+    if (oldest) drop_unless_it_greets(*oldest);
+    return oldest.has_value();
   }
 
   // On a busy machine this thread may be late, and the greeting may already have arrived.
@@ -299,7 +290,7 @@ class StoreServer::Loop {
   }
 
   bool greet(Client& client, const StoreMessage& request) {
-    auto answer = guard_.check(client.shown, request);
+    auto answer = guard_.check(client.numbers, request);
     if (!answer && request.number >= 0) {
       const auto refusal = ranks_.why_not(request.number, request.limit_ms);
       if (!refusal.empty()) answer = store_reply(StoreAnswer::kRefused, 0, {refusal});
@@ -309,7 +300,7 @@ class StoreServer::Loop {
       return true;  // it continues, reconnects or leaves
     }
     client.has_greeted = true;
-    ungreeted_.erase({client.came, client.id});
+    ungreeted_.leave(client.id);
     if (request.number >= 0) {
       client.joins = static_cast<int>(request.number);
       ranks_.join(client.joins);
@@ -368,8 +359,7 @@ class StoreServer::Loop {
       accepts_again_.reset();
       watch(EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN);
     }
-    while (!ungreeted_.empty() && ungreeted_.begin()->first + kGreetingPatience <= now)
-      drop_unless_it_greets(ungreeted_.begin()->second);
+    while (const auto client = ungreeted_.overdue()) drop_unless_it_greets(*client);
     while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
       Client& client = clients_.at(deadlines_.begin()->second);
       stop_waiting_for_key(client);
@@ -412,7 +402,7 @@ class StoreServer::Loop {
     Client& client = found->second;
     if (client.pending) stop_waiting_for_key(client);
     forget_deadline(client);
-    ungreeted_.erase({client.came, client.id});
+    ungreeted_.leave(client.id);
     if (client.joins >= 0) ranks_.leave(client.joins);
     // A child process may still hold the socket, which neither epoll nor the client should notice.
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
@@ -432,9 +422,9 @@ class StoreServer::Loop {
   std::unordered_map<uint64_t, Client> clients_;
   std::unordered_map<std::string, std::set<uint64_t>> waiting_;       // clients that wait for a key
   std::set<std::pair<ServerClock::time_point, uint64_t>> deadlines_;  // of waiting clients
-  std::set<std::pair<ServerClock::time_point, uint64_t>> ungreeted_;  // by time of connection
-  std::deque<uint64_t> ready_;                                        // clients whose key has changed
-  Deadline accepts_again_;
+  net::Gate ungreeted_{kMaxUngreeted};
+  std::deque<uint64_t> ready_;  // clients whose key has changed
+  net::Deadline accepts_again_;
   std::unique_ptr<std::thread> thread_;
 };
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "deepspeed/comm/store/store_address.h"
+#include "deepspeed/base/descriptor.h"
 
 namespace deepspeed::comm {
 

@@ -1,16 +1,15 @@
-// The life of a machine's part in a job.
+// What this program does, by the messages of link/messages.h:
 //
-// 1. hello: the program says its version, its machine and its number.
-// 2. prepare: the launcher, which has heard all machines by then, says which ranks run here. What can go
-//    wrong is found now, before anything runs anywhere: a missing program or folder, slots without a GPU, a
-//    port that is taken, an address that is not this machine's. The answer is planned or refused.
-// 3. start: where the ranks meet. A supervisor is forked, the parent of the ranks (node/supervisor.h); this
-//    process passes its reports, and the ranks' output where the link is ssh's, on to the launcher.
-// 4. ended, with the exit code, once no process is left.
+// 1. Hello has been sent. Prepare tells which ranks run here. Errors are found before anything runs anywhere:
+//    a missing program or folder, slots without a GPU, a port that is taken, an address that is not this
+//    machine's.
+// 2. Start forks a supervisor, the parent of the ranks (node/supervisor.h). This process forwards its reports
+//    to the launcher, and also the ranks' output if the link is ssh's standard input and output.
+// 3. Ended follows once no process is left.
 //
-// Three processes watch each other by messages once a second: launcher, this program, supervisor. Whichever
-// ends or hangs, those on both sides notice, and the ranks are killed: by the supervisor where this program
-// is at fault, by this program where the supervisor or the link is.
+// Launcher, this program and supervisor watch each other by a message a second. If one ends or hangs, its
+// neighbours notice. Then the ranks are killed: by the supervisor if this program has failed, by this program
+// if the supervisor or the link has.
 #include "deepspeed/launcher/agent/agent.h"
 
 #include <algorithm>
@@ -25,13 +24,12 @@
 #include <sys/wait.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/base64.h"
-#include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/node/interpreter.h"
 #include "deepspeed/launcher/node/process_tree.h"
 #include "deepspeed/launcher/node/supervisor.h"
-#include "deepspeed/launcher/plan/program.h"
 #include "deepspeed/launcher/plan/resources.h"
 
 namespace deepspeed::launcher {
@@ -45,16 +43,7 @@ constexpr size_t kOutputWindow = size_t{1} << 20;  // bytes that the launcher ha
 constexpr auto kFailureGrace = std::chrono::seconds(3);
 constexpr auto kGoodbyePatience = std::chrono::seconds(10);
 
-void set_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
-
 }  // namespace
-
-AgentPipe::AgentPipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("no pipe: ", std::strerror(errno));
-  read_end = ends[0];
-  write_end = ends[1];
-}
 
 Agent::Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals)
     : link_(std::move(link)),
@@ -63,26 +52,32 @@ Agent::Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, co
       signals_(signals),
       signal_fd_(::signalfd(-1, &signals.watched(), SFD_NONBLOCK | SFD_CLOEXEC)) {}
 
-Agent::~Agent() { ::close(signal_fd_); }
-
 int Agent::run() {
   while (!ended_) {
     wait_for_events();
-    for (const Json& message : link_.exchange()) take_message(message);
+    try {
+      for (const Json& message : link_.exchange()) take_message(message);
+    } catch (const MessageError& error) {
+      link_.close(error.what());
+    }
     take_signals();
-    if (!ended_ && link_.is_closed()) return end_of_lost_link("the link to the launcher ended");
-    if (!ended_ && !paused_ && link_.silence() > silence_limit_)
-      return end_of_lost_link("nothing was heard from the launcher");
+    if (!ended_ && !paused_ && link_.silence() > silence_limit_) link_.close("nothing was heard from it");
+    if (!ended_ && link_.is_closed()) {
+      announce(log::Level::kError, "the launcher is lost: ", link_.fault(),
+               "; the ranks of this machine are killed");
+      kill_descendants(kKillPatience);
+      return 1;
+    }
     read_reports();
     pass_output_on();
     reap();
     beat();
     if (kill_at_ && AgentClock::now() > *kill_at_) {
       kill_at_.reset();
-      ::kill(supervisor_, SIGTERM);  // the second signal: all ranks are killed
+      ::kill(supervisor_, SIGTERM);  // a second signal kills all ranks
     }
   }
-  // The launcher closes the link once it has all that was said.
+  // The launcher closes the link once it has read everything.
   leave_at_ = AgentClock::now() + kGoodbyePatience;
   while (!link_.is_closed() && AgentClock::now() < *leave_at_) {
     wait_for_events();
@@ -92,55 +87,49 @@ int Agent::run() {
 }
 
 void Agent::wait_for_events() {
-  std::vector<pollfd> entries = {{signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries = {{signal_fd_.get(), POLLIN, 0}};
   link_.append_poll_entries(entries);
   if (supervisor_ > 0 && !ended_) {
-    entries.push_back({reports_.read_end, POLLIN, 0});
-    if (!output_ended_ && unwritten_ < kOutputWindow) entries.push_back({output_.read_end, POLLIN, 0});
+    entries.push_back({reports_.read_end.get(), POLLIN, 0});
+    if (!output_ended_ && unwritten_ < kOutputWindow) entries.push_back({output_.read_end.get(), POLLIN, 0});
   }
   ::poll(entries.data(), entries.size(), kAgentPollMs);
 }
 
 void Agent::take_message(const Json& message) {
-  const std::string kind = message.at("t");
-  if (kind == "prepare") return prepare(message);
-  if (kind == "start" && supervisor_ == 0) return start(message);
-  if (kind == "signal") return stop(message.value("number", SIGTERM));
-  if (kind == "stop") {
-    stop(SIGTERM);
-    if (supervisor_ > 0) kill_at_ = AgentClock::now() + kFailureGrace;
-  }
-  if (kind == "ack") unwritten_ -= std::min(unwritten_, message.value("bytes", size_t{0}));
-  if (kind == "pause" || kind == "resume") {
-    paused_ = kind == "pause";
-    if (supervisor_ > 0) ::kill(supervisor_, paused_ ? SIGTSTP : SIGCONT);
+  expect_one_of<Prepare, Start, Signal, Stop, Ack, Beat>(message);
+  if (const auto order = as<Prepare>(message); order && supervisor_ == 0) prepare(*order);
+  if (const auto order = as<Start>(message); order && supervisor_ == 0) start(*order);
+  if (const auto signal = as<Signal>(message)) take_signal(signal->number);
+  if (const auto ack = as<Ack>(message)) unwritten_ -= std::min(unwritten_, ack->bytes);
+  if (!as<Stop>(message)) return;
+  take_signal(SIGTERM);
+  if (supervisor_ > 0) kill_at_ = AgentClock::now() + kFailureGrace;
+}
+
+void Agent::take_signal(int number) {
+  if (number < 1 || number >= NSIG)
+    raise<MessageError>("'signal' has 'number' ", number, ", which is no signal");
+  if (number == SIGTSTP || number == SIGCONT) paused_ = number == SIGTSTP;
+  if (supervisor_ > 0) {
+    ::kill(supervisor_, number);
+  } else if (number != SIGTSTP && number != SIGCONT) {
+    end(128 + number);
   }
 }
 
-void Agent::stop(int number) {
-  if (supervisor_ == 0) return end(128 + number);
-  ::kill(supervisor_, number);
-}
-
-void Agent::prepare(const Json& message) {
-  const auto refuse = [&](const std::exception& error, int code) {
-    link_.send({{"t", "refused"}, {"text", error.what()}, {"code", code}});
-  };
+void Agent::prepare(const Prepare& order) {
+  silence_limit_ = std::chrono::seconds(order.silence);
   try {
-    silence_limit_ = std::chrono::seconds(message.at("silence").get<int>());
-    plan(message);
-    link_.forget_silence();  // sourcing a script takes its time
-  } catch (const ProgramError& error) {
-    refuse(error, error.exit_code());
-  } catch (const UsageError& error) {
-    refuse(error, 2);
+    link_.send(plan(order));
+    link_.forget_silence();  // sourcing a script may have taken long
   } catch (const std::exception& error) {
-    refuse(error, 1);
+    link_.send(Failed{error.what(), exit_code_of(error), ""});
   }
 }
 
-void Agent::plan(const Json& message) {
-  if (!job_) job_ = CarriedJob::from_text(message.at("job"));
+Planned Agent::plan(const Prepare& order) {
+  if (!job_) job_ = CarriedJob::from_text(order.job);
   std::error_code error;
   std::filesystem::current_path(job_->working_folder, error);
   if (error) {
@@ -154,34 +143,32 @@ void Agent::plan(const Json& message) {
     environment = source_script(args.venv_script, environment, signals_.before());
   for (const auto& [name, value] : job_->exports) environment[name] = value;
   Machine machine = read_machine();
-  const auto accelerator = environment.find("DS_ACCELERATOR");
-  const bool on_cpu = accelerator != environment.end() && accelerator->second == "cpu";
-  if (on_cpu) machine.num_gpus = 0;
+  if (runs_on_cpu(environment)) machine.num_gpus = 0;
   NodeEnvironment node;
-  node.layout.nodes = decode_world_info(message.at("world"));
-  node.node = message.at("node");
-  const HostSlots& here = node.layout.nodes.at(static_cast<size_t>(node.node));
-  node.devices = devices_of(here, machine);
-  if (args.num_ranks_means_gpus && node.devices.empty() && !on_cpu)
-    raise<UsageError>("--num_gpus, but this machine has no GPU; --num_procs runs the ranks on the CPU");
+  node.layout.nodes = decode_world_info(order.world);
+  node.node = order.node;
   std::vector<RankPlace> places = node.layout.ranks_of(node.node);
-  if (message.contains("rank")) {
-    const int local_rank = message.at("local_rank");
-    places = {{message.at("rank"), local_rank, here.slots.at(static_cast<size_t>(local_rank))}};
+  const auto local_rank = static_cast<size_t>(order.local_rank);
+  if (local_rank >= places.size())
+    raise<MessageError>("'prepare' has 'local_rank' ", order.local_rank, ", of ", places.size(), " ranks");
+  node.devices = devices_of(node.layout.nodes[static_cast<size_t>(node.node)], machine);
+  if (order.rank) {
+    places = {places[local_rank]};
+    places.front().rank = *order.rank;
   }
   launch_ = plan_ranks(args, machine, environment, node, places);
-  Json answer = {{"t", "planned"}};
-  if (args.runs_python()) answer["python"] = python_version(launch_.program, environment, signals_.before());
-  if (message.value("first", false)) {
-    const PortChoice port = check_meeting(args, message);
+  Planned answer;
+  answer.has_gpus = !node.devices.empty();
+  if (args.runs_python()) answer.python = python_version(launch_.program, environment, signals_.before());
+  if (order.first) {
+    const PortChoice port = check_meeting(args, order.address);
     launch_.port_claim = port.claim;
-    answer["port"] = port.port;
+    answer.port = port.port;
   }
-  link_.send(answer);
+  return answer;
 }
 
-PortChoice Agent::check_meeting(const LaunchArgs& args, const Json& message) const {
-  const std::string address = message.at("address");
+PortChoice Agent::check_meeting(const LaunchArgs& args, const std::string& address) const {
   const bool is_translated = job_->exports.contains("DEEPSPEED_LISTEN_ADDR");
   if (!is_translated && !has_address(address)) {
     raise<UsageError>("--master_addr ", address,
@@ -191,94 +178,85 @@ PortChoice Agent::check_meeting(const LaunchArgs& args, const Json& message) con
   return choose_master_port(args.master_port, kDefaultMasterPort);
 }
 
-void Agent::start(const Json& message) {
-  set_meeting(launch_, message.at("address"), message.at("port"));
+void Agent::start(const Start& order) {
+  set_meeting(launch_, order.address, order.port);
   for (RankCommand& command : launch_.ranks)
-    command.environment["DEEPSPEED_RESTART_COUNT"] = std::to_string(message.value("restarts", 0));
-  launch_.report_fd = reports_.write_end;
+    command.environment["DEEPSPEED_RESTART_COUNT"] = std::to_string(order.restarts);
+  launch_.report_fd = reports_.write_end.get();
   launch_.parent_silence = silence_limit_;
   last_report_ = AgentClock::now();
   supervisor_ = ::fork();
   if (supervisor_ < 0) {
     supervisor_ = 0;
-    link_.send(
-        {{"t", "failed"}, {"code", 1}, {"text", std::string("no new process: ") + std::strerror(errno)}});
+    link_.send(Failed{message("no new process: ", std::strerror(errno)), 1, ""});
     return end(1);
   }
   if (supervisor_ == 0) {
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     ::dup2(nothing, STDIN_FILENO);
-    if (relays_output_) ::dup2(output_.write_end, STDOUT_FILENO);
+    if (relays_output_) ::dup2(output_.write_end.get(), STDOUT_FILENO);
     link_.close();
-    life_.close_write();
-    reports_.close_read();
-    output_.close_read();
-    output_.close_write();
-    set_non_blocking(reports_.write_end);
-    ::_exit(run_supervisor(launch_, life_.read_end, signals_.watched(), signals_.before()));
+    for (Descriptor* end : {&life_.write_end, &reports_.read_end, &output_.read_end, &output_.write_end})
+      end->close();
+    make_non_blocking(reports_.write_end.get());
+    ::_exit(run_supervisor(launch_, life_.read_end.get(), signals_.watched(), signals_.before()));
   }
-  life_.close_read();
-  reports_.close_write();
-  output_.close_write();
-  set_non_blocking(life_.write_end);
-  set_non_blocking(reports_.read_end);
-  set_non_blocking(output_.read_end);
+  for (Descriptor* end : {&life_.read_end, &reports_.write_end, &output_.write_end}) end->close();
+  for (Descriptor* end : {&life_.write_end, &reports_.read_end, &output_.read_end})
+    make_non_blocking(end->get());
 }
 
 void Agent::take_signals() {
   signalfd_siginfo info;
-  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+  while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     const int number = static_cast<int>(info.ssi_signo);
-    if (number != SIGCHLD) stop(number);
+    if (number != SIGCHLD) take_signal(number);
   }
 }
 
 void Agent::read_reports() {
   if (supervisor_ == 0 || ended_) return;
   char bytes[65536];
-  for (ssize_t size; (size = ::read(reports_.read_end, bytes, sizeof(bytes))) > 0;)
+  for (ssize_t size; (size = ::read(reports_.read_end.get(), bytes, sizeof(bytes))) > 0;)
     report_text_.append(bytes, static_cast<size_t>(size));
   for (size_t end; (end = report_text_.find('\n')) != std::string::npos; report_text_.erase(0, end + 1)) {
     const Json report = Json::parse(report_text_.substr(0, end), nullptr, false);
-    if (report.is_object()) take_report(report);
+    if (kind_of(report).empty()) continue;
+    last_report_ = AgentClock::now();
+    if (!as<Beat>(report)) link_.send(report);
   }
-}
-
-void Agent::take_report(const Json& report) {
-  last_report_ = AgentClock::now();
-  if (report.value("t", "") != "beat") link_.send(report);
 }
 
 void Agent::pass_output_on() {
   if (supervisor_ == 0 || output_ended_) return;
   char bytes[kOutputChunk];
   while (unwritten_ < kOutputWindow) {
-    const ssize_t size = ::read(output_.read_end, bytes, sizeof(bytes));
+    const ssize_t size = ::read(output_.read_end.get(), bytes, sizeof(bytes));
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
     output_ended_ = size <= 0;
     if (output_ended_) return;
     unwritten_ += static_cast<size_t>(size);
-    link_.send({{"t", "out"}, {"bytes", config::encode_base64({bytes, static_cast<size_t>(size)})}});
+    link_.send(Out{{std::string(bytes, static_cast<size_t>(size))}});
   }
 }
 
-/// Shows both neighbours that this process lives; the launcher also that the supervisor does.
+/// Shows both neighbours that this process lives, and fails if the supervisor hangs.
 void Agent::beat() {
   const auto now = AgentClock::now();
   if (now - last_beat_ < kBeatInterval) return;
   last_beat_ = now;
   if (supervisor_ > 0 && !supervisor_status_) {
-    if (::write(life_.write_end, ".", 1) < 0 && errno != EAGAIN) return;  // reap() notices its end
+    if (::write(life_.write_end.get(), ".", 1) < 0 && errno != EAGAIN)
+      return;  // reap() notices that the supervisor has ended
     if (now - last_report_ > silence_limit_ && !supervisor_hangs_) {
       supervisor_hangs_ = true;
-      link_.send({{"t", "failed"},
-                  {"code", 128 + SIGKILL},
-                  {"text", "the supervisor of the ranks hangs (pid " + std::to_string(supervisor_) + ")"}});
+      link_.send(
+          Failed{message("the supervisor of the ranks hangs (pid ", supervisor_, ")"), 128 + SIGKILL, ""});
       kill_descendants(kKillPatience);
       return end(128 + SIGKILL);
     }
   }
-  link_.send({{"t", "beat"}});
+  link_.send(Beat{});
 }
 
 void Agent::reap() {
@@ -288,9 +266,8 @@ void Agent::reap() {
     supervisor_status_ = ExitStatus(status);
     read_reports();
     if (supervisor_status_->signal() != 0) {
-      link_.send({{"t", "failed"},
-                  {"code", supervisor_status_->exit_code()},
-                  {"text", "the supervisor of the ranks was ended by " + supervisor_status_->describe()}});
+      link_.send(Failed{"the supervisor of the ranks was ended by " + supervisor_status_->describe(),
+                        supervisor_status_->exit_code(), ""});
     }
     kill_descendants(kKillPatience);
   }
@@ -301,13 +278,7 @@ void Agent::reap() {
 
 void Agent::end(int exit_code) {
   ended_ = true;
-  link_.send({{"t", "ended"}, {"code", exit_code}});
-}
-
-int Agent::end_of_lost_link(const char* why) {
-  announce(log::Level::kError, why, "; the ranks of this machine are killed");
-  kill_descendants(kKillPatience);
-  return 1;
+  link_.send(Ended{exit_code});
 }
 
 }  // namespace deepspeed::launcher

@@ -1,76 +1,52 @@
-// The part of one machine in a job of several ones (or of one rank, where MPI or Slurm place them): it starts
-// and watches ranks, at the other end of a link to the job's launcher.
+// The program on one machine of a job, or for one rank under MPI and Slurm. It starts and watches ranks, at
+// the other end of a link to the job's launcher.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
-#include <utility>
 
-#include <unistd.h>
-
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/launcher/args/args.h"
 #include "deepspeed/launcher/link/carried_job.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/node/node_launch.h"
 #include "deepspeed/launcher/node/port.h"
 
 namespace deepspeed::launcher {
 
-/// The ends of a pipe, closed with this object.
-struct AgentPipe {
-  int read_end = -1, write_end = -1;
-  AgentPipe();
-  ~AgentPipe() {
-    close_read();
-    close_write();
-  }
-  AgentPipe(const AgentPipe&) = delete;
-  AgentPipe& operator=(const AgentPipe&) = delete;
-  void close_read() {
-    if (read_end >= 0) ::close(std::exchange(read_end, -1));
-  }
-  void close_write() {
-    if (write_end >= 0) ::close(std::exchange(write_end, -1));
-  }
-};
-
 class Agent {
  public:
-  /// `job` is nothing where the launcher sends it; `relays_output` where standard output is the link's.
+  /// `job` is unset if the launcher will send it. `relays_output`: standard output belongs to the link.
   Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals);
-  ~Agent();
-  Agent(const Agent&) = delete;
-  Agent& operator=(const Agent&) = delete;
 
-  /// Returns the exit code of the program, once the link and all ranks have ended.
+  /// Runs until the link and all ranks have ended. Returns the program's exit code.
   int run();
 
  private:
   void wait_for_events();
   void take_message(const Json& message);
-  void prepare(const Json& message);
-  void plan(const Json& message);
-  PortChoice check_meeting(const LaunchArgs& args, const Json& message) const;
-  void start(const Json& message);
+  void prepare(const Prepare& order);
+  Planned plan(const Prepare& order);
+  PortChoice check_meeting(const LaunchArgs& args, const std::string& address) const;
+  void start(const Start& order);
   void take_signals();
-  void stop(int number);
+  void take_signal(int number);
   void read_reports();
-  void take_report(const Json& report);
   void pass_output_on();
   void beat();
   void reap();
   void end(int exit_code);
-  int end_of_lost_link(const char* why);
 
   Channel link_;
   std::optional<CarriedJob> job_;
   const bool relays_output_;
   const BlockedSignals& signals_;
-  std::chrono::milliseconds silence_limit_{60000};  // until the launcher says its own
-  const int signal_fd_;
-  AgentPipe life_, reports_, output_;
+  std::chrono::milliseconds silence_limit_{60000};  // until Prepare sets it
+  const Descriptor signal_fd_;
+  Pipe life_, reports_, output_;
   NodeLaunch launch_;
   pid_t supervisor_ = 0;
   std::optional<ExitStatus> supervisor_status_;

@@ -12,11 +12,11 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json.h"
 #include "deepspeed/base/version.h"
 #include "deepspeed/launcher/agent/agent.h"
-#include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
 #include "deepspeed/launcher/node/process_tree.h"
 #include "deepspeed/launcher/plan/machine.h"
@@ -24,7 +24,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-// As long as the launcher waits for a machine.
+// The launcher waits this long for a machine.
 constexpr auto kDepositPatience = std::chrono::seconds(60);
 
 std::string host_name() {
@@ -32,14 +32,14 @@ std::string host_name() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-/// Names the machine as no other one of the job does, also where containers share a host's name.
+/// Returns a name that is unique in the job, even if containers share a host's name.
 std::string machine_name() {
   char space[64] = {};
   const ssize_t size = ::readlink("/proc/self/ns/net", space, sizeof(space) - 1);
   return host_name() + " " + (size > 0 ? space : "");
 }
 
-/// Returns the address at which others reach this machine: the one that ssh came to, else the first one.
+/// Returns an address for other machines: ssh's destination, or else the first one.
 std::string own_address() {
   const auto connection = env::get("SSH_CONNECTION");
   if (connection) {
@@ -50,51 +50,50 @@ std::string own_address() {
   return addresses.empty() ? "127.0.0.1" : addresses.front();
 }
 
-Json hello_message() {
-  return {{"t", "hello"},
-          {"version", version()},
-          {"host", host_name()},
-          {"machine", machine_name()},
-          {"process", process_name(::getpid())},
-          {"address", own_address()}};
+Hello hello_message() {
+  Hello hello;
+  hello.version = version();
+  hello.host = host_name();
+  hello.machine = machine_name();
+  hello.process = process_name(::getpid());
+  hello.address = own_address();
+  return hello;
 }
 
-/// Takes rank and place from the variables of what started this process.
-Json hello_of_rank(const std::string& runner) {
+/// Reads the rank, and Slurm's job, from variables that the runner has set.
+Hello hello_of_rank(const std::string& runner) {
   const std::pair<const char*, const char*> sources[] = {
       {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},
       {"slurm", "SLURM_PROCID"},           {runner.c_str(), "PMIX_RANK"},      {runner.c_str(), "PMI_RANK"}};
-  Json hello = hello_message();
+  Hello hello = hello_message();
   for (const auto& [name, variable] : sources) {
-    if (runner != name || hello.contains("rank")) continue;
-    if (const auto rank = env::get_int(variable)) hello["rank"] = *rank;
+    if (runner == name && !hello.number) hello.number = env::get_int(variable);
   }
   if (const auto job = runner == "slurm" ? env::get("SLURM_JOB_ID") : std::nullopt) {
-    hello["slurm_job"] = *job;
-    hello["slurm_step"] = env::get("SLURM_STEP_ID").value_or("");
+    hello.slurm_job = *job;
+    hello.slurm_step = env::get("SLURM_STEP_ID").value_or("");
   }
-  if (!hello.contains("rank"))
+  if (!hello.number)
     raise<UsageError>("--launcher ", runner, " has set no variable that tells this process its rank");
   return hello;
 }
 
-/// Removes what only starts this program from the variables that ranks see.
+/// Removes the variables that only start this program, so that ranks do not see them.
 void forget_variables_of_job() {
   for (const auto& [name, value] : current_environment()) {
     if (is_job_variable(name)) env::set(name.c_str(), std::nullopt);
   }
 }
 
-/// Keeps the link's descriptors from the ranks: standard input and output become other ones.
+/// Makes a link of standard input and output. Ranks get other descriptors in their place.
 Channel standard_link() {
-  const int in = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-  const int out = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::dup2(nothing, STDIN_FILENO);
+  Descriptor in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)), out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::dup2(nothing.get(), STDIN_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
-  // What the shell has printed at its start may have no end of line.
-  static_cast<void>(!::write(out, "\n", 1));
-  Channel link(in, out);
+  // The shell may have printed text without an end of line.
+  static_cast<void>(!::write(out.get(), "\n", 1));
+  Channel link(std::move(in), std::move(out));
   link.send(hello_message());
   return link;
 }
@@ -102,11 +101,11 @@ Channel standard_link() {
 int keep_deposit(const std::string& id) {
   std::string line;
   std::getline(std::cin, line);
-  const Json message = Json::parse(line, nullptr, false);
-  if (!message.is_object() || !message.contains("job")) raise<IoError>("no description of the job came");
-  const Deposit deposit(id, message.at("job"));
-  std::cout << "\n" << hello_message().dump() << std::endl;
-  // The file goes with the launcher, which ends this input.
+  const auto message = as<DepositJob>(Json::parse(line, nullptr, false));
+  if (!message) raise<IoError>("no description of the job came");
+  const Deposit deposit(id, message->job);
+  std::cout << "\n" << to_json(hello_message()).dump() << std::endl;
+  // The file is removed when the launcher ends and closes this input.
   while (std::getline(std::cin, line)) {
   }
   return 0;
@@ -121,12 +120,12 @@ int run_agent(const std::vector<std::string>& words) {
   become_subreaper();
   if (words.size() == 1 && words[0] == "--link") return Agent(standard_link(), {}, true, signals).run();
   std::optional<CarriedJob> job;
-  Json hello = hello_message();
+  Hello hello = hello_message();
   if (words.size() == 4 && words[0] == "--job" && words[2] == "--node") {
     const auto node = parse_whole_number(words[3]);
     if (!node) raise<UsageError>("--node is '", words[3], "', expected this machine's number");
     job = CarriedJob::from_text(take_deposit(words[1], kDepositPatience));
-    hello["node"] = *node;
+    hello.number = *node;
   } else if (words.size() == 2 && words[0] == "--rank") {
     Environment environment = current_environment();
     job = take_job(environment);
@@ -147,15 +146,7 @@ int run_node_program(const std::vector<std::string>& words) {
     std::cout << version() << "\n";
     return 0;
   }
-  try {
-    return run_agent(words);
-  } catch (const UsageError& error) {
-    announce(log::Level::kError, host_name(), ": ", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    announce(log::Level::kError, host_name(), ": ", error.what());
-    return 1;
-  }
+  return exit_of_logged(host_name() + ": ", [&] { return run_agent(words); });
 }
 
 }  // namespace deepspeed::launcher

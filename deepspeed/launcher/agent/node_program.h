@@ -8,18 +8,17 @@
 
 namespace deepspeed::launcher {
 
-/// Runs the program `ds_node` with `words`, which follow its name, and returns the exit code:
+/// Runs the program `ds_node` with `words`, its arguments. Returns the exit code.
 ///
-///     --link                 the link is standard input and output (of ssh)
-///     --deposit ID           keeps the job's description, which standard input tells, until that ends
+///     --link                 uses standard input and output (of ssh) as its link
+///     --deposit ID           keeps the job's description from standard input until that input ends
 ///     --job ID --node N      waits for that description and connects to the launcher (under pdsh)
-///     --rank RUNNER          takes description and rank from the variables of MPI or Slurm, and connects
-///     --end PROCESS          kills what a program of this kind, which may hang, has started, and that
-///     program
+///     --rank RUNNER          reads description and rank from variables of MPI or Slurm, and connects
+///     --end PROCESS          kills another ds_node, which may hang, and all processes below it
 ///     --version
 ///
-/// A link that ends, or is silent for longer than DS_LINK_TIMEOUT, is the end of all processes that this one
-/// has started.
+/// If its link ends, or is silent for longer than DS_LINK_TIMEOUT, it kills all processes that it has
+/// started.
 DEEPSPEED_API int run_node_program(const std::vector<std::string>& words);
 
 }  // namespace deepspeed::launcher

@@ -11,7 +11,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr int kPatienceMs = 200;
-constexpr size_t kPipeChunkBytes = 4096;  // what a writable pipe takes without waiting
+constexpr size_t kPipeChunkBytes = 4096;  // a writable pipe takes this much without waiting
 
 const char* level_name(log::Level level) {
   switch (level) {

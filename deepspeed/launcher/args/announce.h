@@ -1,5 +1,5 @@
-// Writes the launcher's own lines on standard error: `[time] [level] [launcher] text`. They carry no rank,
-// since the launcher is none, and never wait for a slow reader, so that watching the ranks goes on.
+// Writes the launcher's own lines to standard error: `[time] [level] [launcher] text`. They name no rank.
+// Writing never waits for a slow reader, so that the launcher keeps watching the ranks.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace deepspeed::launcher {
 
 /// Writes the line if `level` is at or above log::level().
 void announce_line(log::Level level, const std::string& text);
-/// Writes a warning at every level of the log but off: the job is another one than was asked for.
+/// Writes a warning at every log level except off. The job differs from what was asked for.
 void announce_to_all_levels(const std::string& text);
 
 template <class... Parts>

@@ -1,12 +1,14 @@
-// Parses the command line in stages, so that each error names the flag that is at fault.
+// Parses the command line in stages, so that each error names the flag at fault.
 //
-// CLI11 reads the flags up to PROGRAM (prefix_command) into RawArgs; all words after it stay as they are.
-// --help,
-// --version and the help of the config end here with a text. Known flags that this version does not have are
-// refused next, each with its way out; then flags that contradict each other. Values are taken over last
-// (number of ranks, port, log level), and PROGRAM is the first word that is left.
+// CLI11 reads the flags up to PROGRAM (prefix_command) into RawArgs. All words after it stay as they are. If
+// CLI11 stops at an abbreviated flag, the flag is spelled out and everything is read again. Flags that only
+// print a text (help, version) end here. Then come errors: for known flags that this version does not have,
+// each with its way out, and for flags that contradict each other. PROGRAM is the first word that is left.
+//
+// Each flag is one line of an add_...() function. launch_flags() lists them for Python's argparse.
 #include "deepspeed/launcher/args/args.h"
 
+#include <algorithm>
 #include <cctype>
 #include <memory>
 #include <utility>
@@ -21,15 +23,12 @@
 namespace deepspeed::launcher {
 namespace {
 
-/// Holds the values as CLI11 stores them, before they are checked against each other.
+constexpr const char* kNoFolder = "None";  // DeepSpeed's spelling
+
+/// Holds the values that CLI11 stores, before they are checked against each other.
 struct RawArgs {
   LaunchArgs args;
-  std::optional<int> num_procs;
-  std::optional<int> num_gpus;
   std::string runner;
-  int max_restarts = LaunchArgs{}.max_restarts;
-  int master_port = kDefaultMasterPort;
-  int stop_grace = 0;
   std::string log_level = "info";
   bool quiet = false;
   std::string help_section;
@@ -37,7 +36,7 @@ struct RawArgs {
   UnsupportedFlags unsupported;
 };
 
-/// Makes CLI11's help with a usage line that says where the program's own arguments stand.
+/// Formats CLI11's help. The usage line shows where the program's own arguments go.
 class HelpText : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
@@ -45,29 +44,38 @@ class HelpText : public CLI::Formatter {
   }
 };
 
+constexpr const char* kOnlyPrints = "Help";  // the group of flags that only print a text
+
+/// Adds a number. Its default -1, which is DeepSpeed's, means "not given".
+void add_count(CLI::App& app, const char* names, std::optional<int>& count, const char* help) {
+  const auto take = [&count](const int& given) { count = given == -1 ? std::nullopt : std::optional(given); };
+  app.add_option_function<int>(names, take, help)->default_str("-1");
+}
+
 void add_resource_flags(CLI::App& app, RawArgs& raw) {
   app.add_option("-H,--hostfile", raw.args.hostfile,
                  "Lines 'HOST slots=N': the machines and the ranks of each")
       ->capture_default_str();
   app.add_option("-i,--include", raw.args.include, "Hosts and slots to use: NAME[:SLOT,...][@NAME...]");
   app.add_option("-e,--exclude", raw.args.exclude, "Hosts and slots to leave out, same grammar");
-  app.add_option("--num_procs,--num_accelerators", raw.num_procs,
-                 "Number of ranks of a machine: one a GPU, or on the CPU where it has no GPU");
-  app.add_option("--num_gpus", raw.num_gpus, "Number of ranks of a machine, each with a GPU");
-  app.add_option("--num_nodes", raw.args.num_nodes, "Number of machines, from the top of the hostfile");
+  add_count(app, "--num_gpus,--num_accelerators,--num_procs", raw.args.num_ranks,
+            "Number of ranks of each machine: one a GPU, or on the CPU if it has no GPU");
+  add_count(app, "--num_nodes", raw.args.num_nodes, "Number of machines, from the top of the hostfile");
 }
 
 void add_run_flags(CLI::App& app, RawArgs& raw) {
-  app.add_option("--master_port", raw.master_port, "Port at which the ranks meet")->capture_default_str();
+  app.add_option("--master_port", raw.args.master_port, "Port at which the ranks meet")
+      ->default_str(std::to_string(kDefaultMasterPort));
   app.add_option("--master_addr", raw.args.master_addr, "Address at which the ranks meet (127.0.0.1)");
   app.add_flag("--bind_cores_to_rank", raw.args.bind_cores_to_rank,
                "Give each rank its own share of the cores");
   app.add_option("--bind_core_list", raw.args.bind_core_list,
                  "Cores to share out, e.g. 0-3,8; switches --bind_cores_to_rank on");
   app.add_option("--enable_each_rank_log", raw.args.each_rank_log_dir,
-                 "Folder for one log file a rank, in place of this terminal");
+                 "Folder for one log file a rank, in place of this terminal")
+      ->default_str(kNoFolder);
   app.add_flag("--save_pid", raw.args.save_pid, "Keep this launcher's process id in /tmp/<id>.deepspeed");
-  app.add_option("--stop_grace", raw.stop_grace,
+  app.add_option("--stop_grace", raw.args.stop_grace_s,
                  "Seconds between a signal that is forwarded and the ranks' SIGKILL (30, or DS_STOP_GRACE)");
   app.add_option("--log_level", raw.log_level,
                  "debug, info, warning, error or critical: of the launcher and of the ranks")
@@ -77,10 +85,10 @@ void add_run_flags(CLI::App& app, RawArgs& raw) {
 
 void add_machine_flags(CLI::App& app, RawArgs& raw) {
   LaunchArgs& args = raw.args;
-  app.add_option(
-      "--launcher", raw.runner,
-      "pdsh, ssh, openmpi, mpich, impi, mvapich or slurm: what starts the other machines' ranks (pdsh, or "
-      "ssh where it is missing)");
+  app.add_option("--launcher", raw.runner,
+                 "pdsh, ssh, openmpi, mpich, impi, mvapich or slurm: what starts the other machines' ranks "
+                 "(ssh if pdsh is missing)")
+      ->default_str(name_of(Runner::kPdsh));
   app.add_option("--launcher_args", args.runner_args, "Arguments of that launcher, as one word");
   app.add_option("--slurm_comment", args.slurm_comment, "Comment of the Slurm job");
   app.add_option("--ssh_port", args.ssh_port, "Port of the machines' ssh servers");
@@ -88,16 +96,16 @@ void add_machine_flags(CLI::App& app, RawArgs& raw) {
                "Do not try the machines by ssh before MPI's launcher starts");
   app.add_flag("--no_ssh", args.no_ssh,
                "Start this machine's ranks alone; the command is run on each machine by somebody else");
-  app.add_option("--node_rank", args.node_rank, "This machine's number, with --no_ssh");
+  add_count(app, "--node_rank", args.node_rank, "This machine's number, with --no_ssh");
   app.add_flag("--force_multi", args.force_multi, "Use the launcher of several machines for one as well");
   app.add_option("--venv_script", args.venv_script, "Script to source on each machine first");
   app.add_flag("--elastic_training", args.elastic,
                "Start again on the machines that are left when one is lost or a rank fails");
-  app.add_option("--min_elastic_nodes", args.min_nodes, "Fewest machines to go on with (1)");
-  app.add_option("--max_elastic_nodes", args.max_nodes, "Most machines to use at a time (all)");
-  app.add_option("--max_restarts", raw.max_restarts, "How often an elastic job starts again")
+  add_count(app, "--min_elastic_nodes", args.min_nodes, "Fewest machines to go on with (1)");
+  add_count(app, "--max_elastic_nodes", args.max_nodes, "Most machines to use at a time (all)");
+  app.add_option("--max_restarts", args.max_restarts, "How often an elastic job starts again")
       ->capture_default_str();
-  app.add_option("--world_info", args.world_info)->group("");  // of deepspeed.launcher.launch
+  app.add_option("--world_info", args.world_info)->group("");  // for deepspeed.launcher.launch
 }
 
 void add_python_flags(CLI::App& app, RawArgs& raw) {
@@ -111,47 +119,68 @@ void add_help_flags(CLI::App& app, RawArgs& raw) {
   app.add_option("--help-config", raw.help_section,
                  "Print the keys of the config, of a SECTION of it, or those with a WORD, and exit")
       ->expected(0, 1)
-      ->type_name("[SECTION|WORD]");
-  app.add_flag("--help-config-markdown", raw.help_markdown, "Print docs/config.md and exit");
+      ->type_name("[SECTION|WORD]")
+      ->group(kOnlyPrints);
+  app.add_flag("--help-config-markdown", raw.help_markdown, "Print docs/config.md and exit")
+      ->group(kOnlyPrints);
+  app.set_version_flag("--version", std::string("deepspeed-cpp ") + version())->group(kOnlyPrints);
+  app.get_help_ptr()->group(kOnlyPrints);
 }
 
-/// Returns the text of a flag that only prints; nothing where none is given.
+void add_flags(CLI::App& app, RawArgs& raw) {
+  app.prefix_command();
+  app.option_defaults()->take_last();
+  add_resource_flags(app, raw);
+  add_run_flags(app, raw);
+  add_machine_flags(app, raw);
+  add_python_flags(app, raw);
+  add_help_flags(app, raw);
+  raw.unsupported.add_to(app);
+}
+
+/// Spells out the flag at which `app` has stopped. Returns false unless exactly one flag begins so.
+bool write_out_abbreviation(const CLI::App& app, std::vector<std::string>& words) {
+  const size_t num_left = app.remaining().size();
+  if (num_left == 0) return false;
+  std::string& word = words[words.size() - num_left];
+  const std::string given = word.substr(0, word.find('='));
+  if (given.size() < 3 || !given.starts_with("--")) return false;
+  std::vector<std::string> found;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames())
+      if (name.starts_with(given.substr(2))) found.push_back(name);
+  }
+  if (found.size() == 1) word.replace(2, given.size() - 2, found.front());
+  return found.size() == 1;
+}
+
+/// Returns the text of a flag that only prints, if one is given.
 std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
   if (raw.help_markdown) return config::help_markdown();
   if (app.count("--help-config") > 0) return config::help_text(raw.help_section);
   return std::nullopt;
 }
 
-int at_least_one(const char* flag, int value) {
-  if (value < 1) raise<UsageError>(flag, " is ", value, ", expected a number of 1 or more");
-  return value;
+void check_at_least_one(const std::string& flag, const std::optional<int>& value) {
+  if (value && *value < 1) raise<UsageError>(flag, " is ", *value, ", expected a number of 1 or more");
 }
 
-// Drops -1, DeepSpeed's own default of these flags (all GPUs, all machines), which its scripts also write
-// out.
-void forget_defaults(RawArgs& raw) {
-  LaunchArgs& args = raw.args;
-  for (auto* number : {&raw.num_gpus, &args.num_nodes, &args.node_rank, &args.min_nodes, &args.max_nodes}) {
-    if (*number == -1) number->reset();
-  }
+void check_port(const char* flag, const std::optional<int>& port) {
+  if (port && (*port < 1 || *port > 65535)) raise<UsageError>(flag, " is ", *port, ", expected 1 to 65535");
 }
 
-void check_conflicts(const RawArgs& raw) {
-  const LaunchArgs& args = raw.args;
+void check_conflicts(const LaunchArgs& args) {
   if (args.module && args.no_python) {
     raise<UsageError>("--module and --no_python are both given, expected one of them: a module needs ",
                       "python to run it");
-  }
-  if (raw.num_procs && raw.num_gpus) {
-    raise<UsageError>("--num_procs and --num_gpus are both given, expected one of them");
   }
   if (args.include.empty() && args.exclude.empty()) return;
   if (!args.include.empty() && !args.exclude.empty()) {
     raise<UsageError>("--include and --exclude are both given, expected one of them");
   }
   const char* filter = args.include.empty() ? "--exclude" : "--include";
-  const std::pair<const char*, std::optional<int>> numbers[] = {
-      {"--num_nodes", args.num_nodes}, {"--num_procs", raw.num_procs}, {"--num_gpus", raw.num_gpus}};
+  const std::pair<std::string, std::optional<int>> numbers[] = {{"--num_nodes", args.num_nodes},
+                                                                {args.num_ranks_flag, args.num_ranks}};
   for (const auto& [flag, value] : numbers) {
     if (!value) continue;
     raise<UsageError>(flag, " and ", filter, " are both given; ", filter,
@@ -173,7 +202,7 @@ void check_elastic(const LaunchArgs& args) {
         "--elastic_training and --no_ssh are both given: a launcher that starts no other machine ",
         "cannot start the job again");
   }
-  if (args.runner != Runner::kPdsh && args.runner != Runner::kSsh) {
+  if (places_ranks(args.runner)) {
     raise<UsageError>("--elastic_training and --launcher ", name_of(args.runner),
                       " are both given, expected ",
                       "pdsh or ssh: MPI and Slurm end a job that loses a machine");
@@ -184,14 +213,11 @@ void check_elastic(const LaunchArgs& args) {
   }
 }
 
-/// Takes what says how several machines are reached.
-void take_machines(const CLI::App& app, RawArgs& raw) {
-  LaunchArgs& args = raw.args;
-  args.runner_given = app.count("--launcher") > 0;
-  if (args.runner_given) args.runner = runner_from_name(raw.runner);
-  if (args.num_nodes) at_least_one("--num_nodes", *args.num_nodes);
-  if (args.min_nodes) at_least_one("--min_elastic_nodes", *args.min_nodes);
-  if (args.max_nodes) at_least_one("--max_elastic_nodes", *args.max_nodes);
+/// Checks the flags for several machines.
+void check_machines(const LaunchArgs& args) {
+  check_at_least_one("--num_nodes", args.num_nodes);
+  check_at_least_one("--min_elastic_nodes", args.min_nodes);
+  check_at_least_one("--max_elastic_nodes", args.max_nodes);
   if (args.node_rank && *args.node_rank < 0) {
     raise<UsageError>("--node_rank is ", *args.node_rank, ", expected this machine's number, 0 or more");
   }
@@ -204,34 +230,31 @@ void take_machines(const CLI::App& app, RawArgs& raw) {
     raise<UsageError>(
         "--no_ssh is given without --node_rank, expected both: this machine's number is missing");
   }
-  if (args.ssh_port && (*args.ssh_port < 1 || *args.ssh_port > 65535))
-    raise<UsageError>("--ssh_port is ", *args.ssh_port, ", expected 1 to 65535");
-  if (raw.max_restarts < 0) raise<UsageError>("--max_restarts is ", raw.max_restarts, ", expected 0 or more");
-  args.max_restarts = raw.max_restarts;
+  check_port("--ssh_port", args.ssh_port);
+  if (args.max_restarts < 0)
+    raise<UsageError>("--max_restarts is ", args.max_restarts, ", expected 0 or more");
   if (!args.slurm_comment.empty() && args.runner != Runner::kSlurm)
     raise<UsageError>("--slurm_comment is given without --launcher slurm, expected both or none");
   check_elastic(args);
 }
 
-void take_number_of_ranks(RawArgs& raw) {
-  if (raw.num_gpus) raw.args.num_ranks = at_least_one("--num_gpus", *raw.num_gpus);
-  if (raw.num_procs) raw.args.num_ranks = at_least_one("--num_procs", *raw.num_procs);
-  raw.args.num_ranks_means_gpus = raw.num_gpus.has_value();
-}
-
-void take_port_and_log_level(const CLI::App& app, RawArgs& raw) {
-  if (app.count("--master_port") > 0) {
-    if (raw.master_port < 1 || raw.master_port > 65535) {
-      raise<UsageError>("--master_port is ", raw.master_port, ", expected 1 to 65535");
-    }
-    raw.args.master_port = raw.master_port;
+/// Fills in what depends on several flags, or on the name used for a flag.
+void take_rest(const CLI::App& app, const std::vector<std::string>& flags, RawArgs& raw) {
+  LaunchArgs& args = raw.args;
+  args.hostfile_given = app.count("--hostfile") > 0;
+  args.runner_given = app.count("--launcher") > 0;
+  if (args.runner_given) args.runner = runner_from_name(raw.runner);
+  for (const std::string& name : app.get_option("--num_gpus")->get_lnames()) {
+    const auto is_given = [&](const std::string& word) {
+      return word.substr(0, word.find('=')) == "--" + name;
+    };
+    if (std::any_of(flags.begin(), flags.end(), is_given)) args.num_ranks_flag = "--" + name;
   }
-  if (app.count("--stop_grace") > 0) raw.args.stop_grace_s = at_least_one("--stop_grace", raw.stop_grace);
   if (raw.quiet) raw.log_level = "error";
-  raw.args.log_level = log::level_from_name(raw.log_level);
-  if (raw.quiet || app.count("--log_level") > 0) raw.args.rank_log_level = raw.log_level;
-  if (raw.args.each_rank_log_dir == "None") raw.args.each_rank_log_dir.clear();
-  if (!raw.args.bind_core_list.empty()) raw.args.bind_cores_to_rank = true;
+  args.log_level = log::level_from_name(raw.log_level);
+  if (raw.quiet || app.count("--log_level") > 0) args.rank_log_level = raw.log_level;
+  if (args.each_rank_log_dir == kNoFolder) args.each_rank_log_dir.clear();
+  if (!args.bind_core_list.empty()) args.bind_cores_to_rank = true;
 }
 
 void take_program(std::vector<std::string> rest, RawArgs& raw) {
@@ -283,23 +306,21 @@ const char* name_of(Runner runner) {
   return "";
 }
 
-ParsedArgs parse_args(const std::vector<std::string>& words) {
+bool places_ranks(Runner runner) { return runner != Runner::kPdsh && runner != Runner::kSsh; }
+
+ParsedArgs parse_args(const std::vector<std::string>& given_words) {
+  std::vector<std::string> words = given_words;
   CLI::App app{
       "Starts PROGRAM once a rank on one machine or more, watches over the ranks and ends them together.",
       "deepspeed"};
   app.formatter(std::make_shared<HelpText>());
-  app.set_version_flag("--version", std::string("deepspeed-cpp ") + version());
-  app.prefix_command();
   RawArgs raw;
-  add_resource_flags(app, raw);
-  add_run_flags(app, raw);
-  add_machine_flags(app, raw);
-  add_python_flags(app, raw);
-  add_help_flags(app, raw);
-  raw.unsupported.add_to(app);
+  add_flags(app, raw);
   try {
-    // CLI11 takes the words from the back.
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    do {
+      // CLI11 reads the words from back to front.
+      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+    } while (write_out_abbreviation(app, words));
   } catch (const CLI::CallForHelp&) {
     return {{}, app.help()};
   } catch (const CLI::CallForVersion&) {
@@ -308,15 +329,34 @@ ParsedArgs parse_args(const std::vector<std::string>& words) {
     raise<UsageError>(error.what(), "; see deepspeed --help");
   }
   if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
-  raw.args.hostfile_given = app.count("--hostfile") > 0;
   raw.unsupported.refuse_given(app);
-  forget_defaults(raw);
-  check_conflicts(raw);
-  take_machines(app, raw);
-  take_number_of_ranks(raw);
-  take_port_and_log_level(app, raw);
+  words.resize(words.size() - app.remaining().size());
+  take_rest(app, words, raw);
+  check_conflicts(raw.args);
+  check_machines(raw.args);
+  check_at_least_one(raw.args.num_ranks_flag, raw.args.num_ranks);
+  check_at_least_one("--stop_grace", raw.args.stop_grace_s);
+  check_port("--master_port", raw.args.master_port);
   take_program(app.remaining(), raw);
   return {raw.args, std::nullopt};
+}
+
+std::vector<LaunchFlag> launch_flags() {
+  CLI::App app;
+  RawArgs raw;
+  add_flags(app, raw);
+  std::vector<LaunchFlag> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group() == kOnlyPrints) continue;
+    LaunchFlag& flag = flags.emplace_back();
+    for (const std::string& name : option->get_lnames()) flag.names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flag.names.push_back("-" + name);
+    const bool is_switch = option->get_expected_max() == 0;
+    flag.kind = is_switch ? "switch" : option->get_type_name() == "INT" ? "number" : "text";
+    flag.default_value = option->get_default_str();
+    if (!option->get_group().empty()) flag.help = option->get_description();
+  }
+  return flags;
 }
 
 }  // namespace deepspeed::launcher

@@ -1,4 +1,4 @@
-// Whole numbers and comma lists, as the launcher's small grammars use them.
+// Whole numbers and comma lists for the launcher's small grammars.
 #pragma once
 
 #include <charconv>
@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Reads a number of digits alone; nothing for a sign, a space, no text, or a number that an int cannot hold.
+/// Reads a number that has only digits. Returns nothing for a sign, a space, no text, or a number beyond int.
 inline std::optional<int> parse_whole_number(std::string_view text) {
   int value = 0;
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
@@ -19,7 +19,7 @@ inline std::optional<int> parse_whole_number(std::string_view text) {
   return value;
 }
 
-/// Cuts a text at separators, empty parts included: "a,,b" gives {"a", "", "b"} and "" gives {""}.
+/// Splits a text at separators and keeps empty parts. "a,,b" gives {"a", "", "b"} and "" gives {""}.
 inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (size_t begin = 0;;) {

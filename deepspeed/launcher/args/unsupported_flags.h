@@ -1,5 +1,5 @@
-// Flags of DeepSpeed's launcher that this version knows and refuses, each with a way out. They are accepted
-// by the parser so that a user reads why, in place of "unknown flag".
+// Flags of DeepSpeed's launcher that this version knows but refuses, each with a way out. The parser accepts
+// them, so that the user reads the reason instead of "unknown flag".
 #pragma once
 
 #include <deque>
@@ -13,10 +13,10 @@ namespace deepspeed::launcher {
 
 class UnsupportedFlags {
  public:
-  /// Adds the flags to `app`, hidden from its help. This object must outlive the parse.
+  /// Adds the flags to `app`, hidden from its help. This object must outlive parsing.
   void add_to(CLI::App& app);
 
-  /// Throws NotSupportedError for the first of them that the parsed command line holds.
+  /// Throws NotSupportedError for the first of them on the parsed command line.
   void refuse_given(const CLI::App& app) const;
 
  private:

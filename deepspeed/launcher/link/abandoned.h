@@ -1,4 +1,4 @@
-// Whether what has started this process is still there.
+// Tells whether the process that started this one is still there.
 #pragma once
 
 #include <poll.h>
@@ -6,8 +6,8 @@
 
 namespace deepspeed::launcher {
 
-/// Whether nobody can read this process's standard output any more: the ssh session, or the runner's program
-/// on this machine, has ended. A program that waits for its job then waits in vain.
+/// Returns whether this process's standard output has lost its reader. Then the ssh session, or the runner's
+/// program on this machine, has ended, and waiting for the job is useless.
 inline bool is_abandoned() {
   pollfd output{STDOUT_FILENO, 0, 0};
   return ::poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;

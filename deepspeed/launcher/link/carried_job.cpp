@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/table/base64.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr const char* kJobVariable = "DEEPSPEED_JOB";
 constexpr size_t kVariableBytes = 96 * 1024;
-constexpr char kEndOfDeposit = '\n';  // what does not end so is being written
+constexpr char kEndOfDeposit = '\n';  // a file without it is still being written
 constexpr int kLookForDepositMs = 20;
 
 [[noreturn]] void refuse_job() {
@@ -49,22 +50,22 @@ std::string deposit_path(const std::string& id) {
   return "/tmp/deepspeed_job_" + id;
 }
 
-/// Reads and removes the first file whose path begins so, which this user has written to its end.
+/// Reads and removes the first file with this beginning that this user has written completely.
 std::optional<std::string> deposit_that_is_there(const std::string& beginning) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
     const std::string path = entry.path().string();
     if (!path.starts_with(beginning)) continue;
-    // Others may put something else there, a pipe for example, which must not be waited for.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) continue;  // another program of this machine has just taken it
+    // Another user may put something else there, such as a pipe, which must not block this process.
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!file) continue;  // another program on this machine has just taken it
     struct stat status {};
-    const bool is_own = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+    const bool is_own =
+        ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
     std::string text;
     char bytes[65536];
-    for (ssize_t size; is_own && (size = ::read(fd, bytes, sizeof(bytes))) > 0;)
+    for (ssize_t size; is_own && (size = ::read(file.get(), bytes, sizeof(bytes))) > 0;)
       text.append(bytes, static_cast<size_t>(size));
-    ::close(fd);
     if (!is_own || !text.ends_with(kEndOfDeposit) || ::unlink(path.c_str()) != 0) continue;
     text.pop_back();
     return text;
@@ -95,7 +96,10 @@ CarriedJob CarriedJob::from_text(const std::string& text) {
   CarriedJob job;
   for (const Json& word : json["words"]) job.words.push_back(bytes_of(word));
   for (const auto& [name, value] : json["exports"].items()) job.exports[bytes_of(name)] = bytes_of(value);
-  for (const Json& address : json["addresses"]) job.addresses.push_back(address.get<std::string>());
+  for (const Json& address : json["addresses"]) {
+    if (!address.is_string()) refuse_job();
+    job.addresses.push_back(address.get<std::string>());
+  }
   job.working_folder = bytes_of(json["folder"]);
   job.secret = bytes_of(json["secret"]);
   job.port = json["port"].get<int>();
@@ -132,18 +136,17 @@ CarriedJob take_job(Environment& environment) {
 
 Deposit::Deposit(const std::string& id, const std::string& text) : path_(deposit_path(id)) {
   const std::string whole = text + kEndOfDeposit;
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   size_t written = 0;
-  while (fd >= 0 && written < whole.size()) {
-    const ssize_t size = ::write(fd, whole.data() + written, whole.size() - written);
+  while (file && written < whole.size()) {
+    const ssize_t size = ::write(file.get(), whole.data() + written, whole.size() - written);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
     written += static_cast<size_t>(size);
   }
   const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (fd >= 0 && written == whole.size()) return;
-  if (fd >= 0) ::unlink(path_.c_str());
+  if (file && written == whole.size()) return;
+  if (file) ::unlink(path_.c_str());
   raise<IoError>("cannot write ", path_, ": ", std::strerror(error));
 }
 

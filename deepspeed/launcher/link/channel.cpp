@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <utility>
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -23,30 +22,12 @@ constexpr size_t kSealDigits = 32;
 constexpr size_t kMaxNoiseBytes = 65536;
 constexpr size_t kNoiseKept = 200;
 
-void make_non_blocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
-
 }  // namespace
 
-Channel::Ends::Ends(Ends&& other) noexcept
-    : read(std::exchange(other.read, -1)), write(std::exchange(other.write, -1)) {}
-
-Channel::Ends& Channel::Ends::operator=(Ends&& other) noexcept {
-  if (this == &other) return *this;
-  close();
-  read = std::exchange(other.read, -1);
-  write = std::exchange(other.write, -1);
-  return *this;
-}
-
-void Channel::Ends::close() {
-  if (read >= 0) ::close(read);
-  if (write >= 0 && write != read) ::close(write);
-  read = write = -1;
-}
-
-Channel::Channel(int read_fd, int write_fd) : ends_(read_fd, write_fd) {
-  make_non_blocking(read_fd);
-  make_non_blocking(write_fd);
+Channel::Channel(Descriptor read_end, Descriptor write_end)
+    : read_end_(std::move(read_end)), write_end_(std::move(write_end)) {
+  make_non_blocking(read_end_.get());
+  make_non_blocking(write_fd());
 }
 
 void Channel::send(const Json& message) {
@@ -58,16 +39,16 @@ void Channel::send(const Json& message) {
 
 void Channel::append_poll_entries(std::vector<pollfd>& entries) const {
   if (is_closed()) return;
-  entries.push_back({ends_.read, POLLIN, 0});
-  if (!outgoing_.empty()) entries.push_back({ends_.write, POLLOUT, 0});
+  entries.push_back({read_end_.get(), POLLIN, 0});
+  if (!outgoing_.empty()) entries.push_back({write_fd(), POLLOUT, 0});
 }
 
 void Channel::write_some() {
   while (!is_closed() && !outgoing_.empty()) {
-    const ssize_t written = ::write(ends_.write, outgoing_.data(), outgoing_.size());
+    const ssize_t written = ::write(write_fd(), outgoing_.data(), outgoing_.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
-    // The end of the other side is noticed by reading, which also gives what it has sent before.
+    // Reading notices that the other end is gone, and still returns what it has sent before.
     if (written <= 0) return outgoing_.clear();
     outgoing_.erase(0, static_cast<size_t>(written));
   }
@@ -86,7 +67,7 @@ std::string Channel::Seal::of_next(std::string_view line) {
 
 bool Channel::read_some() {
   char bytes[kReadBytes];
-  const ssize_t size = ::read(ends_.read, bytes, sizeof(bytes));
+  const ssize_t size = ::read(read_end_.get(), bytes, sizeof(bytes));
   if (size < 0 && errno == EINTR) return true;
   if (size < 0 && errno == EAGAIN) return false;
   if (size <= 0) {
@@ -106,8 +87,7 @@ std::optional<Json> Channel::message_of(std::string_view line) {
     line = text;
   }
   Json message = Json::parse(line.begin(), line.end(), nullptr, false);
-  const auto kind = message.is_object() ? message.find("t") : message.end();
-  if (!message.is_object() || kind == message.end() || !kind->is_string()) return std::nullopt;
+  if (kind_of(message).empty()) return std::nullopt;
   return message;
 }
 
@@ -136,20 +116,31 @@ std::vector<Json> Channel::exchange() {
     if (message) messages.push_back(*std::move(message));
   }
   incoming_.erase(0, begin);
-  if (has_ended_ || is_wrong || incoming_.size() > max_line_) close();
+  if (is_wrong || incoming_.size() > max_line_) {
+    close("it has sent a line that is no message, or is too long");
+  } else if (has_ended_) {
+    close(incoming_.empty() ? "" : "its connection ended in the middle of a message");
+  }
   return messages;
 }
 
-void prepare_socket(int socket) {
+void Channel::close(const std::string& fault) {
+  if (!fault.empty()) fault_ = fault;
+  read_end_.close();
+  write_end_.close();
+}
+
+void prepare_socket(const Descriptor& socket) {
+  const int fd = socket.get();
   const int on = 1;
   const int idle_s = 2, interval_s = 1, probes = 3, timeout_ms = 8000;
-  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  make_non_blocking(socket);
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  make_non_blocking(fd);
 }
 
 std::chrono::seconds link_timeout() {

@@ -1,4 +1,4 @@
-// One end of the link between the launcher and the program of a machine: messages over descriptors.
+// One end of the link between the launcher and the program on a machine.
 #pragma once
 
 #include <chrono>
@@ -6,103 +6,103 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/json.h"
+#include "deepspeed/launcher/link/messages.h"
 
 namespace deepspeed::launcher {
 
-/// Sends and takes messages, one line of JSON each, without ever waiting for the other end. Each has the key
-/// "t", its kind. What has come is kept until it is taken; what cannot be sent at once is kept until it can.
-/// A line that is longer than the limit, at first 16 MiB, or is no message closes the channel.
+/// Sends and receives messages (messages.h), without waiting for the other end. Each is one line of JSON.
+/// Messages are buffered in both directions. A line that is no message, or longer than the limit (at first 16
+/// MiB), closes the channel.
 class Channel {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Owns both descriptors from now on, which may be one (a socket).
-  Channel(int read_fd, int write_fd);
-  /// A channel that was moved from is closed.
-  Channel(Channel&&) noexcept = default;
-  Channel& operator=(Channel&&) noexcept = default;
+  /// Reads from one pipe and writes to another one.
+  Channel(Descriptor read_end, Descriptor write_end);
+  explicit Channel(Descriptor socket) : Channel(std::move(socket), Descriptor()) {}
 
   void send(const Json& message);
+  template <Message Kind>
+  void send(Kind message) {
+    send(to_json(std::move(message)));
+  }
 
-  /// Sets the limit of a line that comes, in bytes.
+  /// Sets the limit for received lines, in bytes.
   void limit_lines(size_t bytes) { max_line_ = bytes; }
 
-  /// From now on each line bears an HMAC over its number and its text, by the key of its direction: a line
-  /// that is foreign, was changed, left out or sent again closes the channel.
+  /// Adds an HMAC to each line from now on. It covers the line's number and text, with the key of its
+  /// direction. A line that is foreign, changed, left out or repeated closes the channel.
   void seal(std::string sending_key, std::string receiving_key);
 
-  /// Skips lines that are no message, until the first one comes: a shell's own files may print something at
-  /// its start. Many of them close the channel.
+  /// Skips lines that are no messages, until the first message comes. A shell's start-up files may print
+  /// text. Too much of it closes the channel.
   void skip_noise() { skips_noise_ = true; }
-  /// Returns the beginning of what was skipped.
+  /// Returns the beginning of the skipped text.
   const std::string& noise() const { return noise_; }
 
-  /// Adds what poll() is to wait for.
+  /// Adds the descriptors that poll() should wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Reads and writes what goes without waiting; returns the messages that have come. An end that sends
-  /// without pause is read in parts.
+  /// Reads and writes as much as possible without waiting. Returns the messages that have come. Input that
+  /// never pauses is read in parts.
   std::vector<Json> exchange();
 
-  /// Whether the other end is gone; what it had sent before was taken.
-  bool is_closed() const { return ends_.read < 0; }
-  void close() { ends_.close(); }
-  /// Returns the bytes that wait to be sent.
+  /// Returns whether the other end is gone. What it sent before has been read.
+  bool is_closed() const { return !read_end_; }
+  /// Closes the channel. `fault` tells what the other end did wrong.
+  void close(const std::string& fault = "");
+  /// Returns why the channel is closed: the other end has gone, or did something wrong.
+  const std::string& fault() const { return fault_; }
+  /// Returns the number of bytes that are not sent yet.
   size_t pending_bytes() const { return outgoing_.size(); }
-  /// Returns how long nothing has come.
+  /// Returns the time since something came.
   Clock::duration silence() const { return Clock::now() - last_heard_; }
-  /// Counts silence anew from now on.
+  /// Restarts the time of silence().
   void forget_silence() { last_heard_ = Clock::now(); }
-  int read_fd() const { return ends_.read; }
 
  private:
-  /// Owns the descriptors, which are one or two.
-  struct Ends {
-    Ends(int read_fd, int write_fd) : read(read_fd), write(write_fd) {}
-    ~Ends() { close(); }
-    Ends(Ends&& other) noexcept;
-    Ends& operator=(Ends&& other) noexcept;
-    void close();
-
-    int read, write;  // -1 once they are closed
-  };
-  /// The seals of one direction.
+  /// Makes the HMACs of one direction.
   struct Seal {
     std::string key;
     uint64_t count = 0;
     std::string of_next(std::string_view line);
   };
   void write_some();
-  /// Returns whether the other end has more to read at once.
+  /// Returns whether there may be more to read.
   bool read_some();
   /// Returns nothing for a line that is no message.
   std::optional<Json> message_of(std::string_view line);
   bool may_skip(std::string_view line);
 
-  Ends ends_;
+  int write_fd() const { return write_end_ ? write_end_.get() : read_end_.get(); }
+
+  Descriptor read_end_, write_end_;  // a socket is in the first only
   bool has_ended_ = false;
   bool skips_noise_ = false;
   size_t skipped_bytes_ = 0;
   std::string noise_;
   size_t max_line_ = size_t{16} << 20;
   std::string incoming_, outgoing_;
+  std::string fault_ = "its connection ended";
   Seal sent_, received_;
   Clock::time_point last_heard_ = Clock::now();
 };
 
-/// Sets the limits by which a TCP socket notices a lost network, and makes it not block.
-void prepare_socket(int socket);
+/// Lets a TCP socket notice a lost network, and makes it non-blocking.
+void prepare_socket(const Descriptor& socket);
 
-/// How long an end may be silent before it counts as lost: DS_LINK_TIMEOUT seconds, else 5. Throws UsageError
-/// for a value that is no whole number of at least 2.
+/// Returns how long an end may be silent before it counts as lost. That is DS_LINK_TIMEOUT seconds, by
+/// default 5. Throws UsageError for a value that is not a whole number from 2 on.
 std::chrono::seconds link_timeout();
 inline constexpr const char* kLinkTimeoutVariable = "DS_LINK_TIMEOUT";
-/// The time between the messages by which an end shows that it lives.
+/// The interval of the messages by which an end shows that it lives.
 inline constexpr std::chrono::milliseconds kBeatInterval{1000};
 
 }  // namespace deepspeed::launcher

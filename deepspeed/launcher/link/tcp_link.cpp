@@ -5,135 +5,86 @@
 #include <cstring>
 #include <utility>
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/hash.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/link/abandoned.h"
+#include "deepspeed/net/socket.h"
 
 namespace deepspeed::launcher {
 namespace {
 
-constexpr auto kProofPatience = std::chrono::seconds(10);
-constexpr auto kLeastTime = std::chrono::seconds(1);
+constexpr auto kPatienceForALauncher = std::chrono::seconds(10);
 constexpr size_t kMaxCandidates = 256;
 constexpr size_t kMaxHandshakeBytes = 4096;
 constexpr size_t kSealedLineBytes = size_t{16} << 20;
 
-std::string proof(const std::string& secret, const char* end, const std::string& first,
-                  const std::string& second) {
-  return hex(hmac_sha256(secret, std::string(end) + ":" + first + ":" + second));
+/// Returns the prover of links between a job's machines.
+net::Prover link_prover(const std::string& secret) { return {secret, "link"}; }
+
+/// Returns the number of a host without this machine's name for its network. IPv4 within IPv6 is IPv4.
+std::string address_text(const net::SocketAddress& address) {
+  const std::string text = net::numeric_host(address);
+  return text.starts_with("::ffff:") ? text.substr(7) : text.substr(0, text.find('%'));
 }
 
-std::string text_at(const Json& message, const char* key) {
-  const auto found = message.find(key);
-  return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-std::string address_text(const sockaddr_storage& address) {
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.ss_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof(text));
-    return text;
-  }
-  ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof(text));
-  const std::string found = text;
-  return found.starts_with("::ffff:") ? found.substr(7) : found;
-}
-
-/// Opens a socket that listens at both families where the machine has both.
-int open_listener() {
-  const int off = 0;
-  int listener = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in6 any6{};
-  any6.sin6_family = AF_INET6;
-  if (listener >= 0) {
-    ::setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    if (::bind(listener, reinterpret_cast<const sockaddr*>(&any6), sizeof(any6)) == 0) return listener;
-    ::close(listener);
-  }
-  listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in any4{};
-  any4.sin_family = AF_INET;
-  if (listener >= 0 && ::bind(listener, reinterpret_cast<const sockaddr*>(&any4), sizeof(any4)) == 0)
-    return listener;
-  if (listener >= 0) ::close(listener);
-  return -1;
-}
-
-/// Begins to connect to an address; -1 where that fails at once.
-int begin_to_connect(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return -1;
-  int socket = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket >= 0 && ::connect(socket, found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    ::close(socket);
-    socket = -1;
-  }
-  ::freeaddrinfo(found);
-  return socket;
-}
-
-/// Seals a link whose ends have shown the secret: `first` is the machine's number, `second` the launcher's.
-void seal_link(Channel& channel, const std::string& secret, const std::string& first,
-               const std::string& second, bool is_machine) {
-  const std::string of_machine = hmac_sha256(secret, "from machine:" + first + ":" + second);
-  const std::string of_launcher = hmac_sha256(secret, "from launcher:" + first + ":" + second);
+/// Seals a link after both proofs. `own` is this end.
+void seal_link(Channel& channel, const net::Prover& prover, net::End own, const net::ProofNumbers& numbers) {
+  const net::End other = own == net::End::kServer ? net::End::kClient : net::End::kServer;
   channel.limit_lines(kSealedLineBytes);
-  channel.seal(is_machine ? of_machine : of_launcher, is_machine ? of_launcher : of_machine);
+  channel.seal(prover.key(own, numbers), prover.key(other, numbers));
 }
 
-/// Is one way to the launcher, which may lead nowhere, or to a stranger.
+/// Holds an attempt to reach the launcher. It may fail, or reach a foreign process.
 struct Attempt {
   Channel channel;
-  std::string ours, theirs;  ///< the numbers that both ends have drawn
+  net::ProofNumbers numbers;
 };
 
-/// Shows the secret and asks for it. Whether the other end has shown that it knows it; closes the channel of
-/// one that does not.
-bool advance_attempt(Attempt& attempt, const std::string& secret) {
-  for (const Json& message : attempt.channel.exchange()) {
-    if (attempt.ours.empty()) {
-      attempt.theirs = text_at(message, "number");
-      attempt.ours = hex(random_bytes(16));
-      const std::string shown = proof(secret, "machine", attempt.theirs, attempt.ours);
-      attempt.channel.send({{"t", "proof"}, {"number", attempt.ours}, {"proof", shown}});
+/// Answers a Challenge, and checks the launcher's own Proof. Returns whether that was right. Any other
+/// message closes the channel.
+bool advance_attempt(Attempt& attempt, const net::Prover& prover) {
+  auto& [channel, numbers] = attempt;
+  for (const Json& message : channel.exchange()) {
+    if (const auto challenge = as<Challenge>(message); challenge && numbers.client.empty()) {
+      numbers = {net::random_number(), challenge->number};
+      channel.send(Proof{numbers.client, prover.proof(net::End::kClient, numbers)});
       continue;
     }
-    const bool knows_secret = equal_in_constant_time(text_at(message, "proof"),
-                                                     proof(secret, "launcher", attempt.ours, attempt.theirs));
-    if (knows_secret) seal_link(attempt.channel, secret, attempt.ours, attempt.theirs, true);
-    if (!knows_secret) attempt.channel.close();
+    const auto answer = as<Proof>(message);
+    const bool knows_secret =
+        answer && !numbers.client.empty() && prover.is_proof(answer->proof, net::End::kServer, numbers);
+    if (knows_secret) seal_link(channel, prover, net::End::kClient, numbers);
+    if (!knows_secret) channel.close();
     return knows_secret;
   }
   return false;
 }
 
-/// Tries all addresses at once; nothing where none leads to the launcher.
+/// Tries all addresses at once. Returns nothing if none leads to the launcher.
 std::optional<Channel> try_addresses(const CarriedJob& job) {
+  const net::Prover prover = link_prover(job.secret);
   std::vector<Attempt> attempts;
   for (const std::string& address : job.addresses) {
-    const int socket = begin_to_connect(address, job.port);
-    if (socket < 0) continue;
+    const auto found = net::numeric_address(address, job.port);
+    Descriptor socket = found ? net::begin_to_connect(*found) : Descriptor();
+    if (!socket) continue;
     prepare_socket(socket);
-    attempts.push_back({Channel(socket, socket), "", ""});
+    attempts.push_back({Channel(std::move(socket)), {}});
     attempts.back().channel.limit_lines(kMaxHandshakeBytes);
   }
-  const auto until = Channel::Clock::now() + kProofPatience;
+  const auto until = Channel::Clock::now() + kPatienceForALauncher;
   while (!attempts.empty() && Channel::Clock::now() < until && !is_abandoned()) {
     std::vector<pollfd> entries;
     for (const Attempt& attempt : attempts) attempt.channel.append_poll_entries(entries);
     ::poll(entries.data(), entries.size(), 100);
     for (Attempt& attempt : attempts) {
-      if (advance_attempt(attempt, job.secret)) return std::move(attempt.channel);
+      try {
+        if (advance_attempt(attempt, prover)) return std::move(attempt.channel);
+      } catch (const MessageError&) {
+        attempt.channel.close();
+      }
     }
     std::erase_if(attempts, [](const Attempt& attempt) { return attempt.channel.is_closed(); });
   }
@@ -142,83 +93,89 @@ std::optional<Channel> try_addresses(const CarriedJob& job) {
 
 }  // namespace
 
-LinkListener::LinkListener(std::string secret) : secret_(std::move(secret)), listener_(open_listener()) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  const bool listens = listener_ >= 0 && ::listen(listener_, 1024) == 0 &&
-                       ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  if (!listens) {
-    const int error = errno;
-    if (listener_ >= 0) ::close(listener_);
-    raise<IoError>("the launcher cannot listen for the job's machines: ", std::strerror(error));
+LinkListener::LinkListener(const std::string& secret) : prover_(link_prover(secret)), gate_(kMaxCandidates) {
+  for (const net::SocketAddress& address : net::all_addresses(/*port=*/0)) {
+    if (!listener_) listener_ = net::listen_at(address);
   }
+  if (!listener_) raise<IoError>("the launcher cannot listen for the job's machines: ", std::strerror(errno));
   prepare_socket(listener_);
-  port_ = ntohs(address.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(address).sin_port
-                                             : reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  port_ = net::port_of(net::own_address(listener_.get()));
 }
 
-LinkListener::~LinkListener() { ::close(listener_); }
-
-bool LinkListener::has_room() const {
-  return candidates_.size() < kMaxCandidates ||
-         Channel::Clock::now() - candidates_.front().since > kLeastTime;
-}
+bool LinkListener::has_room() const { return !gate_.is_full() || gate_.to_make_room(); }
 
 void LinkListener::append_poll_entries(std::vector<pollfd>& entries) const {
-  if (has_room()) entries.push_back({listener_, POLLIN, 0});
-  for (const Candidate& candidate : candidates_) candidate.channel.append_poll_entries(entries);
+  if (has_room()) entries.push_back({listener_.get(), POLLIN, 0});
+  for (const auto& [id, candidate] : candidates_) candidate.channel.append_poll_entries(entries);
 }
 
-void LinkListener::drop_oldest() {
-  if (!candidates_.empty()) candidates_.erase(candidates_.begin());
+void LinkListener::drop(uint64_t id) {
+  gate_.leave(id);
+  candidates_.erase(id);
 }
 
 void LinkListener::take_connections() {
   while (has_room()) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    const int socket = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
-    if (socket < 0 && (errno == EMFILE || errno == ENFILE)) drop_oldest();
-    if (socket < 0) return;
+    net::SocketAddress address;
+    address.length = sizeof(address.address);
+    Descriptor socket(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address.address),
+                                &address.length, SOCK_CLOEXEC));
+    const bool lacks_descriptors = !socket && (errno == EMFILE || errno == ENFILE);
+    if (lacks_descriptors && !candidates_.empty()) drop(candidates_.begin()->first);
+    if (!socket) return;
     prepare_socket(socket);
-    if (candidates_.size() >= kMaxCandidates) drop_oldest();
-    candidates_.push_back(
-        {Channel(socket, socket), hex(random_bytes(16)), address_text(address), Channel::Clock::now()});
-    candidates_.back().channel.limit_lines(kMaxHandshakeBytes);
-    candidates_.back().channel.send({{"t", "challenge"}, {"number", candidates_.back().number}});
+    if (gate_.is_full()) drop(*gate_.to_make_room());
+    const uint64_t id = next_id_++;
+    gate_.enter(id);
+    Candidate& candidate = candidates_[id];
+    candidate.channel = Channel(std::move(socket));
+    candidate.numbers.server = net::random_number();
+    candidate.address = address_text(address);
+    candidate.channel.limit_lines(kMaxHandshakeBytes);
+    candidate.channel.send(Challenge{candidate.numbers.server});
   }
 }
 
-std::optional<Json> LinkListener::advance(Candidate& candidate) const {
-  auto messages = candidate.channel.exchange();
-  for (Json& message : messages) {
-    if (candidate.knows_secret) return std::move(message);
-    const std::string theirs = text_at(message, "number");
-    candidate.knows_secret = equal_in_constant_time(text_at(message, "proof"),
-                                                    proof(secret_, "machine", candidate.number, theirs));
-    if (!candidate.knows_secret) {
-      candidate.channel.close();
+std::optional<Hello> LinkListener::advance(Candidate& candidate) const {
+  auto& [channel, numbers, address, knows_secret] = candidate;
+  for (const Json& message : channel.exchange()) {
+    if (knows_secret) {
+      auto hello = as<Hello>(message);
+      if (!hello) channel.close();
+      return hello;
+    }
+    const auto shown = as<Proof>(message);
+    if (shown) numbers.client = shown->number;
+    knows_secret = shown && prover_.is_proof(shown->proof, net::End::kClient, numbers);
+    if (!knows_secret) {
+      channel.close();
       return std::nullopt;
     }
-    candidate.channel.send({{"t", "proof"}, {"proof", proof(secret_, "launcher", theirs, candidate.number)}});
-    seal_link(candidate.channel, secret_, theirs, candidate.number, false);
+    channel.send(Proof{"", prover_.proof(net::End::kServer, numbers)});
+    seal_link(channel, prover_, net::End::kServer, numbers);
   }
-  if (Channel::Clock::now() - candidate.since > kProofPatience) candidate.channel.close();
   return std::nullopt;
 }
 
 std::vector<LinkListener::Guest> LinkListener::accept() {
   take_connections();
   std::vector<Guest> guests;
-  for (Candidate& candidate : candidates_) {
-    if (auto hello = advance(candidate))
-      guests.push_back({std::move(candidate.channel), *std::move(hello), candidate.address});
+  std::vector<uint64_t> gone;
+  for (auto& [id, candidate] : candidates_) {
+    try {
+      if (auto hello = advance(candidate))
+        guests.push_back({std::move(candidate.channel), *std::move(hello), candidate.address});
+    } catch (const MessageError&) {
+      candidate.channel.close();
+    }
+    if (candidate.channel.is_closed()) gone.push_back(id);
   }
-  std::erase_if(candidates_, [](const Candidate& candidate) { return candidate.channel.is_closed(); });
+  for (const uint64_t id : gone) drop(id);
+  while (const auto late = gate_.overdue()) drop(*late);
   return guests;
 }
 
-Channel connect_to_launcher(const CarriedJob& job, const Json& hello, std::chrono::milliseconds patience) {
+Channel connect_to_launcher(const CarriedJob& job, const Hello& hello, std::chrono::milliseconds patience) {
   const auto until = Channel::Clock::now() + patience;
   do {
     if (auto channel = try_addresses(job)) {

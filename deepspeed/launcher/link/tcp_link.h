@@ -1,7 +1,9 @@
-// The TCP link between the launcher and programs that a runner without a channel of its own starts.
+// The TCP link between the launcher and programs whose runner provides no channel.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,20 +12,21 @@
 
 #include "deepspeed/launcher/link/carried_job.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
+#include "deepspeed/net/gate.h"
+#include "deepspeed/net/proof.h"
 
 namespace deepspeed::launcher {
 
-/// Takes connections from programs that know the job's secret. Both ends show that they do by an HMAC over
-/// numbers that both have drawn; the secret itself is never sent, and strangers are dropped. What they say
-/// then is sealed by keys of these numbers (Channel::seal).
+/// Accepts connections from programs that know the job's secret. Both ends prove it by an HMAC over random
+/// numbers from both; the secret is never sent. A client without a proof is dropped. Later lines are sealed
+/// with keys derived from these numbers (Channel::seal).
 ///
-/// A stranger may send some KiB, and stay for some seconds. Few of them are heard at a time: whoever comes
-/// next waits, and takes the place of the one that has said nothing for longest.
+/// A client without a proof may send a few KiB, and stays no longer than the gate lets it (net::Gate).
 class LinkListener {
  public:
-  /// Listens at all addresses of this machine, at a port of the kernel's choice. Throws IoError.
-  explicit LinkListener(std::string secret);
-  ~LinkListener();
+  /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError.
+  explicit LinkListener(const std::string& secret);
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
 
@@ -32,36 +35,37 @@ class LinkListener {
 
   struct Guest {
     Channel channel;
-    Json hello;
-    std::string address;  ///< of the other end
+    Hello hello;
+    std::string address;  ///< the other end's
   };
-  /// Returns the programs that have shown the secret since the last call, with their first message.
+  /// Returns the programs that have proved the secret and said Hello since the last call.
   std::vector<Guest> accept();
 
  private:
   struct Candidate {
-    Channel channel;
-    std::string number;  ///< drawn for this one
-    std::string address;
-    Channel::Clock::time_point since;
+    Channel channel{Descriptor()};
+    net::ProofNumbers numbers = {};
+    std::string address = {};
     bool knows_secret = false;
   };
   void take_connections();
-  void drop_oldest();
+  void drop(uint64_t id);
   bool has_room() const;
-  /// Returns the first message once there is one; drops the candidate by closing its channel.
-  std::optional<Json> advance(Candidate& candidate) const;
+  /// Returns the candidate's Hello once it has come. Closes the channel to drop the candidate.
+  std::optional<Hello> advance(Candidate& candidate) const;
 
-  std::string secret_;
-  int listener_ = -1;
+  const net::Prover prover_;
+  Descriptor listener_;
   int port_ = 0;
-  std::vector<Candidate> candidates_;
+  net::Gate gate_;
+  std::map<uint64_t, Candidate> candidates_;  // by id, in order of arrival
+  uint64_t next_id_ = 0;
 };
 
-/// Connects to the job's launcher, whichever of its addresses leads there, and sends `hello`. All are tried
-/// at once: one may lead nowhere, or to a stranger that is silent. Throws IoError where none leads to one
-/// that knows the secret within `patience`.
-Channel connect_to_launcher(const CarriedJob& job, const Json& hello,
+/// Connects to the job's launcher and sends `hello`. It tries all addresses at once, because one may lead
+/// nowhere, or to a silent process of another job. Throws IoError if none leads to a launcher that knows the
+/// secret within `patience`.
+Channel connect_to_launcher(const CarriedJob& job, const Hello& hello,
                             std::chrono::milliseconds patience = std::chrono::seconds(30));
 
 }  // namespace deepspeed::launcher

@@ -8,10 +8,10 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kExported[] = {"MLFLOW", "PYTHON", "MV2", "UCX", "NCCL", "DEEPSPEED_", "DS_", "GLOO_"};
-// They hold for the launcher alone.
+// Only the launcher uses these.
 constexpr const char* kNotExported[] = {"DS_ENV_FILE", "DEEPSPEED_PROGRAMS", "DS_NODE_PROGRAM",
                                         "DS_LINK_TIMEOUT"};
-// Where the first is set, each machine has its own values of the others.
+// If the first is set, each machine has its own values for the others.
 constexpr const char* kOwnInterfaces = "AISC_JOB_NAME";
 
 bool is_exported(const std::string& name, bool own_interfaces) {

@@ -1,34 +1,30 @@
-// A start of a job, as one loop around poll() (turn) that is left in stages (run):
+// A start of a job is one loop around poll() (turn), which goes through stages (run):
 //
-// 1. The runner is started, with scouts by ssh beside it (job_start.h). Each program that it starts says
-//    hello over its link (agent/agent.h): standard input and output of ssh, else TCP with the job's secret.
-//    Another version than here is an error.
-// 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot:
-//    until then nothing runs, so every mistake is an error without a trace.
-// 3. All start. From here on each end shows once a second that it lives.
-// 4. The first failure of a rank, and each machine that is silent for too long or whose link ends, ends all
-//    (job_end.cpp). Failures that come within a moment are compared: ranks that lose a partner fail as well.
+// 1. The runner starts, and scouts go by ssh (roster.h). Each program that these start says Hello over its
+//    link (link/messages.h). The link is ssh's standard input and output, or TCP with the job's secret. A
+//    program of another version is an error.
+// 2. Once all have answered, each is told its ranks. It answers that it has planned them, or why it cannot.
+//    Nothing runs until then, so every mistake is an error that leaves nothing behind.
+// 3. All ranks start. From then on each end of a link shows once a second that it lives.
+// 4. A rank's failure ends the job, and so does a machine that is silent for too long or whose link ends
+//    (ending.h). Failures within a moment are compared, since ranks that lose a partner fail as well.
 //
-// Processes of other machines are never waited for without a limit. Their own end of the link sees to their
-// ranks where this process cannot.
+// The launcher never waits for another machine without a limit. Ranks that it cannot reach are ended by the
+// other end of their link.
 #include "deepspeed/launcher/machines/job_run.h"
 
 #include <algorithm>
 #include <csignal>
-#include <map>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
-#include "deepspeed/launcher/machines/job_loop.h"
-#include "deepspeed/launcher/node/exit_status.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -37,7 +33,14 @@ using log::Level;
 using RunClock = std::chrono::steady_clock;
 
 constexpr int kTurnMs = 200;
-constexpr size_t kMostOutput = size_t{4} << 20;  // a machine keeps within a quarter of it (agent.cpp)
+constexpr size_t kMostOutput = size_t{4} << 20;  // a machine sends at most a quarter of it ahead (agent.cpp)
+constexpr auto kHelloPatience = std::chrono::seconds(60);
+constexpr auto kPatienceWithLostHosts = std::chrono::seconds(5);
+constexpr auto kPlanPatience = std::chrono::seconds(300);
+
+int seconds_of(std::chrono::milliseconds time) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
+}
 
 }  // namespace
 
@@ -47,137 +50,93 @@ JobRun::JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, c
       restarts_(restarts),
       silence_limit_(link_timeout()),
       signal_fd_(::signalfd(-1, &signals.watched(), SFD_NONBLOCK | SFD_CLOEXEC)),
-      start_(job, nodes, signals) {}
-
-JobRun::~JobRun() { ::close(signal_fd_); }
+      roster_(job, nodes, signals) {}
 
 JobEnd JobRun::run() {
-  start();
-  bool goes_on = await(Stage::kGreeted);
-  if (goes_on) {
-    dismiss_scouts();
+  roster_.start();
+  if (await(Stage::kGreeted)) {
+    roster_.dismiss_scouts();
     choose_machines();
     prepare();
-    goes_on = await(Stage::kPlanned);
-    if (const auto fault = goes_on ? python_fault(parts_) : std::string(); !fault.empty()) {
-      fail({fault, "", 2});
-      goes_on = false;
-    }
+    await(Stage::kPlanned);
+    if (const std::string fault = plan_fault(roster_.parts()); !fault.empty()) fail(fault, kUsageExitCode);
   }
-  if (goes_on) {
+  if (!ending_.is_stopping()) {
     begin();
     await(Stage::kEnded);
   }
   finish();
-  JobEnd end{failure_ ? failure_->exit_code : 0, has_run_ && failure_ && signal_ == 0, lost_hosts_};
-  if (signal_ != 0) end.exit_code = 128 + signal_;
-  return end;
-}
-
-void JobRun::start() {
-  parts_ = start_.parts();
-  if (start_.listener() == nullptr) return;
-  scouts_ = start_.scouts();
-  runner_ = start_.start_runner(nodes_);
-}
-
-bool JobRun::all_reached(Stage stage) const {
-  return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) { return part.stage >= stage; });
-}
-
-bool JobRun::scouts_have_answered() const {
-  return std::all_of(scouts_.begin(), scouts_.end(),
-                     [](const Part& scout) { return scout.stage >= Stage::kGreeted; });
+  return ending_.end();
 }
 
 bool JobRun::await(Stage stage) {
   stage_began_ = RunClock::now();
-  while (!all_reached(stage) || !scouts_have_answered()) turn();
-  return !is_stopping();
+  while (!roster_.all_reached(stage) || !roster_.scouts_have_answered()) turn();
+  return !ending_.is_stopping();
 }
 
-void JobRun::dismiss_scouts() {
-  for (Part& scout : scouts_) {
-    if (scout.link) scout.link->send({{"t", "stop"}});
-  }
-  scouts_.clear();  // the programs there end with their links
-}
-
-/// In an elastic job, keeps as many of the machines that answer as the rules allow, from the top.
+/// Chooses the first machines that answer, as many as an elastic job's rules allow.
 void JobRun::choose_machines() {
-  if (is_stopping() || !job_.choose_machines) return;
+  if (ending_.is_stopping() || !job_.choose_machines) return;
   ResourcePool answering;
-  for (const Part& part : parts_) {
+  for (const Part& part : roster_.parts()) {
     if (part.stage == Stage::kEnded) continue;
     std::copy_if(nodes_.begin(), nodes_.end(), std::back_inserter(answering),
                  [&](const HostSlots& node) { return node.host == part.host; });
   }
   const size_t count = job_.choose_machines(answering);
   if (count == 0) {
-    return fail({message(answering.size(),
-                         " machines answer, which are too few for --min_elastic_nodes, or fit no number of "
-                         "ranks of the config's elasticity section"),
-                 "", kLostMachineExitCode});
+    return fail(message(answering.size(),
+                        " machines answer, which are too few for --min_elastic_nodes, or fit no number of "
+                        "ranks of the config's elasticity section"));
   }
   nodes_.assign(answering.begin(), answering.begin() + static_cast<std::ptrdiff_t>(count));
   size_t kept = 0;
-  for (Part& part : parts_) {
+  for (Part& part : roster_.parts()) {
     if (part.stage == Stage::kEnded || kept++ < count) continue;
-    part.link->send({{"t", "stop"}});  // it is not needed this time
+    part.link->send(Stop{});  // this machine is not needed
     part.stage = Stage::kEnded;
   }
 }
 
 void JobRun::prepare() {
-  if (is_stopping()) return;
-  const Placement placement =
-      places_ranks(job_.args.runner) ? placement_of_ranks(parts_) : place_on_machines(parts_, nodes_);
+  if (ending_.is_stopping()) return;
+  Placement placement = places_ranks(job_.args.runner) ? placement_of_ranks(roster_.parts())
+                                                       : place_on_machines(roster_.parts(), nodes_);
   nodes_ = placement.nodes;
   address_ = nodes_.size() == 1 ? "127.0.0.1" : placement.address;
   if (!job_.args.master_addr.empty()) address_ = job_.args.master_addr;
-  const std::string job = start_.text_for_links();
-  auto next = placement.messages.begin();
-  for (Part& part : parts_) {
+  const std::string job = roster_.text_for_links();
+  auto next = placement.orders.begin();
+  for (Part& part : roster_.parts()) {
     if (part.stage != Stage::kGreeted) continue;
-    Json message = *next;
-    message["t"] = "prepare";
-    message["job"] = job;
-    message["world"] = encode_world_info(nodes_);
-    message["silence"] = std::chrono::duration_cast<std::chrono::seconds>(silence_limit_).count();
-    message["first"] = next++ == placement.messages.begin();
-    message["address"] = address_;
-    part.link->send(message);
+    next->first = next == placement.orders.begin();
+    next->job = job;
+    next->world = encode_world_info(nodes_);
+    next->silence = seconds_of(silence_limit_);
+    next->address = address_;
+    part.link->send(*next++);
   }
 }
 
 void JobRun::begin() {
-  has_run_ = true;
+  ending_.begin_run(nodes_.size());
   announce(Level::kInfo, WorldLayout{nodes_}.world_size(), " ranks start on ", nodes_.size(),
            nodes_.size() == 1 ? " machine" : " machines", "; they meet at ", address_, " port ", port_);
-  for (Part& part : parts_) {
+  for (Part& part : roster_.parts()) {
     if (part.stage == Stage::kEnded) continue;
     part.stage = Stage::kRunning;
     part.link->forget_silence();
   }
-  tell_running({{"t", "start"}, {"address", address_}, {"port", port_}, {"restarts", restarts_}});
+  roster_.tell_running(Start{address_, port_, restarts_});
 }
 
 void JobRun::finish() {
-  announce_failure();
-  await_cleaners();
-  const int signal_before = signal_;
-  while (!output_.is_idle() && signal_ == signal_before) turn();
-  std::vector<pid_t> children;
-  for (Part& part : parts_) {
-    if (part.link) part.link->close();
-    children.push_back(part.child.pid);
-  }
-  dismiss_scouts();
-  for (const Cleaner& cleaner : cleaners_) children.push_back(cleaner.child.pid);
-  children.push_back(runner_.pid);
-  std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
-  // They end by themselves now that the links are closed, but for a runner that waits for a lost machine.
-  end_children(std::move(children), std::chrono::seconds(lost_hosts_.empty() ? 3 : 1));
+  announce_failure(RunClock::time_point::max());
+  while (!roster_.cleaners_are_done()) turn();
+  const int signal_before = ending_.signal();
+  while (!output_.is_idle() && ending_.signal() == signal_before) turn();
+  roster_.end(std::chrono::seconds(ending_.lost_hosts().empty() ? 3 : 1));
 }
 
 // --- a turn of the loop ---
@@ -185,15 +144,15 @@ void JobRun::finish() {
 void JobRun::turn() {
   wait_for_events();
   take_signals();
-  take_messages(scouts_);
+  take_messages(roster_.scouts());
   take_guests();
-  take_messages(parts_);
+  take_messages(roster_.parts());
   output_.write([&](int number, size_t bytes) {
-    for (Part& part : parts_) {
-      if (part.number == number && part.link) part.link->send({{"t", "ack"}, {"bytes", bytes}});
+    for (Part& part : roster_.parts()) {
+      if (part.number == number && part.link) part.link->send(Ack{bytes});
     }
   });
-  reap();
+  roster_.reap();
   watch_runner();
   beat();
   watch_silence();
@@ -202,121 +161,185 @@ void JobRun::turn() {
 }
 
 void JobRun::wait_for_events() {
-  std::vector<pollfd> entries = {{signal_fd_, POLLIN, 0}};
-  for (const auto* parts : {&parts_, &scouts_}) {
-    for (const Part& part : *parts) {
-      if (part.link) part.link->append_poll_entries(entries);
-    }
-  }
-  if (start_.listener() != nullptr) start_.listener()->append_poll_entries(entries);
+  std::vector<pollfd> entries = {{signal_fd_.get(), POLLIN, 0}};
+  roster_.append_poll_entries(entries);
   output_.append_poll_entries(entries);
   ::poll(entries.data(), entries.size(), kTurnMs);
 }
 
 void JobRun::take_signals() {
   signalfd_siginfo info;
-  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
+  while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info)))
     take_signal(static_cast<int>(info.ssi_signo));
 }
 
 void JobRun::take_signal(int number) {
   if (number == SIGCHLD || number == SIGCONT) return;
   if (number == SIGTSTP) return pause();
-  tell_running({{"t", "signal"}, {"number", number}});
+  roster_.tell_running(Signal{number});
   if (number == SIGUSR1 || number == SIGUSR2) return;
-  if (signal_ != 0) {
+  if (ending_.signal() != 0)
     announce(Level::kWarning, "a second signal (", signal_name(number), "): killing all ranks");
-    return stop_all();
-  }
-  signal_ = number;
-  announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
-  if (!has_run_) stop_all();
+  else
+    announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
+  if (ending_.take_signal(number, RunClock::now())) roster_.stop_all(ending_.has_run());
 }
 
 /// Stops the ranks, and this process, at a terminal's Ctrl-Z; `fg` lets all go on.
 void JobRun::pause() {
-  tell_running({{"t", "pause"}});
+  roster_.tell_running(Signal{SIGTSTP});
   ::raise(SIGSTOP);
-  for (Part& part : parts_) {
+  for (Part& part : roster_.parts()) {
     if (part.link) part.link->forget_silence();
   }
-  tell_running({{"t", "resume"}});
+  roster_.tell_running(Signal{SIGCONT});
 }
 
 void JobRun::take_messages(std::vector<Part>& parts) {
   for (Part& part : parts) {
     if (!part.link) continue;
-    for (const Json& message : part.link->exchange()) take_message(part, message);
-    if (part.link->is_closed() && part.stage != Stage::kEnded) take_lost(part, "its connection ended");
+    try {
+      for (const Json& message : part.link->exchange()) take_message(part, message);
+    } catch (const MessageError& error) {
+      part.stage = std::max(part.stage, Stage::kGreeted);  // it has answered, though wrongly
+      part.link->close(error.what());
+    }
+    if (part.link->is_closed() && part.stage != Stage::kEnded) take_lost(part, part.link->fault());
   }
 }
 
 void JobRun::take_message(Part& part, const Json& message) {
-  const std::string kind = text_of(message, "t");
-  const std::string text = "host " + part.host + ": " + text_of(message, "text");
-  if (kind == "hello" && part.stage == Stage::kAwaited) {
-    part.hello = message;
-    part.stage = Stage::kGreeted;
-    if (const std::string fault = version_fault(part, job_.node_program); !fault.empty())
-      fail({fault, "", 2});
-  } else if (kind == "planned" && part.stage == Stage::kGreeted) {
+  expect_one_of<Hello, Planned, Failed, Stopped, Out, Ended, Beat>(message);
+  const std::string host = "host " + part.host + ": ";
+  if (const auto hello = as<Hello>(message); hello && part.stage == Stage::kAwaited) {
+    part.hello = *hello;
+    take_hello(part);
+  } else if (const auto planned = as<Planned>(message); planned && part.stage == Stage::kGreeted) {
     part.stage = Stage::kPlanned;
-    part.python = text_of(message, "python");
-    port_ = number_of(message, "port", port_);
-  } else if (kind == "refused" || kind == "failed") {
-    fail({text, text_of(message, "details"), number_of(message, "code", kLostMachineExitCode)});
-  } else if (kind == "stopped") {
-    announce(Level::kWarning, text);
-  } else if (kind == "out") {
-    if (auto bytes = config::decode_base64(text_of(message, "bytes")))
-      output_.add(part.number, *std::move(bytes));
+    part.plan = *planned;
+    port_ = planned->port.value_or(port_);
+  } else if (const auto failed = as<Failed>(message)) {
+    fail(host + failed->text, failed->code, failed->details);
+  } else if (const auto stopped = as<Stopped>(message)) {
+    announce(Level::kWarning, host, stopped->text);
+  } else if (auto output = as<Out>(message)) {
+    output_.add(part.number, std::move(output->bytes.raw));
     if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
       take_lost(part, "it sends more output than it may");
-  } else if (kind == "ended") {
-    take_end(part, number_of(message, "code", kLostMachineExitCode));
+  } else if (const auto ended = as<Ended>(message)) {
+    part.stage = Stage::kEnded;
+    if (ended->code != 0 && !ending_.is_stopping())
+      fail(host + "its ranks ended with exit code " + std::to_string(ended->code), ended->code);
   }
 }
 
-void JobRun::take_end(Part& part, int exit_code) {
-  part.stage = Stage::kEnded;
-  if (exit_code == 0 || is_stopping()) return;
-  fail({message("host ", part.host, ": its ranks ended with exit code ", exit_code), "", exit_code});
+void JobRun::take_hello(Part& part) {
+  part.stage = Stage::kGreeted;
+  if (const std::string fault = version_fault(part, job_.node_program); !fault.empty())
+    fail(fault, kUsageExitCode);
 }
 
 void JobRun::take_guests() {
-  if (start_.listener() == nullptr) return;
-  const char* key = places_ranks(job_.args.runner) ? "rank" : "node";
-  for (LinkListener::Guest& guest : start_.listener()->accept()) {
-    const int number = number_of(guest.hello, key, -1);
-    const auto part =
-        std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.number == number; });
-    if (part == parts_.end() || part->link || part->stage != Stage::kAwaited) continue;  // its link ends here
-    part->link = std::move(guest.channel);
-    part->address = guest.address;
-    if (part->host.empty()) part->host = text_of(guest.hello, "host");
-    take_message(*part, guest.hello);
+  for (Part* part : roster_.take_guests()) {
+    take_hello(*part);
     if (!first_guest_) first_guest_ = RunClock::now();
   }
-}
-
-void JobRun::reap() {
-  int status = 0;
-  for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) exits_[pid] = ExitStatus(status);
 }
 
 void JobRun::beat() {
   const auto now = RunClock::now();
   if (now - last_beat_ < kBeatInterval) return;
   last_beat_ = now;
-  for (Part& part : parts_) {
+  for (Part& part : roster_.parts()) {
     const bool listens = part.stage != Stage::kEnded && part.stage != Stage::kAwaited;
-    if (part.link && listens) part.link->send({{"t", "beat"}});
+    if (part.link && listens) part.link->send(Beat{});
   }
 }
 
-JobEnd run_on_machines(const MachineJob& job, const ResourcePool& nodes, int restarts,
-                       const BlockedSignals& signals) {
-  return JobRun(job, nodes, restarts, signals).run();
+// --- delays, losses and failures ---
+
+/// Fails if the runner has ended too early. Scouts know the cause better, so they come first.
+void JobRun::watch_runner() {
+  const auto status = roster_.exit_of(roster_.runner());
+  if (!status || ending_.is_stopping() || !roster_.scouts_have_answered()) return;
+  const std::string end =
+      message("--launcher ", name_of(job_.args.runner), " ended with ", status->describe());
+  std::vector<std::string> unheard;
+  for (const Part& part : roster_.parts()) {
+    if (part.stage != Stage::kAwaited) continue;
+    unheard.push_back(part.host.empty() ? message("rank ", part.number) : "host " + part.host);
+  }
+  if (!unheard.empty()) {
+    fail(end + " before " + join(unheard, ", ") + " had answered; its errors stand above");
+  } else if (!status->success() && !roster_.all_reached(Stage::kEnded)) {
+    fail(end + " while ranks were running", status->exit_code());
+    roster_.start_cleaner(roster_.parts().front());
+  }
+}
+
+void JobRun::watch_silence() {
+  for (Part& part : roster_.parts()) {
+    if (part.stage != Stage::kRunning || part.link->silence() < silence_limit_) continue;
+    take_lost(part, message("nothing was heard from it for ", seconds_of(silence_limit_), " s"));
+  }
+}
+
+void JobRun::watch_start() {
+  if (ending_.has_run()) return;
+  // Slurm may queue a job for hours, so its time counts from the first answer.
+  const bool are_ranks = places_ranks(job_.args.runner);
+  const bool waits_for_first = job_.args.runner == Runner::kSlurm && !first_guest_;
+  const auto since = RunClock::now() - (are_ranks && first_guest_ ? *first_guest_ : stage_began_);
+  for (auto* parts : {&roster_.scouts(), &roster_.parts()}) {
+    for (Part& part : *parts) {
+      if (ending_.is_stopping()) return;
+      const bool was_lost = std::find(job_.doubtful_hosts.begin(), job_.doubtful_hosts.end(), part.host) !=
+                            job_.doubtful_hosts.end();
+      const auto patience = was_lost ? kPatienceWithLostHosts : kHelloPatience;
+      const bool is_late = part.stage == Stage::kAwaited && !waits_for_first && since > patience;
+      if (is_late) take_lost(part, "it has not answered");
+      if (part.stage == Stage::kGreeted && !address_.empty() && since > kPlanPatience)
+        take_lost(part, "it has not planned its ranks");
+    }
+  }
+}
+
+void JobRun::watch_deadlines() {
+  const auto now = RunClock::now();
+  announce_failure(now);
+  if (!ending_.is_overdue(now)) return;
+  for (Part& part : roster_.parts()) {
+    if (part.stage == Stage::kEnded) continue;
+    announce(Level::kWarning, "host ", part.host, " has not ended its ranks in time; its link is cut");
+    roster_.start_cleaner(part);
+    roster_.give_up(part);
+  }
+}
+
+/// Treats a machine as lost. An elastic job continues without one that has never answered.
+void JobRun::take_lost(Part& part, const std::string& why) {
+  const bool had_answered = part.stage != Stage::kAwaited;
+  const bool has_run = part.stage == Stage::kRunning;
+  if (has_run) roster_.start_cleaner(part);  // its processes may hang
+  roster_.give_up(part);
+  if (ending_.is_stopping() && !has_run) return;
+  ending_.take_lost_host(part.host);
+  if (had_answered) return fail(message("host ", part.host, " is lost: ", why));
+  const std::string text = reason_of_no_answer(part, why, roster_.exit_of(part.child), job_);
+  if (!job_.choose_machines) return fail(text);
+  announce(Level::kWarning, text);
+  for (Part& other : roster_.parts()) {
+    if (other.host == part.host) other.stage = Stage::kEnded;
+  }
+}
+
+void JobRun::fail(std::string text, int exit_code, std::string details) {
+  Failed failure{std::move(text), exit_code, std::move(details)};
+  if (ending_.take_failure(std::move(failure), RunClock::now())) roster_.stop_all(ending_.has_run());
+}
+
+void JobRun::announce_failure(Ending::Clock::time_point now) {
+  if (const auto text = ending_.text_to_announce(now)) announce(Level::kError, *text);
 }
 
 }  // namespace deepspeed::launcher

@@ -1,44 +1,70 @@
-// One start of a job on several machines, seen from where the job is started.
+// One start of a job over machines, from the launcher's side.
 #pragma once
 
-#include <functional>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "deepspeed/launcher/args/args.h"
+#include "deepspeed/base/descriptor.h"
+#include "deepspeed/launcher/args/exit_code.h"
+#include "deepspeed/launcher/machines/ending.h"
+#include "deepspeed/launcher/machines/machine_job.h"
+#include "deepspeed/launcher/machines/output_writer.h"
+#include "deepspeed/launcher/machines/part.h"
+#include "deepspeed/launcher/machines/roster.h"
 #include "deepspeed/launcher/node/node_launch.h"
-#include "deepspeed/launcher/plan/environment.h"
-#include "deepspeed/launcher/plan/hostfile.h"
-#include "deepspeed/launcher/plan/machine.h"
 
 namespace deepspeed::launcher {
 
-/// The job as it was asked for.
-struct MachineJob {
-  LaunchArgs args;
-  std::vector<std::string> words;  ///< of the command line
-  std::string hostfile;            ///< the file that has named the machines; empty without one
-  Machine machine;                 ///< this one
-  Environment environment;         ///< of the runner
-  Environment exports;             ///< of all ranks
-  std::string node_program;        ///< the path of ds_node, alike on all machines
-  /// How many machines to use of those that answer, the first ones: given how many ranks each has, returns a
-  /// number; 0 where none fits. Empty: all, and one that does not answer is an error.
-  std::function<size_t(const ResourcePool&)> choose_machines;
-  std::vector<std::string> doubtful_hosts;  ///< lost before: they are waited for some seconds only
-  bool checks_hosts = false;                ///< by ssh, where MPI starts the programs
-};
+/// Starts the ranks of `nodes`. Their output goes to standard output. Each problem is a log line that names
+/// host and rank.
+class JobRun {
+ public:
+  JobRun(const MachineJob& job, const ResourcePool& nodes, int restarts, const BlockedSignals& signals);
 
-/// How a start ended.
-struct JobEnd {
-  int exit_code = 0;
-  bool is_failure_of_run = false;  ///< ranks ran, and one of them or a machine failed: it may start again
-  std::vector<std::string> lost_hosts;
-};
+  /// Runs until no rank is left on any reachable machine.
+  JobEnd run();
 
-/// Starts the ranks of `nodes` and returns once none is left on any machine that can be reached. Standard
-/// output is the ranks'. What goes wrong is a line of the log that names host and rank.
-JobEnd run_on_machines(const MachineJob& job, const ResourcePool& nodes, int restarts,
-                       const BlockedSignals& signals);
+ private:
+  // The stages.
+  bool await(Stage stage);
+  void choose_machines();
+  void prepare();
+  void begin();
+  void finish();
+  // One turn of the loop.
+  void turn();
+  void wait_for_events();
+  void take_signals();
+  void take_signal(int number);
+  void pause();
+  void take_messages(std::vector<Part>& parts);
+  void take_message(Part& part, const Json& message);
+  void take_hello(Part& part);
+  void take_guests();
+  void beat();
+  // Delays, losses and failures.
+  void watch_runner();
+  void watch_silence();
+  void watch_start();
+  void watch_deadlines();
+  void take_lost(Part& part, const std::string& why);
+  void fail(std::string text, int exit_code = kErrorExitCode, std::string details = "");
+  void announce_failure(Ending::Clock::time_point now);
+
+  const MachineJob& job_;
+  ResourcePool nodes_;
+  const int restarts_;
+  const std::chrono::milliseconds silence_limit_;
+  const Descriptor signal_fd_;
+  Roster roster_;
+  Ending ending_;
+  OutputWriter output_;
+  std::string address_;
+  int port_ = 0;
+  Channel::Clock::time_point last_beat_, stage_began_ = Channel::Clock::now();
+  std::optional<Channel::Clock::time_point> first_guest_;
+};
 
 }  // namespace deepspeed::launcher

@@ -13,6 +13,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/announce.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/machines/runner_command.h"
 #include "deepspeed/launcher/node/child.h"
@@ -22,7 +23,7 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr const char* kHostsUsage = "expected: ds_ssh [-f HOSTFILE] [-p PORT] COMMAND [its arguments]";
-constexpr size_t kLongestLine = size_t{1} << 20;  // one that is longer is cut
+constexpr size_t kLongestLine = size_t{1} << 20;  // longer lines are cut
 constexpr const char* kDefaultHostfile = "/job/hostfile";
 
 struct HostOutput {
@@ -61,7 +62,7 @@ HostsCommand parse_hosts_command(const std::vector<std::string>& words) {
   return command;
 }
 
-/// Writes the whole lines that have come, and what is left at the end.
+/// Prints the complete lines that have come, and the rest at the end.
 void write_lines(HostOutput& host) {
   for (size_t end; (end = host.line.find('\n')) != std::string::npos; host.line.erase(0, end + 1))
     std::cout << host.host << ": " << host.line.substr(0, end) << "\n";
@@ -74,12 +75,13 @@ void read_all(std::vector<HostOutput>& hosts) {
   const auto is_open = [](const HostOutput& host) { return !host.ended; };
   while (std::any_of(hosts.begin(), hosts.end(), is_open)) {
     std::vector<pollfd> entries;
-    for (const HostOutput& host : hosts) entries.push_back({host.ended ? -1 : host.child.output, POLLIN, 0});
+    for (const HostOutput& host : hosts)
+      entries.push_back({host.ended ? -1 : host.child.output.get(), POLLIN, 0});
     ::poll(entries.data(), entries.size(), -1);
     for (size_t i = 0; i < hosts.size(); ++i) {
       if (entries[i].revents == 0) continue;
       char bytes[4096];
-      const ssize_t size = ::read(hosts[i].child.output, bytes, sizeof(bytes));
+      const ssize_t size = ::read(hosts[i].child.output.get(), bytes, sizeof(bytes));
       if (size < 0 && errno == EINTR) continue;
       hosts[i].ended = size <= 0;
       if (size > 0) hosts[i].line.append(bytes, static_cast<size_t>(size));
@@ -105,7 +107,7 @@ int run_checked_on_hosts(const std::vector<std::string>& words) {
                      start_child(ssh_command(job, node.host, command.words, environment), environment, true,
                                  SIGKILL, signals),
                      "", false});
-    ::close(hosts.back().child.input);
+    hosts.back().child.input.close();
   }
   read_all(hosts);
   int greatest = 0;
@@ -127,15 +129,7 @@ int run_on_hosts(const std::vector<std::string>& words) {
     std::cout << "Runs a command on all hosts of a hostfile by ssh; " << kHostsUsage << "\n";
     return 0;
   }
-  try {
-    return run_checked_on_hosts(words);
-  } catch (const UsageError& error) {
-    announce(log::Level::kError, error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    announce(log::Level::kError, error.what());
-    return 1;
-  }
+  return exit_of_logged("", [&] { return run_checked_on_hosts(words); });
 }
 
 }  // namespace deepspeed::launcher

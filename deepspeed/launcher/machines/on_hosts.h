@@ -1,4 +1,4 @@
-// A command on all hosts of a hostfile, as the program ds_ssh runs it.
+// Runs a command on all hosts of a hostfile, for the program ds_ssh.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace deepspeed::launcher {
 
-/// Runs the program `ds_ssh` with `words`, which follow its name: [-f HOSTFILE] [-p PORT] COMMAND
-/// [arguments]. The command runs on all hosts at once, its words as they are given; each line of its output
-/// is written with its host in front. Returns the greatest exit code, 255 for a host that cannot be reached,
-/// 2 for a wrong command line.
+/// Runs the program `ds_ssh`. `words` are its arguments: [-f HOSTFILE] [-p PORT] COMMAND [arguments]. The
+/// command runs on all hosts at once, with its words unchanged. Each line of output is printed after its
+/// host's name. Returns the greatest exit code: 255 for a host that cannot be reached, 2 for a wrong command
+/// line.
 DEEPSPEED_API int run_on_hosts(const std::vector<std::string>& words);
 
 }  // namespace deepspeed::launcher

@@ -8,7 +8,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr size_t kWriteChunk = 4096;  // a pipe that poll calls writable takes as much without waiting
+constexpr size_t kWriteChunk = 4096;  // a writable pipe takes this much without waiting
 
 }  // namespace
 

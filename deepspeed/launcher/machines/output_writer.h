@@ -1,4 +1,4 @@
-// Writes what the ranks of other machines print.
+// Writes the output of ranks on other machines.
 #pragma once
 
 #include <deque>
@@ -12,16 +12,16 @@
 
 namespace deepspeed::launcher {
 
-/// Writes to standard output without ever waiting for its reader: what it does not take is kept.
+/// Writes to standard output without waiting for its reader. What cannot be written yet is kept.
 class OutputWriter {
  public:
-  /// Adds bytes of the part with that number.
+  /// Adds output of the part with that number.
   void add(int number, std::string bytes) {
     sizes_[number] += bytes.size();
     waiting_.emplace_back(number, std::move(bytes));
   }
 
-  /// Returns how many bytes of a part wait.
+  /// Returns how many bytes of a part are not written yet.
   size_t waiting_of(int number) const {
     const auto found = sizes_.find(number);
     return found == sizes_.end() ? 0 : found->second;
@@ -29,8 +29,8 @@ class OutputWriter {
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Writes what goes without waiting; tells `written` of each piece that has gone: the part's number, and
-  /// how many bytes. Where the reader is gone, all counts as written.
+  /// Writes what the reader takes at once. Each piece is reported to `written`: the part's number, and the
+  /// number of bytes. If the reader has gone, everything counts as written.
   void write(const std::function<void(int, size_t)>& written);
 
   bool is_idle() const { return waiting_.empty(); }
@@ -38,7 +38,7 @@ class OutputWriter {
  private:
   std::deque<std::pair<int, std::string>> waiting_;
   std::map<int, size_t> sizes_;
-  size_t begin_ = 0;  // of what is left of the first one
+  size_t begin_ = 0;  // where the rest of the first piece begins
   bool reader_is_gone_ = false;
 };
 

@@ -1,8 +1,6 @@
 #include "deepspeed/launcher/machines/part.h"
 
 #include <algorithm>
-#include <climits>
-#include <cstdint>
 
 #include "deepspeed/base/message.h"
 #include "deepspeed/base/version.h"
@@ -14,41 +12,36 @@ bool is_loopback(const std::string& address) {
   return address.empty() || address.starts_with("127.") || address == "::1";
 }
 
-/// Returns the address from which the part has connected, else the one that it tells.
+/// Returns the address that the part has connected from, or the one in its Hello.
 std::string address_of(const Part& part) {
-  return is_loopback(part.address) ? text_of(part.hello, "address") : part.address;
+  return is_loopback(part.address) ? part.hello.address : part.address;
 }
 
 }  // namespace
 
-std::string text_of(const Json& message, const char* key) {
-  const auto found = message.find(key);
-  return found != message.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-int number_of(const Json& message, const char* key, int otherwise) {
-  const auto found = message.find(key);
-  if (found == message.end() || !found->is_number_integer()) return otherwise;
-  const auto number = found->get<int64_t>();
-  return number >= INT_MIN && number <= INT_MAX ? static_cast<int>(number) : otherwise;
-}
-
 std::string version_fault(const Part& part, const std::string& node_program) {
-  const std::string found = text_of(part.hello, "version");
+  const std::string& found = part.hello.version;
   if (found == version()) return "";
   return message("host ", part.host, ": the library there is version ", found, ", here it is ", version(),
                  "; install the same one (", node_program, ")");
 }
 
-std::string python_fault(const std::vector<Part>& parts) {
+std::string plan_fault(const std::vector<Part>& parts) {
   const Part* first = nullptr;
   for (const Part& part : parts) {
     if (part.stage != Stage::kPlanned) continue;
     if (first == nullptr) first = &part;
-    if (part.python == first->python) continue;
-    return message("host ", part.host, ": the program runs by '", part.python, "' there, on host ",
-                   first->host, " by '", first->python,
-                   "'; let PYTHON, PATH or --venv_script choose the same one");
+    if (part.plan.python != first->plan.python) {
+      return message("host ", part.host, ": the program runs by '", part.plan.python, "' there, on host ",
+                     first->host, " by '", first->plan.python,
+                     "'; let PYTHON, PATH or --venv_script choose the same one");
+    }
+    if (part.plan.has_gpus != first->plan.has_gpus) {
+      const bool is_first = !first->plan.has_gpus;
+      return message("host ", (is_first ? *first : part).host, " has no GPU, host ",
+                     (is_first ? part : *first).host,
+                     " has; leave hosts out (--exclude), or run all ranks on the CPU by DS_ACCELERATOR=cpu");
+    }
   }
   return "";
 }
@@ -79,8 +72,9 @@ Placement place_on_machines(const std::vector<Part>& parts, const ResourcePool& 
   Placement placement{nodes, {}, ""};
   for (const Part& part : parts) {
     if (part.stage != Stage::kGreeted) continue;
-    if (placement.messages.empty()) placement.address = address_of(part);
-    placement.messages.push_back({{"node", placement.messages.size()}});
+    if (placement.orders.empty()) placement.address = address_of(part);
+    const int node = static_cast<int>(placement.orders.size());
+    placement.orders.emplace_back().node = node;
   }
   return placement;
 }
@@ -89,7 +83,7 @@ Placement placement_of_ranks(const std::vector<Part>& parts) {
   Placement placement{{}, {}, address_of(parts.front())};
   std::vector<std::string> machines;
   for (const Part& part : parts) {
-    const std::string machine = text_of(part.hello, "machine");
+    const std::string& machine = part.hello.machine;
     const auto found = std::find(machines.begin(), machines.end(), machine);
     const auto node = static_cast<size_t>(found - machines.begin());
     if (found == machines.end()) {
@@ -97,9 +91,11 @@ Placement placement_of_ranks(const std::vector<Part>& parts) {
       placement.nodes.push_back({"machine-" + std::to_string(node), {}});
     }
     std::vector<int>& slots = placement.nodes[node].slots;
-    const int local_rank = static_cast<int>(slots.size());
-    placement.messages.push_back({{"node", node}, {"rank", part.number}, {"local_rank", local_rank}});
-    slots.push_back(local_rank);
+    Prepare& order = placement.orders.emplace_back();
+    order.node = static_cast<int>(node);
+    order.rank = part.number;
+    order.local_rank = static_cast<int>(slots.size());
+    slots.push_back(order.local_rank);
   }
   return placement;
 }

@@ -1,62 +1,56 @@
-// The programs of a job's machines, as the launcher knows them.
+// The programs on a job's machines, as the launcher sees them. Each is a part of the job.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "deepspeed/base/json.h"
 #include "deepspeed/launcher/link/channel.h"
-#include "deepspeed/launcher/machines/job_run.h"
+#include "deepspeed/launcher/link/messages.h"
+#include "deepspeed/launcher/machines/machine_job.h"
 #include "deepspeed/launcher/node/child.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/plan/hostfile.h"
 
 namespace deepspeed::launcher {
 
-/// How far a part has come; each stage includes those before it.
+/// Tells how far a part has come. Each stage includes those before it.
 enum class Stage { kAwaited, kGreeted, kPlanned, kRunning, kEnded };
 
-/// The program of a machine, or under MPI and Slurm of a rank.
+/// Describes the program on a machine, or under MPI and Slurm of a rank.
 struct Part {
   std::string host;
-  int number = 0;  ///< of the machine in the runner's order, or the rank
-  Child child;     ///< what holds its link where the runner is ssh
+  int number = 0;  ///< the machine's number for the runner, or the rank
+  Child child;     ///< the ssh process, if the runner is ssh
   std::optional<Channel> link;
-  Json hello = Json::object();
-  std::string address;  ///< from which it has connected
-  std::string python;   ///< the version of the interpreter that runs the program; "" for another program
+  Hello hello;
+  std::string address;  ///< the address that it has connected from
+  Planned plan;
   Stage stage = Stage::kAwaited;
 };
 
-/// Returns a text of a message; "" where it has none.
-std::string text_of(const Json& message, const char* key);
-
-/// Returns a whole number of a message; `otherwise` where it has none.
-int number_of(const Json& message, const char* key, int otherwise);
-
-/// Says what is wrong with the library of a part that has answered: its version is another one than here. ""
-/// where nothing is.
+/// Returns an error text if the part has another version of the library, otherwise "".
 std::string version_fault(const Part& part, const std::string& node_program);
 
-/// Names a part that would run the program by another Python than the first one does; "" where none would.
-std::string python_fault(const std::vector<Part>& parts);
+/// Returns an error text if a part would run the program differently, otherwise "". It may have another
+/// version of Python, or run on the CPU while others have GPUs.
+std::string plan_fault(const std::vector<Part>& parts);
 
-/// Says why a part has not answered: `why`, or what the exit of its ssh tells.
+/// Returns why a part has not answered: `why`, or what its ssh's exit tells.
 std::string reason_of_no_answer(const Part& part, const std::string& why,
                                 const std::optional<ExitStatus>& end, const MachineJob& job);
 
-/// Which ranks a part runs.
+/// Assigns ranks to parts.
 struct Placement {
-  ResourcePool nodes;          ///< the machines, with a slot a rank
-  std::vector<Json> messages;  ///< to each part that takes part, in order: "node", and "rank", "local_rank"
-  std::string address;         ///< at which the first machine is reached
+  ResourcePool nodes;           ///< the machines, with one slot for each rank
+  std::vector<Prepare> orders;  ///< for each part that runs ranks: node, rank and local_rank
+  std::string address;          ///< an address of the first machine
 };
 
-/// Places the ranks of `nodes` on the parts that have answered, in order.
+/// Assigns the ranks of `nodes` to the parts that have answered, in order.
 Placement place_on_machines(const std::vector<Part>& parts, const ResourcePool& nodes);
 
-/// Finds where MPI or Slurm have placed the ranks that the parts are: those of one machine are counted in
+/// Finds how MPI or Slurm placed the ranks. Each part is a rank, and ranks of one machine are numbered in
 /// their order.
 Placement placement_of_ranks(const std::vector<Part>& parts);
 

@@ -1,5 +1,5 @@
-// One function a runner. What DeepSpeed puts on these lines is kept where it decides how ranks are placed;
-// the program at their end is ds_node, which knows the user's program and its arguments by another way.
+// Each runner has one function. Its command line follows DeepSpeed's where that decides how ranks are placed.
+// The last program on the line is ds_node, which gets the user's program and arguments in another way.
 #include "deepspeed/launcher/machines/runner_command.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::string hosts_of(const ResourcePool& nodes) {
 
 std::string total_ranks(const ResourcePool& nodes) { return std::to_string(WorldLayout{nodes}.world_size()); }
 
-/// Returns how many ranks each machine has, which must be alike.
+/// Returns the number of ranks of each machine, which must be the same on all.
 std::string ranks_of_each(const RunnerJob& job) {
   const size_t first = job.nodes.front().slots.size();
   for (const HostSlots& node : job.nodes) {
@@ -42,7 +42,7 @@ std::string ranks_of_each(const RunnerJob& job) {
 Words pdsh_words(const RunnerJob& job) {
   Words words = {"pdsh", "-S", "-f", kPdshFanOut, "-w", hosts_of(job.nodes)};
   append(words, job.runner_args);
-  // pdsh writes the machine's number in place of %n, and % in place of %%; ssh joins the words for a shell.
+  // pdsh replaces %n by the machine's number and %% by %. ssh joins the words for a shell.
   std::string program;
   for (const char c : shell_word(job.node_program)) program += c == '%' ? "%%" : std::string(1, c);
   append(words, {"exec", program, "--job", job.job_id, "--node", "%n"});
@@ -62,7 +62,7 @@ Words open_mpi_words(const RunnerJob& job) {
   append(words, {"--mca", "btl", "^openib"});
   if (!chooses_interface(job.runner_args)) append(words, {"--mca", "btl_tcp_if_include", "eth0"});
   append(words, job.runner_args);
-  // By name alone: mpirun takes the values from its own variables, and others see its command line.
+  // Only the names: mpirun reads the values from its own variables, and other users can see its command line.
   for (const std::string& name : job.variables) append(words, {"-x", name});
   append(words, {job.node_program, "--rank", "openmpi"});
   return words;
@@ -79,7 +79,7 @@ Words intel_mpi_words(const RunnerJob& job) {
   const std::string each = ranks_of_each(job);
   Words words = {"mpirun", "-ppn", each};
   append(words, job.runner_args);
-  // The launcher binds cores itself, so Intel MPI must not.
+  // The launcher binds cores, so Intel MPI must not.
   append(words, {"-genvall", "-genv", "I_MPI_PIN", "0", "-hosts", hosts_of(job.nodes)});
   const int total = WorldLayout{job.nodes}.world_size();
   const int local_size = static_cast<int>(job.nodes.front().slots.size());
@@ -103,7 +103,7 @@ Words slurm_words(const RunnerJob& job) {
   Words words = {"srun", "-n", total_ranks(job.nodes)};
   append(words, job.runner_args);
   if (!job.slurm_comment.empty()) append(words, {"--comment", job.slurm_comment});
-  // Without a hostfile the job is this machine's, or Slurm's own choice.
+  // Without a hostfile the job runs on this machine, or Slurm chooses.
   if (!job.hostfile.empty()) {
     append(words, {"--nodes", std::to_string(job.nodes.size()), "--ntasks-per-node", ranks_of_each(job),
                    "--nodelist", hosts_of(job.nodes)});
@@ -112,17 +112,12 @@ Words slurm_words(const RunnerJob& job) {
   return words;
 }
 
-std::string value_or_empty(const Environment& environment, const char* name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
-/// Returns the options that a user has set for the ssh of pdsh, where %h and %u stand for host and user.
+/// Returns the user's options for pdsh's ssh. %h and %u stand for host and user.
 Words ssh_args_of_pdsh(const Environment& environment) {
   Words words;
   for (const char* name : {"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"}) {
-    Words given = split_words(value_or_empty(environment, name), name);
-    // A word with %h is the host's place, and -l%u this user, which ssh takes by itself.
+    Words given = split_words(value_of(environment, name), name);
+    // A word with %h names the host, and -l%u this user, which is ssh's default.
     std::erase_if(given, [](const std::string& word) { return word == "%h" || word == "-l%u"; });
     append(words, given);
   }
@@ -218,14 +213,14 @@ Environment runner_variables(const RunnerJob& job, const Environment& environmen
   }
   if (job.runner != Runner::kPdsh) return {};
   Environment variables = {{"PDSH_RCMD_TYPE", "ssh"}};
-  std::string appended = value_or_empty(environment, "PDSH_SSH_ARGS_APPEND");
+  std::string appended = value_of(environment, "PDSH_SSH_ARGS_APPEND");
   if (job.ssh_port) variables["PDSH_SSH_ARGS_APPEND"] = appended + " -p " + std::to_string(*job.ssh_port);
   return variables;
 }
 
 void check_runner_flags(const LaunchArgs& args) {
   const bool filters = !args.include.empty() || !args.exclude.empty();
-  if (args.runner == Runner::kPdsh || args.runner == Runner::kSsh) return;
+  if (!places_ranks(args.runner)) return;
   if (args.runner == Runner::kSlurm) {
     if (filters && (args.include + args.exclude).find(':') != std::string::npos) {
       raise<UsageError>("--launcher slurm takes whole hosts, got slots in --",

@@ -1,4 +1,4 @@
-// The command lines of the runners, as words: what starts `ds_node` on the machines of a job.
+// The command lines of the runners, which start `ds_node` on the machines of a job.
 #pragma once
 
 #include <optional>
@@ -12,47 +12,47 @@
 
 namespace deepspeed::launcher {
 
-/// Cuts a text into words as a POSIX shell does, with quotes and backslashes; nothing else has a meaning.
-/// Throws UsageError, naming `flag`, for a quote that does not end.
+/// Splits a text into words as a POSIX shell does, with quotes and backslashes. Nothing else has a meaning.
+/// Throws UsageError, naming `flag`, for an unclosed quote.
 DEEPSPEED_API std::vector<std::string> split_words(const std::string& text, const std::string& flag);
 
-/// Returns what a shell (of POSIX, or csh for texts of one line) reads as one word that is the text.
+/// Quotes a text so that a shell reads it as one word. It suits POSIX shells, and csh for a text of one line.
 DEEPSPEED_API std::string shell_word(const std::string& text);
 
-/// What a command line depends on. Arguments of the user's program are not among it: they travel by the link
-/// or by variables.
+/// Holds what a command line depends on. The user's program and its arguments travel by the link or by
+/// variables instead.
 struct RunnerJob {
   Runner runner = Runner::kPdsh;
   ResourcePool nodes;
   std::vector<std::string> runner_args;
-  std::string node_program;            ///< the path of ds_node, alike on all machines
-  std::string hostfile;                ///< the user's; empty without one
-  std::string host_list;               ///< a file with a line a host, for MVAPICH
-  std::string job_id;                  ///< under pdsh
-  std::vector<std::string> variables;  ///< names of those that Open MPI hands on
+  std::string node_program;            ///< the path of ds_node on every machine
+  std::string hostfile;                ///< the user's; empty if there is none
+  std::string host_list;               ///< a file with one host a line, for MVAPICH
+  std::string job_id;                  ///< for pdsh
+  std::vector<std::string> variables;  ///< names of variables for Open MPI to export
   std::optional<int> ssh_port;
   std::string slurm_comment;
 };
 
-/// Returns the command that starts `ds_node` on all machines, or, with MPI and Slurm, once a rank. Throws
-/// UsageError where the runner cannot place these ranks: MPICH, Intel MPI, MVAPICH and Slurm want as many on
-/// each machine.
+/// Returns the command that starts `ds_node` on each machine. With MPI and Slurm it starts one for each rank.
+/// Throws UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the
+/// same number on each machine.
 DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);
 
-/// Returns the command that runs `words` on one host by ssh; the words are quoted for the shell there.
-/// Without an own `runner` of ssh the options are those that the user has set for pdsh (PDSH_SSH_ARGS,
-/// PDSH_SSH_ARGS_APPEND in `environment`).
+/// Returns the command that runs `words` on one host by ssh. They are quoted for the shell there. If the
+/// job's runner is not ssh, it has the options that the user set for pdsh: PDSH_SSH_ARGS and
+/// PDSH_SSH_ARGS_APPEND in `environment`.
 std::vector<std::string> ssh_command(const RunnerJob& job, const std::string& host,
                                      const std::vector<std::string>& words, const Environment& environment);
 
-/// Returns the variables that the runner itself needs (PDSH_RCMD_TYPE, UCX_TLS, MVAPICH's settings).
+/// Returns the variables that the runner needs (PDSH_RCMD_TYPE, UCX_TLS, MVAPICH's settings).
 DEEPSPEED_API Environment runner_variables(const RunnerJob& job, const Environment& environment);
 
-/// Throws UsageError where the runner does not honour a flag that is given: MPI's place ranks by whole hosts
-/// of the hostfile, so they take neither filters nor numbers.
+/// Throws UsageError if the runner cannot honour a given flag. MPI's runners place ranks by whole hosts of
+/// the hostfile, so they accept neither filters nor numbers.
 DEEPSPEED_API void check_runner_flags(const LaunchArgs& args);
 
-/// Returns the program whose presence in PATH tells that the runner is installed.
+/// Returns the program that is in PATH if the runner is installed.
 const char* probe_of(Runner runner);
 
 }  // namespace deepspeed::launcher

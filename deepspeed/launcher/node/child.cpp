@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,9 +24,9 @@ namespace deepspeed::launcher {
 namespace {
 
 constexpr int kLookForEndMs = 20;
-constexpr int kReadsOfAPipe = 16;  // no pipe holds more
+constexpr int kReadsOfAPipe = 16;  // this empties any pipe
 
-/// Adds what a descriptor that does not block has, in parts; false at its end.
+/// Appends what a non-blocking descriptor has, at most a pipe's capacity. Returns false at its end.
 bool read_what_is_there(int fd, std::string& text) {
   char bytes[65536];
   for (int reads = 0; reads < kReadsOfAPipe; ++reads) {
@@ -43,13 +44,13 @@ bool read_what_is_there(int fd, std::string& text) {
 
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals) {
-  const auto path = environment.find("PATH");
-  const std::string program =
-      find_program(words.front(), path == environment.end() ? "/usr/local/bin:/usr/bin:/bin" : path->second);
+  const std::string program = find_program(words.front(), value_of(environment, "PATH", kDefaultPath));
   const ExecArguments arguments(words, environment);
-  int in[2] = {-1, -1}, out[2] = {-1, -1};
-  if (has_pipes && (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0))
-    raise<IoError>("no pipe: ", std::strerror(errno));
+  std::optional<Pipe> in, out;
+  if (has_pipes) {
+    in.emplace();
+    out.emplace();
+  }
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) raise<IoError>("no new process: ", std::strerror(errno));
@@ -57,35 +58,33 @@ Child start_child(const std::vector<std::string>& words, const Environment& envi
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, death_signal);
     if (::getppid() != parent) ::_exit(126);
-    ::dup2(has_pipes ? in[0] : ::open("/dev/null", O_RDONLY), STDIN_FILENO);
-    if (has_pipes) ::dup2(out[1], STDOUT_FILENO);
+    ::dup2(in ? in->read_end.get() : ::open("/dev/null", O_RDONLY), STDIN_FILENO);
+    if (out) ::dup2(out->write_end.get(), STDOUT_FILENO);
     if (!signals.pipe_ignored) ::signal(SIGPIPE, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &signals.mask, nullptr);
     ::execve(program.c_str(), arguments.argv(), arguments.envp());
     ::_exit(126);
   }
   ::setpgid(pid, pid);
-  if (!has_pipes) return {pid, -1, -1};
-  ::close(in[0]);
-  ::close(out[1]);
-  return {pid, in[1], out[0]};
+  if (!has_pipes) return {pid, {}, {}};
+  return {pid, std::move(in->write_end), std::move(out->read_end)};
 }
 
-std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience) {
+std::pair<std::string, int> finish_child(Child child, std::chrono::milliseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
-  if (child.input >= 0) ::close(std::exchange(child.input, -1));
-  ::fcntl(child.output, F_SETFL, O_NONBLOCK);
+  child.input.close();
+  make_non_blocking(child.output.get());
   std::string output;
   int status = -1;
   bool has_ended = false;
   for (bool open = true; !has_ended && std::chrono::steady_clock::now() < until;) {
-    // Without the end of its output only a look tells that the child has ended: another process may hold it.
-    pollfd entry{open ? child.output : -1, POLLIN, 0};
+    // Another process may hold the output open, so waitpid() must tell the end of the child.
+    pollfd entry{open ? child.output.get() : -1, POLLIN, 0};
     ::poll(&entry, 1, open ? kLookForEndMs : 1);
     has_ended = ::waitpid(child.pid, &status, WNOHANG) == child.pid;
-    open = open && read_what_is_there(child.output, output);
+    open = open && read_what_is_there(child.output.get(), output);
   }
-  ::close(std::exchange(child.output, -1));
+  child.output.close();
   if (has_ended) return {output, status};
   ::kill(-child.pid, SIGKILL);
   ::waitpid(child.pid, &status, 0);

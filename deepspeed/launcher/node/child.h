@@ -1,4 +1,4 @@
-// Processes that the launcher starts beside the ranks: ssh, pdsh, mpirun, srun, a shell, an interpreter.
+// Processes that the launcher starts besides the ranks: ssh, pdsh, mpirun, srun, a shell, an interpreter.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/launcher/node/spawn.h"
 #include "deepspeed/launcher/plan/environment.h"
 
@@ -15,23 +16,24 @@ namespace deepspeed::launcher {
 
 struct Child {
   pid_t pid = 0;
-  int input = -1;   ///< write end of its standard input; -1: it reads nothing
-  int output = -1;  ///< read end of its standard output; -1: it has this process's
+  Descriptor input;   ///< write end of its standard input; unset if it reads nothing
+  Descriptor output;  ///< read end of its standard output; unset if it uses this process's
 };
 
-/// Starts words[0], which PATH of `environment` finds, as the leader of its own process group, so that a
-/// terminal's signals do not reach it. It gets `death_signal` when this process ends. Throws UsageError where
-/// the program is missing.
+/// Starts words[0], which PATH of `environment` finds. It leads its own process group, so that a terminal's
+/// signals do not reach it. It gets `death_signal` when this process ends. Throws ProgramError if the program
+/// cannot be run.
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals);
 
-/// Closes a child's input, and returns what it writes and its exit status (of waitpid()) once it has ended,
-/// whoever else holds its output still. The status is -1 where that takes longer than `patience`; then its
-/// process group is killed.
-std::pair<std::string, int> finish_child(Child& child, std::chrono::milliseconds patience);
+/// Closes a child's input, waits for its end, and returns its output and status. The status is waitpid()'s.
+/// The wait is for the child only: another process may still hold its output. After `patience` the child's
+/// process group is killed, and the status is -1.
+std::pair<std::string, int> finish_child(Child child, std::chrono::milliseconds patience);
 
-/// Waits until children have ended: asks them once `patience` is over (SIGTERM), and kills them after as long
-/// again. What was below one that had to be asked, in whatever process group, is killed as well.
+/// Waits until children have ended, and ends those that take too long. After `patience` they get SIGTERM, and
+/// after as long again SIGKILL. Processes below a child that got SIGTERM are killed as well, whatever their
+/// process group.
 void end_children(std::vector<pid_t> children, std::chrono::seconds patience);
 
 }  // namespace deepspeed::launcher

@@ -1,4 +1,4 @@
-// The arguments and variables of a process to come, in the form that execve() takes.
+// The arguments and variables of a new process, in the form that execve() takes.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace deepspeed::launcher {
 
-/// Holds what is made before a fork: between fork and exec a child makes system calls alone.
+/// Holds arguments made before a fork. Between fork and exec a child may only make system calls.
 class ExecArguments {
  public:
-  /// words[0] is what the program sees as its name.
+  /// words[0] is the name that the program sees.
   ExecArguments(std::vector<std::string> words, const Environment& environment);
   ExecArguments(const ExecArguments&) = delete;
   ExecArguments& operator=(const ExecArguments&) = delete;

@@ -7,7 +7,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-// glibc has these names from 2.32 on alone.
+// glibc has these names since 2.32.
 struct Named {
   int signal;
   const char* name;

@@ -19,7 +19,7 @@ void LineTail::append(std::string_view bytes) {
     line += part.substr(0, kMaxLineBytes - std::min(kMaxLineBytes, line.size()));
     if (end == std::string_view::npos) return;
     lines_.emplace_back();
-    // One more than asked for: the growing line may stay empty.
+    // Keep one extra line, because the growing line may stay empty.
     if (lines_.size() > max_lines_ + 1) lines_.pop_front();
     bytes.remove_prefix(end + 1);
   }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/node/exit_status.h"
@@ -16,8 +17,8 @@
 namespace deepspeed::launcher {
 namespace {
 
-/// Lists the signals that the launcher waits for in place of being interrupted. One that the caller ignores
-/// (nohup, a background job of a script) stays ignored.
+/// Lists the signals that the launcher waits for instead of being interrupted by them. A signal that the
+/// caller ignores (nohup, a background job of a script) stays ignored.
 sigset_t watched_signals() {
   sigset_t watched;
   sigemptyset(&watched);
@@ -30,13 +31,13 @@ sigset_t watched_signals() {
   return watched;
 }
 
-/// Stops the whole launch at a terminal's Ctrl-Z; `fg` lets it go on.
+/// Stops the whole launch at a terminal's Ctrl-Z, until `fg` continues it.
 void stop_until_continued(pid_t supervisor) {
   ::kill(supervisor, SIGTSTP);
   ::raise(SIGSTOP);
 }
 
-/// Passes signals on until the supervisor has ended.
+/// Forwards signals until the supervisor has ended.
 ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
   for (;;) {
     int status = 0;
@@ -55,7 +56,7 @@ ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
 }  // namespace
 
 BlockedSignals::BlockedSignals() : watched_(watched_signals()), before_(current_signals()) {
-  // Children of a process that ignores SIGCHLD vanish without their status.
+  // If a process ignores SIGCHLD, the status of its children is lost.
   ::signal(SIGCHLD, SIG_DFL);
   ::sigprocmask(SIG_BLOCK, &watched_, nullptr);
 }
@@ -64,15 +65,13 @@ BlockedSignals::~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_.mask, nu
 
 PidFile::PidFile(const std::string& path) : path_(path) {
   if (path_.empty()) return;
-  // An old file of that name belongs to a process that is gone: this process has its id now. Never follow a
-  // link in a folder that all users write to.
+  // An old file with that name belongs to a process that has ended, since this process has its id. O_NOFOLLOW
+  // guards against links, because all users may write to that folder.
   ::unlink(path_.c_str());
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   const std::string text = std::to_string(::getpid());
-  const bool written = fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (!written) raise<IoError>("--save_pid: cannot write ", path_, ": ", std::strerror(error));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    raise<IoError>("--save_pid: cannot write ", path_, ": ", std::strerror(errno));
 }
 
 PidFile::~PidFile() {
@@ -80,20 +79,19 @@ PidFile::~PidFile() {
 }
 
 int launch_node(const NodeLaunch& launch) {
-  int vanish_pipe[2];
-  if (::pipe2(vanish_pipe, O_CLOEXEC) != 0) raise<IoError>("no pipe: ", std::strerror(errno));
+  Pipe life;  // its end tells the supervisor that this process has vanished
   const PidFile pid_file(launch.pid_file);
   const BlockedSignals signals;
   become_subreaper();
   const pid_t supervisor = ::fork();
   if (supervisor < 0) raise<IoError>("no new process: ", std::strerror(errno));
   if (supervisor == 0) {
-    ::close(vanish_pipe[1]);
-    ::_exit(run_supervisor(launch, vanish_pipe[0], signals.watched(), signals.before()));
+    life.write_end.close();
+    ::_exit(run_supervisor(launch, life.read_end.get(), signals.watched(), signals.before()));
   }
-  ::close(vanish_pipe[0]);
+  life.read_end.close();
   const ExitStatus status = wait_for_supervisor(supervisor, signals.watched());
-  ::close(vanish_pipe[1]);
+  life.write_end.close();
   if (status.signal() != 0) {
     announce(log::Level::kError, "the supervisor of the ranks was ended by ", status.describe(),
              "; all ranks are being killed");

@@ -1,36 +1,16 @@
-// Runs the ranks of one machine and ends them together. Two processes watch over each other: the caller, and
-// a supervisor that it forks and that is the ranks' parent. The supervisor kills everything when the caller
-// vanishes; the kernel kills the ranks, and the caller their orphans, when the supervisor vanishes.
+// Runs the ranks of one machine and ends them together. Two processes watch each other: the caller, and a
+// supervisor that it forks. The supervisor is the ranks' parent. If the caller vanishes, the supervisor kills
+// everything. If the supervisor vanishes, the kernel kills the ranks and the caller kills their orphans.
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "deepspeed/launcher/node/port.h"
 #include "deepspeed/launcher/node/spawn.h"
+#include "deepspeed/launcher/plan/plan_ranks.h"
 
 namespace deepspeed::launcher {
 
-struct NodeLaunch {
-  std::string program;  ///< a path, see find_program
-  std::vector<RankCommand> ranks;
-  std::shared_ptr<PortClaim> port_claim;  ///< keeps other launchers from the port at which the ranks meet
-  std::string pid_file;                   ///< keeps the caller's process id while the ranks run; empty: none
-  std::chrono::milliseconds stop_grace{4000};  ///< between asking processes to end and SIGKILL
-  /// The time between a signal to the launcher and SIGKILL: ranks that catch it may save first.
-  std::chrono::milliseconds signal_grace{30000};
-  /// Where the supervisor writes what happens, a line of JSON each, in place of announcing failures; -1: it
-  /// announces. {"t": "beat"} once a second, {"t": "failed", "rank", "code", "text", "details"},
-  /// {"t": "stopped", "text"}.
-  int report_fd = -1;
-  /// How long the supervisor's parent may write no byte into its pipe before it counts as gone, and a rank
-  /// that somebody has stopped before it counts as failed; 0: for ever.
-  std::chrono::milliseconds parent_silence{0};
-};
-
-/// Holds the signals that a launch waits for, in place of being interrupted, blocked for its lifetime.
+/// Blocks the signals that a launch waits for, as long as it lives.
 class BlockedSignals {
  public:
   BlockedSignals();
@@ -46,8 +26,8 @@ class BlockedSignals {
   SignalState before_;
 };
 
-/// Keeps this process's id in a file for scripts that want to signal the launcher; "": no file. Throws
-/// IoError naming --save_pid.
+/// Keeps this process's id in a file, for scripts that signal the launcher. An empty path means no file.
+/// Throws IoError naming --save_pid.
 class PidFile {
  public:
   explicit PidFile(const std::string& path);
@@ -59,9 +39,10 @@ class PidFile {
   std::string path_;
 };
 
-/// Runs until no process of the launch is left. Returns 0 where every rank ended with 0, the code of the rank
-/// that failed first (128 + signal for a signal), 128 + signal after a signal to the launcher, 126 where a
-/// rank could not be started. Call it from a process with one thread.
+/// Runs until no process of the launch is left, and returns an exit code. That is 0 if every rank ended with
+/// 0, otherwise the code of the first rank that failed (128 + signal for a signal). After a signal to the
+/// launcher it is 128 + signal, and 126 if a rank could not be started. The calling process must have only
+/// one thread.
 int launch_node(const NodeLaunch& launch);
 
 }  // namespace deepspeed::launcher

@@ -22,9 +22,9 @@ std::optional<int64_t> read_oom_kill(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Finds this process's counter. Lines of /proc/self/cgroup read "id:controllers:path"; version 2 has id 0
-/// and no controllers. A container may see its own group as the root of the mount, hence the second place to
-/// look.
+/// Finds this process's counter. Lines of /proc/self/cgroup read "id:controllers:path". Version 2 has id 0
+/// and no controllers. A container may see its own group as the root of the mount, which is the second place
+/// to look.
 std::optional<int64_t> read_cgroup_counter(const fs::path& root) {
   std::ifstream file(root / "proc/self/cgroup");
   std::string line;

@@ -1,4 +1,5 @@
-// Tells a kill by the kernel's out-of-memory killer from another SIGKILL: the kernel counts its own kills.
+// Distinguishes the out-of-memory killer from other senders of SIGKILL, because the kernel counts its own
+// kills.
 #pragma once
 
 #include <chrono>
@@ -9,26 +10,26 @@
 
 namespace deepspeed::launcher {
 
-/// The kills so far; nothing where the kernel does not show the counter.
+/// Holds the kills so far. A counter that the kernel does not show is unset.
 struct OomCounters {
   std::optional<int64_t> cgroup;   ///< in this process's control group (version 2 or 1)
   std::optional<int64_t> machine;  ///< on the whole machine
 };
 
-/// Reads the counters. `root` is the root of the file system in which /proc and /sys are looked up.
+/// Reads the counters. /proc and /sys are looked up below `root`.
 OomCounters read_oom_counters(const std::filesystem::path& root = "/");
 
-/// Returns a sentence on the cause of a SIGKILL between the two readings; empty where no counter moved.
+/// Returns a sentence on the cause of a SIGKILL between two readings. It is empty if no counter changed.
 std::string explain_sigkill(const OomCounters& before, const OomCounters& after);
 
-/// Keeps a reading that is 30 to 60 s old: a process of many gigabytes takes its time to end after the kill,
-/// and an older kill of another process must not be taken for the cause.
+/// Keeps a reading that is 30 to 60 s old. A process of many gigabytes takes time to end after the kill, but
+/// an older kill of another process must not count as the cause.
 class OomWatch {
  public:
   OomWatch();
-  /// Takes a new reading when the kept one is old enough; call it now and then.
+  /// Takes a new reading if the kept one is old enough. Call it now and then.
   void refresh();
-  /// Returns the sentence for a rank that has just ended by SIGKILL.
+  /// Returns the sentence for a rank that SIGKILL has just ended.
   std::string explain() const;
 
  private:

@@ -7,8 +7,8 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr size_t kChunkBytes = 4096;  // a pipe that poll calls writable takes as much without waiting
-constexpr int kMaxDrainChunks = 256;  // a process that never stops writing must not hold the launcher up
+constexpr size_t kChunkBytes = 4096;  // a writable pipe takes this much without waiting
+constexpr int kMaxDrainChunks = 256;  // a process that never stops writing must not block the launcher
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Passes the ranks' standard error on to this process's own and remembers each rank's last lines.
+// Copies the ranks' standard error to this process's own, and remembers each rank's last lines.
 #pragma once
 
 #include <string>
@@ -10,26 +10,25 @@
 
 namespace deepspeed::launcher {
 
-/// Relays without ever waiting for the reader of standard error: while it does not read, the ranks' pipes
-/// fill up.
+/// Relays without waiting for the reader of standard error. If that does not read, the ranks' pipes fill up.
 class OutputRelay {
  public:
   ~OutputRelay();
 
-  /// Adds a rank. `fd` is the read end of its standard error, not blocking, owned from now on; or -1 with the
-  /// log file in which the rank writes for itself.
+  /// Adds a rank. `fd` is the non-blocking read end of its standard error, which this object now owns. -1 if
+  /// the rank writes to the log file instead.
   void add(int rank, int fd, const std::string& log_file);
 
-  /// Adds the descriptors that poll() is to wait for.
+  /// Adds the descriptors that poll() should wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Passes on what has come, at most a chunk from each rank.
+  /// Copies what has come, at most one chunk from each rank.
   void relay();
 
-  /// Passes on everything that has come; what the reader does not take at once is only remembered.
+  /// Copies everything that has come. What the reader does not take at once is only remembered.
   void drain();
 
-  /// The rank's last lines, oldest first.
+  /// Returns the rank's last lines, oldest first.
   std::vector<std::string> last_lines(int rank) const;
 
  private:
@@ -40,14 +39,14 @@ class OutputRelay {
     LineTail tail;
   };
 
-  /// Reads a chunk; returns false where nothing more is to be read now.
+  /// Reads a chunk. Returns false if there is no more to read yet.
   bool read_chunk(Stream& stream);
   void pass_on(const char* bytes, size_t size);
   bool can_write() const;
 
   std::vector<Stream> streams_;
   bool blocked_ = false;  // the reader of standard error does not read
-  bool gone_ = false;     // it has closed its end
+  bool gone_ = false;     // the reader has closed its end
 };
 
 }  // namespace deepspeed::launcher

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/text_file.h"
 
@@ -18,8 +19,8 @@ namespace {
 
 bool can_listen(int family, const sockaddr* address, socklen_t length) {
   const int listener = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listener < 0) return true;  // a machine without this family cannot have the port taken in it
-  // A port whose last connections are still closing counts as free, as it does for servers.
+  if (listener < 0) return true;  // without this address family the port cannot be taken in it
+  // A port with connections that are still closing counts as free, as it does for servers.
   const int on = 1;
   ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (family == AF_INET6) ::setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
@@ -42,25 +43,19 @@ bool port_is_free(int port) {
          can_listen(AF_INET6, reinterpret_cast<const sockaddr*>(&any6), sizeof(any6));
 }
 
-// Makes the name of a socket that is no file: the kernel forgets it with its last holder.
+// Binds an abstract name, which is no file. The kernel forgets it when its last holder ends.
 std::shared_ptr<PortClaim> PortClaim::take(int port) {
-  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = "deepspeed-cpp-master-port-" + std::to_string(port);
   name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (socket >= 0 && ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    const bool is_claimed = errno == EADDRINUSE;
-    ::close(socket);
-    if (is_claimed) return nullptr;
-    return std::shared_ptr<PortClaim>(new PortClaim(-1));
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (errno == EADDRINUSE) return nullptr;
+    socket.close();
   }
-  return std::shared_ptr<PortClaim>(new PortClaim(socket));
-}
-
-PortClaim::~PortClaim() {
-  if (socket_ >= 0) ::close(socket_);
+  return std::shared_ptr<PortClaim>(new PortClaim(std::move(socket)));
 }
 
 PortChoice choose_master_port(const std::optional<int>& given, int default_port) {
@@ -72,7 +67,7 @@ PortChoice choose_master_port(const std::optional<int>& given, int default_port)
                       "; leave the flag out to have a free port chosen");
   }
   if (auto claim = claim_of(default_port)) return {default_port, false, std::move(claim)};
-  // The ports tried lie below the range that the kernel hands out to outgoing connections.
+  // These ports lie below the range that the kernel uses for outgoing connections.
   constexpr int kCandidates = 2000;
   const int start = static_cast<int>(::getpid() % kCandidates);
   for (int i = 0; i < kCandidates; ++i) {

@@ -3,36 +3,38 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+
+#include "deepspeed/base/descriptor.h"
 
 namespace deepspeed::launcher {
 
-/// Whether a server could listen on that port of this machine now.
+/// Returns whether a server could listen on that port of this machine.
 bool port_is_free(int port);
 
-/// Keeps other launchers of this machine from choosing the port while it lives: the ranks listen there only
-/// once they have loaded their program. It ends with the process, however that ends.
+/// Keeps other launchers of this machine from choosing the port. The ranks listen on it only once they have
+/// loaded their program. The claim ends with the process, however that ends.
 class PortClaim {
  public:
-  /// Claims a port; null where another launcher has claimed it.
+  /// Claims a port. Returns null if another launcher has claimed it.
   static std::shared_ptr<PortClaim> take(int port);
-  ~PortClaim();
   PortClaim(const PortClaim&) = delete;
   PortClaim& operator=(const PortClaim&) = delete;
 
  private:
-  explicit PortClaim(int socket) : socket_(socket) {}
+  explicit PortClaim(Descriptor socket) : socket_(std::move(socket)) {}
 
-  int socket_;  // negative where the machine has no such sockets
+  Descriptor socket_;  // unset if the machine has no such sockets
 };
 
 struct PortChoice {
   int port = 0;
-  bool replaces_default = false;  ///< the default was taken and `port` stands in for it
+  bool replaces_default = false;  ///< `port` is used because the default was taken
   std::shared_ptr<PortClaim> claim;
 };
 
-/// Chooses the given port, or the default, or where the default is taken another free one. Throws UsageError
-/// where the given port is taken.
+/// Chooses the given port, or the default. If the default is taken, it finds another free one. Throws
+/// UsageError if the given port is taken.
 PortChoice choose_master_port(const std::optional<int>& given, int default_port);
 
 }  // namespace deepspeed::launcher

@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Lists all processes, by /proc/<pid>/stat: "pid (name) state ppid pgrp ...", where the name may hold
-/// anything.
+/// Lists all processes. /proc/<pid>/stat reads "pid (name) state ppid pgrp ...", and the name may hold any
+/// character.
 std::vector<ProcessEntry> all_processes() {
   std::vector<ProcessEntry> processes;
   std::error_code error;
@@ -37,7 +37,7 @@ std::vector<ProcessEntry> all_processes() {
     std::string line;
     std::getline(file, line);
     const size_t name_end = line.rfind(')');
-    if (name_end == std::string::npos) continue;  // it has ended since
+    if (name_end == std::string::npos) continue;  // the process has just ended
     char state = 0;
     ProcessEntry process{*pid, 0, 0, false};
     if (std::sscanf(line.c_str() + name_end + 1, " %c %d %d", &state, &process.parent, &process.group) != 3)
@@ -51,7 +51,7 @@ std::vector<ProcessEntry> all_processes() {
 }  // namespace
 
 void become_subreaper() {
-  static bool is_said = false;  // forked processes know it, too
+  static bool is_said = false;  // forked processes inherit it
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 || std::exchange(is_said, true)) return;
   announce(log::Level::kWarning,
            "this system lets no process adopt orphans (PR_SET_CHILD_SUBREAPER: ", std::strerror(errno),
@@ -64,7 +64,7 @@ std::vector<ProcessEntry> descendants_of(pid_t pid) {
   const auto all = all_processes();
   std::set<pid_t> family = {pid};
   std::vector<ProcessEntry> found;
-  // Parents may stand after their children in /proc, so passes repeat until one finds no new process.
+  // /proc may list a parent after its children, so passes repeat until one finds no new process.
   for (bool more = true; more;) {
     more = false;
     for (const ProcessEntry& process : all) {
@@ -94,7 +94,7 @@ bool kill_process_tree(const std::string& name, std::chrono::milliseconds patien
   const auto deadline = std::chrono::steady_clock::now() + patience;
   const auto runs = [](const ProcessEntry& process) { return !process.has_ended; };
   while (pid && *pid > 0 && process_name(*pid) == name) {
-    // Orphans of a process below go to one above it, so the top one goes last.
+    // An orphan's new parent is a process above it, so the top process goes last.
     const auto below = descendants_of(*pid);
     const auto left = std::count_if(below.begin(), below.end(), runs);
     for (const ProcessEntry& process : below) ::kill(process.pid, SIGKILL);

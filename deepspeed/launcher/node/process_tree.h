@@ -1,4 +1,4 @@
-// Finds the processes below this one, also those whose own parents have ended: the caller is a subreaper.
+// Finds the processes below this one, even if their own parents have ended: the caller is a subreaper.
 #pragma once
 
 #include <chrono>
@@ -13,32 +13,31 @@ struct ProcessEntry {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  bool has_ended = false;  ///< its parent has not asked for its status yet
+  bool has_ended = false;  ///< but its parent has not collected its status
 };
 
-/// Makes this process the parent of every orphan below it, so that none escapes. Where the system refuses, as
-/// an emulator may, says so once: processes below it that have lost their parent then live on.
+/// Makes this process the parent of every orphan below it, so that none escapes. If the system refuses, as an
+/// emulator may, it logs that once. Then orphans below this process live on.
 void become_subreaper();
 
-/// Lists children, grandchildren and so on of this process, also ended ones whose status was not collected
-/// yet.
+/// Lists all processes below this one. It includes ended ones with a status to collect.
 std::vector<ProcessEntry> descendants();
-/// Lists those of another process.
+/// Lists the processes below another process.
 std::vector<ProcessEntry> descendants_of(pid_t pid);
 
-/// Names a process so that its number may be used again: "PID:TIME", the time at which it started. "" where
-/// it has ended.
+/// Names a process uniquely, even if its number is used again. The name is "PID:TIME" with its start time, or
+/// "" if it has ended.
 std::string process_name(pid_t pid);
 
-/// Sends SIGKILL to the process that process_name() has named, if it still runs, and to all below it, the
-/// process itself last, until none is left or `patience` is over. Returns whether none is left.
+/// Kills the process that process_name() has named, and all below it. They get SIGKILL, that process last,
+/// until none is left or `patience` is over. Returns whether none is left.
 bool kill_process_tree(const std::string& name, std::chrono::milliseconds patience);
 
-/// How long killed processes may take to go.
+/// The time that killed processes get to end.
 constexpr std::chrono::seconds kKillPatience(5);
 
-/// Sends SIGKILL to all descendants and waits for them, until none is left or `patience` is over (a process
-/// that waits in a driver cannot be killed). Returns those that are left.
+/// Kills all descendants and waits for them, at most for `patience`. A process that waits in a driver cannot
+/// be killed. Returns those that are left.
 std::vector<ProcessEntry> kill_descendants(std::chrono::milliseconds patience);
 
 }  // namespace deepspeed::launcher

@@ -1,16 +1,15 @@
-// Starts a rank with fork and exec, so that what fails in the child is an error of the parent.
+// Starts a rank with fork and exec. If a step in the child fails, the parent throws an error.
 //
-// Everything that the child needs is made before the fork (ChildPlan), since a child of a process may only
-// make system calls until it executes. The child becomes the leader of a process group, asks for SIGKILL when
-// its parent ends, is bound to its cores, gets its three streams and the signals of before the launcher, and
-// executes. A failure is written into a pipe that a successful exec closes: the parent reads either that or
-// end-of-file (wait_for_exec).
+// Everything that the child needs is made before the fork (ChildPlan), since between fork and exec it may
+// only make system calls. The child becomes the leader of a process group and asks for SIGKILL when its
+// parent ends. Then it is bound to its cores, and gets its three streams and the signal settings from before
+// the launcher. A failure goes into a pipe that a successful exec closes: the parent reads either the failure
+// or end-of-file (wait_for_exec).
 #include "deepspeed/launcher/node/spawn.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -18,25 +17,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/launcher/node/exec_arguments.h"
 
 namespace deepspeed::launcher {
 namespace {
 
-/// Describes a step of the child that failed; it goes to the parent through a pipe that a successful exec
-/// closes.
+/// Describes a failed step of the child. It reaches the parent through a pipe that exec closes.
 struct ChildFailure {
   char step[32] = {};
   int error = 0;
 };
 
-/// Holds everything the child needs, made before the fork: between fork and exec only system calls are made.
+/// Holds everything the child needs. It is made before the fork, since afterwards only system calls are safe.
 struct ChildPlan {
   const ExecArguments* arguments = nullptr;
   cpu_set_t* cores = nullptr;
   size_t cores_bytes = 0;
-  int stdin_fd = -1;   // -1: keep
+  int stdin_fd = -1;   // -1: keep the launcher's
   int stdout_fd = -1;  // -1: keep
   int stderr_fd = -1;
   int failure_fd = -1;
@@ -44,39 +43,10 @@ struct ChildPlan {
   SignalState signals;
 };
 
-/// Closes a descriptor at the end of the block.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() { reset(); }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
-
-struct Pipe {
-  Fd read_end, write_end;
-
-  explicit Pipe(int rank) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) raise<IoError>("rank ", rank, ": no pipe: ", std::strerror(errno));
-    read_end.reset(ends[0]);
-    write_end.reset(ends[1]);
-  }
-};
-
-int open_or_raise(const std::string& path, int flags, int rank) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) raise<IoError>("rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
-  return fd;
+Descriptor open_or_raise(const std::string& path, int flags, int rank) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+  if (!file) raise<IoError>("rank ", rank, ": cannot open ", path, ": ", std::strerror(errno));
+  return file;
 }
 
 [[noreturn]] void fail_in_child(const ChildPlan& plan, const char* step) {
@@ -124,7 +94,7 @@ void fill_cores(ChildPlan& plan, const std::vector<int>& cores) {
   for (const int core : cores) CPU_SET_S(static_cast<size_t>(core), plan.cores_bytes, plan.cores);
 }
 
-/// Waits until the child has executed the program or said why not.
+/// Waits until the child has executed the program or reported a failure.
 void wait_for_exec(int failure_fd, int rank, const std::string& program, pid_t pid) {
   ChildFailure failure;
   ssize_t size = 0;
@@ -154,14 +124,14 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   plan.signals = signals;
   const ExecArguments arguments(words_of(program, command), command.environment);
   plan.arguments = &arguments;
-  Fd no_input, log;
-  if (command.rank != 0) no_input.reset(open_or_raise("/dev/null", O_RDONLY, command.rank));
+  Descriptor no_input, log;
+  if (command.rank != 0) no_input = open_or_raise("/dev/null", O_RDONLY, command.rank);
   if (!command.log_file.empty())
-    log.reset(open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, command.rank));
-  Pipe errors(command.rank), failure(command.rank);
+    log = open_or_raise(command.log_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, command.rank);
+  Pipe errors, failure;
   plan.stdin_fd = no_input.get();
   plan.stdout_fd = log.get();
-  plan.stderr_fd = log.get() >= 0 ? log.get() : errors.write_end.get();
+  plan.stderr_fd = log ? log.get() : errors.write_end.get();
   plan.failure_fd = failure.write_end.get();
   fill_cores(plan, command.cores);
   const pid_t pid = ::fork();
@@ -169,12 +139,12 @@ SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, c
   const int fork_error = errno;
   if (plan.cores != nullptr) CPU_FREE(plan.cores);
   if (pid < 0) raise<IoError>("rank ", command.rank, ": no new process: ", std::strerror(fork_error));
-  ::setpgid(pid, pid);  // here as well, so that a signal sent next reaches the group
-  // The parent's copy of the write end must be closed, or it would never read end-of-file.
-  failure.write_end.reset();
+  ::setpgid(pid, pid);  // also here, so that a signal sent next reaches the group
+  // Close the parent's copy of the write end, or the read would never see end-of-file.
+  failure.write_end.close();
   wait_for_exec(failure.read_end.get(), command.rank, program, pid);
-  if (log.get() >= 0) return {pid, -1};
-  ::fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+  if (log) return {pid, -1};
+  make_non_blocking(errors.read_end.get());
   return {pid, errors.read_end.release()};
 }
 

@@ -1,33 +1,33 @@
-// The life of a launch, as one loop around poll() (run):
+// A launch is one loop around poll() (run):
 //
-// 1. All ranks are started; if one cannot be, those that run are asked to end.
-// 2. Each round waits for output, a signal, or the end of the launcher. A signal is forwarded once; SIGCHLD
-// only
-//    wakes the loop. Output is passed on. Processes that ended are collected (reap): a first failure names
-//    its rank and asks all others to end, since they may wait for it in vain.
+// 1. All ranks are started. If one cannot start, the others are asked to end.
+// 2. Each round waits for output, a signal, or the end of the launcher. A signal is forwarded once. SIGCHLD
+//    only wakes the loop. Output is copied. Ended processes are collected (reap). A first failure is reported
+//    with its rank, and all others are asked to end, since they may wait for that rank for ever.
 // 3. Once every rank has ended, processes that they left behind are asked to end too (watch_leftovers).
-// 4. Each request to end sets a deadline; after it SIGKILL goes to all that is left, again with every round
-//    (enforce_deadline), and after some seconds without success the loop gives up on processes stuck in a
-//    driver.
+// 4. Each request to end sets a deadline. After it every round sends SIGKILL to all that is left
+//    (enforce_deadline). After some seconds without success the loop gives up on processes stuck in a driver.
 //
-// If the launcher vanishes, everything is killed at once. Under the program of one of several machines, which
-// reads what is reported in place of what is announced, that holds as well when that program says nothing for
-// a while: it hangs then, and is killed too. One thread does all of it, so nothing is locked.
+// If the launcher vanishes, everything is killed at once. In a job over machines the supervisor reports to
+// `ds_node` instead of printing. If `ds_node` is silent for too long it hangs: then it is killed too. One
+// thread does everything, so there are no locks.
 #include "deepspeed/launcher/node/supervisor.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <utility>
 
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/json.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/node/exit_status.h"
 #include "deepspeed/launcher/node/oom_watch.h"
 #include "deepspeed/launcher/node/output_relay.h"
@@ -49,8 +49,8 @@ constexpr auto kLeftoverGrace = std::chrono::milliseconds(500);
 struct RankState {
   int rank = 0;
   pid_t pid = 0;
-  std::optional<ExitStatus> status;  ///< set once it has ended
-  int stopped_by = 0;                ///< the signal, while somebody has stopped it
+  std::optional<ExitStatus> status;  ///< set once the rank has ended
+  int stopped_by = 0;                ///< the signal that has stopped the rank; 0 while it runs
   Clock::time_point stopped_at;
 };
 
@@ -62,7 +62,6 @@ class Supervisor {
         launcher_fd_(launcher_fd),
         rank_signals_(rank_signals),
         signal_fd_(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC)) {}
-  ~Supervisor() { ::close(signal_fd_); }
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -73,7 +72,11 @@ class Supervisor {
   void wait_for_events();
   void listen_to_launcher();
   void beat();
-  void report(const Json& event) const;
+  void write_report(const Json& message) const;
+  template <Message Kind>
+  void report(Kind message) const {
+    if (launch_.report_fd >= 0) write_report(to_json(std::move(message)));
+  }
   void take_stop(RankState& rank, int number);
   void watch_stopped();
   void take_signals();
@@ -92,20 +95,20 @@ class Supervisor {
   const NodeLaunch& launch_;
   const int launcher_fd_;
   const SignalState rank_signals_;
-  const int signal_fd_;
+  const Descriptor signal_fd_;
   std::vector<RankState> ranks_;
   OutputRelay relay_;
   OomWatch oom_watch_;
   int exit_code_ = 0;
   bool no_process_left_ = false;
   bool launcher_vanished_ = false;
-  bool paused_ = false;                         // by the user's Ctrl-Z
-  Clock::time_point last_word_ = Clock::now();  // of the launcher
+  bool paused_ = false;                         // by Ctrl-Z at the user's terminal
+  Clock::time_point last_word_ = Clock::now();  // when the launcher last wrote
   Clock::time_point last_beat_;
-  bool stop_requested_ = false;  // a signal to the launcher asked for it
+  bool stop_requested_ = false;  // by a signal to the launcher
   bool leftovers_asked_ = false;
-  std::optional<Clock::time_point> deadline_;    // set while stopping: when SIGKILL follows
-  std::optional<Clock::time_point> first_kill_;  // when it followed
+  std::optional<Clock::time_point> deadline_;    // set while stopping: the time for SIGKILL
+  std::optional<Clock::time_point> first_kill_;  // the time of the first SIGKILL
 };
 
 int Supervisor::run() {
@@ -138,7 +141,7 @@ void Supervisor::start_ranks() {
     } catch (const Error& error) {
       exit_code_ = kCannotStart;
       if (launch_.report_fd < 0) announce(Level::kError, error.what());
-      report({{"t", "failed"}, {"rank", command.rank}, {"code", exit_code_}, {"text", error.what()}});
+      report(Failed{error.what(), exit_code_, ""});
       ask_all_to_end(SIGTERM, launch_.stop_grace);
       return;
     }
@@ -146,7 +149,7 @@ void Supervisor::start_ranks() {
 }
 
 void Supervisor::wait_for_events() {
-  std::vector<pollfd> entries = {{launcher_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}};
+  std::vector<pollfd> entries = {{launcher_fd_, POLLIN, 0}, {signal_fd_.get(), POLLIN, 0}};
   relay_.append_poll_entries(entries);
   const int patience = launch_.report_fd < 0 ? kPollMs : kReportingPollMs;
   ::poll(entries.data(), entries.size(), deadline_ ? kStoppingPollMs : patience);
@@ -154,7 +157,7 @@ void Supervisor::wait_for_events() {
   const auto limit = launch_.parent_silence;
   if (limit.count() == 0 || launcher_vanished_ || Clock::now() - last_word_ < limit) return;
   launcher_vanished_ = true;
-  ::kill(::getppid(), SIGKILL);  // it was stopped, or hangs
+  ::kill(::getppid(), SIGKILL);  // the launcher was stopped, or hangs
 }
 
 void Supervisor::listen_to_launcher() {
@@ -164,23 +167,22 @@ void Supervisor::listen_to_launcher() {
   if (size > 0) last_word_ = Clock::now();
 }
 
-/// Shows that this process lives.
+/// Reports once a second that this process lives.
 void Supervisor::beat() {
   if (launch_.report_fd < 0 || Clock::now() - last_beat_ < kReportInterval) return;
   last_beat_ = Clock::now();
-  report({{"t", "beat"}});
+  report(Beat{});
 }
 
-void Supervisor::report(const Json& event) const {
-  if (launch_.report_fd < 0) return;
-  const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+void Supervisor::write_report(const Json& message) const {
+  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (::write(launch_.report_fd, line.data(), line.size()) < 0)
-    announce(Level::kDebug, "a report was lost");  // its reader is gone, which the next round notices
+    announce(Level::kDebug, "a report was lost");  // the reader has gone, which the next round notices
 }
 
 void Supervisor::take_signals() {
   signalfd_siginfo info;
-  while (::read(signal_fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+  while (::read(signal_fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     take_signal(static_cast<int>(info.ssi_signo));
   }
 }
@@ -206,7 +208,7 @@ void Supervisor::take_signal(int number) {
   stop_requested_ = true;
   if (launch_.report_fd < 0)
     announce(Level::kWarning, signal_name(number), " received and forwarded to all ranks");
-  if (deadline_) return;  // they are ending already, after a failure
+  if (deadline_) return;  // the ranks are ending already, after a failure
   exit_code_ = 128 + number;
   ask_all_to_end(number, launch_.signal_grace);
 }
@@ -227,18 +229,18 @@ void Supervisor::reap() {
     }
     rank->status = ExitStatus(status);
     if (rank->status->success()) continue;
-    // Where several ended since the last look, a signal is rather the cause than an exit code: ranks that
-    // lose their partner exit by themselves.
+    // If several ranks ended since the last look, a signal is more likely the cause than an exit code: ranks
+    // that lose a partner exit by themselves.
     const bool better = failed == nullptr || (failed->status->signal() == 0 && rank->status->signal() != 0);
     if (better) failed = &*rank;
   }
   if (failed == nullptr) return;
   if (!deadline_) return take_failure(*failed);
-  // The others may wait for this one in vain.
+  // The others may wait for this rank for ever.
   deadline_ = std::min(*deadline_, Clock::now() + launch_.stop_grace);
 }
 
-/// Tells of a rank that somebody has stopped: the others wait for it.
+/// Reports a rank that somebody has stopped, since the others wait for it.
 void Supervisor::take_stop(RankState& rank, int number) {
   rank.stopped_by = paused_ ? 0 : number;
   rank.stopped_at = Clock::now();
@@ -247,10 +249,10 @@ void Supervisor::take_stop(RankState& rank, int number) {
       message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ", signal_name(number),
               "; the other ranks wait for it until `kill -CONT ", rank.pid, "`");
   if (launch_.report_fd < 0) announce(Level::kWarning, text);
-  report({{"t", "stopped"}, {"rank", rank.rank}, {"text", text}});
+  report(Stopped{text});
 }
 
-/// In a job of several machines a rank that does not go on is a failure, as a machine that hangs is one.
+/// Ends a job over machines if a stopped rank does not continue in time.
 void Supervisor::watch_stopped() {
   const auto limit = launch_.parent_silence;
   if (limit.count() == 0 || deadline_) return;
@@ -259,11 +261,9 @@ void Supervisor::watch_stopped() {
     exit_code_ = 128 + rank.stopped_by;
     ask_all_to_end(SIGTERM, launch_.stop_grace);
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit).count();
-    report({{"t", "failed"},
-            {"rank", rank.rank},
-            {"code", exit_code_},
-            {"text", message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
-                             signal_name(rank.stopped_by), " and has not gone on for ", seconds, " s")}});
+    report(Failed{message("rank ", rank.rank, " (pid ", rank.pid, ") was stopped by ",
+                          signal_name(rank.stopped_by), " and has not gone on for ", seconds, " s"),
+                  exit_code_, ""});
     return;
   }
 }
@@ -284,14 +284,10 @@ void Supervisor::take_failure(const RankState& failed) {
   if (launch_.report_fd < 0)
     announce(Level::kError, text, "; the other ranks are being stopped",
              cause.empty() ? "" : "\n  cause: " + cause, details);
-  report({{"t", "failed"},
-          {"rank", failed.rank},
-          {"code", exit_code_},
-          {"text", cause.empty() ? text : text + ", " + cause},
-          {"details", details}});
+  report(Failed{cause.empty() ? text : text + ", " + cause, exit_code_, details});
 }
 
-/// Ends processes that the ranks started and left behind, once every rank has ended.
+/// Ends processes that the ranks left behind, once every rank has ended.
 void Supervisor::watch_leftovers() {
   if (no_process_left_ || leftovers_asked_ || !every_rank_ended()) return;
   leftovers_asked_ = true;
@@ -310,17 +306,17 @@ void Supervisor::enforce_deadline() {
     if (!every_rank_ended())
       announce(Level::kWarning, "ranks that have not ended by themselves are being killed");
   }
-  signal_all(SIGKILL);  // again with every look: a killed process may just have started another one
+  signal_all(SIGKILL);  // repeated, because a killed process may just have started another one
 }
 
 void Supervisor::ask_all_to_end(int number, Clock::duration grace) {
   deadline_ = Clock::now() + grace;
   signal_all(number);
-  signal_all(SIGCONT);  // a stopped process takes the signal only once it goes on
+  signal_all(SIGCONT);  // a stopped process gets the signal only once it continues
 }
 
-/// Signals whole process groups of ranks that live, so that a shell script's own children hear it too, and
-/// one by one the processes that have left their rank's group or outlived their rank.
+/// Signals the process groups of all ranks that live. That reaches children of a shell script. Processes that
+/// left their rank's group, or outlived their rank, are signalled one by one.
 void Supervisor::signal_all(int number) const {
   std::vector<pid_t> groups;
   for (const RankState& rank : ranks_) {
@@ -368,8 +364,8 @@ std::string Supervisor::summary() const {
 int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
                    const SignalState& rank_signals) noexcept {
   try {
-    // In a session of its own a terminal's signals, and a SIGKILL to the launcher's process group, do not
-    // reach it; with a name of its own neither does `killall deepspeed`.
+    // A session of its own keeps a terminal's signals, and a SIGKILL to the launcher's process group, away
+    // from it. A name of its own protects it from `killall deepspeed`.
     ::setsid();
     ::prctl(PR_SET_NAME, "ds_supervisor");
     ::signal(SIGPIPE, SIG_IGN);
@@ -380,7 +376,7 @@ int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& wa
     try {
       kill_descendants(kKillPatience);
     } catch (const std::exception&) {
-      return kCannotStart;  // this process ends now, and the kernel kills the ranks with it
+      return kCannotStart;  // this process ends, and the kernel kills the ranks with it
     }
     return kCannotStart;
   }

@@ -49,6 +49,13 @@ Environment current_environment() {
   return variables;
 }
 
+std::string value_of(const Environment& environment, const std::string& name, const std::string& otherwise) {
+  const auto found = environment.find(name);
+  return found == environment.end() || found->second.empty() ? otherwise : found->second;
+}
+
+bool runs_on_cpu(const Environment& environment) { return value_of(environment, "DS_ACCELERATOR") == "cpu"; }
+
 Environment rank_environment(const Environment& base, const NodeEnvironment& node, const RankPlace& place) {
   Environment variables = base;
   const std::string local_size = std::to_string(node.layout.local_size(node.node));

@@ -1,5 +1,4 @@
-// Which rank sits where, which is pure arithmetic over the hosts and their slots, and the environment
-// variables that it starts with.
+// Where each rank runs, and the environment variables that it starts with.
 #pragma once
 
 #include <map>
@@ -17,31 +16,41 @@ struct RankPlace {
   int slot = 0;        ///< the slot (GPU) of its machine
 };
 
-/// Counts ranks over the hosts in order, and on each host over its slots in order.
+/// Numbers the ranks: host by host, and on each host slot by slot.
 struct WorldLayout {
   ResourcePool nodes;
 
   int world_size() const;
   int num_nodes() const { return static_cast<int>(nodes.size()); }
-  /// The number of ranks on a node. Throws UsageError for a node that does not exist.
+  /// Returns the number of ranks on a node. Throws UsageError for a node that does not exist.
   int local_size(int node) const;
   std::vector<RankPlace> ranks_of(int node) const;
 };
 
 using Environment = std::map<std::string, std::string>;
 
-/// Reads this process's variables. Unlike env::get() it tells an empty variable from an unset one, which
-/// CUDA_VISIBLE_DEVICES needs: empty hides every GPU.
+/// Reads this process's variables. Unlike env::get() it tells an empty variable from an unset one. An empty
+/// CUDA_VISIBLE_DEVICES hides every GPU.
 DEEPSPEED_API Environment current_environment();
 
-/// The settings that the ranks of one machine have in common.
+/// Returns the value of a variable, or `otherwise` if it is unset or empty.
+std::string value_of(const Environment& environment, const std::string& name,
+                     const std::string& otherwise = "");
+
+/// The search path for programs if PATH is unset.
+constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+
+/// Returns whether DS_ACCELERATOR puts the ranks on the CPU. Then flags that count GPUs count ranks.
+bool runs_on_cpu(const Environment& environment);
+
+/// Holds the settings that the ranks of one machine share.
 struct NodeEnvironment {
   WorldLayout layout;
   int node = 0;
   std::string master_addr;
   int master_port = 0;
   std::vector<std::string> devices;  ///< CUDA_VISIBLE_DEVICES of every rank, in slot order; empty on the CPU
-  int threads_per_rank = 1;          ///< OMP_NUM_THREADS where the user has not set it
+  int threads_per_rank = 1;          ///< OMP_NUM_THREADS unless the user has set it
 };
 
 /// Adds the variables of one rank to `base`.

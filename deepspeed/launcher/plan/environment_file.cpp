@@ -27,7 +27,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-/// Whether a name has letters, digits and underscores, no digit first, as a shell wants it.
+/// Returns whether a shell accepts the name: letters, digits and underscores, no digit first.
 bool is_name(std::string_view text) {
   if (text.empty() || std::isdigit(static_cast<unsigned char>(text.front())) != 0) return false;
   for (const char c : text) {
@@ -36,8 +36,8 @@ bool is_name(std::string_view text) {
   return true;
 }
 
-/// Whether another user has put the file into a folder where everyone may write, as the kernel tells for
-/// files of its own (fs.protected_regular).
+/// Returns whether another user put the file into a folder that everyone may write to. The kernel applies the
+/// same rule to its own files (fs.protected_regular).
 bool is_of_a_stranger(const fs::path& path) {
   struct stat folder {
   }, entry{}, file{};

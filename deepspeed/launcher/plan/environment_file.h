@@ -1,5 +1,4 @@
-// Files of variables that a user keeps for all launches: `.deepspeed_env` in the home folder and in the
-// folder that the launcher is started in.
+// Files with variables for all launches: `.deepspeed_env` in the home folder and in the current folder.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +8,7 @@
 
 namespace deepspeed::launcher {
 
-/// Names another file than .deepspeed_env: a name in those two folders, or a whole path.
+/// Names a file that replaces .deepspeed_env: a name in those folders, or a whole path.
 inline constexpr const char* kEnvironmentFileVariable = "DS_ENV_FILE";
 
 struct EnvironmentFiles {
@@ -17,9 +16,9 @@ struct EnvironmentFiles {
   Environment variables;                    ///< a later file's value replaces an earlier one's
 };
 
-/// Reads the files. `base` has HOME and, perhaps, DS_ENV_FILE. A file has a line KEY=VALUE for each variable;
-/// the value is taken as it stands, quotes included. Empty lines and lines that start with '#' are skipped.
-/// Throws UsageError, naming file and line, for another line; IoError for a file that cannot be read.
+/// Reads the files. `base` has HOME and perhaps DS_ENV_FILE. Each variable is a line KEY=VALUE. The value is
+/// taken literally, including quotes. Empty lines and lines that start with '#' are skipped. Throws
+/// UsageError, naming file and line, for any other line, and IoError for a file that cannot be read.
 EnvironmentFiles read_environment_files(const Environment& base, const std::filesystem::path& working_folder);
 
 }  // namespace deepspeed::launcher

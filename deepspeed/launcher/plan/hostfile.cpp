@@ -21,8 +21,8 @@ constexpr int kMaxSlots = 65536;
 constexpr size_t kMaxSlotsOfAll = size_t{1} << 20;
 constexpr size_t kMaxHostfileBytes = size_t{16} << 20;
 
-/// Parses a line that is neither blank nor a comment; nothing where it does not fit the grammar. Text after
-/// the number is allowed, as in DeepSpeed.
+/// Parses a line that is neither blank nor a comment. Returns nothing if it does not fit the grammar. As in
+/// DeepSpeed, text may follow the number.
 std::optional<HostSlots> parse_line(const std::string& line) {
   std::istringstream words(line);
   std::string host, slots;
@@ -123,7 +123,8 @@ ResourcePool parse_hostfile(const std::string& text, const std::string& name) {
 std::optional<ResourcePool> read_hostfile(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
-  if (std::filesystem::equivalent(path, "/dev/null", error)) return std::nullopt;  // a usual word for none
+  if (std::filesystem::equivalent(path, "/dev/null", error))
+    return std::nullopt;  // often given to mean "no hostfile"
   return parse_hostfile(read_text_file(path, kMaxHostfileBytes, "hostfile"), path);
 }
 

@@ -46,7 +46,7 @@ std::vector<int> allowed_cores() {
   raise<IoError>("the kernel does not tell which cores this process may use");
 }
 
-/// Picks one logical CPU a core: siblings share a file's text such as "0,4" or "0-1".
+/// Picks one logical CPU for each core. Siblings have the same text in their file, such as "0,4" or "0-1".
 std::vector<int> first_of_each_core(const std::vector<int>& cores, const fs::path& root) {
   std::set<std::string> seen;
   std::vector<int> firsts;
@@ -82,7 +82,7 @@ Machine read_machine(const fs::path& root) {
   machine.host_names = names_of_this_machine();
   machine.cores = allowed_cores();
   machine.physical_cores = first_of_each_core(machine.cores, root);
-  // Containers may show the devices without the driver's folder in /proc.
+  // A container may have the devices but not the driver's folder in /proc.
   machine.num_gpus =
       std::max(count_entries(root / "proc/driver/nvidia/gpus", ""), count_entries(root / "dev", "nvidia"));
   return machine;
@@ -117,7 +117,7 @@ bool has_address(const std::string& host) {
   addrinfo* list = nullptr;
   if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
   bool found = false;
-  // The kernel lets a socket have an address of this machine alone.
+  // The kernel lets a socket bind only to an address of this machine.
   for (const addrinfo* entry = list; entry != nullptr && !found; entry = entry->ai_next) {
     const int probe = ::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (probe < 0) continue;

@@ -1,5 +1,5 @@
-// What this machine has: names, cores, GPUs, and how its cores are shared out among ranks. Read from the
-// kernel's files, so that no CUDA library is loaded.
+// This machine's names, cores and GPUs, and how ranks share its cores. They come from the kernel's files, so
+// no CUDA library is loaded.
 #pragma once
 
 #include <filesystem>
@@ -18,24 +18,22 @@ struct Machine {
   bool is_this(const std::string& host) const;
 };
 
-/// Lists this machine's addresses as numbers, those that reach no other machine (loopback, link-local) left
-/// out, IPv4 first.
+/// Lists this machine's numeric addresses, IPv4 first. It leaves out loopback and link-local addresses, which
+/// other machines cannot use.
 std::vector<std::string> addresses_of_this_machine();
 
-/// Whether `host`, a name or an address that this machine resolves, is one of its own addresses.
+/// Returns whether `host` is this machine. It may be an address, or a name that resolves here.
 bool has_address(const std::string& host);
 
-/// Reads what the machine has. `root` is the root of the file system in which /proc, /dev and /sys are looked
-/// up.
+/// Reads what the machine has. /proc, /dev and /sys are looked up below `root`.
 Machine read_machine(const std::filesystem::path& root = "/");
 
-/// Reads cores in the order of the text: numbers and ranges FIRST-LAST between commas. Throws UsageError,
-/// naming
-/// --bind_core_list, for anything else, a range that runs backwards, and a core that stands there twice.
+/// Reads cores in the order of the text: numbers and ranges FIRST-LAST, separated by commas. Throws
+/// UsageError, naming --bind_core_list, for any other text, a range that runs backwards, or a repeated core.
 std::vector<int> parse_core_list(const std::string& text);
 
-/// Gives each rank cores.size() / num_ranks neighbouring cores; a rest stays unused, so that all ranks are
-/// equally fast. Throws UsageError where there are fewer cores than ranks.
+/// Gives each rank cores.size() / num_ranks neighbouring cores. The rest stays unused, so that all ranks are
+/// equally fast. Throws UsageError if there are fewer cores than ranks.
 std::vector<std::vector<int>> share_cores(const std::vector<int>& cores, int num_ranks);
 
 }  // namespace deepspeed::launcher

@@ -41,8 +41,8 @@ bool is_source(const std::string& path) {
   refuse(kNotExecutable, path, " is a source file, no program: compile it, and start what that makes");
 }
 
-/// Throws for a file that the kernel cannot run: neither ELF nor a `#!` script. A shell would try it as a
-/// script, which is not guessed here.
+/// Throws for a file that is neither ELF nor a `#!` script. The kernel cannot run it. A shell would run it as
+/// a script, but this program does not guess.
 void check_format(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line;
@@ -97,14 +97,7 @@ std::string find_program(const std::string& name, const std::string& search_path
 
 namespace {
 
-constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
-
-std::string value_of(const Environment& environment, const std::string& name, const std::string& otherwise) {
-  const auto found = environment.find(name);
-  return found == environment.end() || found->second.empty() ? otherwise : found->second;
-}
-
-/// Returns PATH and, behind it, the folder of this program: another machine need not have it in its PATH.
+/// Returns PATH followed by this program's folder. Another machine may not have it in its PATH.
 std::string path_with_own_folder(const Environment& environment) {
   std::error_code unknown;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", unknown);
@@ -114,7 +107,7 @@ std::string path_with_own_folder(const Environment& environment) {
 
 std::string find_python(const Environment& environment) {
   const std::string search_path = value_of(environment, "PATH", kDefaultPath);
-  const std::string chosen = value_of(environment, "PYTHON", "");
+  const std::string chosen = value_of(environment, "PYTHON");
   if (!chosen.empty()) return find_program(chosen, search_path);
   for (const char* name : {"python3", "python"}) {
     try {

@@ -1,32 +1,21 @@
-// Finds PROGRAM and says before anything starts why it could not be run.
+// Finds PROGRAM, and reports before anything starts why it cannot run.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "deepspeed/base/error.h"
 #include "deepspeed/launcher/args/args.h"
+#include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/plan/environment.h"
 
 namespace deepspeed::launcher {
 
-/// The error for a PROGRAM that cannot be started. The code is a shell's: 127 not found, 126 found but not
-/// executable.
-class ProgramError : public Error {
- public:
-  ProgramError(const std::string& text, int exit_code) : Error(text), exit_code_(exit_code) {}
-  int exit_code() const { return exit_code_; }
-
- private:
-  int exit_code_;
-};
-
-/// Finds the path to execute: `name` itself where it holds a slash, else the first match in `search_path` (as
-/// PATH). Throws ProgramError for a missing file, a folder, a missing permission, a script without `#!`, and
-/// a `#!` interpreter that does not exist.
+/// Finds the path to execute. That is `name` itself if it has a slash, otherwise the first match in
+/// `search_path` (as PATH). Throws ProgramError for a missing file, a folder, a missing permission, a script
+/// without `#!`, and a missing `#!` interpreter.
 std::string find_program(const std::string& name, const std::string& search_path);
 
-/// Throws ProgramError where a script that an interpreter is to run is missing, a folder or not readable.
+/// Throws ProgramError if a script for an interpreter is missing, a folder or not readable.
 void require_readable_file(const std::string& path);
 
 struct ProgramCommand {
@@ -34,13 +23,13 @@ struct ProgramCommand {
   std::vector<std::string> leading_args;  ///< in front of the program's own
   bool takes_local_rank = false;          ///< the program gets --local_rank=R in front of its own arguments
 
-  /// Returns all arguments of a local rank.
+  /// Returns all arguments for a local rank.
   std::vector<std::string> args_of_rank(int local_rank, const std::vector<std::string>& own_args) const;
 };
 
-/// Finds what to execute. Modules and .py files run as `python -u`, by the interpreter that PYTHON names,
-/// else by python3, else by python, as PATH finds it. Throws ProgramError as find_program() does, also for a
-/// missing .py file and a missing interpreter.
+/// Finds what to execute. Modules and .py files run as `python -u`. The interpreter is the one that PYTHON
+/// names, or python3, or python, looked up in PATH. Throws ProgramError as find_program() does, also for a
+/// missing .py file or interpreter.
 ProgramCommand find_program_command(const LaunchArgs& args, const Environment& environment);
 
 }  // namespace deepspeed::launcher

@@ -8,7 +8,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-/// Parses a node spec; whole hosts have no slots.
+/// Parses a node spec. A whole host has no slots in the result.
 HostSlots parse_node_spec(const std::string& spec, const std::string& flag) {
   const auto bad = [&](const std::string& what) {
     raise<UsageError>(flag, ": ", what, " in '", spec, "', expected NAME[:SLOT[,SLOT...]]");
@@ -66,7 +66,7 @@ ResourcePool parse_node_specs(const std::string& text, const std::string& flag) 
     if (known == specs.end()) {
       specs.push_back(spec);
     } else if (known->slots.empty() || spec.slots.empty()) {
-      known->slots.clear();  // the whole host holds each of its slots
+      known->slots.clear();  // the whole host includes each of its slots
     } else {
       known->slots.insert(known->slots.end(), spec.slots.begin(), spec.slots.end());
     }

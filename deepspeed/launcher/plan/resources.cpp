@@ -15,7 +15,7 @@ std::vector<std::string> names(const std::vector<int>& slots) {
   return texts;
 }
 
-/// Lists the entries that CUDA sees: those up to the first that names no device, such as -1.
+/// Lists the entries that CUDA uses. It stops at the first that names no device, such as -1.
 std::vector<std::string> visible_devices(const Machine& machine, const std::optional<std::string>& variable) {
   if (!variable) return names(first_slots(machine.num_gpus));
   std::vector<std::string> devices;
@@ -27,15 +27,8 @@ std::vector<std::string> visible_devices(const Machine& machine, const std::opti
   return devices;
 }
 
-// As in DeepSpeed, scripts with --num_gpus run on a machine without one.
-std::vector<std::string> warnings_of_missing_gpus(const LaunchArgs& args,
-                                                  const std::vector<std::string>& devices) {
-  if (!args.num_ranks_means_gpus || !devices.empty()) return {};
-  return {"no GPU is visible: the ranks that --num_gpus counts run on the CPU"};
-}
-
-/// Resolves a launch without hostfile and filter: the first visible devices, one a rank, or the CPU where
-/// there is none.
+/// Resolves a launch without hostfile and filter. Each rank gets one of the first visible devices, or the CPU
+/// if there is none.
 Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) {
   const int num_visible = static_cast<int>(devices.size());
   const int num_ranks = args.num_ranks.value_or(std::max(1, num_visible));
@@ -44,7 +37,7 @@ Resources local_ranks(const LaunchArgs& args, std::vector<std::string> devices) 
                       "); start fewer ranks, or set CUDA_VISIBLE_DEVICES= (empty) to run on the CPU");
   }
   if (num_visible > 0) devices.resize(static_cast<size_t>(num_ranks));
-  return {{{"localhost", first_slots(num_ranks)}}, devices, warnings_of_missing_gpus(args, devices)};
+  return {{{"localhost", first_slots(num_ranks)}}, devices, {}};
 }
 
 ResourcePool filter(const ResourcePool& pool, const LaunchArgs& args) {
@@ -120,7 +113,6 @@ Resources resolve_resources(const LaunchArgs& args, const std::optional<Resource
   check_is_this_machine(resources.nodes, machine);
   const HostSlots& node = resources.nodes.front();
   resources.devices = devices_of(node, machine);
-  resources.warnings = warnings_of_missing_gpus(args, resources.devices);
   if (cuda_visible_devices && !resources.devices.empty()) {
     resources.warnings.push_back("CUDA_VISIBLE_DEVICES=" + *cuda_visible_devices +
                                  " is ignored: the hostfile or the filter says which GPUs are used");

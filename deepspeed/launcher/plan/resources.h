@@ -1,4 +1,4 @@
-// From flags, hostfile and machine to the hosts, slots and devices of a run.
+// Derives the hosts, slots and devices of a run from flags, hostfile and machine.
 #pragma once
 
 #include <optional>
@@ -12,29 +12,29 @@
 namespace deepspeed::launcher {
 
 struct Resources {
-  ResourcePool nodes;                 ///< this machine alone
-  std::vector<std::string> devices;   ///< a device a rank for CUDA_VISIBLE_DEVICES; empty on the CPU
-  std::vector<std::string> warnings;  ///< for the user: what was ignored, or is missing
+  ResourcePool nodes;                 ///< only this machine
+  std::vector<std::string> devices;   ///< for CUDA_VISIBLE_DEVICES, one for each rank; empty on the CPU
+  std::vector<std::string> warnings;  ///< tell the user what was ignored
 };
 
-/// Decides how many ranks run on this machine alone, and on which devices. Without flags: one rank a visible
-/// GPU, else one on the CPU. `hostfile` is nothing where there is none, and `cuda_visible_devices` where the
-/// variable is unset (empty means: no GPU). As in DeepSpeed, --include, --exclude and a hostfile count the
-/// machine's GPUs and ignore CUDA_VISIBLE_DEVICES; other than there, --num_gpus and --num_procs choose among
-/// the visible ones. Throws UsageError where GPUs are missing, or where the hosts are more than this machine.
+/// Decides how many ranks run on this machine, and on which devices. Without flags that is one for each
+/// visible GPU, or one on the CPU. `hostfile` is unset if there is none, and `cuda_visible_devices` if the
+/// variable is unset; empty means no GPU. As in DeepSpeed, --include, --exclude and a hostfile count the
+/// machine's GPUs and ignore CUDA_VISIBLE_DEVICES. Unlike there, --num_gpus and --num_procs choose among the
+/// visible ones. Throws UsageError if GPUs are missing, or if the hosts are not only this machine.
 Resources resolve_resources(const LaunchArgs& args, const std::optional<ResourcePool>& hostfile,
                             const Machine& machine, const std::optional<std::string>& cuda_visible_devices);
 
-/// Returns the hosts and slots of a job: those of `pool` that the filter, --num_nodes and the number of ranks
-/// leave. Throws UsageError, naming the flag, where nothing is left, or fewer machines than were asked for.
+/// Returns the hosts and slots of a job. It applies the filter, --num_nodes and the number of ranks to
+/// `pool`. Throws UsageError, naming the flag, if nothing is left or more machines were asked for.
 ResourcePool choose_nodes(const LaunchArgs& args, const ResourcePool& pool);
 
-/// Returns the devices of a host's slots, which count the machine's GPUs from 0; none without GPUs, where
-/// slots only count ranks. Throws UsageError for a slot that the machine does not have.
+/// Returns the devices of a host's slots, which number the machine's GPUs from 0. Without GPUs it returns
+/// none, because slots then only count ranks. Throws UsageError for a slot that the machine does not have.
 std::vector<std::string> devices_of(const HostSlots& node, const Machine& machine);
 
-/// Returns the slots of this machine where no hostfile says them: its GPUs. Without GPUs there are as many as
-/// a filter names, or one.
+/// Returns the slots of this machine if there is no hostfile: its GPUs. Without GPUs it has as many as a
+/// filter names, or one.
 ResourcePool local_pool(const LaunchArgs& args, const Machine& machine);
 
 }  // namespace deepspeed::launcher

@@ -85,6 +85,12 @@ void bind_launcher(py::module_& module) {
   module.def(
       "decode_world_info",
       [](const std::string& text) { return hosts_of(launcher::decode_world_info(text)); }, "text"_a);
+  module.def("launch_flags", [] {
+    std::vector<std::tuple<std::vector<std::string>, std::string, std::string, std::string>> flags;
+    for (const launcher::LaunchFlag& flag : launcher::launch_flags())
+      flags.emplace_back(flag.names, flag.kind, flag.default_value, flag.help);
+    return flags;
+  });
   module.def(
       "check_launch",
       [](const std::vector<std::string>& words) {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed.launcher import programs
-from deepspeed.launcher.arguments import DLTS_HOSTFILE as DLTS_HOSTFILE, parse_args
+from deepspeed.launcher.arguments import add_flags, flag_words
 from deepspeed.launcher.constants import PDSH_MAX_FAN_OUT as PDSH_MAX_FAN_OUT
 from deepspeed.launcher.resources import (
     _parse_hostfile as _parse_hostfile,
@@ -21,60 +22,40 @@ from deepspeed.launcher.resources import (
 )
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
 EXPORT_ENVS = ["MLFLOW", "PYTHON", "MV2", "UCX"]
 DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
 DEEPSPEED_ENVIRONMENT_PATHS = [os.path.expanduser("~"), "."]
 
-# Flags of the program, which has a value for each of them that is not given.
-_FLAGS = (
-    "no_ssh",
-    "no_ssh_check",
-    "force_multi",
-    "elastic_training",
-    "module",
-    "no_python",
-    "no_local_rank",
-    "save_pid",
-    "bind_cores_to_rank",
-)
-_VALUES = ("include", "exclude", "master_addr", "launcher_args", "slurm_comment", "ssh_port", "venv_script", "bind_core_list", "stop_grace")
-_NUMBERS = ("num_nodes", "node_rank", "min_elastic_nodes", "max_elastic_nodes", "max_restarts")
+DLTS_HOSTFILE = "/job/hostfile"
+
+
+def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
+    """Reads the flags up to the script; all words after it are the script's (user_args)."""
+    parser = argparse.ArgumentParser(
+        description="Starts a script once a rank, on this machine or on those of a hostfile.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add_flags(parser)
+    parser.add_argument("user_script", type=str, help="the script")
+    parser.add_argument("user_args", nargs=argparse.REMAINDER, help="its arguments")
+    return parser.parse_args(args=args)
 
 
 def main(args: Sequence[str] | str | None = None) -> None:
-    """Becomes the program `deepspeed`, which runs scripts by this Python. Raises ValueError for words that it does not take."""
+    """Becomes the program `deepspeed`, which runs scripts by this Python. Raises ValueError for wrong words in `args`; those of the
+    command line are the program's to refuse."""
     words = args.split() if isinstance(args, str) else list(sys.argv[1:] if args is None else args)
-    if not (words and (words[0] in ("-h", "--version") or words[0].startswith("--help"))):
-        words = program_words(parse_args(words))
+    if args is not None:
         _core.check_launch(words)
     programs.run("deepspeed", words)
 
 
 def program_words(args: argparse.Namespace, launcher: str | None = None) -> list[str]:
     """Returns the words of the program's command line. launcher: in place of that of the arguments."""
-    launcher = args.launcher if launcher is None else launcher
-    words = [f"--{name}" for name in _FLAGS if getattr(args, name)]
-    values = {name: value for name in _VALUES if (value := getattr(args, name)) not in (None, "")}
-    values.update({name: value for name in _NUMBERS if (value := getattr(args, name)) >= 0})
-    if args.hostfile != DLTS_HOSTFILE:
-        values["hostfile"] = args.hostfile
-    if args.num_gpus >= 0:  # the program means GPUs by --num_gpus; a rank on a CPU is one as well
-        values["num_procs"] = args.num_gpus
-    if launcher is not None:
-        values["launcher"] = launcher
-    if args.master_port is not None:
-        values["master_port"] = args.master_port
-    if args.enable_each_rank_log != "None":
-        values["enable_each_rank_log"] = args.enable_each_rank_log
-    if args.autotuning:
-        values["autotuning"] = args.autotuning
-    if args.quiet or args.log_level != "info":
-        values["log_level"] = "error" if args.quiet else args.log_level
-    words += [f"--{name}={value}" for name, value in values.items()]
-    return [*words, "--", args.user_script, *args.user_args]
+    chosen = [] if launcher is None else [f"--launcher={launcher}"]  # the last one counts
+    return [*flag_words(args), *chosen, "--", args.user_script, *args.user_args]
 
 
 if __name__ == "__main__":

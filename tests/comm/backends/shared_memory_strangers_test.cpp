@@ -17,8 +17,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "deepspeed/base/descriptor.h"
 #include "deepspeed/comm/init.h"
-#include "deepspeed/comm/shm/descriptor.h"
 
 #include "tests/comm/backends/shared_memory_switch.h"
 #include "tests/support/join_world.h"
@@ -49,7 +49,7 @@ class Stranger {
   void work() {
     constexpr uid_t kOtherUser = 54321;
     if (::syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser) != 0) return;  // only for this thread
-    std::deque<shm::Descriptor> held;
+    std::deque<Descriptor> held;
     while (!ended_.load()) {
       std::ifstream sockets("/proc/net/unix");
       for (std::string line; std::getline(sockets, line);) {
@@ -62,13 +62,13 @@ class Stranger {
     }
   }
 
-  void connect(const std::string& name, std::deque<shm::Descriptor>& held) {
+  void connect(const std::string& name, std::deque<Descriptor>& held) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (name.size() + 1 > sizeof(address.sun_path)) return;
     std::memcpy(address.sun_path + 1, name.data(), name.size());
     const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    shm::Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return;
     if (num_connected_.fetch_add(1) % 2 == 1) ::send(socket.get(), name.data(), name.size(), MSG_NOSIGNAL);
     held.push_back(std::move(socket));

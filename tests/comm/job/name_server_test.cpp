@@ -25,7 +25,7 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/comm/init.h"
 #include "deepspeed/comm/job/known_host.h"
-#include "deepspeed/comm/store/store_address.h"
+#include "deepspeed/net/socket.h"
 
 #include "tests/support/join_world.h"
 #include "tests/support/run_ranks.h"

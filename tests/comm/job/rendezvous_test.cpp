@@ -146,7 +146,7 @@ TEST(Rendezvous, AtANameThatMeansThisMachineAloneIsOpenToOtherMachinesOfTheJob) 
   job.local_size = 1;  // not known to be one machine
   const Listener open = listen_for_ranks(job);
   EXPECT_EQ(open.place, "all addresses of this machine");
-  EXPECT_EQ(Socket(numeric_host(open.address), job.master_port).connect(), "connected");
+  EXPECT_EQ(Socket(net::numeric_host(open.address), job.master_port).connect(), "connected");
 }
 
 /// Returns the error of rank 0 of two.
@@ -279,7 +279,7 @@ TEST(Rendezvous, SaysThatAnotherUserHoldsItsName) {
   const pid_t squatter = ::fork();
   if (squatter == 0) {
     if (::setuid(65534) != 0) ::_exit(1);
-    const auto socket = listen_at(address);
+    const auto socket = net::listen_at(address);
     static_cast<void>(!::write(ready[1], "x", 1));
     ::pause();
   }

@@ -22,14 +22,14 @@ namespace deepspeed::comm {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-inline StoreAddress own_address() {
+inline net::SocketAddress own_address() {
   static std::atomic<int> number = 0;
-  return local_store_address("deepspeed-cpp-test/" + std::to_string(::getpid()) + "/" +
-                             std::to_string(++number));
+  return net::local_address("deepspeed-cpp-test/" + std::to_string(::getpid()) + "/" +
+                            std::to_string(++number));
 }
 
-inline StoreAddress address_of_loopback() {
-  StoreAddress address;
+inline net::SocketAddress address_of_loopback() {
+  net::SocketAddress address;
   auto& four = reinterpret_cast<sockaddr_in&>(address.address);
   four.sin_family = AF_INET;
   four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -38,17 +38,18 @@ inline StoreAddress address_of_loopback() {
 }
 
 /// Returns a connection to the server before any greeting.
-inline Descriptor connection_to(const StoreAddress& address) {
+inline Descriptor connection_to(const net::SocketAddress& address) {
   std::string why_not;
-  auto socket = connect_to(address, std::chrono::steady_clock::now() + std::chrono::seconds(60), why_not);
+  auto socket =
+      net::connect_to(address, std::chrono::steady_clock::now() + std::chrono::seconds(60), why_not);
   EXPECT_TRUE(socket) << why_not;
   return socket;
 }
 
 /// Is a server with the store of its own rank, 0 of `ranks`.
 struct Served {
-  explicit Served(StoreAddress where = own_address(), int ranks = 2) {
-    auto listener = listen_at(where);
+  explicit Served(net::SocketAddress where = own_address(), int ranks = 2) {
+    auto listener = net::listen_at(where);
     EXPECT_TRUE(listener) << std::strerror(errno);
     ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&where.address), &where.length);
     address = where;
@@ -67,7 +68,7 @@ struct Served {
     return why_not;
   }
 
-  StoreAddress address;
+  net::SocketAddress address;
   StorePtr store;
 };
 

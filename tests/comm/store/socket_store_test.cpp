@@ -155,7 +155,7 @@ TEST(SocketStore, OutlivesClientsThatDieSendWhatIsNoMessageOrDoNotRead) {
   };
   const auto is_dropped = [](const Descriptor& socket) {
     char byte = 0;
-    wait_for_socket(socket.get(), POLLIN, std::chrono::steady_clock::now() + 60s);
+    net::wait_for_socket(socket.get(), POLLIN, std::chrono::steady_clock::now() + 60s);
     return ::recv(socket.get(), &byte, 1, 0) <= 0;
   };
   const auto wait_for_a = encode_store_message({static_cast<uint8_t>(StoreCall::kWait), 0, 0, {"a"}});
@@ -206,12 +206,12 @@ TEST(SocketStore, TellsItsClientsThatTheServerHasEnded) {
   EXPECT_THAT(error_of<c10::DistNetworkError>([&] { idle->clone(); }), HasSubstr("cannot be reached again"));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  EXPECT_TRUE(listen_at(address)) << std::strerror(errno);
+  EXPECT_TRUE(net::listen_at(address)) << std::strerror(errno);
 }
 
 TEST(StoreServer, LetsGoOfItsAddressAndKeepsItsClients) {
-  auto listener = listen_at(own_address());
-  StoreAddress address;
+  auto listener = net::listen_at(own_address());
+  net::SocketAddress address;
   address.length = sizeof(address.address);
   ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address.address), &address.length);
   StoreServer server(std::move(listener), 2);
@@ -219,9 +219,9 @@ TEST(StoreServer, LetsGoOfItsAddressAndKeepsItsClients) {
   std::string why_not;
   EXPECT_TRUE(greet_store(socket.get(), 1, 2, {}, why_not)) << why_not;
   const auto store = c10::make_intrusive<SocketStore>(address, std::move(socket), 60s);
-  EXPECT_FALSE(listen_at(address));
+  EXPECT_FALSE(net::listen_at(address));
   server.stop_listening();
-  EXPECT_TRUE(listen_at(address)) << std::strerror(errno);
+  EXPECT_TRUE(net::listen_at(address)) << std::strerror(errno);
   server.stop_listening();
   EXPECT_EQ(store->add("count", 1), 1);
 }
@@ -258,7 +258,7 @@ TEST(StoreServer, LetsEachRankInOnce) {
 }
 
 /// Returns a store whose clones connect to `address`, which has no server yet.
-StorePtr store_at(const StoreAddress& address) {
+StorePtr store_at(const net::SocketAddress& address) {
   int ends[2] = {-1, -1};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   ::close(ends[1]);
@@ -267,13 +267,14 @@ StorePtr store_at(const StoreAddress& address) {
 
 // A busy machine accepts late. Until then, no more connections than allowed can wait.
 TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
-  const StoreAddress address = own_address();
+  const net::SocketAddress address = own_address();
   Descriptor listener(::socket(AF_UNIX, SOCK_STREAM, 0));
   ASSERT_EQ(::bind(listener.get(), address.get(), address.length), 0);
   ASSERT_EQ(::listen(listener.get(), 0), 0);
   std::vector<Descriptor> waiting;
   std::string why_not;
-  for (auto socket = connect_to(address, {}, why_not); socket; socket = connect_to(address, {}, why_not))
+  for (auto socket = net::connect_to(address, {}, why_not); socket;
+       socket = net::connect_to(address, {}, why_not))
     waiting.push_back(std::move(socket));
   EXPECT_EQ(errno, EAGAIN) << why_not;
   std::string said = "nothing";
@@ -291,8 +292,8 @@ TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
 }
 
 TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
-  const StoreAddress address = own_address();
-  Descriptor listener = listen_at(address);
+  const net::SocketAddress address = own_address();
+  Descriptor listener = net::listen_at(address);
   ASSERT_TRUE(listener);
   std::string said = "nothing";
   std::thread client([&] {
@@ -315,7 +316,7 @@ TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
 
 // The error names at once what blocked the store.
 TEST(SocketStore, ComesNotAgainWhereTheServerIsGoneOrRefuses) {
-  const StoreAddress address = own_address();
+  const net::SocketAddress address = own_address();
   EXPECT_THAT(error_of<c10::DistNetworkError>([&] { store_at(address)->clone(); }),
               HasSubstr("cannot be reached again"));
   const Served served(own_address(), 3);
@@ -365,7 +366,7 @@ TEST_F(AnotherUser, IsNotTakenForTheServer) {
   const pid_t squatter = ::fork();
   if (squatter == 0) {
     if (::setuid(kNobody) != 0) ::_exit(1);
-    const auto socket = listen_at(address);
+    const auto socket = net::listen_at(address);
     static_cast<void>(!::write(ready[1], "x", 1));
     ::pause();
     ::_exit(0);
@@ -373,14 +374,14 @@ TEST_F(AnotherUser, IsNotTakenForTheServer) {
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   std::string why_not, who;
-  EXPECT_FALSE(connect_to(address, {}, why_not));
+  EXPECT_FALSE(net::connect_to(address, {}, why_not));
   EXPECT_THAT(why_not, HasSubstr("another user of this machine (uid 65534) holds the name"));
-  EXPECT_TRUE(is_of_another_user(address, who));
-  EXPECT_FALSE(listen_at(address));
+  EXPECT_TRUE(net::is_of_another_user(address, who));
+  EXPECT_FALSE(net::listen_at(address));
   ::kill(squatter, SIGKILL);
   ::waitpid(squatter, nullptr, 0);
   for (const int end : ready) ::close(end);
-  EXPECT_TRUE(listen_at(address)) << std::strerror(errno);
+  EXPECT_TRUE(net::listen_at(address)) << std::strerror(errno);
 }
 
 }  // namespace

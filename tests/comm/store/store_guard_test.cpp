@@ -111,13 +111,13 @@ TEST_F(Guarded, LetsRanksInThoughStrangersHoldAllDescriptors) {
     std::vector<Descriptor> strangers;
     std::string why_not;
     for (bool goes_on = true; goes_on;) {
-      auto stranger = connect_to(served.address, {}, why_not);
+      auto stranger = net::connect_to(served.address, {}, why_not);
       goes_on = static_cast<bool>(stranger);
       if (goes_on) strangers.push_back(std::move(stranger));
     }
     strangers.pop_back();  // for the rank's own end
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    auto socket = connect_to(served.address, deadline, why_not);
+    auto socket = net::connect_to(served.address, deadline, why_not);
     const bool is_in = socket && greet_store(socket.get(), 1, 2, deadline, why_not);
     if (!is_in) std::fprintf(stderr, "%s\n", why_not.c_str());
     ::_exit(is_in && strangers.size() > 50 ? 0 : 1);
@@ -133,14 +133,15 @@ TEST_F(Guarded, TakesAProofOnce) {
   const auto greeting = [](const std::string& text) {
     return StoreMessage{static_cast<uint8_t>(StoreCall::kJoin), 1, 2, {kStoreGreeting, text}};
   };
-  StoreGuard::Shown first, second;
+  const net::Prover prover = store_prover("the job's secret");
+  net::ProofNumbers first, second;
   const auto question = guard.check(first, greeting("1"));
-  const auto proof = guard_proof("the job's secret", "client", "1", question->texts[0]);
+  const auto proof = prover.proof(net::End::kClient, {"1", question->texts[0]});
   EXPECT_FALSE(guard.check(first, greeting(proof)));
   EXPECT_TRUE(guard.check(second, greeting("1")));
   EXPECT_THROW(guard.check(second, greeting(proof)), CommError);
   // The server's own proof is not valid for a client.
-  StoreGuard::Shown third;
+  net::ProofNumbers third;
   const auto answer = guard.check(third, greeting("1"));
   EXPECT_THROW(guard.check(third, greeting(answer->texts[1])), CommError);
 }

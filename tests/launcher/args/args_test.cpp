@@ -1,6 +1,7 @@
 #include "deepspeed/launcher/args/args.h"
 
 #include <fstream>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,15 +67,32 @@ TEST(Args, TakeEveryFlag) {
 }
 
 TEST(Args, CountRanksUnderEachName) {
-  EXPECT_EQ(parse_args({"--num_accelerators", "3", "p"}).args.num_ranks, 3);
-  EXPECT_FALSE(parse_args({"--num_procs", "3", "p"}).args.num_ranks_means_gpus);
-  EXPECT_TRUE(parse_args({"--num_gpus", "3", "p"}).args.num_ranks_means_gpus);
+  for (const char* flag : {"--num_gpus", "--num_accelerators", "--num_procs"}) {
+    const auto args = parse_args({flag, "3", "p", "--num_gpus=4"}).args;
+    EXPECT_EQ(args.num_ranks, 3);
+    EXPECT_EQ(args.num_ranks_flag, flag);
+  }
+}
+
+TEST(Args, TakeTheLastOfSeveralValuesAndAbbreviatedFlags) {
+  EXPECT_EQ(parse_args({"--num_gpus", "3", "--num_gpus=4", "p"}).args.num_ranks, 4);
+  const auto args =
+      parse_args({"--num_a", "3", "-q", "--launcher_arg=-i key", "--elast", "--", "--num_a"}).args;
+  EXPECT_EQ(args.num_ranks, 3);
+  EXPECT_EQ(args.num_ranks_flag, "--num_accelerators");
+  EXPECT_EQ(args.runner_args, "-i key");
+  EXPECT_TRUE(args.elastic);
+  EXPECT_EQ(args.program, "--num_a");
+  EXPECT_THAT(usage_error({"--num_", "3", "p"}), HasSubstr("unknown flag '--num_'")) << "of four flags";
 }
 
 TEST(Args, TakeDeepSpeedsDefaultsOfItsOwnNumbersForFlagsThatAreNotGiven) {
-  const auto args = parse_args({"--num_gpus", "-1", "--num_nodes", "-1", "--node_rank", "-1", "p"}).args;
-  EXPECT_FALSE(args.num_ranks);
-  EXPECT_FALSE(args.num_ranks_means_gpus);
+  for (const char* flag : {"--num_gpus", "--num_accelerators", "--num_procs"}) {
+    const auto args = parse_args({flag, "-1", "--num_nodes", "-1", "--node_rank", "-1", "p"}).args;
+    EXPECT_FALSE(args.num_ranks);
+    EXPECT_FALSE(args.num_nodes);
+    EXPECT_FALSE(args.node_rank);
+  }
 }
 
 TEST(Args, TakeTheFolderNameNoneAsNoFolder) {
@@ -96,16 +114,13 @@ TEST(Args, RefuseFlagsThatContradictEachOther) {
   EXPECT_THAT(usage_error({"-i", "a", "--num_gpus", "1", "p"}), HasSubstr("--num_gpus and --include"));
   EXPECT_THAT(usage_error({"-e", "a", "--num_procs", "1", "p"}), HasSubstr("--num_procs and --exclude"));
   EXPECT_THAT(usage_error({"-e", "a", "--num_nodes", "1", "p"}), HasSubstr("--num_nodes and --exclude"));
-  EXPECT_THAT(usage_error({"--num_gpus", "1", "--num_procs", "1", "p"}),
-              HasSubstr("--num_procs and --num_gpus"));
 }
 
 TEST(Args, RefuseBadValuesAndUnknownFlags) {
   EXPECT_THAT(usage_error({"--num_procs", "0", "p"}), HasSubstr("--num_procs is 0"));
-  for (const char* flag : {"--num_procs", "--num_accelerators"})
-    EXPECT_THAT(usage_error({flag, "-1", "p"}), HasSubstr(" is -1, expected")) << flag;
-  for (const char* flag : {"--num_gpus", "--num_nodes", "--node_rank"})
-    EXPECT_THAT(usage_error({flag, "-2", "p"}), HasSubstr(" is -2, expected")) << flag;
+  for (const std::string flag :
+       {"--num_gpus", "--num_procs", "--num_accelerators", "--num_nodes", "--node_rank"})
+    EXPECT_THAT(usage_error({flag, "-2", "p"}), HasSubstr(flag + " is -2, expected"));
   EXPECT_THAT(usage_error({"--num_procs", "two", "p"}), HasSubstr("--num_procs"));
   EXPECT_THAT(usage_error({"--master_port", "70000", "p"}), HasSubstr("--master_port is 70000"));
   EXPECT_THAT(usage_error({"--log_level", "loud", "p"}), HasSubstr("loud"));
@@ -162,6 +177,34 @@ TEST(Args, RefuseFlagsOfSeveralMachinesThatDoNotGoTogether) {
       usage_error({"--elastic_training", "--min_elastic_nodes", "3", "--max_elastic_nodes", "2", "p"}),
       HasSubstr("--min_elastic_nodes is 3, expected at most --max_elastic_nodes, 2"));
   EXPECT_THAT(usage_error({"--slurm_comment", "x", "p"}), HasSubstr("without --launcher slurm"));
+}
+
+TEST(Args, ListTheFlagsForOtherLanguages) {
+  std::map<std::string, LaunchFlag> flags;
+  for (const LaunchFlag& flag : launch_flags()) flags[flag.names.front()] = flag;
+  const LaunchFlag& hostfile = flags["--hostfile"];
+  EXPECT_THAT(hostfile.names, ElementsAre("--hostfile", "-H"));
+  EXPECT_EQ(hostfile.kind + " " + hostfile.default_value, "text /job/hostfile");
+  EXPECT_THAT(hostfile.help, HasSubstr("HOST slots=N"));
+  EXPECT_THAT(flags["--num_gpus"].names, ElementsAre("--num_gpus", "--num_accelerators", "--num_procs"));
+  const std::pair<const char*, const char*> expected[] = {{"--num_gpus", "number -1"},
+                                                          {"--num_nodes", "number -1"},
+                                                          {"--node_rank", "number -1"},
+                                                          {"--master_port", "number 29500"},
+                                                          {"--max_restarts", "number 100"},
+                                                          {"--ssh_port", "number "},
+                                                          {"--launcher", "text pdsh"},
+                                                          {"--log_level", "text info"},
+                                                          {"--enable_each_rank_log", "text None"},
+                                                          {"--include", "text "},
+                                                          {"--save_pid", "switch "},
+                                                          {"--quiet", "switch "}};
+  for (const auto& [name, what] : expected) {
+    EXPECT_EQ(flags[name].kind + " " + flags[name].default_value, what) << name;
+    EXPECT_NE(flags[name].help, "") << name;
+  }
+  for (const char* hidden : {"--world_info", "--autotuning"}) EXPECT_EQ(flags.at(hidden).help, "") << hidden;
+  for (const char* prints : {"--help", "--version", "--help-config"}) EXPECT_FALSE(flags.contains(prints));
 }
 
 TEST(Args, KnowWhatPythonRuns) {

@@ -22,7 +22,9 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
+#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/link/channel.h"
+#include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
 
 #include "tests/support/error_of.h"
@@ -58,7 +60,18 @@ TEST(CarriedJob, ArrivesAsItWasWhateverItHolds) {
   EXPECT_EQ(back.secret, job.secret);
   EXPECT_EQ(back.addresses, job.addresses);
   EXPECT_EQ(back.port, job.port);
-  EXPECT_ERROR(UsageError, CarriedJob::from_text("e30="), "the description of the job is damaged");
+  for (const auto& [key, wrong] :
+       {std::pair("words", "[1]"), std::pair("exports", "[\"a\"]"), std::pair("addresses", "[1]"),
+        std::pair("folder", "7"), std::pair("secret", "null"), std::pair("port", "\"7\"")}) {
+    Json json = Json::parse(config::decode_base64(text).value());
+    json[key] = Json::parse(wrong);
+    EXPECT_ERROR(UsageError, CarriedJob::from_text(config::encode_base64(json.dump())),
+                 "the description of the job is damaged");
+    json.erase(key);
+    EXPECT_ERROR(UsageError, CarriedJob::from_text(config::encode_base64(json.dump())),
+                 "the description of the job is damaged");
+  }
+  EXPECT_ERROR(UsageError, CarriedJob::from_text(text.substr(0, text.size() / 2)), "is damaged");
 }
 
 TEST(CarriedJob, IsCutIntoVariablesThatTheKernelTakes) {
@@ -121,7 +134,7 @@ TEST(Deposit, IsWaitedForUntilItIsWhole) {
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
 }
 
-TEST(Deposit, IsNotWaitedForWhereNobodyIsLeft) {
+TEST(Deposit, StopsWaitingWhenNobodyReadsItsOutput) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t pid = ::fork();
@@ -146,8 +159,8 @@ struct Pair {
   Pair() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    here.emplace(ends[0], ends[0]);
-    there.emplace(ends[1], ends[1]);
+    here.emplace(Descriptor(ends[0]));
+    there.emplace(Descriptor(ends[1]));
   }
 };
 
@@ -169,7 +182,7 @@ TEST(Channel, GivesWholeMessagesAndThenTheEnd) {
   EXPECT_EQ(rest[0]["t"], "last");
 }
 
-TEST(Channel, IsNotAtItsEndWhereItTakesThePlaceOfOneThatIs) {
+TEST(Channel, StaysOpenWhenItReplacesAClosedOne) {
   std::vector<Channel> heres, theres;
   for (int i = 0; i < 2; ++i) {
     Pair pair;
@@ -217,7 +230,7 @@ struct BarePair {
   BarePair() {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    channel.emplace(ends[0], ends[0]);
+    channel.emplace(Descriptor(ends[0]));
     bare = ends[1];
   }
   ~BarePair() { ::close(bare); }
@@ -236,6 +249,20 @@ TEST(Channel, EndsAtALineThatIsTooLong) {
     write_all(pair.bare, "{\"t\": \"" + std::string(2000, 'x') + (ends ? "\"}\n" : ""));
     EXPECT_TRUE(pair.channel->exchange().empty());
     EXPECT_TRUE(pair.channel->is_closed());
+    EXPECT_EQ(pair.channel->fault(), "it has sent a line that is no message, or is too long");
+  }
+}
+
+TEST(Channel, SaysWhetherItsConnectionEndedInTheMiddleOfAMessage) {
+  for (const auto& [text, expected] :
+       {std::pair("", "its connection ended"),
+        std::pair("{\"t\": ", "its connection ended in the middle of a message")}) {
+    BarePair pair;
+    write_all(pair.bare, text);
+    ::shutdown(pair.bare, SHUT_WR);
+    EXPECT_TRUE(pair.channel->exchange().empty());
+    EXPECT_TRUE(pair.channel->is_closed());
+    EXPECT_EQ(pair.channel->fault(), expected);
   }
 }
 
@@ -296,7 +323,7 @@ TEST(Channel, EndsAtWhatIsNoMessage) {
   for (const char* text : {"x\n", "[]\n", "{}\n", "{\"t\": 1}\n"}) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    Channel channel(ends[0], ends[0]);
+    Channel channel{Descriptor(ends[0])};
     ASSERT_GT(::write(ends[1], text, strlen(text)), 0);
     EXPECT_TRUE(channel.exchange().empty());
     EXPECT_TRUE(channel.is_closed()) << text;
@@ -322,16 +349,18 @@ TEST(TcpLink, StandsBetweenEndsThatKnowTheSecret) {
   job.port = listener.port();
   job.addresses = {"127.0.0.1"};
   std::optional<Channel> machine;
-  std::thread connecting([&] { machine = connect_to_launcher(job, {{"t", "hello"}, {"node", 3}}); });
+  Hello hello;
+  hello.number = 3;
+  std::thread connecting([&] { machine = connect_to_launcher(job, hello); });
   auto guests = guests_of(listener, [] { return false; });
   connecting.join();
   ASSERT_EQ(guests.size(), 1u);
-  EXPECT_EQ(guests[0].hello["node"], 3);
+  EXPECT_EQ(guests[0].hello.number, 3);
   EXPECT_EQ(guests[0].address, "127.0.0.1");
-  guests[0].channel.send({{"t", "start"}});
+  guests[0].channel.send(Start{"address", 7, 1});
   std::vector<Json> messages;
   while (messages.empty()) messages = machine->exchange();
-  EXPECT_EQ(messages[0]["t"], "start");
+  EXPECT_EQ(as<Start>(messages[0]).value().port, 7);
 }
 
 int connected_socket(int port) {
@@ -364,6 +393,8 @@ TEST(TcpLink, DropsWhatStrangersSay) {
       "{\"t\":\"hello\",\"node\":0}\n",                                                   // no proof at all
       "{\"t\":\"proof\",\"number\":\"0\",\"proof\":\"" + std::string(64, '0') + "\"}\n",  // a wrong one
       "{\"t\":\"proof\",\"number\":1,\"proof\":[]}\n",                                    // of other types
+      "{\"t\":\"proof\",\"number\":\"0\"}\n",                                             // no proof in it
+      std::string(2000, '[') + std::string(2000, ']') + "\n",                             // nested deeply
   };
   for (const std::string& line : lines) {
     const int stranger = connected_socket(listener.port());
@@ -385,7 +416,7 @@ TEST(TcpLink, IsNotHeldUpByStrangersWhoSayNothing) {
   job.port = listener.port();
   job.addresses = {"127.0.0.1"};
   std::optional<Channel> machine;
-  std::thread connecting([&] { machine = connect_to_launcher(job, {{"t", "hello"}}); });
+  std::thread connecting([&] { machine = connect_to_launcher(job, Hello{}); });
   EXPECT_EQ(guests_of(listener, [] { return false; }).size(), 1u);
   connecting.join();
   for (const int stranger : strangers) ::close(stranger);
@@ -394,12 +425,12 @@ TEST(TcpLink, IsNotHeldUpByStrangersWhoSayNothing) {
 TEST(Channel, SkipsWhatAShellPrintsBeforeTheFirstMessage) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Channel channel(ends[0], ends[0]);
+  Channel channel{Descriptor(ends[0])};
   channel.skip_noise();
   write_all(ends[1], "Welcome!\n\n{\"a\": 1}\nlast login\n{\"t\":\"hello\"}\n");
   const auto messages = channel.exchange();
   ASSERT_EQ(messages.size(), 1u);
-  EXPECT_EQ(messages[0]["t"], "hello");
+  EXPECT_EQ(kind_of(messages[0]), "hello");
   EXPECT_EQ(channel.noise(), "Welcome!\n{\"a\": 1}\nlast login");
   EXPECT_FALSE(channel.is_closed());
   write_all(ends[1], "more\n");
@@ -411,7 +442,7 @@ TEST(Channel, SkipsWhatAShellPrintsBeforeTheFirstMessage) {
 TEST(Channel, DoesNotSkipForEver) {
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Channel channel(ends[0], ends[0]);
+  Channel channel{Descriptor(ends[0])};
   channel.skip_noise();
   int lines = 0;
   for (; !channel.is_closed() && lines < 200; ++lines) {
@@ -429,7 +460,7 @@ TEST(TcpLink, TakesNoAnswerOfAnEarlierConnection) {
   const auto proof_of = [](const std::string& challenge) {
     const std::string number = Json::parse(challenge)["number"];
     const std::string proof = hex(hmac_sha256("secret", "machine:" + number + ":0"));
-    return Json{{"t", "proof"}, {"number", "0"}, {"proof", proof}}.dump() + "\n";
+    return to_json(Proof{"0", proof}).dump() + "\n";
   };
   const auto line_of = [&](int socket) {
     std::string line;
@@ -465,9 +496,7 @@ TEST(TcpLink, DropsAStrangerAndIsNotTakenInByOne) {
   std::string text;
   std::thread connecting([&] {
     // Each try ends at once, as the other end closes; it gives up after its patience.
-    text = error_of<IoError>([&] {
-      connect_to_launcher(job, {{"t", "hello"}}, std::chrono::milliseconds(500));
-    });
+    text = error_of<IoError>([&] { connect_to_launcher(job, Hello{}, std::chrono::milliseconds(500)); });
     over = true;
   });
   EXPECT_TRUE(guests_of(listener, [&] { return over.load(); }).empty());

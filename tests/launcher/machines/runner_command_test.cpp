@@ -33,7 +33,7 @@ RunnerJob job_of(Runner runner, const Strings& args = {}) {
 
 std::string line_of(const RunnerJob& job) { return join(runner_command(job), " "); }
 
-TEST(RunnerCommand, OfPdshStartsAProgramOnEachMachine) {
+TEST(RunnerCommand, StartsAProgramOnEachMachineByPdsh) {
   EXPECT_EQ(line_of(job_of(Runner::kPdsh)),
             "pdsh -S -f 1024 -w one,two exec /opt/ds/bin/ds_node --job 8a --node %n");
   RunnerJob job = job_of(Runner::kPdsh, {"-t", "5"});
@@ -46,7 +46,7 @@ TEST(RunnerCommand, OfPdshStartsAProgramOnEachMachine) {
   EXPECT_EQ(variables.at("PDSH_SSH_ARGS_APPEND"), "-q -p 2222");
 }
 
-TEST(RunnerCommand, OfSshIsOneForEachMachine) {
+TEST(RunnerCommand, StartsOneSshForEachMachine) {
   RunnerJob job = job_of(Runner::kSsh, {"-i", "key"});
   job.ssh_port = 2222;
   const std::string start =
@@ -61,7 +61,7 @@ TEST(RunnerCommand, OfSshIsOneForEachMachine) {
   EXPECT_ERROR(UsageError, runner_command(job), "ssh has a command for each machine");
 }
 
-TEST(RunnerCommand, OfOpenMpiHandsVariablesOnByName) {
+TEST(RunnerCommand, PassesOpenMpiOnlyTheNamesOfVariables) {
   RunnerJob job = job_of(Runner::kOpenMpi);
   job.variables = {"DEEPSPEED_JOB", "UCX_TLS"};
   EXPECT_EQ(
@@ -76,12 +76,12 @@ TEST(RunnerCommand, OfOpenMpiHandsVariablesOnByName) {
   EXPECT_EQ(runner_variables(job, {}).at("UCX_TLS"), "tcp");
 }
 
-TEST(RunnerCommand, OfMpich) {
+TEST(RunnerCommand, StartsRanksByMpich) {
   EXPECT_EQ(line_of(job_of(Runner::kMpich, {"-launcher", "ssh"})),
             "mpirun -n 4 -ppn 2 -launcher ssh -genvall -hosts one,two /opt/ds/bin/ds_node --rank mpich");
 }
 
-TEST(RunnerCommand, OfIntelMpiHasAPartForEachRank) {
+TEST(RunnerCommand, HasAPartForEachRankWithIntelMpi) {
   const auto words = runner_command(job_of(Runner::kIntelMpi));
   const std::string line = join(words, " ");
   EXPECT_THAT(
@@ -92,7 +92,7 @@ TEST(RunnerCommand, OfIntelMpiHasAPartForEachRank) {
   EXPECT_EQ(std::count(words.begin(), words.end(), ":"), 3);
 }
 
-TEST(RunnerCommand, OfMvapich) {
+TEST(RunnerCommand, StartsRanksByMvapich) {
   RunnerJob job = job_of(Runner::kMvapich);
   job.host_list = "/tmp/hosts";
   EXPECT_EQ(line_of(job),
@@ -102,7 +102,7 @@ TEST(RunnerCommand, OfMvapich) {
   EXPECT_EQ(variables.size(), 6u);
 }
 
-TEST(RunnerCommand, OfSlurm) {
+TEST(RunnerCommand, StartsRanksBySlurm) {
   RunnerJob job = job_of(Runner::kSlurm, {"--partition", "gpu"});
   job.slurm_comment = "a b";
   EXPECT_THAT(runner_command(job),
@@ -114,7 +114,7 @@ TEST(RunnerCommand, OfSlurm) {
   EXPECT_EQ(line_of(job), "srun -n 4 --export=ALL /opt/ds/bin/ds_node --rank slurm");
 }
 
-TEST(RunnerCommand, NeedsAsManySlotsOnEachMachineWhereTheRunnerDoes) {
+TEST(RunnerCommand, NeedsEqualSlotsIfTheRunnerDoes) {
   for (const Runner runner : {Runner::kMpich, Runner::kIntelMpi, Runner::kMvapich, Runner::kSlurm}) {
     RunnerJob job = job_of(runner);
     job.nodes[1].slots = {0};
@@ -122,7 +122,7 @@ TEST(RunnerCommand, NeedsAsManySlotsOnEachMachineWhereTheRunnerDoes) {
   }
 }
 
-TEST(RunnerFlags, ThatARunnerDoesNotHonourAreErrors) {
+TEST(RunnerFlags, AreRefusedIfTheRunnerDoesNotHonourThem) {
   LaunchArgs args;
   args.runner = Runner::kMpich;
   args.include = "one";

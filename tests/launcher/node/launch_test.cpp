@@ -204,7 +204,7 @@ bool forbid_adoption() {
   return ::prctl(PR_SET_CHILD_SUBREAPER, 0) != 0;
 }
 
-TEST_F(LaunchTest, GoesOnAndSaysSoOnceWhereNoProcessMayAdoptOrphans) {
+TEST_F(LaunchTest, WarnsOnceIfNoProcessMayAdoptOrphans) {
   constexpr int kNoFilter = 77;
   prepare_ = [] {
     if (!forbid_adoption()) ::_exit(kNoFilter);

@@ -50,13 +50,13 @@ TEST_F(EnvironmentFileTest, AreReadFromBothFoldersAndTheLatterWins) {
   EXPECT_THAT(files.variables, ElementsAre(Pair("A", "1"), Pair("B", "work"), Pair("C", "x=y z")));
 }
 
-TEST_F(EnvironmentFileTest, TakeValuesAsTheyStand) {
+TEST_F(EnvironmentFileTest, TakeValuesLiterally) {
   write(work_ / ".deepspeed_env", "# a comment\n\n  EMPTY=\r\nQUOTED=\"a b\"\n\tHASH=a#b  \nLAST=$HOME");
   EXPECT_THAT(read().variables, ElementsAre(Pair("EMPTY", ""), Pair("HASH", "a#b"), Pair("LAST", "$HOME"),
                                             Pair("QUOTED", "\"a b\"")));
 }
 
-TEST_F(EnvironmentFileTest, AreNoneOfAStrangerInAFolderOfEveryone) {
+TEST_F(EnvironmentFileTest, RefuseAFileOfAnotherUserInAFolderThatEveryoneMayWrite) {
   if (::geteuid() != 0) GTEST_SKIP() << "root alone may give a file away";
   constexpr uid_t kStranger = 54321;
   const fs::path path = work_ / ".deepspeed_env";
@@ -81,7 +81,7 @@ TEST_F(EnvironmentFileTest, RefuseWhatNoVariableCanHave) {
   EXPECT_ERROR(IoError, read(), ".deepspeed_env");
 }
 
-TEST_F(EnvironmentFileTest, HaveAnotherNameWhereAVariableSaysSo) {
+TEST_F(EnvironmentFileTest, UseTheNameThatAVariableGives) {
   write(work_ / ".deepspeed_env", "A=1\n");
   write(home_ / "other", "A=2\n");
   variables_["DS_ENV_FILE"] = "other";
@@ -117,7 +117,7 @@ TEST_F(EnvironmentFileTest, StopALaunchTheyDoNotFit) {
   EXPECT_THAT(err(), HasSubstr(".deepspeed_env line 1: got 'nonsense', expected KEY=VALUE"));
 }
 
-TEST_F(EnvironmentFileTest, WarnWhereTheirNameLeadsNowhere) {
+TEST_F(EnvironmentFileTest, WarnIfTheirNameLeadsNowhere) {
   variables_["DS_ENV_FILE"] = "no_such_file";
   start_script(1, "true");
   EXPECT_EQ(wait(), 0);

@@ -31,7 +31,7 @@ TEST(Hostfile, NamesTheLineOfABadEntry) {
   }
 }
 
-TEST(Hostfile, RefusesAHostThatStandsThereTwice) {
+TEST(Hostfile, RefusesAHostThatIsListedTwice) {
   EXPECT_THAT(error_of<UsageError>([] { parse_hostfile("a slots=1\na slots=2\n", "hosts"); }),
               HasSubstr("multiple entries for host 'a'"));
 }
@@ -75,7 +75,7 @@ TEST(Hostfile, RefusesAFileWithoutHosts) {
               HasSubstr("names no host"));
 }
 
-TEST(Hostfile, IsNothingWhereTheFileIsMissingAndAnErrorWhereItCannotBeRead) {
+TEST(Hostfile, GivesNothingForAMissingFileAndThrowsForAnUnreadableOne) {
   EXPECT_FALSE(read_hostfile("/no/such/hostfile"));
   EXPECT_THAT(error_of<IoError>([] { read_hostfile("/tmp"); }), HasSubstr("/tmp"));
 }
@@ -142,7 +142,7 @@ TEST(CoreList, TakesCoresAndRanges) {
   EXPECT_THAT(parse_core_list("8-9,0"), ElementsAre(8, 9, 0));
 }
 
-TEST(CoreList, RefusesWhatIsNoListAndCoresThatStandThereTwice) {
+TEST(CoreList, RefusesBadListsAndRepeatedCores) {
   for (const char* text : {"", "a", "1,", "3-1", "-1", "1-", "1-2-3", "1 ,2", "99999999"}) {
     EXPECT_THAT(error_of<UsageError>([&] { parse_core_list(text); }), HasSubstr("--bind_core_list")) << text;
   }

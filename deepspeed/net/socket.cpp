@@ -1,4 +1,4 @@
-#include "deepspeed/comm/store/store_address.h"
+#include "deepspeed/net/socket.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -14,10 +14,15 @@
 
 #include "deepspeed/base/message.h"
 
-namespace deepspeed::comm {
+namespace deepspeed::net {
 namespace {
 
-constexpr int kStoreBacklog = 2048;  // ranks that connect at the same moment
+constexpr int kBacklog = 2048;  // ranks that connect at the same moment
+
+bool is_of_all(const SocketAddress& address) {
+  const auto& host = reinterpret_cast<const sockaddr_in6&>(address.address).sin6_addr;
+  return IN6_IS_ADDR_UNSPECIFIED(&host);
+}
 
 bool peer_is_another_user(int socket, std::string& who) {
   const auto user = user_of_peer(socket);
@@ -29,8 +34,8 @@ bool peer_is_another_user(int socket, std::string& who) {
 
 }  // namespace
 
-StoreAddress local_store_address(const std::string& name) {
-  StoreAddress result;
+SocketAddress local_address(const std::string& name) {
+  SocketAddress result;
   auto& address = reinterpret_cast<sockaddr_un&>(result.address);
   address.sun_family = AF_UNIX;
   const size_t size =
@@ -39,20 +44,60 @@ StoreAddress local_store_address(const std::string& name) {
   return result;
 }
 
-std::string numeric_host(const StoreAddress& address) {
+std::vector<SocketAddress> all_addresses(int port) {
+  SocketAddress six, four;  // zeros: any address
+  auto& any6 = reinterpret_cast<sockaddr_in6&>(six.address);
+  any6.sin6_family = AF_INET6;
+  any6.sin6_port = htons(static_cast<uint16_t>(port));
+  six.length = sizeof(any6);
+  auto& any4 = reinterpret_cast<sockaddr_in&>(four.address);
+  any4.sin_family = AF_INET;
+  any4.sin_port = htons(static_cast<uint16_t>(port));
+  four.length = sizeof(any4);
+  return {six, four};
+}
+
+std::optional<SocketAddress> numeric_address(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
+  SocketAddress result;
+  std::memcpy(&result.address, found->ai_addr, found->ai_addrlen);
+  result.length = found->ai_addrlen;
+  ::freeaddrinfo(found);
+  return result;
+}
+
+int port_of(const SocketAddress& address) {
+  return ntohs(address.address.ss_family == AF_INET
+                   ? reinterpret_cast<const sockaddr_in&>(address.address).sin_port
+                   : reinterpret_cast<const sockaddr_in6&>(address.address).sin6_port);
+}
+
+SocketAddress own_address(int socket) {
+  SocketAddress own;
+  own.length = sizeof(own.address);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&own.address), &own.length);
+  return own;
+}
+
+std::string numeric_host(const SocketAddress& address) {
   if (address.is_local()) return "127.0.0.1";
   char text[NI_MAXHOST] = "";
   ::getnameinfo(address.get(), address.length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
   return text;
 }
 
-Descriptor listen_at(const StoreAddress& address) {
+Descriptor listen_at(const SocketAddress& address) {
   Descriptor listener(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener) return {};
-  const int on = 1;  // ignores connections of an earlier job that are still closing
+  const int on = 1, off = 0;  // ignores connections of an earlier job that are still closing
+  if (address.address.ss_family == AF_INET6 && is_of_all(address))
+    ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (!address.is_local()) ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(listener.get(), address.get(), address.length) != 0 ||
-      ::listen(listener.get(), kStoreBacklog) != 0) {
+  if (::bind(listener.get(), address.get(), address.length) != 0 || ::listen(listener.get(), kBacklog) != 0) {
     const int reason = errno;
     listener = Descriptor();
     errno = reason;
@@ -85,23 +130,30 @@ bool wait_for_socket(int socket, short events, Deadline deadline) {
   }
 }
 
-bool is_of_another_user(const StoreAddress& address, std::string& who) {
+bool is_of_another_user(const SocketAddress& address, std::string& who) {
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket || ::connect(socket.get(), address.get(), address.length) != 0) return false;
   return peer_is_another_user(socket.get(), who);
 }
 
-Descriptor connect_to(const StoreAddress& address, Deadline deadline, std::string& why_not) {
+Descriptor begin_to_connect(const SocketAddress& address) {
   Descriptor socket(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  int reason = 0;
-  if (!socket || ::connect(socket.get(), address.get(), address.length) != 0) reason = errno;
-  if (socket && reason == EINPROGRESS) {
-    socklen_t length = sizeof(reason);
-    if (!wait_for_socket(socket.get(), POLLOUT, deadline)) {
-      reason = ETIMEDOUT;
-    } else if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &reason, &length) != 0) {
-      reason = errno;
-    }
+  if (!socket || ::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS)
+    return socket;
+  const int reason = errno;
+  socket.close();
+  errno = reason;
+  return {};
+}
+
+Descriptor connect_to(const SocketAddress& address, Deadline deadline, std::string& why_not) {
+  Descriptor socket = begin_to_connect(address);
+  int reason = socket ? 0 : errno;
+  socklen_t length = sizeof(reason);
+  if (socket && !wait_for_socket(socket.get(), POLLOUT, deadline)) {
+    reason = ETIMEDOUT;
+  } else if (socket && ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &reason, &length) != 0) {
+    reason = errno;
   }
   if (reason != 0) {
     why_not = reason == EAGAIN ? "it takes no connections at the moment" : std::strerror(reason);
@@ -121,4 +173,4 @@ Descriptor connect_to(const StoreAddress& address, Deadline deadline, std::strin
   return {};
 }
 
-}  // namespace deepspeed::comm
+}  // namespace deepspeed::net

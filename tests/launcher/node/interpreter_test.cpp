@@ -1,6 +1,4 @@
-// What a machine asks other programs before it starts ranks: a script that is sourced, an interpreter's
-// version.
-#include "deepspeed/launcher/agent/plan_ranks.h"
+#include "deepspeed/launcher/node/interpreter.h"
 
 #include <csignal>
 #include <filesystem>
@@ -16,7 +14,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-class PlanRanks : public ::testing::Test {
+class InterpreterTest : public ::testing::Test {
  protected:
   std::string script(const std::string& text) const {
     const auto path = folder_.write("script", text);
@@ -32,7 +30,7 @@ class PlanRanks : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(PlanRanks, TakesTheVariablesThatAScriptLeaves) {
+TEST_F(InterpreterTest, TakesTheVariablesThatAScriptLeaves) {
   const Environment left =
       source("echo output\nGIVEN=new\nexport MORE='two\nlines = 2'\nunset PATH\nSHELLS=1\n");
   EXPECT_EQ(left.at("GIVEN"), "new");
@@ -40,19 +38,19 @@ TEST_F(PlanRanks, TakesTheVariablesThatAScriptLeaves) {
   for (const char* name : {"PATH", "SHELLS", "_", "SHLVL"}) EXPECT_FALSE(left.contains(name)) << name;
 }
 
-TEST_F(PlanRanks, DoesNotWaitForWhatAScriptLeavesBehind) {
+TEST_F(InterpreterTest, DoesNotWaitForWhatAScriptLeavesBehind) {
   const Environment left = source("sleep 600 &\nexport SLEEPER=$!\n");
   ::kill(std::stoi(left.at("SLEEPER")), SIGKILL);
 }
 
-TEST_F(PlanRanks, NamesAScriptThatFailsOrDoesNotEnd) {
+TEST_F(InterpreterTest, NamesAScriptThatFailsOrDoesNotEnd) {
   EXPECT_ERROR(UsageError, source("false\n"), "--venv_script: sourcing '", "failed");
   EXPECT_ERROR(UsageError, source("sleep 600\n", std::chrono::seconds(1)), "--venv_script: sourcing '",
                "has not ended within 1 s");
   EXPECT_ERROR(UsageError, source_script("/no/script", {}, current_signals()), "--venv_script: '/no/script'");
 }
 
-TEST_F(PlanRanks, AsksAnInterpreterForItsVersion) {
+TEST_F(InterpreterTest, AsksAnInterpreterForItsVersion) {
   const auto version = [&](const std::string& text, std::chrono::seconds patience = kOutputPatience) {
     return python_version(script("#!/bin/sh\n" + text), {}, current_signals(), patience);
   };

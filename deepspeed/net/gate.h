@@ -1,0 +1,43 @@
+// How long and how many clients may wait at a listening socket before they have shown that they belong to the
+// job.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "deepspeed/base/export.h"
+#include "deepspeed/net/socket.h"
+
+namespace deepspeed::net {
+
+/// Keeps the clients that have not been admitted yet. Each has ten seconds. When no place is free, the oldest
+/// makes room for the next one, but every client has at least one second. A rank that is dropped so connects
+/// again.
+class DEEPSPEED_API Gate {
+ public:
+  explicit Gate(size_t places) : places_(places) {}
+
+  void enter(uint64_t client);
+  /// Forgets a client that was admitted, or has gone.
+  void leave(uint64_t client);
+
+  bool is_full() const { return waiting_.size() >= places_; }
+  /// Returns the client that makes room for another one; nothing while even the oldest has only just come.
+  std::optional<uint64_t> to_make_room() const;
+  /// Returns a client whose time is over.
+  std::optional<uint64_t> overdue() const;
+  /// Returns when overdue() has the next client.
+  Deadline next_deadline() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  size_t places_;
+  std::set<std::pair<Clock::time_point, uint64_t>> waiting_;  // by time of entry
+};
+
+}  // namespace deepspeed::net
