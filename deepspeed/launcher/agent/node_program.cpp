@@ -1,3 +1,5 @@
+// Starts ds_node in one of its modes (run_agent). Those of a job make the link to the launcher, say Hello
+// over it, and hand it to an Agent, which does the rest.
 #include "deepspeed/launcher/agent/node_program.h"
 
 #include <chrono>

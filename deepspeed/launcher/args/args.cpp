@@ -1,9 +1,9 @@
 // Parses the command line in stages, so that each error names the flag at fault.
 //
-// CLI11 reads the flags up to PROGRAM (prefix_command) into RawArgs. All words after it stay as they are. If
-// CLI11 stops at an abbreviated flag, the flag is spelled out and everything is read again. Flags that only
-// print a text (help, version) end here. Then come errors: for known flags that this version does not have,
-// each with its way out, and for flags that contradict each other. PROGRAM is the first word that is left.
+// Abbreviated flags are spelled out first. CLI11 then reads the flags up to PROGRAM (prefix_command) into
+// RawArgs. All words after it stay as they are. Flags that only print a text (help, version) end here. Then
+// come errors: for known flags that this version does not have, each with its way out, and for flags that
+// contradict each other. PROGRAM is the first word that is left.
 //
 // Each flag is one line of an add_...() function. launch_flags() lists them for Python's argparse.
 #include "deepspeed/launcher/args/args.h"
@@ -18,7 +18,6 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/version.h"
 #include "deepspeed/config/help.h"
-#include "deepspeed/launcher/args/unsupported_flags.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -33,7 +32,6 @@ struct RawArgs {
   bool quiet = false;
   std::string help_section;
   bool help_markdown = false;
-  UnsupportedFlags unsupported;
 };
 
 /// Formats CLI11's help. The usage line shows where the program's own arguments go.
@@ -42,6 +40,11 @@ class HelpText : public CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override {
     return "Usage: deepspeed [flags] PROGRAM [arguments of PROGRAM]\n";
   }
+};
+
+/// Lists DeepSpeed's flags that this version lacks, each with a way out.
+constexpr std::pair<const char*, const char*> kMissingFlags[] = {
+    {"--autotuning", "set the batch sizes and the ZeRO stage in the config"},
 };
 
 constexpr const char* kOnlyPrints = "Help";  // the group of flags that only print a text
@@ -135,23 +138,32 @@ void add_flags(CLI::App& app, RawArgs& raw) {
   add_machine_flags(app, raw);
   add_python_flags(app, raw);
   add_help_flags(app, raw);
-  raw.unsupported.add_to(app);
+  for (const auto& [flag, way_out] : kMissingFlags) app.add_option(flag)->group("");
 }
 
-/// Spells out the flag at which `app` has stopped. Returns false unless exactly one flag begins so.
-bool write_out_abbreviation(const CLI::App& app, std::vector<std::string>& words) {
-  const size_t num_left = app.remaining().size();
-  if (num_left == 0) return false;
-  std::string& word = words[words.size() - num_left];
-  const std::string given = word.substr(0, word.find('='));
-  if (given.size() < 3 || !given.starts_with("--")) return false;
-  std::vector<std::string> found;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames())
-      if (name.starts_with(given.substr(2))) found.push_back(name);
+/// Spells out abbreviated flags in front of PROGRAM. Returns the names of all flags up to an unknown one.
+std::vector<std::string> spell_out_flags(const CLI::App& app, std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < words.size() && words[i].size() > 1 && words[i][0] == '-' && words[i] != "--"; ++i) {
+    const size_t end = words[i].starts_with("--") ? std::min(words[i].find('='), words[i].size()) : 2;
+    const std::string given = words[i].substr(0, end);
+    std::vector<std::pair<std::string, const CLI::Option*>> found;
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->check_name(given)) {
+        found = {{given, option}};
+        break;
+      }
+      for (const std::string& name : option->get_lnames())
+        if (("--" + name).starts_with(given)) found.emplace_back("--" + name, option);
+    }
+    if (found.size() != 1) break;
+    const auto& [name, option] = found.front();
+    const bool takes_next = option->get_expected_min() > 0 && end == words[i].size();
+    words[i].replace(0, end, name);
+    names.push_back(name);
+    if (takes_next) ++i;
   }
-  if (found.size() == 1) word.replace(2, given.size() - 2, found.front());
-  return found.size() == 1;
+  return names;
 }
 
 /// Returns the text of a flag that only prints, if one is given.
@@ -244,12 +256,8 @@ void take_rest(const CLI::App& app, const std::vector<std::string>& flags, RawAr
   args.hostfile_given = app.count("--hostfile") > 0;
   args.runner_given = app.count("--launcher") > 0;
   if (args.runner_given) args.runner = runner_from_name(raw.runner);
-  for (const std::string& name : app.get_option("--num_gpus")->get_lnames()) {
-    const auto is_given = [&](const std::string& word) {
-      return word.substr(0, word.find('=')) == "--" + name;
-    };
-    if (std::any_of(flags.begin(), flags.end(), is_given)) args.num_ranks_flag = "--" + name;
-  }
+  for (const std::string& flag : flags)
+    if (app.get_option("--num_gpus")->check_name(flag)) args.num_ranks_flag = flag;
   if (raw.quiet) raw.log_level = "error";
   args.log_level = log::level_from_name(raw.log_level);
   if (raw.quiet || app.count("--log_level") > 0) args.rank_log_level = raw.log_level;
@@ -308,19 +316,17 @@ const char* name_of(Runner runner) {
 
 bool places_ranks(Runner runner) { return runner != Runner::kPdsh && runner != Runner::kSsh; }
 
-ParsedArgs parse_args(const std::vector<std::string>& given_words) {
-  std::vector<std::string> words = given_words;
+ParsedArgs parse_args(std::vector<std::string> words) {
   CLI::App app{
       "Starts PROGRAM once a rank on one machine or more, watches over the ranks and ends them together.",
       "deepspeed"};
   app.formatter(std::make_shared<HelpText>());
   RawArgs raw;
   add_flags(app, raw);
+  const std::vector<std::string> flags = spell_out_flags(app, words);
   try {
-    do {
-      // CLI11 reads the words from back to front.
-      app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-    } while (write_out_abbreviation(app, words));
+    // CLI11 reads the words from back to front.
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     return {{}, app.help()};
   } catch (const CLI::CallForVersion&) {
@@ -329,9 +335,9 @@ ParsedArgs parse_args(const std::vector<std::string>& given_words) {
     raise<UsageError>(error.what(), "; see deepspeed --help");
   }
   if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
-  raw.unsupported.refuse_given(app);
-  words.resize(words.size() - app.remaining().size());
-  take_rest(app, words, raw);
+  for (const auto& [flag, way_out] : kMissingFlags)
+    if (app.count(flag) > 0) raise<NotSupportedError>(flag, " is not supported yet; ", way_out);
+  take_rest(app, flags, raw);
   check_conflicts(raw.args);
   check_machines(raw.args);
   check_at_least_one(raw.args.num_ranks_flag, raw.args.num_ranks);

@@ -80,7 +80,7 @@ struct ParsedArgs {
 /// Parses the words after the program's own name. As in Python's argparse, a flag may be abbreviated, and the
 /// last of several values counts. Throws UsageError for unknown flags, bad values and conflicting flags, and
 /// NotSupportedError for what this version lacks. The message names the flag.
-DEEPSPEED_API ParsedArgs parse_args(const std::vector<std::string>& words);
+DEEPSPEED_API ParsedArgs parse_args(std::vector<std::string> words);
 
 /// Describes a flag for front ends in other languages.
 struct LaunchFlag {

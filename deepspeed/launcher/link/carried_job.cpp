@@ -1,3 +1,6 @@
+// The job's description is JSON in base64, so that any channel can carry it: a message, variables that a
+// runner passes on, or a file. The file (Deposit) is written before the program that waits for it starts, or
+// after: it counts once it ends with a newline.
 #include "deepspeed/launcher/link/carried_job.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Writes and reads go through two buffers. exchange() writes what the descriptor takes, reads what has come,
+// and cuts it into lines. Each line is checked against its seal, if there is one, and parsed. The first line
+// that is wrong closes the channel.
 #include "deepspeed/launcher/link/channel.h"
 
 #include <algorithm>

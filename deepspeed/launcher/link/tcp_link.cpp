@@ -1,3 +1,9 @@
+// The launcher listens (LinkListener) and a program connects (connect_to_launcher):
+//
+// 1. The launcher sends Challenge with a random number.
+// 2. The program answers Proof with its own number, and an HMAC of both with the job's secret.
+// 3. The launcher answers Proof with its HMAC. Both ends seal the link.
+// 4. The program sends Hello. Only now the launcher takes the link.
 #include "deepspeed/launcher/link/tcp_link.h"
 
 #include <algorithm>

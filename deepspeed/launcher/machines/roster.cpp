@@ -1,3 +1,11 @@
+// Which processes start here depends on the runner (start):
+//
+// - ssh: one ssh for each host, whose program has its link from the start.
+// - pdsh: pdsh, whose programs connect to this process. A scout on each host brings them the job.
+// - MPI, Slurm: one runner, which passes the job on in variables. Its programs connect, one for each rank.
+//   Scouts look whether hosts answer, if that is asked for.
+//
+// At the end the links are closed, which ends the programs. Cleaners end what hangs (start_cleaner).
 #include "deepspeed/launcher/machines/roster.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Reads what this machine has. read_machine() takes names and addresses from the system, cores from the
+// scheduler's mask and /sys, and GPUs from /proc and /dev.
 #include "deepspeed/launcher/plan/machine.h"
 
 #include <algorithm>

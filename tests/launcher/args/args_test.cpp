@@ -83,6 +83,8 @@ TEST(Args, TakeTheLastOfSeveralValuesAndAbbreviatedFlags) {
   EXPECT_EQ(args.runner_args, "-i key");
   EXPECT_TRUE(args.elastic);
   EXPECT_EQ(args.program, "--num_a");
+  EXPECT_TRUE(parse_args({"--elast", "-q", "--num_a=3", "p", "--elast"}).args.elastic);
+  EXPECT_EQ(parse_args({"--launcher_args", "--elast", "-Hhosts", "--num_n", "2", "p"}).args.num_nodes, 2);
   EXPECT_THAT(usage_error({"--num_", "3", "p"}), HasSubstr("unknown flag '--num_'")) << "of four flags";
 }
 

@@ -93,13 +93,14 @@ TEST(Messages, RefuseFieldsThatAreMissingOrOfAnotherType) {
   expect_refusals(Ended{3}, {"code"});
 }
 
-TEST(Messages, RefuseNumbersOutsideOfTheirRange) {
+TEST(Messages, RefuseNumbersOutsideOfTheirRangeAndTextsThatAreNoBase64) {
   for (const char* port : {"2147483648", "-2147483649"}) {
     const std::string text = R"({"t":"start","address":"a","restarts":0,"port":)" + std::string(port) + "}";
     EXPECT_ERROR(MessageError, as<Start>(Json::parse(text)),
                  "'start' has 'port' " + std::string(port) + ", expected a whole number");
   }
   EXPECT_ERROR(MessageError, as<Ack>(Json{{"t", "ack"}, {"bytes", -1}}), "a whole number of at least 0");
+  EXPECT_ERROR(MessageError, as<Out>(Json{{"t", "out"}, {"bytes", "?"}}), "a text in base64");
 }
 
 TEST(Messages, ShowOnlyTheBeginningOfAWrongValue) {
