@@ -1,5 +1,4 @@
-// Every method of DeepSpeed's engine: what it gives or does
-// here, or the error that says why not.
+// Every method of DeepSpeed's engine: what it returns or does here, or the error that says why not.
 
 #include <ATen/ops/full_like.h>
 
