@@ -25,7 +25,7 @@ void ReadPages::note(const char* data, size_t bytes, size_t budget) {
 }
 
 void ReadPages::let_go() {
-  // Memory that is shared keeps its content: the pages are its owner's.
+  // Shared memory keeps its content, because its owner still has the pages.
   for (const auto& [begin, end] : noted_) ::madvise(arena_->data() + begin, end - begin, MADV_DONTNEED);
   noted_.clear();
   noted_bytes_ = 0;
