@@ -43,7 +43,7 @@ at::Tensor some_tokens(int64_t batch, int64_t length) {
   return torch::arange(batch * length, at::kLong).mul(7).remainder(19).view({batch, length});
 }
 
-// The same function written out with elementary operations, in float64.
+// Computes the model's logits with elementary operations, in float64.
 at::Tensor reference_logits(Llama& model, const at::Tensor& tokens) {
   const LlamaConfig& config = model.config();
   const auto parameters = model.named_parameters();

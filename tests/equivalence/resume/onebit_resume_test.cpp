@@ -45,7 +45,7 @@ void expect_same_tensors(const zero::RankState& one, const zero::RankState& othe
   }
 }
 
-// Of 0/1 Adam steps 5, 6, 8, 12 and 16 end with an exchange, others are ranks' own.
+// With 0/1 Adam, steps 5, 6, 8, 12 and 16 end with an exchange; each rank makes the others by itself.
 TEST(OneBitResume, GoesOnWithTheBitsOfAnUninterruptedTraining) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {

@@ -292,7 +292,7 @@ TEST(Resume, GoesOnAtAnotherWorldSizeAndZeroStage) {
   }
 }
 
-// Of all states, since the step after the load uses them.
+// The step after the load uses all states.
 TEST(Resume, FromStage3GoesOnAtAnotherWorldSizeAndZeroStage) {
   for (const std::string precision : {"fp32", "bf16"}) {
     const TemporaryFolder folder;

@@ -39,7 +39,7 @@ Json born_config(const std::string& precision, int stage = 3) {
   return config;
 }
 
-/// Of random weights, those of rank 0.
+/// Returns a model with random weights that differ between ranks; rank 0's are the ones that count.
 std::shared_ptr<TinyGPT> random_gpt(const comm::World& world, const Json& config, bool is_born_partitioned) {
   torch::manual_seed(5 + world.rank());
   const zero::Init init({.config_dict_or_path = config,

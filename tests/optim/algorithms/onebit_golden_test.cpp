@@ -38,7 +38,7 @@ at::Tensor element_numbers() {
   return at::cat({at::arange(kMatrix, at::kDouble), at::arange(kVector, at::kDouble)});
 }
 
-// The same weights and gradients as the recorder's, in one slice.
+// Repeats the recorder's weights and gradients in one slice.
 struct RecordedTraining {
   RecordedTraining() : weights((element_numbers() * 0.11).cos().to(at::kFloat)) {
     segments = {{0, {0, kMatrix}, 0, {17, 59}}, {1, {kMatrix, kMatrix + kVector}, 0, {kVector}}};
