@@ -1,3 +1,11 @@
+// What zero::Init decides before a Construction partitions parameters.
+//
+// 1. check_arguments() refuses arguments that contradict each other.
+// 2. start() takes ranks, dtype and limits from the arguments and the config, and the offload from both
+//    (set_offload). A scope inside another one must agree with it, and adds nothing.
+// 3. The outermost scope makes the Construction, and the mode that partitions parameters as constructors make
+//    them. If a model or parameters were given, finish() partitions those at once instead.
+// 4. finish() ends the mode, and the Construction gives all parameters to a GatherPool.
 #include "deepspeed/zero/init.h"
 
 #include <exception>

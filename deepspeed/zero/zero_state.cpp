@@ -1,3 +1,9 @@
+// Masters and optimizer states as checkpoints, tools and loads see them.
+//
+// Reads and changes go to the slices (SliceSet), wherever those are, after two checks: no step may have begun
+// in backward (EarlyStep), and none may have failed halfway (note_damage_of). After a load changed masters,
+// publish_masters() writes them into the weights and gathers all partitions; restore_masters_from_model()
+// does the reverse. A failure on one rank's disk becomes an error on all ranks (on_all_ranks).
 #include "deepspeed/zero/zero_state.h"
 
 #include <algorithm>

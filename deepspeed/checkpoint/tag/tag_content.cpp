@@ -1,3 +1,10 @@
+// What happens to a tag's folder that exists before a save.
+//
+// 1. require_replaceable() refuses everything but an empty folder of this user or a checkpoint.
+// 2. The save writes a new folder, and keep_others() adds the user's own files of the old one to it. Each
+//    becomes a hard link, or a copy if the file system has no hard links.
+//
+// Which files belong to the checkpoint is told by its manifest, and by their names if that is missing.
 #include "deepspeed/checkpoint/tag/tag_content.h"
 
 #include <algorithm>
