@@ -24,8 +24,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
+#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
@@ -258,7 +258,7 @@ void Agent::pass_output_on() {
     output_ended_ = size <= 0;
     if (output_ended_) return;
     unwritten_ += static_cast<size_t>(size);
-    link_.send({{"t", "out"}, {"bytes", config::encode_base64({bytes, static_cast<size_t>(size)})}});
+    link_.send({{"t", "out"}, {"bytes", encode_base64({bytes, static_cast<size_t>(size)})}});
   }
 }
 

@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/machines/job_loop.h"
@@ -268,8 +268,7 @@ void JobRun::take_message(Part& part, const Json& message) {
   } else if (kind == "stopped") {
     announce(Level::kWarning, text);
   } else if (kind == "out") {
-    if (auto bytes = config::decode_base64(text_of(message, "bytes")))
-      output_.add(part.number, *std::move(bytes));
+    if (auto bytes = decode_base64(text_of(message, "bytes"))) output_.add(part.number, *std::move(bytes));
     if (output_.waiting_of(part.number) > kMostOutput && part.stage != Stage::kEnded)
       take_lost(part, "it sends more output than it may");
   } else if (kind == "ended") {
