@@ -22,6 +22,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/group/store_polling.h"
@@ -33,7 +34,6 @@
 namespace deepspeed::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 

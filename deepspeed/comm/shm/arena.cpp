@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 
 namespace deepspeed::comm::shm {
 namespace {
@@ -15,8 +16,6 @@ constexpr size_t kLeastArena = size_t{64} << 20;
 constexpr size_t kMostKept = size_t{256} << 20;
 
 std::atomic<pid_t> shared_in_process{0};
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 size_t machine_memory() { return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * device::page_bytes(); }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/shm/arena.h"
 #include "deepspeed/comm/shm/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
@@ -45,8 +46,6 @@ class Peer {
   std::shared_ptr<Mapping> arena_;
   int process_ = 0;
 };
-
-using Clock = std::chrono::steady_clock;
 
 /// Is this rank's membership in the group.
 class Member {

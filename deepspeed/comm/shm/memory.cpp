@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 
 namespace deepspeed::comm::shm {
 namespace {
@@ -80,7 +81,7 @@ void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t beg
 #else
   constexpr int kCollapse = 25;  // the number of Linux 6.1, which older C libraries do not name
 #endif
-  const size_t first = (begin + device::kHugePage - 1) / device::kHugePage * device::kHugePage;
+  const size_t first = round_up(begin, device::kHugePage);
   const size_t last = (begin + bytes) / device::kHugePage * device::kHugePage;
   if (first >= last) return;
   // The system makes a huge page only from a range that already has a page.

@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::comm::shm {
 namespace {
 
@@ -68,11 +70,9 @@ constexpr size_t kMostStage = size_t{2} << 20;
 constexpr size_t kLeastStage = size_t{256} << 10;
 constexpr size_t kAllStages = size_t{8} << 20;  // a group's halves together, unless kLeastStage needs more
 
-size_t whole_units(size_t bytes) { return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit; }
-
 // Each rank's block begins at a unit, so that two ranks' blocks share no cache line.
-size_t block_bytes() { return whole_units(sizeof(RankBlock)); }
-size_t readers_bytes(int size) { return whole_units(static_cast<size_t>(size) * sizeof(Counter)); }
+size_t block_bytes() { return round_up(sizeof(RankBlock), kSlotUnit); }
+size_t readers_bytes(int size) { return round_up(static_cast<size_t>(size) * sizeof(Counter), kSlotUnit); }
 size_t control_bytes(int size) { return static_cast<size_t>(size) * (block_bytes() + readers_bytes(size)); }
 
 }  // namespace
