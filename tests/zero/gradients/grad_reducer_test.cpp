@@ -272,13 +272,13 @@ TEST(GradReducer, NamesTheGradientThatWasNotFiniteBeforeItMetOthers) {
       one.use.trace_non_finite = true;
       const Reduced reduced(one, world.group());
       reduced.backward();
-      EXPECT_FALSE(reduced.reducer->first_non_finite());
+      EXPECT_FALSE(reduced.reducer->non_finite_nearest_loss());
       reduced.reducer->clear();
       reduced.backward(reduced.rank == 1 ? std::numeric_limits<double>::infinity() : 1.0);
-      const auto first = reduced.reducer->first_non_finite();
-      ASSERT_EQ(first.has_value(), reduced.rank == 1) << one.name;
-      if (first) {
-        EXPECT_EQ(first->param, 3U) << one.name;
+      const auto found = reduced.reducer->non_finite_nearest_loss();
+      ASSERT_EQ(found.has_value(), reduced.rank == 1) << one.name;
+      if (found) {
+        EXPECT_EQ(found->param, 3U) << one.name;
       }
     }
   });
