@@ -92,7 +92,7 @@ TEST(Reference, LoadsOrSaysThatAFeatureIsMissing) {
   // Errors that two values together give, though each is documented.
   const auto is_contradiction = [](const std::string& error) {
     return error.find(": got ") != std::string::npos || error.find("inferred as 0") != std::string::npos ||
-           error.find(": is missing beside ") != std::string::npos;
+           error.find(": is missing, but ") != std::string::npos;
   };
   int loaded = 0, missing = 0;
   for (const ReferenceKey& key : reference().keys) {

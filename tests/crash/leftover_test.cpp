@@ -239,7 +239,7 @@ TEST(TornTag, WhoseFilesSayOtherShapesIsNotConverted) {
   });
   EXPECT_ERROR(CheckpointError,
                checkpoint::convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "out", {}),
-               "zero_pp_rank_1_mp_rank_00_model_states.pt", "other names or shapes");
+               "zero_pp_rank_1_mp_rank_00_model_states.pt", "other parameter names or shapes");
 }
 
 TEST(WholeTag, OfAnotherModelOrOptimizerPointsToNoOther) {

@@ -96,7 +96,7 @@ const std::vector<MethodRow> kTraining = {
     {"coalesce_grad_reduction",
      [](TestEngine& e) {
        const auto scope = e.coalesce_grad_reduction();
-       EXPECT_ERROR(UsageError, e.step(), "step() inside of coalesce_grad_reduction(): end its scope first");
+       EXPECT_ERROR(UsageError, e.step(), "step() inside coalesce_grad_reduction(): end its scope first");
      }},
     {"zero_grad",
      [](TestEngine& e) {

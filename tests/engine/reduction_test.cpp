@@ -134,7 +134,7 @@ TEST(Reduction, CoalescedBackwardsEqualOneBackwardOfTheirSum) {
           const auto scope = engine.coalesce_grad_reduction();
           for (int micro = 0; micro < 2; ++micro) engine.backward(loss(micro));
           EXPECT_ERROR(UsageError, engine.step(),
-                       "step() inside of coalesce_grad_reduction(): end its scope first");
+                       "step() inside coalesce_grad_reduction(): end its scope first");
         }
         engine.step();
       });

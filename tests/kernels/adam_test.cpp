@@ -263,7 +263,7 @@ TEST(Adam, NamesTheArgumentThatDoesNotFit) {
   t.master = at::zeros({8, 2}).select(1, 0);
   expect_usage_error(t, {}, "contiguous");
   t.master = at::zeros({8}, at::kHalf);
-  expect_usage_error(t, {}, "low_precision beside a master of dtype Half");
+  expect_usage_error(t, {}, "low_precision with a master of dtype Half");
   t.master = at::Tensor();
   expect_usage_error(t, {}, "master is undefined");
   t = make_tensors(c, 11);

@@ -112,7 +112,7 @@ void Folder::remove(const std::string& name) const {
 
 void Folder::remove_own(const std::string& name) const {
   if (!has(name)) return;
-  if (!owns(name)) fail("remove, as it is no folder of this user,", name, EPERM);
+  if (!owns(name)) fail("remove, as it is not a folder of this user,", name, EPERM);
   remove(name);
 }
 

@@ -57,9 +57,9 @@ std::set<std::string> names_of_checkpoint(const path& folder) {
   raise<UsageError>(target, " ", what, ": a save would replace it; choose another tag, or move it away");
 }
 
-/// Describes the folder's content: "is no checkpoint, but a folder that holds 'notes.txt'".
+/// Describes the folder's content: "is not a checkpoint, but a folder that holds 'notes.txt'".
 std::string what_a_folder_is(const path& folder, bool expects_universal) {
-  return message("is no ", expects_universal ? "universal " : "", "checkpoint, but a folder that holds '",
+  return message("is not a ", expects_universal ? "universal " : "", "checkpoint, but a folder that holds '",
                  fs::directory_iterator(folder)->path().filename().string(), "'");
 }
 

@@ -95,7 +95,7 @@ const Post& Collectives::post_of(int peer, const Call& call) {
   // Only this checked copy is used from here on, because the peer can overwrite its post.
   const size_t most = member_.peer(peer).arena_bytes();
   if (post.offset != kStaged && (post.bytes > most || post.offset > most - post.bytes))
-    throw CommError("the input that " + member_.describe(peer) + " posted lies outside of its memory");
+    throw CommError("the input that " + member_.describe(peer) + " posted lies outside its memory");
   return post;
 }
 

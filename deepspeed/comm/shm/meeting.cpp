@@ -242,8 +242,8 @@ class Guest {
     }
     std::string user;
     if (!is_of_this_user(socket, &user))
-      raise<CommError>("the socket that stands for rank ", plan_.names[static_cast<size_t>(rank)],
-                       " belongs to the user ", user, ", expected this one's, ", ::geteuid());
+      raise<CommError>("the socket of rank ", plan_.names[static_cast<size_t>(rank)], " belongs to the user ",
+                       user, ", expected this one's, ", ::geteuid());
     if (greet(socket, rank)) called_[static_cast<size_t>(rank)] = std::move(socket);
   }
 
@@ -304,8 +304,8 @@ class Guest {
     auto packet = receive_packet(socket);
     if (!packet) return;  // the rank dropped this connection; it is called again
     if (!is_greeting_of(rank, *packet))
-      raise<CommError>("what greeted as rank ", plan_.names[static_cast<size_t>(rank)],
-                       " is not that rank, or came without its memory");
+      raise<CommError>("the process that greeted as rank ", plan_.names[static_cast<size_t>(rank)],
+                       " is not that rank, or did not send its memory");
     meet_rank(std::move(socket), std::move(*packet));
   }
 

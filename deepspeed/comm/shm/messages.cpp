@@ -239,8 +239,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     } else if (taken.has_content || taken.bytes == 0) {
       if (taken.bytes > 0) std::memcpy(want.data, taken.content.data(), want.bytes);
     } else if (taken.bytes > sender.arena_bytes() || taken.offset > sender.arena_bytes() - taken.bytes) {
-      error =
-          message_error(message("the message of ", member_.describe(peer), " lies outside of its memory"));
+      error = message_error(message("the message of ", member_.describe(peer), " lies outside its memory"));
     } else {
       std::memcpy(want.data, sender.arena() + taken.offset, want.bytes);
       // A peer that has left may have reused the message's memory.
@@ -258,7 +257,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
 
 std::exception_ptr Messages::error_of(int peer) const {
   if (mailboxes_[static_cast<size_t>(peer)].lied)
-    return message_error(member_.describe(peer) + " wrote what is no message");
+    return message_error(member_.describe(peer) + " sent something that is not a message");
   try {
     member_.check_peer(peer);
   } catch (...) {

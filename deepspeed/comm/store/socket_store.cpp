@@ -122,7 +122,8 @@ Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::str
         reply.answer() == StoreAnswer::kProve && reply.texts.size() == 2 &&
         equal_in_constant_time(reply.texts[1], guard_proof(secret, "server", number, reply.texts[0]));
     if (!knows) {
-      why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
+      why_not = message("the process that answers there does not know the job's secret (",
+                        kStoreSecretVariable, ")");
       return Greeting::kRefused;
     }
     is_answered = false;  // the server is the job's: if it closes now, a retry may succeed

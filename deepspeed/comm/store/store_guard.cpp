@@ -27,12 +27,12 @@ std::string guard_proof(const std::string& secret, const char* end, const std::s
 std::optional<StoreMessage> StoreGuard::check(Shown& shown, const StoreMessage& request) const {
   const bool is_greeting = request.call() == StoreCall::kJoin && !request.texts.empty() &&
                            request.texts.size() <= 2 && request.texts[0] == kStoreGreeting;
-  if (!is_greeting) raise<CommError>("what comes is no greeting of a rank");
+  if (!is_greeting) raise<CommError>("the first message is not a rank's greeting");
   const bool client_has_secret = request.texts.size() == 2;
   if (client_has_secret == secret_.empty()) {
-    const std::string text =
-        message("rank 0 has ", secret_.empty() ? "no secret" : "a secret", ", this rank has ",
-                secret_.empty() ? "one" : "none", "; set ", kStoreSecretVariable, " alike for all ranks");
+    const std::string text = message("rank 0 has ", secret_.empty() ? "no secret" : "a secret",
+                                     ", this rank has ", secret_.empty() ? "one" : "none", "; set ",
+                                     kStoreSecretVariable, " to the same value on all ranks");
     return store_reply(StoreAnswer::kRefused, 0, {text});
   }
   if (secret_.empty()) return std::nullopt;

@@ -140,8 +140,8 @@ void check_scheduler(const ElasticRules& rules) {
                        "', expected the section as JSON");
   const ElasticRules expected = ElasticRules::from_json(section);
   const auto differ = [](const char* key) {
-    raise<ConfigError>("elasticity.", key, ": differs from what the scheduler reckons with (the variable ",
-                       kElasticityVariable, "); set both alike");
+    raise<ConfigError>("elasticity.", key, ": differs from the scheduler's value (the variable ",
+                       kElasticityVariable, "); set both to the same value");
   };
   if (expected.max_train_batch_size != rules.max_train_batch_size) differ("max_train_batch_size");
   if (expected.micro_batch_sizes != rules.micro_batch_sizes) differ("micro_batch_sizes");
@@ -161,7 +161,7 @@ ElasticRules ElasticRules::from_json(const Json& section) {
   };
   for (const char* key : {"max_train_batch_size", "micro_batch_sizes"}) {
     if (section.value("enabled", false) && !section.contains(key))
-      raise<ConfigError>("elasticity.", key, ": is missing beside elasticity.enabled true, which needs it");
+      raise<ConfigError>("elasticity.", key, ": is missing, but elasticity.enabled true needs it");
   }
   ElasticRules rules;
   rules.max_train_batch_size = whole("max_train_batch_size", rules.max_train_batch_size);

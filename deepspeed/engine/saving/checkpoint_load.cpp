@@ -51,7 +51,7 @@ void require_tag(const std::string& directory, const std::string& tag) {
       !has_folder      ? std::string(", which does not exist")
       : others.empty() ? ", which has none"
                        : message(", which has the tags ", others),
-      "; load_checkpoint() takes the one that is given to it as `tag`, else that which `latest` names");
+      "; load_checkpoint() takes the one given as `tag`, otherwise the one that `latest` names");
 }
 
 // Without the counters a run would restart at step 0, with the initial learning rates.
@@ -59,9 +59,9 @@ void require_counters(const fs::path& file, const checkpoint::Dict& states) {
   for (const char* key : {"global_steps", "skipped_steps"}) {
     const checkpoint::Value* value = states.find(key);
     if (value != nullptr && !value->is_none()) continue;
-    raise<CheckpointError>("the file ", file, " lacks '", key,
-                           "', which says how far the training was; load_module_only = true loads the "
-                           "weights alone");
+    raise<CheckpointError>(
+        "the file ", file, " lacks '", key,
+        "', which says how far the training was; load_module_only = true loads only the weights");
   }
 }
 
@@ -78,9 +78,9 @@ std::string CheckpointLoader::chosen_tag(const std::string& directory, const Loa
   if (!options.tag.empty()) return options.tag;
   if (!parts_.config.checkpoint.load_universal) return checkpoint::read_latest(directory).value_or("");
   if (const auto tag = checkpoint::read_latest_universal(directory)) return *tag;
-  raise<CheckpointError>("there is no ", checkpoint::latest_universal_path(directory),
-                         ", which checkpoint.load_universal needs; ds_to_universal makes a universal "
-                         "checkpoint of another");
+  raise<CheckpointError>(
+      "there is no ", checkpoint::latest_universal_path(directory),
+      ", which checkpoint.load_universal needs; ds_to_universal makes one from another checkpoint");
 }
 
 std::string CheckpointLoader::agreed_tag(const std::string& directory, const LoadOptions& options) {
@@ -91,7 +91,7 @@ std::string CheckpointLoader::agreed_tag(const std::string& directory, const Loa
     if (tags[rank] == tags[0]) continue;
     raise<CheckpointError>("the tag to load from ", directory, " is '", tags[rank], "' on rank ", rank,
                            ", and '", tags[0],
-                           "' on rank 0, expected the same; is the folder one that all ranks see?");
+                           "' on rank 0, expected the same; do all ranks see the same folder?");
   }
   return tag;
 }
@@ -200,8 +200,8 @@ void CheckpointLoader::require_kind(const OpenedCheckpoint& opened, const std::s
   }
   raise<checkpoint::MisfitError>(opened.path.parent_path(),
                                  is_pipeline
-                                     ? " is no checkpoint of a pipeline: it has the model as a whole; "
-                                       "load it into an engine of the whole model"
+                                     ? " is no checkpoint of a pipeline: it has the model as a whole; load "
+                                       "it into an engine of the whole model"
                                      : " is a checkpoint of a pipeline: load it into a PipelineModule, or "
                                        "make weights of it by zero_to_fp32");
 }

@@ -223,11 +223,11 @@ void CheckpointLoader::load_rank_state(const OpenedCheckpoint& opened) {
   zero::RankState own;
   if (opened.run && opened.has_own_run) own = {opened.run->optimizer_ranks, opened.run->optimizer_tensors};
   if (parts_.optimizer->load_rank_state(own) || rank() != 0 || !parts_.optimizer->keeps_errors()) return;
-  log::info("[checkpoint] what compression took from earlier exchanges is forgotten: ",
-            own.num_ranks == 0 ? std::string("the checkpoint does not have it")
+  log::info("[checkpoint] the compression errors of earlier exchanges are forgotten: ",
+            own.num_ranks == 0 ? std::string("the checkpoint does not have them")
             : own.num_ranks == parts_.data_group().size()
-                ? std::string("the checkpoint has that of other buckets or nodes")
-                : message("the checkpoint has that of ", own.num_ranks, " ranks, the engine has ",
+                ? std::string("the checkpoint has those of other buckets or nodes")
+                : message("the checkpoint has those of ", own.num_ranks, " ranks, the engine has ",
                           parts_.data_group().size()));
 }
 

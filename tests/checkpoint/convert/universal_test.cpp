@@ -247,10 +247,10 @@ TEST(UniversalConversion, TakesThePlaceOfAnotherUniversalCheckpointAlone) {
   write_partitions(folder.path(), 2);
   folder.write("mine/thesis.txt", "words");
   EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kUniversalTag, folder / "mine"); }),
-              HasSubstr("is no universal checkpoint"));
+              HasSubstr("is not a universal checkpoint"));
   EXPECT_TRUE(fs::exists(folder / "mine/thesis.txt"));
   EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kUniversalTag, folder.path()); }),
-              HasSubstr("is no universal checkpoint"));
+              HasSubstr("is not a universal checkpoint"));
   const fs::path out = folder / "universal";
   convert_to_universal(folder / kUniversalTag, out);
   folder.write("universal/zero/gone/fp32.pt", "of a parameter that the model no longer has");
@@ -266,7 +266,7 @@ TEST(UniversalConversion, TakesThePlaceOfAnotherUniversalCheckpointAlone) {
 TEST(UniversalConversion, WritesNoParameterOutsideOfItsFolder) {
   for (const std::string name : {"../../escaped", "/tmp/escaped", "..", ""})
     EXPECT_ERROR(CheckpointError, universal_state_path("folder", name, "fp32"),
-                 "the parameter '" + name + "'", "the name of no folder")
+                 "the parameter '" + name + "'", "a folder cannot have its name")
         << name;
 }
 

@@ -55,7 +55,7 @@ TEST(TagArchives, AreOfOneSave) {
   EXPECT_EQ(archives.num_ranks(), 2);
   EXPECT_THAT(archives.identity(), HasSubstr("one"));
   EXPECT_ERROR(CheckpointError, archives.open(tag / "other.pt"),
-               "other.pt\" is of another save than \"a.pt\"", "step 3 of 2 ranks", "load another tag");
+               "other.pt\" is from another save than \"a.pt\"", "step 3 of 2 ranks", "load another tag");
 }
 
 // At stage 0, a reader of only the weights opens one file.
@@ -65,7 +65,7 @@ TEST(TagArchives, AreOfOneSaveAlsoWhereNobodyOpensThem) {
   write(folder / "tag" / model, marked("one", model));
   write(folder / "tag" / run, marked("two", run));
   EXPECT_ERROR(CheckpointError, TagArchives(folder / "tag"),
-               "rng_states_rank_0_mp_rank_00.pt\" is of another save than", model);
+               "rng_states_rank_0_mp_rank_00.pt\" is from another save than", model);
   EXPECT_NO_THROW(TagArchives(folder / "tag", {.looks_around = false}));
 }
 

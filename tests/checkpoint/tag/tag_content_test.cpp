@@ -47,7 +47,7 @@ TEST(TagContent, OnlyACheckpointOfItsKindIsReplaced) {
   EXPECT_THAT(error_of_place(folder / "link"), HasSubstr("symbolic link"));
   EXPECT_THAT(error_of_place(folder / "dangling"), HasSubstr("symbolic link"));
   EXPECT_THAT(error_of_place(folder / "universal"), HasSubstr("is a universal checkpoint"));
-  EXPECT_THAT(error_of_place(folder / "plain", true), HasSubstr("is no universal checkpoint"));
+  EXPECT_THAT(error_of_place(folder / "plain", true), HasSubstr("is not a universal checkpoint"));
   fs::rename(folder / "universal", folder / "moved");
   fs::create_directory_symlink("moved", folder / "universal");
   EXPECT_THAT(error_of_place(folder / "universal", true), HasSubstr("symbolic link"));

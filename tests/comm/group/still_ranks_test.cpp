@@ -223,9 +223,8 @@ TEST(StillRanks, OfOtherMachinesAreNamedBySilence) {
     EXPECT_TRUE(outcome.ok()) << ::testing::PrintToString(outcome.failures);
   EXPECT_THAT(outcomes[1].value, IsEmpty());
   EXPECT_THAT(outcomes[0].value,
-              AllOf(HasSubstr("rank 1 has shown no sign of life for a while: its process is "
-                              "stopped, or its machine hangs or cannot be reached; rank 0 "
-                              "waits for it in all_reduce #"),
+              AllOf(HasSubstr("rank 1 has shown no sign of life for a while: its process is stopped, or its "
+                              "machine hangs or cannot be reached; rank 0 waits for it in all_reduce #"),
                     HasSubstr("of group 'world'")));
 }
 

@@ -64,7 +64,7 @@ TEST(OwnGroups, AreRefusedWhereRanksCouldTakeOneForTheOther) {
   OwnGroups groups;
   auto alive = std::make_shared<int>();
   number_of(groups, "a", "x", alive);
-  EXPECT_THAT(refusal(groups, "a", "x"), HasSubstr("lives still"));
+  EXPECT_THAT(refusal(groups, "a", "x"), HasSubstr("still exists"));
   EXPECT_EQ(refusal(groups, "a", "y"), "no error");
   alive.reset();
   EXPECT_EQ(refusal(groups, "a", "x"), "no error");

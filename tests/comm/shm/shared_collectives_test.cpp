@@ -229,7 +229,7 @@ TEST(SharedRanks, ThatGiveUpEndTheWaitsOfAll) {
   run_members(3, [](Member& member) {
     Collectives collectives(member);
     if (member.rank() == 1) return member.give_up();
-    EXPECT_ERROR(CommError, collectives.barrier(same_call()), "gave the group up");
+    EXPECT_ERROR(CommError, collectives.barrier(same_call()), "gave up the group");
   });
 }
 
@@ -258,7 +258,7 @@ TEST(SharedRanks, ThatPostWhatLiesOutsideOfTheirMemoryAreNamed) {
       }
       std::vector<float> data(kBytes / sizeof(float));
       EXPECT_ERROR(CommError, collectives.all_reduce(same_call(1), data.data(), kBytes, kFloatSum),
-                   "rank 1 (process ", "outside of its memory");
+                   "rank 1 (process ", "outside its memory");
     });
   }
 }
@@ -271,7 +271,7 @@ TEST(SharedRanks, ThatBlameWhoIsNoneOfTheGroupAreNamedThemselves) {
       return;
     }
     EXPECT_ERROR(CommError, Collectives(member).barrier(same_call()), "rank 1 (process ",
-                 "gave the group up");
+                 "gave up the group");
   });
 }
 

@@ -161,7 +161,7 @@ TEST(SharedMessages, EndWithTheGroup) {
       messages.wake();
       EXPECT_ERROR(CommError, waiting.get(), "the group was given up");
     } else {
-      EXPECT_ERROR(CommError, box.receive(data, 0, 5).get(), "gave the group up");
+      EXPECT_ERROR(CommError, box.receive(data, 0, 5).get(), "gave up the group");
     }
   });
 }
@@ -216,7 +216,7 @@ TEST(SharedMessages, OutsideOfThePeersMemoryAreAnError) {
   for (const uint64_t offset : {~uint64_t{0}, ~uint64_t{0} - 4, ~uint64_t{0} - 9, uint64_t{1} << 62}) {
     EXPECT_THAT(told_of_packets({{{0, 5, 1, 10, offset}, 0}}),
                 ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
-                                 ::testing::HasSubstr("outside of its memory")));
+                                 ::testing::HasSubstr("outside its memory")));
   }
 }
 

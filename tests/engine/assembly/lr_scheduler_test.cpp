@@ -236,7 +236,7 @@ TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {
       UsageError,
       initialize(model,
                  {.config = Json{{"train_batch_size", 4}}, .optimizer = own, .lr_scheduler = schedule}),
-      "the torch schedule drives another optimizer than the one passed beside it");
+      "the torch schedule drives another optimizer than the one passed with it");
 }
 
 }  // namespace

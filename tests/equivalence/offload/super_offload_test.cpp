@@ -341,7 +341,7 @@ TEST(SuperOffloadErrors, OfABackwardThatFailedAreThoseOfAllRanks) {
                   HasSubstr("no more"));
       engine->module().middle = nullptr;
       EXPECT_THAT(error_of<UsageError>([&] { engine->zero_grad(); }),
-                  HasSubstr("load a checkpoint, where that backward() failed"));
+                  HasSubstr("load a checkpoint if that backward() failed"));
       engine->load_checkpoint(folder.string(), {.tag = tag});
       EXPECT_NO_THROW(two_layers_step(engine, world, 1));
     });

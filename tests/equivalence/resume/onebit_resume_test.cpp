@@ -96,7 +96,7 @@ TEST(OneBitResume, BeginsWithoutErrorsOnOtherRanksAndSaysSo) {
       engine->load_checkpoint(path);
       const std::string text = ::testing::internal::GetCapturedStderr();
       const bool says_so =
-          text.find("the checkpoint has that of 2 ranks, the engine has 3") != std::string::npos;
+          text.find("the checkpoint has those of 2 ranks, the engine has 3") != std::string::npos;
       EXPECT_EQ(says_so, world.rank() == 0 && saved_at > 4) << what << text;
       EXPECT_TRUE(all_ranks_have(net_weights(*engine), world)) << what;
       EXPECT_TRUE(engine->optimizer()->exchange()->rank_state().tensors.empty()) << what;

@@ -99,7 +99,7 @@ TEST_F(DamagedCheckpoint, NamesTheTagsThatAreThereForOneThatIsNot) {
     const auto engine =
         initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
     EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_, {.tag = "best"}), "no tag 'best'", path_,
-                 "which has the tags 'global_step1', 'global_step2'", "takes the one that is given");
+                 "which has the tags 'global_step1', 'global_step2'", "takes the one given");
     EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_ + "/none", {.tag = "best"}), "no tag 'best'",
                  path_ + "/none", "which does not exist");
     for (const char* tag : {"../elsewhere", "/tmp", "..", "a/../../b", "."})

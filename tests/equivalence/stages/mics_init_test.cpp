@@ -154,7 +154,7 @@ TEST(MicsInit, NeedsAConfigThatSaysHowManyRanks) {
     const zero::Init outer({.config_dict_or_path = mics_born_config(2), .world = world});
     const zero::Init inner({.world = world});
     EXPECT_ERROR(UsageError, zero::Init({.config_dict_or_path = mics_born_config(4), .world = world}),
-                 "another zero::Init lives on this thread", "mics_shard_size");
+                 "another zero::Init is active on this thread", "mics_shard_size");
   });
 }
 

@@ -234,7 +234,7 @@ TEST(Stage3Destroy, MakesTheWeightsOrdinaryTensors) {
     EXPECT_TRUE(at::equal(engine->forward(inputs, targets).detach(), loss));
     model->forward(inputs, targets).backward();
     EXPECT_TRUE(first.grad().defined());
-    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make views anew"));
+    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make new views"));
     engine->destroy();  // a second time changes nothing
   });
 }

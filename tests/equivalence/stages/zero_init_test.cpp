@@ -228,7 +228,7 @@ TEST(BornPartitionedModel, IsRefusedAtOtherStagesAndWhileItIsBuilt) {
     const zero::Init init({.world = world, .max_whole_bytes = 0});
     const auto unfinished = std::make_shared<TinyGPT>(kBornGpt);
     EXPECT_THAT(error_of<UsageError>([&] { engine_of(unfinished, world, born_config("fp32")); }),
-                HasSubstr("a zero::Init that lives still"));
+                HasSubstr("a zero::Init that is still active"));
   });
 }
 

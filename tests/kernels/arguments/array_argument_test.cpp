@@ -43,7 +43,7 @@ TEST(ArrayArgument, HasATypeThatKernelsKnow) {
 TEST(ArrayArgument, OfACopyStandsBesideAMasterOfFp32) {
   const at::Tensor wide = at::zeros({4}, at::kDouble), copy = at::zeros({4}, at::kHalf);
   EXPECT_ERROR(UsageError, update({wide, wide, copy, {}}, SgdRule{}),
-               "low_precision beside a master of dtype Double, expected none");
+               "low_precision with a master of dtype Double, expected none");
 }
 
 TEST(AdamStep, HasAPlaceAndBetasBelowOne) {

@@ -150,7 +150,7 @@ TEST(Checker, FindsABatchThatEndsEarlyOrWithoutAStep) {
 TEST(Checker, FindsSendsThatWouldWaitForTheirReceives) {
   const auto pipeline = train_steps("zero_bubble", 2, 2);
   EXPECT_EQ(fault_of(pipeline), "");
-  EXPECT_THAT(fault_of(pipeline, SendMode::kRendezvous), HasSubstr("waits for ever"));
+  EXPECT_THAT(fault_of(pipeline, SendMode::kRendezvous), HasSubstr("waits forever"));
 }
 
 TEST(Checker, FindsStagesThatWaitForEachOther) {
@@ -183,7 +183,7 @@ TEST(Checker, FindsStagesThatWaitForEachOther) {
                                {kSendGrad, 0},
                                {kBackwardPass, 1},
                                {kSendGrad, 1}});
-  EXPECT_EQ(fault_of({2, 1, {first, last}, {2, 2}}), "stage 0 waits for ever");
+  EXPECT_EQ(fault_of({2, 1, {first, last}, {2, 2}}), "stage 0 waits forever");
 }
 
 }  // namespace

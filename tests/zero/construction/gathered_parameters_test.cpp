@@ -244,7 +244,7 @@ TEST(GatheredParameters, ThatReadSeeWhatIsWrittenInside) {
       const auto write = [&](double value, bool fails) {
         const GatheredParameters inner({weight}, 0);
         if (world.rank() == 0 || fails) weight.fill_(value);
-        EXPECT_ERROR(UsageError, GatheredParameters({weight}, 0), "can have none");
+        EXPECT_ERROR(UsageError, GatheredParameters({weight}, 0), "cannot have a modifier_rank");
         if (fails) throw std::runtime_error("spoilt");
       };
       {
@@ -419,7 +419,7 @@ TEST(ShardStore, RefusesParametersThatItWouldUntie) {
                  ShardStore({{{"c", at::ones({2}, at::kLong)}}}, {}, ZeroGroups(world.group()), {}),
                  "parameter 'c' is CPULongType", "expected a dense float tensor");
     EXPECT_ERROR(UsageError, ShardStore({{{"c", memory}, {"c", memory}}}, {}, ZeroGroups(world.group()), {}),
-                 "parameter 'c' stands in the parameter groups twice");
+                 "parameter 'c' is in the parameter groups twice");
     EXPECT_ERROR(UsageError, ShardStore({{}}, {}, ZeroGroups(world.group()), {}),
                  "a parameter group is empty");
   });

@@ -59,9 +59,9 @@ TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
     const torch::nn::Linear a(3, 3), b(3, 3), c(3, 3);
     EXPECT_TRUE(is_partitioned(a->weight));  // the outer one continues
     EXPECT_THAT(error_of<UsageError>([&] { const Init other({.dtype = at::kHalf, .world = world}); }),
-                HasSubstr("another zero::Init lives"));
+                HasSubstr("another zero::Init is active"));
     EXPECT_ERROR(UsageError, Init({.module = a.ptr(), .world = world}),
-                 "module: the model is passed inside of another zero::Init", "end that first");
+                 "module: the model is passed inside another zero::Init", "end that first");
   });
 }
 
@@ -112,7 +112,7 @@ TEST(ZeroInitScope, TellsWhoUsesAnOldViewAfterItsEnd) {
       const torch::nn::Linear b(3, 3), c(3, 3);
       view = a->weight.t();
     }
-    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make it anew"));
+    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make it again"));
     const ParameterAccess access(a->parameters());
     EXPECT_EQ(a->weight.t().sum().item<float>(), a->weight.sum().item<float>());
   });

@@ -100,7 +100,7 @@ TEST(StepOptions, OfStepsBesideBackwardFitWhatIsStepped) {
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.update.offload.device = OffloadDevice::kNvme; }).make(),
                "super_offload at stage 2", "with the optimizer offloaded to the CPU");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.update.gradient_clipping = 2.0; }).make(),
-               "super_offload with clipping to 2", "known after backward alone");
+               "super_offload with clipping to 2", "known only after backward");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.optimizer = "Adagrad"; }).make(),
                "super_offload with optimizer", "Adagrad", "expected Adam or AdamW");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.doubles = true; }).make(),

@@ -80,8 +80,7 @@ kernels::CombineOp combine_op(ReduceOp op) {
 shm::Reduction reduction_of(at::ScalarType type, ReduceOp op) {
   if (!SharedExchange::can_reduce(type, op))
     raise<NotSupportedError>("there is no such reduction of ", type,
-                             " on the CPU, expected a float of 16, 32 or 64 "
-                             "bits, or an integer");
+                             " on the CPU, expected a float of 16, 32 or 64 bits, or an integer");
   return {combine_op(op), *combine_type(type)};
 }
 
