@@ -326,7 +326,7 @@ TEST(CheckpointCalls, RefuseARecomputationThatDiffers) {
   EXPECT_ERROR(UsageError, torch::autograd::backward({y.sum()}, {}), "aten::bmm", "aten::mm");
 }
 
-TEST(CheckpointCalls, ToldToRunToTheirEndSeeWhatIsSavedBeyondForward) {
+TEST(CheckpointCalls, RecomputeToTheEndIfTold) {
   int calls = 0;
   const auto region =
       checkpointed([&](Tensors x) -> Tensors { return {++calls == 1 ? x[0].exp() : x[0].exp().exp()}; },

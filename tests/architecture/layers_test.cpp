@@ -187,7 +187,7 @@ TEST(Layers, KernelsInCudaFilesSeeNoTensor) {
   }
 }
 
-TEST(Layers, NoDrawersForEverything) {
+TEST(Layers, HaveNoFilesNamedUtils) {
   const std::set<std::string> banned = {"utils", "util", "common", "helpers", "helper", "misc"};
   for (const Source& source : layered_sources()) {
     EXPECT_FALSE(banned.count(source.path.stem())) << source.path;

@@ -30,7 +30,7 @@ int num_open_files() {
   return count;
 }
 
-TEST(World, OfOneOpensNothingAndComesBackOnASecondCall) {
+TEST(World, OpensNothingForOneRankAndIsReturnedByASecondCall) {
   EXPECT_FALSE(is_initialized());
   EXPECT_ERROR(UsageError, world(), "call init_distributed() first");
   const int before = num_open_files();

@@ -252,7 +252,7 @@ TEST_F(Fuzz, MutatedConfigsLoadOrAreRefusedByTheNameOfTheKey) {
   EXPECT_LT(loaded, kRuns / 2);
 }
 
-TEST_F(Fuzz, OneWrongValueIsNamedByItsOwnPath) {
+TEST_F(Fuzz, NamesTheOnePathOfAWrongValue) {
   for (const ReferenceKey& key : reference().keys) {
     for (const Json& value : key.refused()) {
       Json config = ConfigSource(kSample).read();

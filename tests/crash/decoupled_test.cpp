@@ -69,7 +69,7 @@ TEST(DecoupledSave, EndsBeforeTheNextSaveTheNextLoadAndTheEngine) {
   });
 }
 
-TEST(DecoupledSave, ThatFailsIsSaidByTheNextCallOnEveryRank) {
+TEST(DecoupledSave, ReportsAFailureInTheNextCallOnEveryRank) {
   const TemporaryFolder folder;
   if (::mount("tmpfs", folder.string().c_str(), "tmpfs", 0, "size=2m") != 0)
     GTEST_SKIP() << "a tmpfs cannot be mounted: " << std::strerror(errno);

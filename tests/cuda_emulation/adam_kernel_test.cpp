@@ -228,7 +228,7 @@ TEST_P(AdamKernel, WritesNothingByAScaleThatIsNoNumber) {
   }
 }
 
-TEST(AdamKernelLaunch, OfNothingSucceeds) { EXPECT_EQ(launch_adam({}, {}, nullptr), cudaSuccess); }
+TEST(AdamKernelLaunch, SucceedsForNoElements) { EXPECT_EQ(launch_adam({}, {}, nullptr), cudaSuccess); }
 
 }  // namespace
 }  // namespace deepspeed::kernels

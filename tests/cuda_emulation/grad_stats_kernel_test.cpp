@@ -32,7 +32,7 @@ TEST_P(SumOfSquaresKernel, IsThatOfTheCpu) {
   }
 }
 
-TEST_P(SumOfSquaresKernel, OfNothingIsZero) {
+TEST_P(SumOfSquaresKernel, IsZeroForNoElements) {
   TwinArray none(Type::kFloat, 0);
   EXPECT_EQ(sum_on_device(none), 0);
 }

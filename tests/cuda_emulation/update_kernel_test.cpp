@@ -143,7 +143,9 @@ TEST_P(UpdateKernel, TakesSeveralElementsAThreadWhereTheGridIsFull) {
   expect_update_of_the_cpu({rules()[4], 4096 * 256 + 5, Type::kBFloat16, Type::kBFloat16, 1, false});
 }
 
-TEST(UpdateKernelLaunch, OfNothingSucceeds) { EXPECT_EQ(launch_update({}, SgdRule(), nullptr), cudaSuccess); }
+TEST(UpdateKernelLaunch, SucceedsForNoElements) {
+  EXPECT_EQ(launch_update({}, SgdRule(), nullptr), cudaSuccess);
+}
 
 }  // namespace
 }  // namespace deepspeed::kernels

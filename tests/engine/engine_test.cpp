@@ -105,7 +105,7 @@ TEST(Engine, BackwardThatReachesNoParameterWarnsOnce) {
   }
 }
 
-TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {
+TEST(Engine, EvaluatesWithoutOptimizerAndSaysWhatTrainingNeeds) {
   const auto engine = make_engine({{"train_batch_size", 4}});
   const auto [inputs, targets] = odd_batch(0, 4);
   const at::Tensor loss = engine->forward(inputs, targets);

@@ -53,7 +53,7 @@ const auto two_steps = [](auto& engine, const auto& loss) {
   }
 };
 
-TEST(Reduction, NoSyncAndLaterReductionEqualAccumulation) {
+TEST(Reduction, EqualsAccumulationIfItFollowsNoSync) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1}) {
       const at::Tensor expected = weights_after(accumulating(stage), world, two_steps);

@@ -145,7 +145,7 @@ TEST(AdamRounding, RoundingDependsOnTheSeed) {
   EXPECT_TRUE(at::equal(a.master, b.master)) << "the first update uses the moments before they are rounded";
 }
 
-TEST(AdamRounding, OfPiecesIsThatOfTheWhole) {
+TEST(AdamRounding, IsTheSameInPiecesAsInTheWhole) {
   const SimdTargetGuard guard;
   for (const std::string& target : simd_targets()) {
     use_simd_target(target);

@@ -130,7 +130,7 @@ TEST(Adam, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
-TEST(Adam, OneAndTwoThreadsGiveTheSameBits) {
+TEST(Adam, GivesTheSameBitsWithOneAndTwoThreads) {
   const SimdTargetGuard guard;
   for (const auto moments : {at::kFloat, at::kBFloat16}) {
     const Case c{300007, at::kFloat, moments, at::kBFloat16};

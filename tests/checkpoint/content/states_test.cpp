@@ -157,7 +157,7 @@ TEST(OptimizerStates, ComeBackFromAFile) {
   EXPECT_EQ(read.ds_config, written.ds_config);
 }
 
-TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
+TEST(OptimizerStates, ComeBackWithTheirSubGroupsAtStage3) {
   ZeroOptimizerStates written = some_optimizer_states();
   written.zero_stage = 3;
   written.groups.clear();
@@ -190,7 +190,7 @@ TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
   }
 }
 
-TEST(OptimizerStates, OfDeepSpeedsBf16OptimizerKeepTheirPaddingAndHaveNoStage) {
+TEST(OptimizerStates, KeepPaddingAndHaveNoStageFromDeepSpeedsBf16Optimizer) {
   ZeroOptimizerStates written = some_optimizer_states();
   written.zero_stage = 1;
   EXPECT_FALSE(parse_optimizer_states(build_optimizer_states(written)).is_of_bf16_optimizer);
@@ -242,7 +242,7 @@ template <class ErrorType>
       {part});
 }
 
-TEST(OptimizerStates, ThatContradictThemselvesAreRefusedWithAReason) {
+TEST(OptimizerStates, AreRefusedWithAReasonIfTheyContradictThemselves) {
   const Dict one_group{{"state", Dict{}}, {"param_groups", List{Dict{{"lr", 0.5}}}}};
   const Object no_stage{"deepspeed.runtime.zero.config", "ZeroStageEnum", {}, nullptr};
   EXPECT_TRUE(refused_with<CheckpointError>("zero_stage", no_stage, "'zero_stage' has no value"));

@@ -53,7 +53,7 @@ TEST(TagContent, OnlyACheckpointOfItsKindIsReplaced) {
   EXPECT_THAT(error_of_place(folder / "universal", true), HasSubstr("symbolic link"));
 }
 
-TEST(TagContent, BesideTheCheckpointIsKeptUnderBothNames) {
+TEST(TagContent, KeepsOtherFilesUnderBothNames) {
   const TemporaryFolder folder;
   folder.write("old/mp_rank_00_model_states.pt", "ours");
   folder.write("old/zero_pp_rank_7_mp_rank_00_optim_states.pt", "ours, of a larger world");

@@ -109,7 +109,7 @@ TEST(WeightLoading, ReportsAllThatDoesNotFitAtOnceAndChangesNothing) {
                           HasSubstr("has no 'extra', 'more'"), HasSubstr("strict = false")));
 }
 
-TEST(WeightLoading, NotStrictLoadsWhatBothHaveAndSaysWhatIsLeft) {
+TEST(WeightLoading, LoadsWhatBothHaveAndReportsTheRestIfNotStrict) {
   const Model model;
   const LoadedWeights loaded =
       load_into(model, {{"embed.weight", at::ones({2, 3})}, {"extra", at::ones({1})}}, {.strict = false});
@@ -178,7 +178,7 @@ TEST(WeightLoading, TransposesTheMatricesThatItsPatternsName) {
               HasSubstr("[4, 3] in the file, transposed, [3, 4]"));
 }
 
-TEST(WeightLoading, OneNameOfASharedParameterIsEnough) {
+TEST(WeightLoading, NeedsOneNameOfASharedParameter) {
   NamedTensors tied = fitting();
   tied[0].name = "head.weight";
   Model model;

@@ -155,7 +155,7 @@ TEST_F(WeightShards, GiveEachWeightFromTheFileThatTheIndexNames) {
   EXPECT_TRUE(at::equal(weights.at("x"), at::full({2}, 7.0)));
 }
 
-TEST_F(WeightShards, WhatIsMissingIsNamed) {
+TEST_F(WeightShards, NameWhatIsMissing) {
   write_index({{"x", "a.safetensors"}, {"y", "b.safetensors"}});
   EXPECT_THAT(error(), AllOf(HasSubstr("b.safetensors"), HasSubstr("lacks 'y'")));
   write_index({{"x", "a.safetensors"}, {"y", "c.safetensors"}});

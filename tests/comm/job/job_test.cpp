@@ -73,7 +73,7 @@ class JobFromEnvironment : public ::testing::Test {
   static auto throws(const std::string& part) { return ThrowsMessage<UsageError>(HasSubstr(part)); }
 };
 
-TEST_F(JobFromEnvironment, WithoutVariablesIsAWorldOfOne) {
+TEST_F(JobFromEnvironment, IsAWorldOfOneWithoutVariables) {
   const auto job = describe_job({});
   EXPECT_EQ(job.world_size, 1);
   EXPECT_EQ(job.rendezvous, Rendezvous::kNone);

@@ -203,7 +203,7 @@ TEST(SharedRanks, MayBeFarMoreThanThereAreCores) {
   });
 }
 
-TEST(SharedRanks, ThatCallDifferentlyWaitUntilTheTimeIsOver) {
+TEST(SharedRanks, WaitUntilTheTimeoutIfTheyCallDifferently) {
   run_members(2, [](Member& member) {
     Collectives collectives(member);
     float one = 1;
@@ -213,7 +213,7 @@ TEST(SharedRanks, ThatCallDifferentlyWaitUntilTheTimeIsOver) {
   });
 }
 
-TEST(SharedRanks, ThatDoNotComeAreNamedAfterTheTime) {
+TEST(SharedRanks, AreNamedAfterTheTimeoutIfTheyDoNotCome) {
   run_members(2, [](Member& member) {
     Collectives collectives(member);
     if (member.rank() == 0) {
@@ -225,7 +225,7 @@ TEST(SharedRanks, ThatDoNotComeAreNamedAfterTheTime) {
   });
 }
 
-TEST(SharedRanks, ThatGiveUpEndTheWaitsOfAll) {
+TEST(SharedRanks, EndAllWaitsIfTheyGiveUp) {
   run_members(3, [](Member& member) {
     Collectives collectives(member);
     if (member.rank() == 1) return member.give_up();
@@ -233,7 +233,7 @@ TEST(SharedRanks, ThatGiveUpEndTheWaitsOfAll) {
   });
 }
 
-TEST(SharedRanks, ThatLeaveAreNamed) {
+TEST(SharedRanks, AreNamedIfTheyLeave) {
   run_members(2, [](Member& member) {
     Collectives collectives(member);
     collectives.barrier(same_call());
@@ -242,7 +242,7 @@ TEST(SharedRanks, ThatLeaveAreNamed) {
   });
 }
 
-TEST(SharedRanks, ThatPostWhatLiesOutsideOfTheirMemoryAreNamed) {
+TEST(SharedRanks, AreNamedIfTheyPostMemoryOutsideTheirArena) {
   constexpr size_t kBytes = size_t{1} << 20;
   const size_t end = Arena::of_process()->bytes();
   for (const uint64_t offset : {uint64_t{end}, uint64_t{end - kBytes + 4}, kStaged - 1, kStaged - kBytes}) {
@@ -263,7 +263,7 @@ TEST(SharedRanks, ThatPostWhatLiesOutsideOfTheirMemoryAreNamed) {
   }
 }
 
-TEST(SharedRanks, ThatBlameWhoIsNoneOfTheGroupAreNamedThemselves) {
+TEST(SharedRanks, AreNamedIfTheyBlameARankOutsideTheGroup) {
   run_members(2, [](Member& member) {
     if (member.rank() == 1) {
       member.own().blamed_rank.store(4711);

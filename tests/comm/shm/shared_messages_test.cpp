@@ -117,7 +117,7 @@ TEST(SharedMessages, MeetByTheirTagsAndKeepTheOrderOfOne) {
   });
 }
 
-TEST(SharedMessages, FailWhereSizesDiffer) {
+TEST(SharedMessages, FailIfSizesDiffer) {
   run_members(2, [](Member& member) {
     Messages messages(member);
     Letterbox box(messages);
@@ -140,7 +140,7 @@ TEST(SharedMessages, FailAfterTheirTimeAndNameThePeer) {
   });
 }
 
-TEST(SharedMessages, FailWhereThePeerLeaves) {
+TEST(SharedMessages, FailIfThePeerLeaves) {
   run_members(2, [](Member& member) {
     Messages messages(member);
     Letterbox box(messages);
@@ -197,7 +197,7 @@ std::string told_of_packets(const std::vector<std::pair<PacketHead, size_t>>& pa
   return told;
 }
 
-TEST(SharedMessages, OfAPeerThatLiesAreAnErrorThatNamesIt) {
+TEST(SharedMessages, NameAPeerThatSendsInvalidPackets) {
   const auto expect_refused = [](const std::vector<std::pair<PacketHead, size_t>>& packets) {
     EXPECT_THAT(told_of_packets(packets), ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
                                                            ::testing::HasSubstr("no message")));
@@ -212,7 +212,7 @@ TEST(SharedMessages, OfAPeerThatLiesAreAnErrorThatNamesIt) {
   expect_refused({{{0, 5, 1, 10, 0}, 3}});
 }
 
-TEST(SharedMessages, OutsideOfThePeersMemoryAreAnError) {
+TEST(SharedMessages, AreRefusedOutsideThePeersMemory) {
   for (const uint64_t offset : {~uint64_t{0}, ~uint64_t{0} - 4, ~uint64_t{0} - 9, uint64_t{1} << 62}) {
     EXPECT_THAT(told_of_packets({{{0, 5, 1, 10, offset}, 0}}),
                 ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),

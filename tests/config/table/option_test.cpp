@@ -151,7 +151,7 @@ TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong)
   EXPECT_GT(features, 45);
 }
 
-TEST(Options, WhatDoesNotExistYetIsRefusedByTheNamesThatItIsGiven) {
+TEST(Options, RefuseMissingFeaturesByTheirNames) {
   EXPECT_THAT(load_error(R"({"tensor_parallel": {"tp": {"tp_size": 2}}})"),
               HasSubstr("tensor_parallel.tp.tp_size: not supported yet, got 2, supported so far: 1"));
   EXPECT_THAT(load_error(R"({"weight_quantization": {"num_bits": 4}})"),
@@ -160,7 +160,7 @@ TEST(Options, WhatDoesNotExistYetIsRefusedByTheNamesThatItIsGiven) {
               HasSubstr("not supported yet, got {\"mode\":\"no such mode\"}; leave the section out"));
 }
 
-TEST(Options, OfWhatDoesNotExistYetDefaultsAreTakenAndWrongTypesNamed) {
+TEST(Options, TakeDefaultsOfMissingFeaturesAndNameWrongTypes) {
   EXPECT_EQ(
       load_error(R"({"train_batch_size": 8, "elasticity": {"enabled": "no"}, "sequence_parallel_size": 1,
                            "tensor_parallel": {"autotp_size": "auto"}})"),

@@ -68,7 +68,7 @@ TEST_F(SourceFile, TakesAFileBeforeBase64) {
   std::filesystem::remove(file);
 }
 
-TEST_F(SourceFile, WithoutAnObjectIsNamed) {
+TEST_F(SourceFile, IsNamedIfItHoldsNoObject) {
   std::ofstream(path_) << "[1]";
   EXPECT_THAT(load_error(path_.string()), HasSubstr(path_.string() + ": got [1], expected a JSON object"));
 }

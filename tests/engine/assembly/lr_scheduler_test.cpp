@@ -61,7 +61,7 @@ TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
   EXPECT_EQ(rates_of_steps(*resumed, 2), (std::vector<double>{0.0125, 0.00625}));
 }
 
-TEST(EngineLrScheduler, AnotherTakesItsPlace) {
+TEST(EngineLrScheduler, IsReplacedByAnother) {
   const auto engine =
       initialize(std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()})
           .engine;
@@ -162,7 +162,7 @@ std::vector<ScheduleCase> all_kinds_of_schedules() {
 }
 
 // What was set by hand holds until the schedule's next step, with a save and a load in between as without.
-TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
+TEST(EngineLrScheduler, ResumesRatesThatWereSetByHandExactly) {
   const TemporaryFolder folder;
   testing::run_ranks(2, [&](comm::World& world) {
     for (const ScheduleCase& schedule : all_kinds_of_schedules()) {

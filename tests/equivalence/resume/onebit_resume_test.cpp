@@ -46,7 +46,7 @@ void expect_same_tensors(const zero::RankState& one, const zero::RankState& othe
 }
 
 // With 0/1 Adam, steps 5, 6, 8, 12 and 16 end with an exchange; each rank makes the others by itself.
-TEST(OneBitResume, GoesOnWithTheBitsOfAnUninterruptedTraining) {
+TEST(OneBitResume, HasTheBitsOfAnUninterruptedTraining) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     int number = 0;
@@ -125,7 +125,7 @@ TEST(OneBitResume, KeepsTheNumbersOfLambFromStageToStage) {
   }
 }
 
-TEST(OneBitResume, OfAStepThatOverflowsChangesNeitherErrorsNorWeights) {
+TEST(OneBitResume, ChangesNeitherErrorsNorWeightsInAStepThatOverflows) {
   run_ranks(2, [](comm::World& world) {
     const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 8}, {"hysteresis", 1}}}};
     const Json fp32 = Json::object(), bf16 = {{"bf16", {{"enabled", true}}}};

@@ -72,7 +72,7 @@ void save_universal(auto& engine, const std::string& path, const comm::World& wo
   world.group().barrier();
 }
 
-TEST(OneBitUniversal, GoesOnWithTheBitsOfAnUninterruptedTraining) {
+TEST(OneBitUniversal, HasTheBitsOfAnUninterruptedTraining) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     int number = 0;

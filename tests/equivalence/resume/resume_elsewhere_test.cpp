@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Move{3, 2, 0, 1, "fp32"}, Move{1, 2, 3, 3, "fp32"}, Move{0, 1, 3, 4, "fp32"},
                       Move{3, 4, 2, 1, "bf16"}, Move{2, 2, 3, 3, "bf16"}, Move{3, 2, 3, 1, "fp16"}));
 
-TEST_P(ResumeElsewhere, GoesOnWithTheSameLosses) {
+TEST_P(ResumeElsewhere, HasTheSameLosses) {
   const Move move = GetParam();
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
@@ -113,7 +113,7 @@ TEST_F(DamagedCheckpoint, SaysWhereNoOtherTagIsWhole) {
   EXPECT_THAT(complaint(), HasSubstr("no other tag there is complete"));
 }
 
-TEST_F(DamagedCheckpoint, WithoutLatestLoadsNothingAndNamesTheNewestWholeTag) {
+TEST_F(DamagedCheckpoint, LoadsNothingWithoutLatestAndNamesTheNewestWholeTag) {
   fs::remove(checkpoint::latest_path(path_));
   const auto warning = [&] {
     return run_ranks_collect(1, [&](comm::World& world) {

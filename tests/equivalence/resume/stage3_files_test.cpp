@@ -129,7 +129,7 @@ TEST_P(Stage3Files, HoldTheModelsOwnWeightsWhereThatIsAllowed) {
 }
 
 // A model may be larger than a rank's memory.
-TEST(Stage3Checkpoint, WithoutOptimizerStatesIsReadOneTensorAtATime) {
+TEST(Stage3Checkpoint, IsReadOneTensorAtATimeWithoutOptimizerStates) {
   const TemporaryFolder folder;
   for (const bool is_sharded : {true, false}) {
     run_ranks(2, [&](comm::World& world) {

@@ -90,7 +90,7 @@ TEST(MicsInit, HoldsAShardOfItsBlock) {
 }
 
 // Cut over all ranks, or over other blocks: initialize() cuts them anew.
-TEST(MicsInit, OfOtherBlocksIsCutAnew) {
+TEST(MicsInit, IsCutAgainForOtherBlocks) {
   run_ranks(4, [](comm::World& world) {
     for (const int shard_size : {1, 2, 0}) {
       const Json config = mics_born_config(shard_size);

@@ -109,7 +109,7 @@ std::vector<at::Tensor> train_in_phases(comm::World& world, const std::vector<Js
 class Phases : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Phases, ::testing::Values(1, 2, 3));
 
-TEST_P(Phases, OfAnyStagesTrainAsThoseOfStageZero) {
+TEST_P(Phases, TrainAtAnyStagesAsAtStageZero) {
   run_ranks(GetParam(), [](comm::World& world) {
     const std::vector<std::pair<int, int>> stages = {{3, 3}, {3, 2}, {2, 3}, {3, 0}, {0, 3}, {1, 3}, {3, 1}};
     const auto expected = train_in_phases(world, {phase_config(0), phase_config(0)}, EngineEnd::kDrop);
@@ -143,7 +143,7 @@ TEST_P(Phases, MoveParametersFromOnePlaceToAnother) {
   });
 }
 
-TEST_P(Phases, InSixteenBitsTrainAsThoseOfStageTwo) {
+TEST_P(Phases, TrainInSixteenBitsAsAtStageTwo) {
   run_ranks(GetParam(), [](comm::World& world) {
     const Json bf16 = {{"bf16", {{"enabled", true}}}};
     const auto two = phase_config(2, Json::object(), bf16), three = phase_config(3, Json::object(), bf16);
@@ -156,7 +156,7 @@ TEST_P(Phases, InSixteenBitsTrainAsThoseOfStageTwo) {
   });
 }
 
-TEST_P(Phases, OfEvaluationAndTrainingFollowEachOther) {
+TEST_P(Phases, AlternateBetweenEvaluationAndTraining) {
   run_ranks(GetParam(), [](comm::World& world) {
     Json evaluation = phase_config(3);
     evaluation.erase("optimizer");

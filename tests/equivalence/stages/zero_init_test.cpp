@@ -198,7 +198,7 @@ TEST(BornPartitionedModel, IsSavedAndLoaded) {
   });
 }
 
-TEST(BornPartitionedModel, OnTheMetaDeviceTakesItsWeightsFromAFileShardByShard) {
+TEST(BornPartitionedModel, TakesItsWeightsFromAFileShardByShardOnTheMetaDevice) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const Json config = born_config("fp32");
@@ -232,7 +232,7 @@ TEST(BornPartitionedModel, IsRefusedAtOtherStagesAndWhileItIsBuilt) {
   });
 }
 
-TEST(BornPartitionedModel, OfOtherRanksThanTheEnginesIsRefused) {
+TEST(BornPartitionedModel, IsRefusedIfItsRanksAreNotTheEngines) {
   run_ranks(2, [](comm::World& world) {
     const auto alone = world.new_group({world.rank()}, "alone" + std::to_string(world.rank()));
     const auto other = world.new_group({1 - world.rank()}, "alone" + std::to_string(1 - world.rank()));

@@ -88,7 +88,7 @@ TEST(ChainedLr, RefusesAStateThatIsNotItsOwn) {
   EXPECT_EQ(groups[0].lr(), 1.0);
 }
 
-TEST(LrSchedulerNames, ThatAreUnknownGetTheListOfThoseThatAreThere) {
+TEST(LrSchedulerNames, ListTheKnownOnesForAnUnknownOne) {
   auto groups = chained_groups({1.0});
   const auto complaint = [&](const char* type) {
     return error_of<ConfigError>([&] { make_lr_scheduler(type, Json::object(), groups); });

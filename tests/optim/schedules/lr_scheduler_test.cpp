@@ -129,7 +129,7 @@ TEST(OneCycle, TakesNoStepThatRaisesTheMomentumToOne) {
   EXPECT_EQ(groups[0].options.pair("betas"), betas);
 }
 
-TEST(LrScheduler, OfNoStepsIsForEvaluationAlone) {
+TEST(LrScheduler, IsOnlyForEvaluationWithoutSteps) {
   for (const char* type : {"WarmupDecayLR", "WarmupCosineLR"}) {
     SCOPED_TRACE(type);
     auto groups = groups_with_lr({0.01});

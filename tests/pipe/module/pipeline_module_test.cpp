@@ -41,7 +41,7 @@ std::vector<std::string> names_of(const PipelineModule& module) {
   return names;
 }
 
-TEST(PipelineModule, BuildsTheLayersOfItsStageAlone) {
+TEST(PipelineModule, BuildsOnlyTheLayersOfItsStage) {
   run_ranks(2, [](comm::World& world) {
     for (const auto& [method, others] : std::map<std::string, int>{{"uniform", 0}, {"parameters", 4}}) {
       built = 0;
@@ -96,7 +96,7 @@ TEST(PipelineModule, SeedsEachLayerWhereItIsBuiltAndRun) {
   });
 }
 
-TEST(PipelineModule, OfSeededLayersHasTheSameWeightsOnAnyNumberOfStages) {
+TEST(PipelineModule, HasTheSameSeededWeightsOnAnyNumberOfStages) {
   run_ranks(2, [](comm::World&) {
     const std::vector<LayerSpec> layers(4, LayerSpec::of<torch::nn::Linear>(3, 3));
     for (const char* method : {"uniform", "parameters"}) {

@@ -156,7 +156,7 @@ int64_t bytes_after_forward(const testing::AllocationCounter& counter, Mlp& mode
   return after - before;
 }
 
-TEST(ParamAccess, UnderAutocastNoCopyOfTheModelLivesThroughForwardAndBackward) {
+TEST(ParamAccess, KeepsNoCopyOfTheModelUnderAutocast) {
   testing::run_ranks(2, [](comm::World& world) {
     const testing::AllocationCounter counter;
     const auto model = make_model<Mlp>(128, 8);

@@ -199,7 +199,7 @@ TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOfOneWithout) {
   }
 }
 
-TEST(GatheredParameters, ThatReadMayBeInsideOfOneThatWrites) {
+TEST(GatheredParameters, MayReadInsideOneThatWrites) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);
@@ -234,7 +234,7 @@ TEST(GatheredParameters, Nest) {
   });
 }
 
-TEST(GatheredParameters, ThatReadSeeWhatIsWrittenInside) {
+TEST(GatheredParameters, SeeWhatIsWrittenInsideThem) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);
@@ -314,7 +314,7 @@ TEST(GatheredParameters, LeaveTensorsOverThemFromBeforeAsTheyAre) {
   });
 }
 
-TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
+TEST(GatheredParameters, ForgetWritesIfAnExceptionEndsThem) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);

@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 using testing::Mlp;
 using testing::on_disk;
 
-TEST(ZeroInitScope, NestsWhereOneHasAConfigThatNamesNoType) {
+TEST(ZeroInitScope, NestsIfOneHasAConfigThatNamesNoType) {
   testing::run_ranks(1, [](comm::World& world) {
     const Json plain = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 3}}}};
     Json half = plain;
@@ -49,7 +49,7 @@ TEST(ZeroInitScope, NestsWhereOneHasAConfigThatNamesNoType) {
   });
 }
 
-TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
+TEST(ZeroInitScope, NestsIfBothSayTheSame) {
   testing::run_ranks(1, [](comm::World& world) {
     const Init outer({.world = world, .max_whole_bytes = 0});
     {
@@ -83,7 +83,7 @@ TEST(ZeroInitScope, IsOfItsThread) {
   });
 }
 
-TEST(ZeroInitScope, EndsWithoutAWordWhereAConstructorThrows) {
+TEST(ZeroInitScope, EndsSilentlyIfAConstructorThrows) {
   testing::run_ranks(2, [](comm::World& world) {
     at::Tensor kept;
     const auto fail = [&] {
@@ -158,7 +158,7 @@ TEST(ZeroInitArguments, AreCheckedByName) {
   });
 }
 
-TEST(ZeroInitArguments, OfWhereTheShardsAreContradictNothing) {
+TEST(ZeroInitArguments, DoNotContradictEachOtherAboutTheShardsHome) {
   testing::run_ranks(1, [](comm::World& world) {
     const auto error = [&]<class Error>(std::type_identity<Error>, InitArguments arguments) {
       arguments.world = world;
@@ -182,7 +182,7 @@ TEST(ZeroInitArguments, OfWhereTheShardsAreContradictNothing) {
   });
 }
 
-TEST(ZeroInitArguments, OfAConfigGiveTheTypeAndTheLimits) {
+TEST(ZeroInitArguments, TakeTheTypeAndTheLimitsFromAConfig) {
   testing::run_ranks(2, [](comm::World& world) {
     const Json config = {{"train_micro_batch_size_per_gpu", 1},
                          {"bf16", {{"enabled", true}}},

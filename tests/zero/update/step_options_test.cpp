@@ -59,7 +59,7 @@ OptimizerOffload super_offload() {
   return offload;
 }
 
-TEST(StepOptions, OfMastersFitTheModelAndTheOptimizer) {
+TEST(StepOptions, FitMastersToTheModelAndTheOptimizer) {
   HandMade made;
   EXPECT_NO_THROW(made.make());
   made.update.sixteen_bit_masters = true;
@@ -76,7 +76,7 @@ TEST(StepOptions, OfMastersFitTheModelAndTheOptimizer) {
   EXPECT_ERROR(UsageError, made.make(), "split masters of a model in BFloat16 with 16-bit masters");
 }
 
-TEST(StepOptions, OfOffloadingFitTheStage) {
+TEST(StepOptions, FitOffloadingToTheStage) {
   HandMade made;
   made.update.offload.device = OffloadDevice::kCpu;
   EXPECT_NO_THROW(made.make());
@@ -86,7 +86,7 @@ TEST(StepOptions, OfOffloadingFitTheStage) {
   EXPECT_ERROR(UsageError, made.make(), "offloading at stage 0, expected stage 1, 2 or 3");
 }
 
-TEST(StepOptions, OfStepsBesideBackwardFitWhatIsStepped) {
+TEST(StepOptions, FitStepsDuringBackwardToWhatIsStepped) {
   HandMade made;
   made.update.offload = super_offload();
   EXPECT_NO_THROW(made.make());

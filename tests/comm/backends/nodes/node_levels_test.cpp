@@ -205,7 +205,7 @@ TEST(NodeLevels, RanksThatCallOtherThingsAreTold) {
                                      HasSubstr("called all_reduce")));
 }
 
-TEST(NodeLevels, OfARankThatDiesNameIt) {
+TEST(NodeLevels, NameARankThatDies) {
   const LinksOfJobs links(kFastWithin, 2);
   const auto outcomes = testing::fork_ranks(4,
                                             [](int rank) {
@@ -240,7 +240,7 @@ TEST(AgreedLinks, ABadFileOfRank0IsAnErrorOnAllRanks) {
     EXPECT_THAT(outcome.value, AllOf(HasSubstr(links.path()), HasSubstr("has no within_node")));
 }
 
-TEST(AgreedLinks, ThoseOfRank0CountWhereFilesDiffer) {
+TEST(AgreedLinks, TakeRank0sFigureIfFilesDiffer) {
   const LinksOfJobs links(kFastWithin, 2), others(kSlowWithin, 2);
   const auto outcomes = testing::fork_ranks(
       4,
