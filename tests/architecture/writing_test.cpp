@@ -179,7 +179,7 @@ TEST(Bodies, AreEqualInNoTwoFunctionsOfALayer) {
   EXPECT_THAT(equal_bodies(sources_to_hold()), IsEmpty()) << "make them one function";
 }
 
-TEST(Bodies, AreFoundWhereTheyAreEqual) {
+TEST(Bodies, AreFoundIfEqual) {
   const std::string sum = R"(namespace deepspeed {
 int sum(int a) {
   a += '{';  // adds
@@ -231,7 +231,7 @@ TEST(Comments, StandWithoutTheirNeighbours) {
     EXPECT_THAT(comments_that_lean(sources(folder)), IsEmpty()) << "say what the comment is about";
 }
 
-TEST(Comments, AreNamedWhereTheyLean) {
+TEST(Comments, AreNamedIfTheyLean) {
   const std::string text = R"(int a;  // Of the group.
 /// Does so again.
 /// The same.

@@ -115,7 +115,7 @@ TEST(SavedTensors, ReturnTheSameLeavesIfTheHooksDoNotTakeThem) {
   EXPECT_TRUE(weight.grad().equal(x * frozen));
 }
 
-TEST(SavedTensors, GoToTheInnermostScopeAlone) {
+TEST(SavedTensors, GoOnlyToTheInnermostScope) {
   Counting outer, inner;
   const auto x = at::randn({4}).requires_grad_();
   const SavedTensorScope outer_scope(outer);

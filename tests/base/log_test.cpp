@@ -57,7 +57,7 @@ TEST_F(LogTest, BeginsWithTheTimeAndHasNoColorsForAFile) {
       MatchesRegex("[[][0-9]{4}(-[0-9]{2}){2} [0-9]{2}(:[0-9]{2}){2}[]] [[]error[]] [[]rank 0[]] of 4\n"));
 }
 
-TEST_F(LogTest, SaysOnRank0AloneWhatAllRanksWouldSayOfTheConfig) {
+TEST_F(LogTest, LogsLinesAboutTheConfigOnlyOnRank0) {
   const auto warned_on_rank = [](int rank) {
     set_rank(rank);
     ::testing::internal::CaptureStderr();

@@ -103,7 +103,7 @@ TEST(Config, SuggestsWhereAKeyOfAnotherSectionStands) {
       << "too many sections have it";
 }
 
-TEST(Config, SuggestsTheObjectWhereASectionIsGivenAsOneValue) {
+TEST(Config, SuggestsTheObjectIfASectionIsGivenAsOneValue) {
   expect_refused({
       {R"({"train_batch_size": 8, "fp16": true})",
        "fp16: got true, expected an object; did you mean {\"enabled\":true}?"},

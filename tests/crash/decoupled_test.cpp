@@ -26,7 +26,7 @@ Json decoupled(Json writer = Json::object()) {
   return {{"checkpoint", {{"writer", writer}}}};
 }
 
-TEST(DecoupledSave, HoldsTheMomentOfTheCallWhileTheTrainingGoesOn) {
+TEST(DecoupledSave, HoldsTheMomentOfTheCallWhileTrainingContinues) {
   for (const int stage : {0, 1, 2}) {
     const TemporaryFolder folder;
     run_ranks(2, [&](comm::World& world) {

@@ -97,7 +97,7 @@ at::Tensor weights_of_sgd(bool has_idle_groups) {
   return torch::cat(flat);
 }
 
-TEST(OptimizerObjects, StepGroupsAtTheirOwnRatesBesideThoseInWhichNothingTrains) {
+TEST(OptimizerObjects, StepGroupsAtTheirOwnRatesNextToUntrainedOnes) {
   EXPECT_TRUE(weights_of_sgd(true).equal(weights_of_sgd(false)));
 }
 

@@ -112,7 +112,7 @@ void check_own_sums(const Json& config, const comm::World& world, const Scope& b
   EXPECT_TRUE(backward().equal(2 * once));
 }
 
-TEST(Reduction, ScopesShowWhatTheRankAloneHasSummed) {
+TEST(Reduction, ShowsARanksOwnSumInsideScopes) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1})
       check_own_sums(with_sgd(stage), world, [](auto& engine) { return engine.no_sync(); });
@@ -143,7 +143,7 @@ TEST(Reduction, CoalescedBackwardsEqualOneBackwardOfTheirSum) {
   });
 }
 
-TEST(Reduction, AnExceptionInACoalescedScopeForgetsItsGradients) {
+TEST(Reduction, ForgetsGradientsOfACoalescedScopeThatThrows) {
   const auto engine = make_engine(basic());
   const auto [inputs, targets] = odd_batch(0, 4);
   try {
@@ -194,7 +194,7 @@ TEST(Reduction, UnmanagedCountsDirectBackwardsToo) {
   EXPECT_EQ(engine->global_samples(), 3 * 4);
 }
 
-TEST(Reduction, ASecondBackwardAtTheBoundaryAddsItsAverage) {
+TEST(Reduction, AddsTheAverageOfASecondBackwardAtTheBoundary) {
   testing::run_ranks(3, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       const Json config = with_sgd(stage);
@@ -235,7 +235,7 @@ TEST(Reduction, EnginesTrainJointlyOnOneLoss) {
   });
 }
 
-TEST(Reduction, AScaledLossGivesTheSameAsTheEnginesBackward) {
+TEST(Reduction, GivesTheSameForAScaledLossAsTheEnginesBackward) {
   const Json config =
       basic({{"fp16", {{"enabled", true}, {"loss_scale", 64}}}, {"gradient_accumulation_steps", 2}});
   std::vector<at::Tensor> results;

@@ -149,7 +149,7 @@ TEST(TensorAccess, GradientsCarryTheLossScaleAndAreInFloat32) {
   });
 }
 
-TEST(TensorAccess, AGradientThatIsSetIsTheOneThatTheStepUses) {
+TEST(TensorAccess, SetsTheGradientThatTheStepUses) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2, 3}) {
       const auto engine = make_engine(grad_config(stage, Json::object()), world);

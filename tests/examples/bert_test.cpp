@@ -66,7 +66,7 @@ TEST(Masking, ChoosesSharesOfTheTokensAndRepeatsThem) {
       mask_tokens(tokens.narrow(0, 0, 1).narrow(1, 0, 1), 256, 1).targets.ne(kIgnored).sum().item<int>(), 1);
 }
 
-TEST(Bert, ForetellsTheChosenTokensAlone) {
+TEST(Bert, PredictsOnlyTheChosenTokens) {
   torch::manual_seed(1);
   Bert model(small_config());
   model.eval();
@@ -241,7 +241,7 @@ TEST_F(BertRun, LowersItsLossEquallyAtEveryStageOnTwoRanks) {
   }
 }
 
-TEST_F(BertRun, WritesADecoderOfItsOwnThatTrainingGoesOnWith) {
+TEST_F(BertRun, WritesASeparateDecoderThatTrainingResumesFrom) {
   BertConfig config = small_config(257);
   config.tie_word_embeddings = false;
   for (const int stage : {0, 3}) {
@@ -273,7 +273,7 @@ TEST_F(BertRun, WritesADecoderOfItsOwnThatTrainingGoesOnWith) {
   }
 }
 
-TEST_F(BertRun, AModelWithoutAMaskIsRefused) {
+TEST_F(BertRun, RefusesAModelWithoutAMask) {
   const auto given = options(0);
   folder.write("config.json", to_json(small_config(256)).dump());
   const auto outcomes = deepspeed::testing::fork_ranks(1, [&](int) {

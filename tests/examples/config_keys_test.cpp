@@ -104,7 +104,7 @@ TEST(LlamaConfig, RefusesAnotherRope) {
       "high_freq_factor is 1");
 }
 
-TEST(LlamaConfig, SlowsTheTurnsOfLongWavesAlone) {
+TEST(LlamaConfig, SlowsOnlyLongWaves) {
   auto config = read_llama({{"head_dim", 8}});
   const auto plain = llama::inverse_frequencies(config);
   EXPECT_DOUBLE_EQ(plain[0], 1.0);

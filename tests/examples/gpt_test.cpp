@@ -132,7 +132,7 @@ TEST(Gpt, EqualsTheFunctionWrittenOut) {
   EXPECT_NEAR(model.forward(tokens, tokens).item<double>(), -log_probability.mean().item<double>(), 1e-5);
 }
 
-TEST(Gpt, DropsOutInTrainingAlone) {
+TEST(Gpt, DropsOutOnlyInTraining) {
   torch::manual_seed(5);
   auto config = small_config();
   config.dropout = 0.5;

@@ -29,7 +29,7 @@ void expect_neighbours(const AdamTensors& a, const AdamTensors& b, double lr, in
   EXPECT_LE(difference(a.exp_avg_sq, b.exp_avg_sq), largest(a.exp_avg_sq) / 64) << what;
 }
 
-TEST(AdamRounding, InstructionSetsThatFuseAlikeGiveTheSameBitsOfBf16Moments) {
+TEST(AdamRounding, GivesTheSameBf16MomentsOnInstructionSetsThatFuseEqually) {
   const SimdTargetGuard guard;
   const auto fuses = [](const std::string& target) { return target.rfind("AVX", 0) == 0; };
   for (const auto gradient : gradients()) {

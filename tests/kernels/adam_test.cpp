@@ -114,7 +114,7 @@ TEST(Adam, DoesNotTouchWhatLiesBesideASlice) {
   }
 }
 
-TEST(Adam, EveryInstructionSetGivesTheSameBits) {
+TEST(Adam, GivesTheSameBitsOnEveryInstructionSet) {
   const SimdTargetGuard guard;
   ASSERT_GE(simd_targets().size(), 2U);
   for (const auto gradient : gradients()) {

@@ -17,7 +17,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-TEST(Update, EveryInstructionSetAndEveryCutGivesTheSameBits) {
+TEST(Update, GivesTheSameBitsOnEveryInstructionSetAndCut) {
   const SimdTargetGuard guard;
   for (const UpdateRule& rule : rules()) {
     for (const auto gradient : {at::kFloat, at::kHalf, at::kBFloat16}) {

@@ -159,7 +159,7 @@ TEST(Objects, RefuseNamesThatNoReaderTakes) {
   }
 }
 
-TEST(Objects, StandWhereAnotherValueIsExpectedAsAnErrorThatNamesThem) {
+TEST(Objects, AreNamedIfAnotherValueIsExpected) {
   const Value object = Object{"numpy", "int64", {}, nullptr}, global = Global{"os", "system"};
   EXPECT_ERROR(CheckpointError, object.as_int(), "whole number", "numpy.int64");
   EXPECT_ERROR(CheckpointError, global.as_tensor(), "tensor", "class or function os.system");

@@ -59,7 +59,7 @@ TEST(TagArchives, AreOfOneSave) {
 }
 
 // At stage 0, a reader of only the weights opens one file.
-TEST(TagArchives, AreOfOneSaveAlsoWhereNobodyOpensThem) {
+TEST(TagArchives, AreOfOneSaveEvenIfNotOpened) {
   const testing::TemporaryFolder folder;
   const char *model = "mp_rank_00_model_states.pt", *run = "rng_states_rank_0_mp_rank_00.pt";
   write(folder / "tag" / model, marked("one", model));

@@ -23,7 +23,7 @@ std::string error_of_place(const fs::path& target, bool is_universal = false) {
   return error_of<UsageError>([&] { require_replaceable(target, is_universal); });
 }
 
-TEST(TagContent, OnlyACheckpointOfItsKindIsReplaced) {
+TEST(TagContent, ReplacesOnlyACheckpointOfItsKind) {
   const TemporaryFolder folder;
   folder.write("notes", "the user's");
   folder.write("logs/important.txt", "the user's");
@@ -84,7 +84,7 @@ TEST(TagContent, KeepsOtherFilesUnderBothNames) {
   EXPECT_NO_THROW(keep_others(Folder(folder / "old"), Folder(folder / "new")));
 }
 
-TEST(TagContent, AFolderInPlaceOfLatestIsAnError) {
+TEST(TagContent, RefusesAFolderInPlaceOfLatest) {
   const TemporaryFolder folder;
   EXPECT_NO_THROW(require_no_folder(folder / "latest"));
   folder.write("latest/x", "");

@@ -177,7 +177,7 @@ std::string lines_where_one_stops(int stopping, const std::function<void(Process
   return outcomes[static_cast<size_t>(1 - stopping)].value;
 }
 
-TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobGoesOn) {
+TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobContinues) {
   for (const bool with_shared_memory : {true, false}) {
     const SharedMemorySwitch is_on(with_shared_memory);
     for (const int stopping : {0, 1}) {  // rank 0 holds the store

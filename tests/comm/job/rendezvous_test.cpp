@@ -116,7 +116,7 @@ TEST(Rendezvous, ListensOnlyOnTheNamedAddressForSeveralMachines) {
               ::testing::ElementsAre("connected", kRefused));
 }
 
-TEST(Rendezvous, ListensWhereTheUserSaysSo) {
+TEST(Rendezvous, ListensWhereTheUserSays) {
   EXPECT_THAT(attempts(Machines::kOne, "127.0.0.1", {"127.0.0.1", "127.0.0.2"}, "127.0.0.1"),
               ::testing::ElementsAre("connected", kRefused));
   EXPECT_THAT(attempts(Machines::kOne, "localhost", {"127.0.0.1", "127.0.0.2"}, "localhost"),

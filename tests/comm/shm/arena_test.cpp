@@ -110,7 +110,7 @@ TEST(SharedArena, BeginsLargeBlocksWithAHugePage) {
   EXPECT_LT(small, block);
 }
 
-TEST(SharedArena, LiesInHugePagesWhereTheSystemMakesThem) {
+TEST(SharedArena, LiesInHugePagesIfTheSystemMakesThem) {
   const auto memory = make_memory(device::kHugePage);
   const auto mapping = map_memory(memory, device::kHugePage, MappingUse::kOwn);
   add_huge_pages(memory, *mapping, 0, device::kHugePage);
@@ -122,7 +122,7 @@ TEST(SharedArena, LiesInHugePagesWhereTheSystemMakesThem) {
   EXPECT_EQ(huge_bytes_at(block), 8 * kMiB);
 }
 
-TEST(SharedArena, MakesDoWithFewerAddressesWhereALimitAsksForIt) {
+TEST(SharedArena, ReservesFewerAddressesUnderALimit) {
   EXPECT_EQ(result_in_child([] {
               const rlimit limit{256 * kMiB, 256 * kMiB};
               ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -132,7 +132,7 @@ TEST(SharedArena, MakesDoWithFewerAddressesWhereALimitAsksForIt) {
             0);
 }
 
-TEST(SharedArena, IsAnErrorAndNoSignalWhereALimitForbidsIt) {
+TEST(SharedArena, ThrowsInsteadOfASignalIfALimitForbidsIt) {
   EXPECT_EQ(result_in_child([] {
               const rlimit limit{kMiB, kMiB};
               ::setrlimit(RLIMIT_FSIZE, &limit);

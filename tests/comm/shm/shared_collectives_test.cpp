@@ -103,7 +103,7 @@ TEST_P(SharedCollectives, AllReduceLeavesTheSumOnEveryRank) {
   });
 }
 
-TEST_P(SharedCollectives, ReduceLeavesRangesToTheirOwnersAndTheRestAlone) {
+TEST_P(SharedCollectives, ReduceWritesOnlyTheOwnersRanges) {
   run_members(size(), [&](Member& member) {
     Collectives collectives(member);
     const auto rank = static_cast<size_t>(member.rank());

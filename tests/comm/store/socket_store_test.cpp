@@ -144,7 +144,7 @@ TEST(SocketStore, CountsForAllThreadsOfAllClients) {
   EXPECT_EQ(served.store->add("count", 0), 1600);
 }
 
-TEST(SocketStore, OutlivesClientsThatDieSendWhatIsNoMessageOrDoNotRead) {
+TEST(SocketStore, OutlivesClientsThatDieSendGarbageOrDoNotRead) {
   const Served served;
   const auto send = [&](bool greets, const std::string& bytes) {
     auto socket = connection_to(served.address);

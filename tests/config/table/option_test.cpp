@@ -51,7 +51,7 @@ bool in_refused_section(const std::string& path) {
   return false;
 }
 
-TEST(Options, EveryDefaultIsAccepted) {
+TEST(Options, AcceptEveryDefault) {
   int keys = 0;
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const bool takes_default =
@@ -66,7 +66,7 @@ TEST(Options, EveryDefaultIsAccepted) {
   EXPECT_GT(keys, 280);
 }
 
-TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
+TEST(Options, RefuseAnotherTypeForEveryKeyAndNameItsPath) {
   const Json wrong = Json::array({Json::array()});
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     if (field.kind == Kind::kAny) return;
@@ -78,7 +78,7 @@ TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
   });
 }
 
-TEST(Options, EveryRangeEndsWhereItSays) {
+TEST(Options, EndEveryRangeWhereItSays) {
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const auto refused = [&](double value) {
       EXPECT_THAT(read_error(config_for(path, field, parent, value)), HasSubstr(path + ": got ")) << value;
@@ -88,7 +88,7 @@ TEST(Options, EveryRangeEndsWhereItSays) {
   });
 }
 
-TEST(Options, EverySectionRefusesUnknownKeys) {
+TEST(Options, RefuseUnknownKeysInEverySection) {
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (field.kind != Kind::kSection || field.open) return;
     EXPECT_THAT(read_error(config_with(path + ".no_such_key", 1)),
@@ -134,7 +134,7 @@ Json surroundings() {
   ])");
 }
 
-TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong) {
+TEST(Options, RefuseEveryMissingFeatureByName) {
   int features = 0;
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (!field.supported_values || (in_refused_section(path) && field.kind != Kind::kSection)) return;

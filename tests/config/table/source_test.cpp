@@ -26,7 +26,7 @@ class SourceFile : public ::testing::Test {
   std::filesystem::path path_;
 };
 
-TEST_F(SourceFile, ReadsAPathAndTextAndAnObjectAlike) {
+TEST_F(SourceFile, ReadsAPathATextAndAnObject) {
   const Json expected = {{"train_batch_size", 4}};
   EXPECT_EQ(ConfigSource(path_).read(), expected);
   EXPECT_EQ(ConfigSource(path_.string()).read(), expected);

@@ -207,7 +207,7 @@ bool differs_on_slices(const at::Tensor& tensor) {
 class SlicedLayersAtStage : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Stages, SlicedLayersAtStage, ::testing::Values(0, 1, 2, 3));
 
-TEST_P(SlicedLayersAtStage, TrainAsTheWholeModelAndGoOnFromTheirCheckpoint) {
+TEST_P(SlicedLayersAtStage, TrainAsTheWholeModelAndResume) {
   const TemporaryFolder folder;
   run_ranks(4, [&](comm::World& world) {
     const auto mpu = std::make_shared<TwoSlices>(world);
@@ -355,7 +355,7 @@ TEST(SlicedLayers, RefuseATensorParallelGroupThatIsNoPartOfTheModels) {
   });
 }
 
-TEST(SlicedLayers, DrawAlikeWhatTheyHoldAlike) {
+TEST(SlicedLayers, DrawSharedParametersEqually) {
   run_ranks(4, [](comm::World& world) {
     const auto mpu = std::make_shared<TwoSlices>(world);
     for (const bool has_seed : {false, true}) {
@@ -371,7 +371,7 @@ TEST(SlicedLayers, DrawAlikeWhatTheyHoldAlike) {
   });
 }
 
-TEST(SlicedLayers, GoOnWithTheStreamsOfModelParallelCudaManualSeed) {
+TEST(SlicedLayers, ContinueTheStreamsOfModelParallelCudaManualSeed) {
   run_ranks(4, [](comm::World& world) {
     const auto mpu = std::make_shared<TwoSlices>(world);
     for (const bool has_seed : {false, true}) {

@@ -42,7 +42,7 @@ TEST(CheckpointTags, AreRefusedOnAllRanksIfTheyDiffer) {
   });
 }
 
-TEST(CheckpointTags, TellTheBytesThatARankWroteWhereThatIsAskedFor) {
+TEST(CheckpointTags, LogTheBytesThatARankWroteIfAsked) {
   const TemporaryFolder folder;
   const Json config =
       testing::basic({{"log_level", "info"}, {"checkpoint", {{"writer", {{"show_statistics", true}}}}}});

@@ -87,7 +87,7 @@ TEST_F(DamagedCheckpoint, NamesTheMissingFileAndTheTagThatIsWhole) {
                                             HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
 }
 
-TEST_F(DamagedCheckpoint, OffersTheWholeTagWhereLatestNamesNone) {
+TEST_F(DamagedCheckpoint, OffersTheWholeTagIfLatestNamesNone) {
   fs::remove_all(tag_);
   EXPECT_THAT(complaint(),
               ::testing::AllOf(HasSubstr("there is no tag 'global_step2' in the folder \"" + path_ + "\""),
@@ -107,7 +107,7 @@ TEST_F(DamagedCheckpoint, NamesTheTagsThatAreThereForOneThatIsNot) {
   });
 }
 
-TEST_F(DamagedCheckpoint, SaysWhereNoOtherTagIsWhole) {
+TEST_F(DamagedCheckpoint, SaysThatNoOtherTagIsWhole) {
   for (const char* tag : {"global_step1", "global_step2"})
     fs::remove(checkpoint::optim_states_path(path_, tag, 1));
   EXPECT_THAT(complaint(), HasSubstr("no other tag there is complete"));

@@ -110,7 +110,7 @@ TEST_P(Stage3Files, BecomeAUniversalCheckpointWithWholeWeights) {
   });
 }
 
-TEST_P(Stage3Files, HoldTheModelsOwnWeightsWhereThatIsAllowed) {
+TEST_P(Stage3Files, HoldTheModelsOwnWeightsIfAllowed) {
   const auto [ranks, precision] = GetParam();
   const TemporaryFolder folder;
   run_ranks(ranks, [&, precision = precision](comm::World& world) {

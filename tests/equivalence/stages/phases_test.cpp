@@ -239,7 +239,7 @@ TEST(Stage3Destroy, MakesTheWeightsOrdinaryTensors) {
   });
 }
 
-TEST(Stage3Destroy, LeavesTheModelPartitionedWhereAskedTo) {
+TEST(Stage3Destroy, LeavesTheModelPartitionedIfAsked) {
   run_ranks(2, [](comm::World& world) {
     const auto model = std::make_shared<OddNet>();
     const PhaseEngine engine = phase_engine(model, world, phase_config(3));
@@ -253,7 +253,7 @@ TEST(Stage3Destroy, LeavesTheModelPartitionedWhereAskedTo) {
   });
 }
 
-TEST(Stage3Destroy, ChangesNothingInsideOfGatheredParameters) {
+TEST(Stage3Destroy, ChangesNothingInsideGatheredParameters) {
   run_ranks(2, [](comm::World& world) {
     const auto model = std::make_shared<OddNet>();
     const PhaseEngine engine = phase_engine(model, world, phase_config(3));

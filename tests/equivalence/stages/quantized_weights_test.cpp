@@ -21,7 +21,7 @@ const std::vector<Json>& net_precisions() {
   return all;
 }
 
-TEST(QuantizedWeights, AreRoundedAlikeForPassesAndExactElsewhere) {
+TEST(QuantizedWeights, AreRoundedEquallyForPassesAndExactElsewhere) {
   for (const int ranks : {2, 3}) {
     for (const Json& precision : net_precisions()) {
       run_ranks(ranks, [&](comm::World& world) {

@@ -101,7 +101,7 @@ TEST(Stage3Model, KeepsIdentitySizesAndTying) {
   });
 }
 
-TEST(Stage3Model, UsedOutsideOfTheEngineIsAnErrorThatNamesTheParameter) {
+TEST(Stage3Model, NamesAParameterUsedOutsideTheEngine) {
   run_ranks(2, [](comm::World& world) {
     const auto engine = gpt_engine(3, world);
     const FormulaBatch batch = FormulaData{world.size(), 2, 11, 48}.batch(0, world.rank());

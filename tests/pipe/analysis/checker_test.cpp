@@ -19,7 +19,7 @@ using enum InstructionKind;
 constexpr int kMostStages = 16;
 constexpr int kMostMicroBatches = 64;
 
-TEST(Checker, Proves1F1BAlsoWhereSendsWaitForTheirReceives) {
+TEST(Checker, Proves1F1BEvenIfSendsWaitForTheirReceives) {
   for (int stages = 1; stages <= kMostStages; ++stages) {
     for (int micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
       const auto pipeline = train_steps("1f1b", micro_batches, stages);
@@ -29,7 +29,7 @@ TEST(Checker, Proves1F1BAlsoWhereSendsWaitForTheirReceives) {
   }
 }
 
-TEST(Checker, ProvesInferenceAlsoWhereSendsWaitForTheirReceives) {
+TEST(Checker, ProvesInferenceEvenIfSendsWaitForTheirReceives) {
   for (int stages = 1; stages <= kMostStages; ++stages) {
     for (int micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
       const auto pipeline = inference_steps(micro_batches, stages);

@@ -211,7 +211,7 @@ TEST(PipelineEngine, ReadsDataSetsOfStructs) {
   });
 }
 
-TEST(PipelineEngine, CastsItsInputsWhereFp16AsksForIt) {
+TEST(PipelineEngine, CastsItsInputsIfFp16AsksForIt) {
   run_ranks(2, [](comm::World&) {
     for (const char* schedule : {"1f1b", "zero_bubble"}) {
       Json config = config_of(2);

@@ -149,7 +149,7 @@ TEST(PipelineCheckpoint, SaysWhatDoesNotFit) {
   });
 }
 
-TEST(PipelineCheckpoint, LayersThatTheModelDoesNotHaveAreNotLeftOutUnlessThatIsAsked) {
+TEST(PipelineCheckpoint, RefusesUnknownLayersUnlessAskedToSkipThem) {
   const TemporaryFolder folder;
   const PipelineRun run{.num_stages = 2};
   train_and_save(run, 2, folder.path());
@@ -168,7 +168,7 @@ TEST(PipelineCheckpoint, LayersThatTheModelDoesNotHaveAreNotLeftOutUnlessThatIsA
   });
 }
 
-TEST(PipelineCheckpoint, LayersAreSavedAndLoadedAlone) {
+TEST(PipelineCheckpoint, SavesAndLoadsSingleLayers) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const PipelineRun run{.num_stages = 2, .is_tied = true};

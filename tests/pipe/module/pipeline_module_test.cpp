@@ -150,7 +150,7 @@ TEST(PipelineModule, RecomputesBlocksOfTheLayersThatMayBe) {
   });
 }
 
-TEST(PipelineModule, RepeatsSeededDropoutWhereItIsRecomputed) {
+TEST(PipelineModule, RepeatsSeededDropoutInARecomputation) {
   run_ranks(1, [](comm::World&) {
     const auto gradients = [](int interval) {
       std::vector<LayerSpec> layers;
@@ -180,7 +180,7 @@ TEST(PipelineModule, RepeatsSeededDropoutWhereItIsRecomputed) {
   });
 }
 
-TEST(PipelineModule, SaysWhereALossIsMissing) {
+TEST(PipelineModule, SaysThatALossIsMissing) {
   run_ranks(1, [](comm::World&) {
     PipelineModule module({torch::nn::Linear(2, 2)}, {.num_stages = 1});
     const pipe::Tensors outputs = module(at::ones({3, 2}));

@@ -167,7 +167,7 @@ TEST(GatheredParameters, RefuseWritesWithoutAModifierRankDuringAPass) {
   });
 }
 
-TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOfOneWithout) {
+TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOneWithout) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);

@@ -120,7 +120,7 @@ void for_each_dtype(int world_size,
 }
 
 // The gradients are 1 and 1/256; bf16 rounds their sum to 1.
-TEST(GradReducer, RoundsASumToWhatTravelsAndToWhatIsKeptAlone) {
+TEST(GradReducer, RoundsASumOnlyToTheDtypesSentAndKept) {
   for_each_dtype(2, [](const ReducerCase& one, const comm::ProcessGroup& group) {
     const bool is_rounded = one.options.communication_dtype == at::kBFloat16 ||
                             one.options.accumulation_dtype.value_or(one.dtype) == at::kBFloat16;
@@ -284,7 +284,7 @@ TEST(GradReducer, NamesTheGradientThatWasNotFiniteBeforeItMetOthers) {
   });
 }
 
-TEST(GradReducer, LaysItsBucketsAnewBetweenBackwards) {
+TEST(GradReducer, LaysNewBucketsBetweenBackwards) {
   for_each_case([](const ReducerCase& one, const comm::ProcessGroup& group) {
     const Reduced reduced(one, group);
     reduced.backward();

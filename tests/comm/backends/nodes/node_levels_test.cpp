@@ -153,7 +153,7 @@ TEST(NodeLevels, AverageWithoutOverflow) {
   });
 }
 
-TEST(NodeLevels, RunUnderWayTogetherAndBesideOtherCalls) {
+TEST(NodeLevels, RunTogetherAndDuringOtherCalls) {
   const LinksOfJobs links(kFastWithin, 2);
   run_ranks(4, [](World& world) {
     const auto own = world.own_group("levels");
@@ -171,7 +171,7 @@ TEST(NodeLevels, RunUnderWayTogetherAndBesideOtherCalls) {
   });
 }
 
-TEST(NodeLevels, AreLeftOutWhereOneStepIsFaster) {
+TEST(NodeLevels, AreLeftOutIfOneStepIsFaster) {
   const LinksOfJobs links(kSlowWithin, 2);
   run_ranks(4, [](World& world) {
     const at::Tensor large = at::ones({4000});
@@ -189,7 +189,7 @@ TEST(NodeLevels, NeedAFile) {
   env::set("DEEPSPEED_RANKS_PER_NODE", std::nullopt);
 }
 
-TEST(NodeLevels, RanksThatCallOtherThingsAreTold) {
+TEST(NodeLevels, TellRanksThatCallOtherThings) {
   const LinksOfJobs links(kFastWithin, 2);
   const auto outcomes = testing::fork_ranks(
       4,
@@ -225,7 +225,7 @@ TEST(NodeLevels, NameARankThatDies) {
   }
 }
 
-TEST(AgreedLinks, ABadFileOfRank0IsAnErrorOnAllRanks) {
+TEST(AgreedLinks, RefuseABadFileOfRank0OnAllRanks) {
   const LinksOfJobs links(kFastWithin, 2);
   std::ofstream(links.path()) << "{}";
   const auto outcomes =
