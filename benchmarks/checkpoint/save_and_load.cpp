@@ -59,7 +59,7 @@ auto make_engine(int64_t parameters, int64_t width, const Json& checkpoint) {
   return deepspeed::initialize(std::make_shared<TallNet>(layers, width), {.config = config}).engine;
 }
 
-/// Of 256 tokens: few, for a step.
+/// Trains one step on 256 tokens, few enough that it takes little time.
 template <class Engine>
 void train_step(Engine& engine, int64_t width) {
   engine.backward(engine.forward(at::ones({256, width})));

@@ -40,7 +40,7 @@ struct Settings {
   int port = 29613;
 };
 
-// The same ranks three times: over shared memory, over the direct exchange, and c10d's Gloo itself.
+// Holds the ranks' groups three times: over shared memory, over the direct exchange, and c10d's own Gloo.
 struct Ways {
   World world;
   ProcessGroup shared;

@@ -1,3 +1,11 @@
+// How each thread gets its own hooks, although torch has none in C++.
+//
+// 1. A scope pushes its hooks on the thread's stack. The first one installs two wrappers for the process.
+// 2. When a node saves a tensor, torch asks whether it is a leaf. LeafNotingHooks notes which leaf was asked
+//    for, because the next question does not get the tensor.
+// 3. Torch then asks the engine for default hooks. HookEngine answers with a PackThrough over the innermost
+//    hooks, unless they do not want this leaf.
+// 4. PackThrough passes the tensor to pack(), and backward's question for it to unpack().
 #include "deepspeed/autograd/saved_tensors.h"
 
 #include <functional>

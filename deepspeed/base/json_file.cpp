@@ -96,7 +96,7 @@ class Builder {
   bool number_unsigned(Json::number_unsigned_t value) { return add(value); }
   bool number_float(Json::number_float_t value, const std::string&) { return add(value); }
   bool string(std::string& value) { return add(std::move(value)); }
-  bool binary(Json::binary_t&) { fail("binary data is no JSON"); }
+  bool binary(Json::binary_t&) { fail("binary data is not JSON"); }
   bool start_object(size_t) { return open(Json::object()); }
   bool start_array(size_t) { return open(Json::array()); }
   bool end_object() { return close(); }
@@ -168,7 +168,8 @@ class Builder {
   }
 
   bool open(Json value) {
-    if (levels_.size() >= kMaxJsonDepth) fail("nested too deep, expected at most ", kMaxJsonDepth, " levels");
+    if (levels_.size() >= kMaxJsonDepth)
+      fail("nested too deeply, expected at most ", kMaxJsonDepth, " levels");
     levels_.push_back({insert(std::move(value)), "", {}});
     return true;
   }

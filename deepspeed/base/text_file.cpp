@@ -56,7 +56,7 @@ std::string open_files_hint(int error) {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   return error == ENFILE ? std::string("; the machine has no room for more open files")
                          : message("; this process may have ", limit.rlim_cur,
-                                   " files open: raise the limit, as by: ulimit -n ",
+                                   " files open: raise the limit, for example by: ulimit -n ",
                                    std::max<rlim_t>(4096, limit.rlim_cur * 2));
 }
 
@@ -71,7 +71,8 @@ void require_open_files(uint64_t count, const std::string& what) {
     if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
   }
   raise<IoError>(what, " needs room for ", count, " further open files, and this process may have ",
-                 limit.rlim_cur, " open, of which ", more, " are left: raise the limit, as by: ulimit -n ",
+                 limit.rlim_cur, " open, of which ", more,
+                 " are left: raise the limit, for example by: ulimit -n ",
                  std::max<uint64_t>(4096, limit.rlim_cur * 2));
 }
 

@@ -132,10 +132,9 @@ World adopt_as_world(const GivenGroup& given) {
   const auto present = current.get();
   if (present && present->group() && present->group().c10d_group() == given.group) return World(present);
   if (present && !present->is_adopted()) {
-    raise<UsageError>(
-        "init_distributed() has made a world of ", present->job().world_size,
-        " ranks already, from another group than the given one; adopt the group before, or call "
-        "destroy_process_group() of this library first");
+    raise<UsageError>("init_distributed() has made a world of ", present->job().world_size,
+                      " ranks already, from another group than the given one; adopt the group first, or call "
+                      "destroy_process_group() of this library first");
   }
   if (present) {
     current.impl = nullptr;

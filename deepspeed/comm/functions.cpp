@@ -58,7 +58,7 @@ Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
   if (mesh_shape.size() != mesh_dim_names.size()) {
     raise<UsageError>("initialize_mesh_device: mesh_shape has ", mesh_shape.size(),
                       " sizes and mesh_dim_names ", mesh_dim_names.size(),
-                      " names, expected one of each an axis");
+                      " names, expected one of each for every axis");
   }
   std::vector<MeshAxis> axes;
   for (size_t i = 0; i < mesh_shape.size(); ++i) axes.push_back({mesh_dim_names[i], mesh_shape[i]});

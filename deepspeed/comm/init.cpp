@@ -74,7 +74,7 @@ void leave(const char* caller, bool completes) {
   if (!left || (left.use_count() == 1 && !left->is_adopted())) return;
   left->end(message("rank ", left->job().rank, " left the world that it had ",
                     left->is_adopted() ? "adopted" : "joined", ", by ", caller,
-                    "(): what was made of it ended with it"),
+                    "(): everything made from it ended with it"),
             completes);
 }
 

@@ -62,7 +62,7 @@ ProcessGroup World::Impl::make_group(const std::vector<int>& global_ranks, const
                                      const c10::intrusive_ptr<c10d::ProcessGroup>& given) {
   check_ranks(global_ranks, name, job_.world_size);
   const std::lock_guard lock(mutex_);
-  if (!make_group_) raise<UsageError>("the group '", name, "' was asked of a world that was left");
+  if (!make_group_) raise<UsageError>("the group '", name, "' was requested from a world that was left");
   const auto index = num_groups_++;
   const bool is_member = std::find(global_ranks.begin(), global_ranks.end(), job_.rank) != global_ranks.end();
   if (!is_member) return {};
@@ -71,7 +71,7 @@ ProcessGroup World::Impl::make_group(const std::vector<int>& global_ranks, const
 
 GroupFactory World::Impl::group_factory(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (!make_group_) raise<UsageError>("the group '", name, "' was asked of a world that was left");
+  if (!make_group_) raise<UsageError>("the group '", name, "' was requested from a world that was left");
   return make_group_;
 }
 

@@ -101,7 +101,7 @@ void warn(const DeepSpeedConfig& config, const Json& values) {
   if (!ignored.empty()) log::warning("[config] without effect: ", ignored);
   if (config.vocabulary_size && *config.vocabulary_size % 8 != 0) {
     log::warning("[config] vocabulary_size ", *config.vocabulary_size,
-                 " is no multiple of 8, which is slower on tensor cores");
+                 " is not a multiple of 8, which is slower on tensor cores");
   }
 }
 

@@ -109,10 +109,9 @@ void check_mics(const ZeroConfig& zero) {
                   "zero_hpz_partition_size out");
   require_without(!zero.zero_quantized_gradients, " beside zero_quantized_gradients",
                   ", which sums over all nodes at once; set one of them to its default");
-  require_without(
-      !zero.offload_optimizer.super_offload, " beside offload_optimizer.super_offload",
-      ", which steps while backward runs, before all replicas have added their gradients; set one "
-      "of them to its default");
+  require_without(!zero.offload_optimizer.super_offload, " beside offload_optimizer.super_offload",
+                  ", which steps while backward runs, before all replicas have added their gradients; set "
+                  "one of them to its default");
   require(!zero.mics_hierarchical_params_gather || !zero.stage3_use_all_reduce_for_fetch_params,
           "zero_optimization.mics_hierarchical_params_gather: got true beside "
           "stage3_use_all_reduce_for_fetch_params, expected one of them: they are two ways to gather");
@@ -194,8 +193,8 @@ void check_zero(const DeepSpeedConfig& config) {
   const bool sharded_in_place = zero.stage == 1 || zero.stage == 2;
   require(!sharded_in_place || zero.allgather_bucket_size % 2 == 0,
           "zero_optimization.allgather_bucket_size: got ", zero.allgather_bucket_size,
-          ", expected an even number: "
-          "allgather_bucket_size must be a multiple of nccl_start_alignment_factor, which is 2");
+          ", expected an even number: allgather_bucket_size must be a multiple of "
+          "nccl_start_alignment_factor, which is 2");
   require(zero.offload_optimizer.ratio == 1.0 || zero.stage == 3,
           "zero_optimization.offload_optimizer.ratio: got ", zero.offload_optimizer.ratio, " at stage ",
           zero.stage, ", expected 1.0: less needs stage 3");

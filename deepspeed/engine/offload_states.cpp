@@ -116,7 +116,7 @@ void TrainingEngine::require_states_here(const char* call) const {
 
 void TrainingEngine::require_memory_here(const char* call) const {
   if (!parked_states_->empty()) {
-    raise<UsageError>(call, "() while states are with the host; call reload_states() first");
+    raise<UsageError>(call, "() while states are on the host; call reload_states() first");
   }
   const auto replaced = optimizer() ? optimizer()->store().name_of_replaced() : std::nullopt;
   if (!replaced) return;

@@ -50,7 +50,7 @@ Place place_of(const TrainingEngine& engine, const at::Tensor& param) {
       }
     }
   }
-  raise<UsageError>("the tensor is no parameter that the engine's optimizer updates");
+  raise<UsageError>("the tensor is not a parameter that the engine's optimizer updates");
 }
 
 // Returns the place's interval in what this rank owns of the group.
@@ -143,8 +143,8 @@ StateTensor state_named(const std::string& key) {
 at::Tensor reduced_gradient(const TrainingEngine& engine, const Place& place) {
   if (!engine.optimizer()->gradients().has_result()) {
     raise<UsageError>(
-        "there is no reduced gradient: it is there between the backward at the accumulation "
-        "boundary (and finish_backward(), after a direct loss.backward()) and step()");
+        "there is no reduced gradient: it is there between the backward at the accumulation boundary (and "
+        "finish_backward(), after a direct loss.backward()) and step()");
   }
   return engine.optimizer()->gradient(place.group).narrow(0, place.begin, place.elements.numel());
 }
@@ -222,7 +222,7 @@ namespace {
 Place local_place_of(const TrainingEngine& engine, const at::Tensor& param, const char* what) {
   if (engine.config().zero_optimization.stage != 3) {
     raise<UsageError>("safe_get_local_", what, "() and safe_set_local_", what,
-                      "() are of stage 3, which partitions parameters; at stage ",
+                      "() are for stage 3, which partitions parameters; at stage ",
                       engine.config().zero_optimization.stage, " call those of full_", what);
   }
   return place_of(engine, param);

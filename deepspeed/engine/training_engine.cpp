@@ -65,9 +65,9 @@ void TrainingEngine::let_go_of_model() noexcept {
 zero::ZeroOptimizer& TrainingEngine::require_optimizer(const char* call) const {
   if (state_->is_destroyed) raise<UsageError>(call, "() after destroy()");
   if (!optimizer()) {
-    raise<UsageError>(call,
-                      "() needs an optimizer: name one in the config's `optimizer` section or pass one "
-                      "to initialize()");
+    raise<UsageError>(
+        call,
+        "() needs an optimizer: name one in the config's `optimizer` section or pass one to initialize()");
   }
   // An engine of several ranks gets this error, with the reason, from its next collective.
   if (state_->parts.world.size() == 1 && state_->parts.world.was_left()) {

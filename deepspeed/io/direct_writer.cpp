@@ -24,11 +24,6 @@ DirectWriter::~DirectWriter() {
   if (file_ >= 0) ::close(file_);
 }
 
-int DirectWriter::keep(int error) {
-  if (error_ == 0) error_ = error;
-  return error_;
-}
-
 int DirectWriter::reserve(uint64_t bytes) {
   reserved_ = align_up(bytes);
   // With the file's length set in advance, its blocks can be written at once. finish() cuts off the excess.

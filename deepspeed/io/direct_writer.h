@@ -28,7 +28,6 @@ class DirectWriter : public FileWriter {
   int send_block();
   int wait_for_one();
   int wait_for_all();
-  int keep(int error);
 
   int file_;
   WriterOptions options_;
@@ -40,7 +39,6 @@ class DirectWriter : public FileWriter {
   size_t filled_ = 0;          // its bytes so far
   uint64_t sent_ = 0;          // bytes before the current block
   uint64_t reserved_ = 0;
-  int error_ = 0;  // the first that occurred
 };
 
 }  // namespace deepspeed::io

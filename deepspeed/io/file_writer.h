@@ -33,6 +33,12 @@ class FileWriter {
   virtual int write(const void* data, size_t size) = 0;
   /// Ends the file. Its bytes and its length are then on the disk.
   virtual int finish() = 0;
+
+ protected:
+  /// Records an error unless there is an earlier one. Returns the first.
+  int keep(int error) { return error_ == 0 ? error_ = error : error_; }
+
+  int error_ = 0;  // the first that occurred
 };
 
 /// Creates a new file, replacing an existing one. A link of that name is not followed. Throws IoError with

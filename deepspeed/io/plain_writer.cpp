@@ -13,11 +13,6 @@ PlainWriter::~PlainWriter() {
   if (file_ >= 0) ::close(file_);
 }
 
-int PlainWriter::keep(int error) {
-  if (error_ == 0) error_ = error;
-  return error_;
-}
-
 int PlainWriter::reserve(uint64_t bytes) {
   if (bytes == 0 || ::fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, off_t(bytes)) == 0) return 0;
   return errno == ENOSPC || errno == EDQUOT ? keep(errno)

@@ -16,10 +16,7 @@ class PlainWriter : public FileWriter {
   int finish() override;
 
  private:
-  int keep(int error);
-
   int file_;
-  int error_ = 0;  // the first that occurred
 };
 
 }  // namespace deepspeed::io

@@ -1,7 +1,10 @@
 // Opens files without a name, which disappear with the process however it ends.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+
+#include "deepspeed/base/error.h"
 
 namespace deepspeed::io {
 
@@ -9,5 +12,27 @@ namespace deepspeed::io {
 /// which the caller closes, or -1 with errno. With `needs_direct` it also fails if the page cache cannot be
 /// bypassed (EINVAL).
 int open_scratch_file(const std::filesystem::path& folder, bool needs_direct);
+
+/// Owns a nameless file that grows by whole blocks. Its errors are of the caller's file and begin with `key`.
+class ScratchFile {
+ public:
+  /// Creates the file in `folder`, and the folder if it does not exist. Throws IoError naming the folder.
+  ScratchFile(std::filesystem::path folder, const FirstPart& key);
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  /// Reserves disk space behind what there is, and returns its offset. Throws IoError, naming folder and
+  /// bytes, if the disk has no room for these `bytes` of `content`.
+  uint64_t grow(size_t bytes, const char* content);
+  int handle() const { return file_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::filesystem::path folder_;
+  FirstPart key_;
+  int file_;
+  int64_t bytes_ = 0;
+};
 
 }  // namespace deepspeed::io

@@ -56,7 +56,7 @@ void check_tensors(const AdamTensors& tensors) {
   }
   if (tensors.low_precision.defined()) {
     if (is_narrow(tensors)) {
-      raise<UsageError>("low_precision beside a master of dtype ", tensors.master.scalar_type(),
+      raise<UsageError>("low_precision with a master of dtype ", tensors.master.scalar_type(),
                         ", which is no copy's source, expected none");
     }
     check_array("low_precision", tensors.low_precision, {at::kHalf, at::kBFloat16});

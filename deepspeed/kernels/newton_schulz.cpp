@@ -75,7 +75,7 @@ NewtonSchulzMethod newton_schulz_method(const std::string& name, const std::sour
 at::Tensor orthogonalize(const at::Tensor& matrices, NewtonSchulzMethod method) {
   if (matrices.dim() < 2) {
     raise<UsageError>("a tensor of shape ", matrices.sizes(),
-                      " is no matrix, expected at least 2 dimensions");
+                      " is not a matrix, expected at least 2 dimensions");
   }
   const int64_t rows = matrices.size(-2), cols = matrices.size(-1);
   if (matrices.numel() == 0) {

@@ -20,7 +20,7 @@ void check_dtypes(const UpdateTensors& tensors, const std::source_location& wher
   }
   check_array("gradient", tensors.gradient, {at::kDouble}, where);
   if (tensors.low_precision.defined()) {
-    raise_at<UsageError>(where, "low_precision beside a master of dtype Double, expected none");
+    raise_at<UsageError>(where, "low_precision with a master of dtype Double, expected none");
   }
 }
 

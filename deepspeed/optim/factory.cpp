@@ -242,8 +242,7 @@ std::optional<std::string> reason_against(const std::string& type) {
     return "is not supported yet";
   if (std::find(torch_in_python.begin(), torch_in_python.end(), type) != torch_in_python.end()) {
     return "is a class of torch.optim in Python that LibTorch does not have: it has Adagrad, Adam, AdamW, "
-           "LBFGS, "
-           "RMSprop and SGD";
+           "LBFGS, RMSprop and SGD";
   }
   if (type == "LBFGS") return "evaluates the loss within its step, which an engine cannot";
   return std::nullopt;

@@ -1,3 +1,13 @@
+// The life of a scope in which partitioned parameters are whole.
+//
+// 1. The constructor holds each parameter, which gathers it, and remembers its memory. If a modifier rank
+//    writes and there are several ranks, it also takes a fingerprint of the values.
+// 2. close() first copies the values of parameters that got other memory, for example by set_data(). It then
+//    refuses writes on other ranks that the modifier rank's values would replace. Last, each rank keeps its
+//    shard of the modifier rank's values.
+// 3. drop() releases the parameters. Tensors that the program made over them keep a copy of the values.
+//
+// If an exception ends the scope, writes are forgotten (drop() without the other steps).
 #include "deepspeed/zero/gathered_parameters.h"
 
 #include <algorithm>

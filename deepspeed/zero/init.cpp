@@ -1,3 +1,11 @@
+// What zero::Init decides before a Construction partitions parameters.
+//
+// 1. check_arguments() refuses arguments that contradict each other.
+// 2. start() takes ranks, dtype and limits from the arguments and the config, and the offload from both
+//    (set_offload). A scope inside another one must agree with it, and adds nothing.
+// 3. The outermost scope makes the Construction, and the mode that partitions parameters as constructors make
+//    them. If a model or parameters were given, finish() partitions those at once instead.
+// 4. finish() ends the mode, and the Construction gives all parameters to a GatherPool.
 #include "deepspeed/zero/init.h"
 
 #include <exception>
@@ -28,8 +36,7 @@ void check_arguments(const InitArguments& arguments) {
          "set zero_hpz_partition_size in the config of initialize()");
   if (arguments.data_parallel_group && arguments.sequence_data_parallel_group) {
     raise<UsageError>(
-        "got both data_parallel_group and sequence_data_parallel_group, its older name; pass "
-        "the first");
+        "got both data_parallel_group and sequence_data_parallel_group, its older name; pass the first");
   }
   if (arguments.max_whole_bytes < 0) {
     raise<UsageError>("max_whole_bytes: got ", arguments.max_whole_bytes, ", expected 0 or more");
@@ -90,7 +97,7 @@ void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments
   }
   offload.pin_memory = offload.pin_memory || arguments.pin_memory;
   if (offload.device == "none" && arguments.pin_memory) {
-    raise<UsageError>("pin_memory: got true without a remote_device, expected \"cpu\" or \"nvme\" beside it");
+    raise<UsageError>("pin_memory: got true without a remote_device, expected \"cpu\" or \"nvme\" with it");
   }
   if (remote == "nvme" && !arguments.config_dict_or_path) {
     raise<ConfigError>(
@@ -122,10 +129,9 @@ void Init::start(const InitArguments& arguments) {
   if (arguments.config_dict_or_path) {
     config = config::load_config(*arguments.config_dict_or_path, group.size());
     if (config.zero_optimization.stage != 3) {
-      raise<ConfigError>(
-          "zero_optimization.stage: got ", config.zero_optimization.stage,
-          ", expected 3 where a model is built under zero::Init; pass enabled = false to build "
-          "it whole");
+      raise<ConfigError>("zero_optimization.stage: got ", config.zero_optimization.stage,
+                         ", expected 3 when a model is built under zero::Init; pass enabled = false to build "
+                         "it whole");
     }
     if (!options.dtype) options.dtype = dtype_of(config);
     options.pool.keys = config.zero_optimization;
@@ -148,7 +154,7 @@ void Init::start(const InitArguments& arguments) {
     return;
   }
   if (!arguments.parameters.empty()) {
-    raise<UsageError>("module: the model is passed inside of another zero::Init; end that first");
+    raise<UsageError>("module: the model is passed inside another zero::Init; end that first");
   }
   const int num_shards = arguments.config_dict_or_path ? config.zero_optimization.num_shards(group.size())
                                                        : outer->ranks().shard.size();
@@ -156,8 +162,8 @@ void Init::start(const InitArguments& arguments) {
       outer->ranks().data.global_ranks() != group.global_ranks() ||
       outer->ranks().shard.size() != num_shards) {
     raise<UsageError>(
-        "another zero::Init lives on this thread, with another dtype, remote_device, mics_shard_size or "
-        "other ranks; end it first, or pass the same");
+        "another zero::Init is active on this thread, with another dtype, remote_device, mics_shard_size or "
+        "other ranks; end it first, or pass the same values");
   }
 }
 
@@ -168,17 +174,15 @@ InitArguments MiCSInit::checked(InitArguments arguments) {
   if (!arguments.config_dict_or_path) {
     raise<ConfigError>(
         "zero::MiCSInit needs config_dict_or_path, whose zero_optimization.mics_shard_size says over how "
-        "many "
-        "ranks parameters are partitioned; pass it, or use zero::Init");
+        "many ranks parameters are partitioned; pass it, or use zero::Init");
   }
   const comm::ProcessGroup group = group_of(arguments);
   const auto config = config::load_config(*arguments.config_dict_or_path, group.size());
   if (config.zero_optimization.mics_shard_size <= 0) {
-    raise<ConfigError>(
-        "zero_optimization.mics_shard_size: got ", config.zero_optimization.mics_shard_size,
-        ", expected a divisor of ", group.size(),
-        ", the number of data-parallel ranks, where a model is built under zero::MiCSInit; set "
-        "it, or use zero::Init");
+    raise<ConfigError>("zero_optimization.mics_shard_size: got ", config.zero_optimization.mics_shard_size,
+                       ", expected a divisor of ", group.size(),
+                       ", the number of data-parallel ranks, when a model is built under zero::MiCSInit; set "
+                       "it, or use zero::Init");
   }
   return arguments;
 }
@@ -204,7 +208,7 @@ void Init::close(const std::vector<NamedTensor>& params) { finish(&params); }
 void Init::finish(const std::vector<NamedTensor>* params) {
   if (!construction_) return;
   if (!construction_->is_of_this_thread()) {
-    raise<UsageError>("it ends on another thread than the one that it was made on");
+    raise<UsageError>("it ends on another thread than the one that made it");
   }
   mode_.reset();
   const auto construction = std::exchange(construction_, nullptr);

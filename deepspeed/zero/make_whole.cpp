@@ -16,7 +16,7 @@ namespace {
 
 using Storages = std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>;
 
-struct OfPool {
+struct PoolParams {
   std::shared_ptr<GatherPool> pool;
   Storages params;
 };
@@ -31,14 +31,14 @@ void check_can_be_whole(const PartitionedStorage& storage) {
 }
 
 /// Lists the partitioned parameters by pool, in order of first appearance.
-std::vector<OfPool> partitioned_among(const std::vector<at::Tensor>& params) {
-  std::vector<OfPool> found;
+std::vector<PoolParams> partitioned_among(const std::vector<at::Tensor>& params) {
+  std::vector<PoolParams> found;
   std::unordered_set<const PartitionedStorage*> seen;
   for (const at::Tensor& param : params) {
     const auto record = record_of(param);
     if (!record) continue;
     auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record);
-    if (!storage) raise<UsageError>("a zero::Init builds the model still; end it first");
+    if (!storage) raise<UsageError>("a zero::Init is still building the model; end it first");
     check_can_be_whole(*storage);
     if (!seen.insert(storage.get()).second) continue;
     if (found.empty() || found.back().pool != storage->pool()) found.push_back({storage->pool(), {}});
@@ -53,9 +53,10 @@ void check_memory(const Storages& params) {
     needed += param.is_cpu() ? static_cast<int64_t>(param.nbytes()) : 0;
   const int64_t available = device::available_host_bytes();
   if (needed <= available) return;
-  raise<UsageError>("the whole model takes ", needed, " bytes on every rank, and there are ", available,
-                    "; leave it partitioned: destroy({.keep_partitioned = true}), which evaluates still, and "
-                    "initialize() at stage 3 goes on with it");
+  raise<UsageError>(
+      "the whole model takes ", needed, " bytes on every rank, and there are ", available,
+      "; leave it partitioned: destroy({.keep_partitioned = true}), which can still evaluate, and "
+      "initialize() at stage 3 goes on with it");
 }
 
 }  // namespace
@@ -73,10 +74,10 @@ void check_unused(const std::vector<at::Tensor>& params) {
 }
 
 void make_whole(const std::vector<at::Tensor>& params) {
-  for (const OfPool& of_pool : partitioned_among(params)) {
-    comm::on_all_ranks(of_pool.pool->all_ranks(), "making room for the whole model",
-                       [&] { check_memory(of_pool.params); });
-    of_pool.pool->give_back(of_pool.params);
+  for (const PoolParams& entry : partitioned_among(params)) {
+    comm::on_all_ranks(entry.pool->all_ranks(), "making room for the whole model",
+                       [&] { check_memory(entry.params); });
+    entry.pool->give_back(entry.params);
   }
 }
 

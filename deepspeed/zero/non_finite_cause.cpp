@@ -58,7 +58,8 @@ std::string cause_in_replicas(const ParamStore& store, const ZeroState& state, c
   const auto in_slices = [&] { return non_finite_in_slices(state, reducer, store.groups().size()); };
   if (data.size() == 1) return describe(in_slices(), "on rank ", own_rank_of(data));
   // A sum may overflow although no summand does.
-  const auto of_rank = keeps_gradients ? non_finite_of_rank(store, reducer) : reducer.first_non_finite();
+  const auto of_rank =
+      keeps_gradients ? non_finite_of_rank(store, reducer) : reducer.non_finite_nearest_loss();
   for (const std::string& own : {describe(of_rank, "on rank ", own_rank_of(data)),
                                  describe(in_slices(), "in the sum over the ranks")}) {
     for (const std::string& text : data.all_gather_text(own)) {

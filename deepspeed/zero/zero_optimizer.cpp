@@ -215,8 +215,8 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   const c10::NoGradGuard no_grad;
   if (!hooks_) {
     raise<UsageError>(
-        "step() of an optimizer whose engine is gone, or was ended by destroy(): the model is no "
-        "longer its own; make another engine by initialize()");
+        "step() of an optimizer whose engine is gone, or was ended by destroy(): the model is no longer its "
+        "own; make another engine by initialize()");
   }
   state_->check_undamaged();
   if (reducer_->is_open()) reducer_->finish_backward();

@@ -1,3 +1,9 @@
+// Masters and optimizer states as checkpoints, tools and loads see them.
+//
+// Reads and changes go to the slices (SliceSet), wherever those are, after two checks: no step may have begun
+// in backward (EarlyStep), and none may have failed halfway (note_damage_of). After a load changed masters,
+// publish_masters() writes them into the weights and gathers all partitions; restore_masters_from_model()
+// does the reverse. A failure on one rank's disk becomes an error on all ranks (on_all_ranks).
 #include "deepspeed/zero/zero_state.h"
 
 #include <algorithm>
@@ -131,15 +137,14 @@ void ZeroState::restore_masters_from_model() {
 void ZeroState::check_no_step_has_begun() const {
   if (!has_begun()) return;
   raise<UsageError>(
-      "gradients, masters and states between the backward() at the accumulation boundary, which "
-      "has begun the step, and step(): call step() first (or load a checkpoint, where that backward() "
-      "failed), or "
-      "set zero_optimization.offload_optimizer.super_offload to false");
+      "gradients, masters and states are not available between the backward() at the accumulation boundary, "
+      "which has begun the step, and step(): call step() first (or load a checkpoint if that backward() "
+      "failed), or set zero_optimization.offload_optimizer.super_offload to false");
 }
 
 void ZeroState::check_undamaged() const {
   if (damage_.empty()) return;
-  raise<UsageError>("a step was applied in part, so that masters and states are of no use: ", damage_,
+  raise<UsageError>("a step was applied in part, so masters and states are unusable: ", damage_,
                     "; load a checkpoint");
 }
 

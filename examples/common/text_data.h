@@ -77,7 +77,7 @@ struct TokenData {
 /// window of context + 1 tokens.
 TokenData make_token_data(const at::Tensor& tokens, int64_t context);
 
-/// The same of a text, by the bytes that occur in it.
+/// Holds the windows of a text whose tokens are the bytes that occur in it.
 struct TextData {
   Vocabulary vocabulary;
   TextWindows train;

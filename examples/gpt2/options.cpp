@@ -62,8 +62,8 @@ void add_sample_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--fp32_weights", options.fp32_weights,
                  "sample from this file of zero_to_fp32 and do not train; --save_dir names the run it comes "
-                 "from; with "
-                 "--deepspeed_config in an engine of that config, e.g. at stage 3 with parameters on a disk")
+                 "from; with --deepspeed_config in an engine of that config, e.g. at stage 3 with parameters "
+                 "on a disk")
       ->group(group);
 }
 

@@ -111,7 +111,7 @@ TEST_P(Checkpoint, RepeatsStreamsOfTheTracker) {
   get_cuda_rng_tracker().reset();
 }
 
-TEST_P(Checkpoint, RepeatsAutocastThatBackwardDoesNotStandIn) {
+TEST_P(Checkpoint, RepeatsAutocastThatBackwardIsOutside) {
   Block block;
   const TensorFunction inner = [&](Tensors x) -> Tensors { return {drop(block(x[0]))}; };
   const auto under_autocast = [](const TensorFunction& function) -> TensorFunction {
@@ -207,7 +207,7 @@ TEST_P(Checkpoint, IsAPlainCallWithoutGradients) {
   EXPECT_EQ(count, 1);
 }
 
-TEST_P(Checkpoint, PutsTheStateBackWhereTheRecomputationThrows) {
+TEST_P(Checkpoint, PutsTheStateBackIfTheRecomputationThrows) {
   int calls = 0;
   const auto region = checkpointed(
       [&](Tensors x) -> Tensors {
@@ -263,7 +263,7 @@ TEST(CheckpointCalls, MayReturnNothingAndTakeModules) {
   EXPECT_TRUE(linear->weight.grad().defined());  // no input needs a gradient
 }
 
-TEST(CheckpointCalls, FreeTheInputsThatNobodyElseHolds) {
+TEST(CheckpointCalls, FreeInputsThatNothingElseHolds) {
   at::Tensor kept = at::randn({4}).requires_grad_();
   auto x = kept * 2;
   const auto storage = x.storage().getWeakStorageImpl();
@@ -326,7 +326,7 @@ TEST(CheckpointCalls, RefuseARecomputationThatDiffers) {
   EXPECT_ERROR(UsageError, torch::autograd::backward({y.sum()}, {}), "aten::bmm", "aten::mm");
 }
 
-TEST(CheckpointCalls, ToldToRunToTheirEndSeeWhatIsSavedBeyondForward) {
+TEST(CheckpointCalls, RecomputeToTheEndIfTold) {
   int calls = 0;
   const auto region =
       checkpointed([&](Tensors x) -> Tensors { return {++calls == 1 ? x[0].exp() : x[0].exp().exp()}; },
@@ -336,7 +336,7 @@ TEST(CheckpointCalls, ToldToRunToTheirEndSeeWhatIsSavedBeyondForward) {
                "saved more than the 1");
 }
 
-TEST(CheckpointCalls, MayRunABackwardInsideOfTheirForward) {
+TEST(CheckpointCalls, MayRunABackwardInsideTheirForward) {
   const auto weight = at::randn({4}).requires_grad_();
   const TensorFunction penalized = [&](Tensors x) -> Tensors {
     const auto inner = x[0].detach().requires_grad_();
@@ -447,7 +447,7 @@ TEST(Selective, KeepsProductsAndRecomputesTheRest) {
   expect_equal_bits(see(checkpointed(function, {.keep = policy}), inputs, block.parameters()), plain);
 }
 
-TEST(Selective, GoesOnWithTheGeneratorAfterAKeptOperatorThatDrew) {
+TEST(Selective, ContinuesTheGeneratorAfterAKeptOperatorThatDrew) {
   const auto policy = std::make_shared<SelectivePolicy>(std::vector<std::string>{"aten::bernoulli"});
   const TensorFunction function = [&](Tensors x) -> Tensors {
     const auto mask = at::bernoulli(at::full({64}, 0.5));

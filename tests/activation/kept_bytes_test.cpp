@@ -86,7 +86,7 @@ void expect_within(int64_t got, int64_t predicted, double share) {
               share * static_cast<double>(predicted));
 }
 
-TEST(KeptBytes, OfRegionsAreTheirInputs) {
+TEST(KeptBytes, CountTheInputsOfRegions) {
   for (const int64_t interval : {1, 2, 4}) {
     const Kept kept = keep(interval);
     EXPECT_EQ(kept.metered, kLayers / interval * kHidden) << interval;
@@ -97,7 +97,7 @@ TEST(KeptBytes, OfRegionsAreTheirInputs) {
   }
 }
 
-TEST(KeptBytes, OfAPlainForwardAreThoseOfItsFormula) {
+TEST(KeptBytes, FollowTheFormulaInAPlainForward) {
   // Input and result of the first norm, queries, keys and values, attention's result, the input of the second
   // norm and its result, four times the width before and after GELU.
   const int64_t layer = kHidden * (1 + 1 + 3 + 1 + 1 + 1 + 4 + 4) + 2 * kNorm + kLogSumExp;
@@ -107,7 +107,7 @@ TEST(KeptBytes, OfAPlainForwardAreThoseOfItsFormula) {
   EXPECT_EQ(kept.left, 0);
 }
 
-TEST(KeptBytes, OfKeptProductsAreThoseOfTheirResults) {
+TEST(KeptBytes, CountTheResultsOfKeptProducts) {
   // The input, and the results of qkv (3), attention (1), the projection (1), up (4) and down (1).
   const int64_t layer = kHidden * (1 + 3 + 1 + 1 + 4 + 1) + kLogSumExp;
   const Kept kept =
@@ -127,7 +127,7 @@ TEST(KeptBytes, CountASharedStorageOnceAndNoParameter) {
   EXPECT_EQ(meter->host_bytes(), 0);
 }
 
-TEST(KeptBytes, OfScopesInsideOfEachOtherCountAtEachMeter) {
+TEST(KeptBytes, CountAtEachMeterOfNestedScopes) {
   const auto outer = std::make_shared<ActivationMeter>(), inner = std::make_shared<ActivationMeter>();
   const int64_t bytes = 16 * 16 * 4;
   const auto x = at::randn({16, 16}).requires_grad_();

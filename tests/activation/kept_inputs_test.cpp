@@ -145,7 +145,7 @@ TEST(KeptInputs, PartitionedOverRanksWhoseInputsDifferAreAnErrorThatNamesTheRegi
   }
 }
 
-TEST(KeptInputs, OfOneRankGiveThePlainBits) {
+TEST(KeptInputs, GiveThePlainBitsOnOneRank) {
   for (const bool use_reentrant : {false, true}) {
     expect_plain_bits({}, {.partition_activations = true}, use_reentrant);
     expect_plain_bits({}, {.checkpoint_in_cpu = true}, use_reentrant);
@@ -204,7 +204,7 @@ TEST(KeptInputs, TakeAnNthOfTheirBytesOnEachRank) {
   });
 }
 
-TEST(KeptInputs, InContiguousSlotsRefuseOneRegionTooMany) {
+TEST(KeptInputs, RefuseOneRegionTooManyInContiguousSlots) {
   checkpointing::configure(
       {.partition_activations = true, .contiguous_checkpointing = true, .num_checkpoints = 2});
   const auto region = [](const at::Tensor& x) {

@@ -136,7 +136,7 @@ TEST(RecomputationWithAnEngine, TrainsAsWithoutItAtEachStage) {
   for (const int stage : {0, 2, 3}) expect_same_losses({{{"stage", stage}}}, {Recomputed::kLayers});
 }
 
-TEST(RecomputationWithAnEngine, TrainsAsWithoutItWherePartitionedParametersGoAtOnce) {
+TEST(RecomputationWithAnEngine, TrainsAsWithoutItIfPartitionedParametersGoAtOnce) {
   expect_same_losses(kNothingStays, {Recomputed::kLayers, Recomputed::kNested});
 }
 

@@ -1,6 +1,5 @@
 // Holds the source tree against the rules that ARCHITECTURE.md states.
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -11,67 +10,21 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/places/places.h"
+#include "tests/architecture/sources.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kRoot = deepspeed::testing::source_folder();
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-struct Source {
-  fs::path path;       // relative to the root
-  std::string folder;  // of deepspeed/ or python/, down to two levels: "zero/update", "core/engine"
-  std::string text;
-};
-
-// The first two folders of a path inside of deepspeed/ or python/. Twins hold the same symbols and share a
-// name: the place of no_cuda/ is that of cuda/.
-std::string place_of(const fs::path& folder) {
-  std::string place;
-  int depth = 0;
-  for (const fs::path& part : folder) {
-    if (++depth > 2) break;
-    const std::string name = part.string();
-    place += (place.empty() ? "" : "/") + (name.starts_with("no_") ? name.substr(3) : name);
-  }
-  return place;
-}
-
-std::string first_of(const std::string& place) { return place.substr(0, place.find('/')); }
-
-std::vector<Source> sources(const fs::path& below = "deepspeed") {
-  std::vector<Source> result;
-  for (const auto& entry : fs::recursive_directory_iterator(kRoot / below)) {
-    const std::string extension = entry.path().extension();
-    if (extension != ".h" && extension != ".cpp" && extension != ".cu" && extension != ".cuh") continue;
-    const fs::path inside = fs::relative(entry.path(), kRoot / below);
-    result.push_back({fs::relative(entry.path(), kRoot), place_of(inside.parent_path()), read(entry.path())});
-  }
-  return result;
-}
-
-// The library and the module of the Python package, whose folders the tables name.
-std::vector<Source> layered_sources() {
-  std::vector<Source> result = sources();
-  for (Source& source : sources("python")) result.push_back(std::move(source));
-  return result;
-}
+using namespace deepspeed::testing;
 
 using Edges = std::map<std::string, std::set<std::string>>;
 
 // Rows "a -> b c" of ARCHITECTURE.md between folders, and of folders.txt inside of a folder: "a/x y -> z",
 // where the right names sub-folders of a, as each name on the left does.
 Edges listed_edges() {
-  const std::string tour = read(kRoot / "ARCHITECTURE.md");
-  const std::string text =
-      tour.substr(tour.find("## Layers")) + read(kRoot / "tests" / "architecture" / "folders.txt");
+  const std::string tour = read_source(source_root() / "ARCHITECTURE.md");
+  const std::string text = tour.substr(tour.find("## Layers")) +
+                           read_source(source_root() / "tests" / "architecture" / "folders.txt");
   Edges edges;
   const std::regex line(R"(^([a-z0-9_]+)(/[a-z0-9_ ]*)? +->([a-z0-9_ ]*)$)");
   std::istringstream lines(text);
@@ -86,9 +39,9 @@ Edges listed_edges() {
       for (std::string word; stream >> word;) found.insert(is_inside ? folder + "/" + word : word);
       return found;
     };
-    std::set<std::string> sources = is_inside ? words(2, 1) : std::set<std::string>{folder};
-    if (sources.empty()) sources = {folder + "/"};
-    for (const std::string& source : sources) edges[source].merge(words(3, 0));
+    std::set<std::string> rows = is_inside ? words(2, 1) : std::set<std::string>{folder};
+    if (rows.empty()) rows = {folder + "/"};
+    for (const std::string& row_name : rows) edges[row_name].merge(words(3, 0));
   }
   return edges;
 }
@@ -183,14 +136,15 @@ TEST(Layers, FoldersStaySmall) {
 }
 
 TEST(Layers, PathsOfTheTourExist) {
-  const std::string text = read(kRoot / "ARCHITECTURE.md");
+  const std::string text = read_source(source_root() / "ARCHITECTURE.md");
   const std::regex quoted("`([a-z0-9_]+(/[A-Za-z0-9_.]+)+)/?`");
   size_t num_paths = 0;
   for (std::sregex_iterator match(text.begin(), text.end(), quoted), end; match != end; ++match) {
     const std::string path = (*match)[1];
     bool exists = false;
     for (const char* ending : {"", ".h", ".cpp"}) {
-      exists |= fs::exists(kRoot / (path + ending)) || fs::exists(kRoot / "deepspeed" / (path + ending));
+      exists |= fs::exists(source_root() / (path + ending)) ||
+                fs::exists(source_root() / "deepspeed" / (path + ending));
     }
     EXPECT_TRUE(exists) << "ARCHITECTURE.md names " << path << ", which does not exist";
     ++num_paths;
@@ -233,7 +187,7 @@ TEST(Layers, KernelsInCudaFilesSeeNoTensor) {
   }
 }
 
-TEST(Layers, NoDrawersForEverything) {
+TEST(Layers, HaveNoFilesNamedUtils) {
   const std::set<std::string> banned = {"utils", "util", "common", "helpers", "helper", "misc"};
   for (const Source& source : layered_sources()) {
     EXPECT_FALSE(banned.count(source.path.stem())) << source.path;

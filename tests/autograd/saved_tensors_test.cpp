@@ -96,7 +96,7 @@ struct SaveThree : torch::autograd::Function<SaveThree> {
   static inline std::vector<const at::TensorImpl*> came_back;
 };
 
-TEST(SavedTensors, ThatAreLeavesComeBackAsThemselvesWhereTheHooksLeaveThem) {
+TEST(SavedTensors, ReturnTheSameLeavesIfTheHooksDoNotTakeThem) {
   CountingResults hooks;
   const auto weight = at::randn({4}).requires_grad_(), frozen = at::randn({4});
   const auto x = at::randn({4}).requires_grad_() * 1;
@@ -115,7 +115,7 @@ TEST(SavedTensors, ThatAreLeavesComeBackAsThemselvesWhereTheHooksLeaveThem) {
   EXPECT_TRUE(weight.grad().equal(x * frozen));
 }
 
-TEST(SavedTensors, GoToTheInnermostScopeAlone) {
+TEST(SavedTensors, GoOnlyToTheInnermostScope) {
   Counting outer, inner;
   const auto x = at::randn({4}).requires_grad_();
   const SavedTensorScope outer_scope(outer);
@@ -132,7 +132,7 @@ TEST(SavedTensors, GoToTheInnermostScopeAlone) {
   EXPECT_EQ(inner.packed, 1);
 }
 
-TEST(SavedTensors, OfOtherThreadsAreNotSeen) {
+TEST(SavedTensors, AreNotSeenByOtherThreads) {
   Counting hooks;
   const SavedTensorScope scope(hooks);
   std::thread([] { at::randn({4}).requires_grad_().exp(); }).join();
@@ -149,7 +149,7 @@ TEST(SavedTensors, AreFreedWithTheGraph) {
   EXPECT_EQ(storage.use_count(), 0U);
 }
 
-TEST(SavedTensors, ThatWereWrittenInPlaceAreRefused) {
+TEST(SavedTensors, RefuseWritesInPlace) {
   Counting hooks;
   const SavedTensorScope scope(hooks);
   const auto y = at::randn({4}).requires_grad_().exp();

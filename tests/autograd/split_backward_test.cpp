@@ -98,7 +98,7 @@ TEST_F(SplitBackward, TakesTheFirstStageWhichHasNoInputWithAGradient) {
   EXPECT_FALSE(split.of_inputs[0].defined());
 }
 
-TEST_F(SplitBackward, TakesOutputsOfParametersAloneAndOutputsThatAreInputs) {
+TEST_F(SplitBackward, TakesOutputsOfOnlyParametersAndOutputsThatAreInputs) {
   torch::nn::Linear linear(kWidth, kWidth);
   const auto weight = at::randn({kWidth}).requires_grad_();
   Tensors params = linear->parameters();
@@ -235,7 +235,7 @@ TEST_F(SplitBackward, FreesInEachHalfWhatTheOtherDoesNotNeed) {
   EXPECT_FALSE(lives(product_input));
 }
 
-TEST_F(SplitBackward, FreesAllWhereTheSecondHalfIsDropped) {
+TEST_F(SplitBackward, FreesAllIfTheSecondHalfIsDropped) {
   torch::nn::Linear linear(kWidth, kWidth);
   const auto x = at::randn({4, kWidth}).requires_grad_();
   auto h = linear(x).tanh();
@@ -328,7 +328,7 @@ struct FailingNode : torch::autograd::Function<FailingNode> {
   }
 };
 
-TEST_F(SplitBackward, LeavesTheGraphAsItWasWhereANodeThrows) {
+TEST_F(SplitBackward, LeavesTheGraphAsItWasIfANodeThrows) {
   torch::nn::Linear linear(kWidth, kWidth);
   const auto weight = at::randn({kWidth}).requires_grad_();
   const auto x = at::randn({4, kWidth}).requires_grad_();

@@ -23,7 +23,7 @@ TEST(Error, NamesTheCallerOfAFunctionThatChecksForOthers) {
   EXPECT_ERROR(UsageError, check_even(3), "[base.error_test] 3 is odd");
 }
 
-TEST(Error, OfTheConfigNamesTheKeyAlone) {
+TEST(Error, NamesOnlyTheKeyIfItIsOfTheConfig) {
   EXPECT_EQ(testing::error_of<ConfigError>([] { raise<ConfigError>("fp16.clip: got -1"); }),
             "[config] fp16.clip: got -1");
 }

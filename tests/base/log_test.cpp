@@ -52,11 +52,12 @@ TEST_F(LogTest, NamesTheLevelAndTheRankOfALine) {
 
 TEST_F(LogTest, BeginsWithTheTimeAndHasNoColorsForAFile) {
   set_level(Level::kError);
-  EXPECT_THAT(written(), MatchesRegex("[[][0-9]{4}(-[0-9]{2}){2} [0-9]{2}(:[0-9]{2}){2}[]] "
-                                      "[[]error[]] [[]rank 0[]] of 4\n"));
+  EXPECT_THAT(
+      written(),
+      MatchesRegex("[[][0-9]{4}(-[0-9]{2}){2} [0-9]{2}(:[0-9]{2}){2}[]] [[]error[]] [[]rank 0[]] of 4\n"));
 }
 
-TEST_F(LogTest, SaysOnRank0AloneWhatAllRanksWouldSayOfTheConfig) {
+TEST_F(LogTest, LogsLinesAboutTheConfigOnlyOnRank0) {
   const auto warned_on_rank = [](int rank) {
     set_rank(rank);
     ::testing::internal::CaptureStderr();

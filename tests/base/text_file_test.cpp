@@ -54,8 +54,8 @@ TEST(TextFile, SaysWhatLimitsTheOpenFiles) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   const std::string error = testing::error_of<IoError>([] { read_text_file("/proc/self/stat", 9); });
   ::setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_NE(error.find(
-                "Too many open files; this process may have 0 files open: raise the limit, as by: ulimit -n"),
+  EXPECT_NE(error.find("Too many open files; this process may have 0 files open: raise the limit, for "
+                       "example by: ulimit -n"),
             std::string::npos)
       << error;
 }

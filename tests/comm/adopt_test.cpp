@@ -120,7 +120,7 @@ TEST(Adopt, LeavesTheGivenGroupToItsOwner) {
   });
 }
 
-TEST(Adopt, GoesOnWhileTheScriptUsesItsGroupInAnotherOrder) {
+TEST(Adopt, WorksWhileTheScriptUsesItsGroupInAnotherOrder) {
   const TemporaryFolder folder;
   run_scripts(2, [&](int rank) {
     const auto script = make_script_group(rank, 2, folder / "store");
@@ -142,7 +142,7 @@ TEST(Adopt, GoesOnWhileTheScriptUsesItsGroupInAnotherOrder) {
   });
 }
 
-TEST(Adopt, FollowsGroupsThatAreDestroyedAndMadeAnew) {
+TEST(Adopt, FollowsGroupsThatAreDestroyedAndMadeAgain) {
   std::vector<int> ports;
   for (int round = 0; round < 4; ++round) ports.push_back(free_port());
   run_scripts(2, [&](int rank) {
@@ -184,7 +184,7 @@ TEST(Adopt, KeepsNeitherTheGroupNorTheStore) {
   });
 }
 
-TEST(Adopt, EndsWhatLivesOnWhereTheGroupIsDestroyed) {
+TEST(Adopt, EndsWhatOutlivesADestroyedGroup) {
   const TemporaryFolder folder;
   run_scripts(2, [&](int rank) {
     auto script = make_script_group(rank, 2, folder / "store");
@@ -201,7 +201,7 @@ TEST(Adopt, EndsWhatLivesOnWhereTheGroupIsDestroyed) {
   });
 }
 
-TEST(Adopt, EndsWhatLivesOnWhereTheProcessLeavesOrAdoptsAnother) {
+TEST(Adopt, EndsWhatOutlivesALeftOrReplacedWorld) {
   for (const bool adopts : {false, true}) {
     const TemporaryFolder folder;
     run_scripts(2, [&](int rank) {

@@ -25,7 +25,7 @@ TEST(Topology, LastAxisVariesFastest) {
   for (int rank = 0; rank < 12; ++rank) EXPECT_EQ(topology.rank_at(topology.coordinates(rank)), rank);
 }
 
-TEST(Topology, GroupsDifferOnTheirAxesAlone) {
+TEST(Topology, GroupsDifferOnlyOnTheirAxes) {
   const Topology topology({{"pipe", 2}, {"data", 3}, {"model", 2}});
   EXPECT_EQ(topology.groups({"model"}),
             (std::vector<Ranks>{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));

@@ -30,7 +30,7 @@ int num_open_files() {
   return count;
 }
 
-TEST(World, OfOneOpensNothingAndComesBackOnASecondCall) {
+TEST(World, OpensNothingForOneRankAndIsReturnedByASecondCall) {
   EXPECT_FALSE(is_initialized());
   EXPECT_ERROR(UsageError, world(), "call init_distributed() first");
   const int before = num_open_files();
@@ -68,7 +68,7 @@ TEST(World, RefusesWhatComesAfterShutdown) {
   auto fake = make_fake_world(2);
   fake.shutdown();
   EXPECT_ERROR(UsageError, fake.group().barrier(), "the world was left");
-  EXPECT_ERROR(UsageError, fake.new_group({0}, "late"), "'late' was asked of a world that was left");
+  EXPECT_ERROR(UsageError, fake.new_group({0}, "late"), "'late' was requested from a world that was left");
   EXPECT_ERROR(UsageError, World().rank(), "the world is empty; call init_distributed() first");
 }
 

@@ -262,7 +262,7 @@ TEST(Config, LoadsWhatItPrints) {
 }
 
 // As a Python dict has it: no JSON text can.
-TEST(Config, TakesInfinityForNeverWhereAKeyHasThatMeaning) {
+TEST(Config, TakesInfinityForNeverIfAKeyHasThatMeaning) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(load_config(config_with("steps_per_print", infinity), 1).steps_per_print, std::nullopt);
   EXPECT_EQ(load_config(config_with("steps_per_print", 5e8), 1).steps_per_print, 500'000'000);

@@ -24,7 +24,7 @@ ElasticRules rules_of(std::vector<int64_t> micro, int64_t most, double version =
 }
 
 // The numbers are those of DeepSpeed's documentation and of its own run.
-TEST(ElasticBatch, OfVersion01IsTheOneThatMostNumbersOfDevicesDivide) {
+TEST(ElasticBatch, IsDivisibleByMostNumbersOfDevicesInVersion01) {
   ElasticRules rules = rules_of({8, 12, 16, 17}, 10000);
   rules.min_gpus = 32;
   rules.max_gpus = 1500;
@@ -53,7 +53,7 @@ TEST(ElasticBatch, OfVersion01IsTheOneThatMostNumbersOfDevicesDivide) {
   EXPECT_EQ(smaller.valid_counts.front(), 36);
 }
 
-TEST(ElasticBatch, OfVersion02CountsWholeMachines) {
+TEST(ElasticBatch, CountsWholeMachinesInVersion02) {
   ElasticRules rules = rules_of({2, 4, 6}, 2000, 0.2);
   rules.num_gpus_per_node = 4;
   rules.model_parallel_size = 2;
@@ -70,7 +70,7 @@ TEST(ElasticBatch, OfVersion02CountsWholeMachines) {
                "divisor of elasticity.num_gpus_per_node, 4");
 }
 
-TEST(ElasticBatch, OfVersion02HasABatchForEveryNumberOfMachines) {
+TEST(ElasticBatch, ExistsForEveryNumberOfMachinesInVersion02) {
   const ElasticRules rules = rules_of({2, 4}, 100, 0.2);
   const ElasticBatch batch = elastic_batch(rules, 11);
   EXPECT_THAT(batch.valid_counts, ElementsAre(11));
@@ -80,7 +80,7 @@ TEST(ElasticBatch, OfVersion02HasABatchForEveryNumberOfMachines) {
                "51 devices");
 }
 
-TEST(ElasticBatch, OfVersion02HasTheLargestMicroBatchAlsoWhereASmallerBatchIsPreferred) {
+TEST(ElasticBatch, HasTheLargestMicroBatchInVersion02EvenIfASmallerBatchIsPreferred) {
   ElasticRules rules = rules_of({2, 4, 8}, 100, 0.2);
   rules.max_gpus = 64;
   for (const bool prefers_larger : {true, false}) {
@@ -95,7 +95,7 @@ TEST(ElasticBatch, OfVersion02HasTheLargestMicroBatchAlsoWhereASmallerBatchIsPre
 }
 
 // Each micro batch is that of a data-parallel rank, and so is what the ranks of a model share.
-TEST(ElasticBatch, OfVersion02IsDividedByDataParallelRanks) {
+TEST(ElasticBatch, IsDividedByDataParallelRanksInVersion02) {
   ElasticRules rules = rules_of({8}, 16, 0.2);
   rules.num_gpus_per_node = 2;
   rules.model_parallel_size = 2;
@@ -111,7 +111,7 @@ TEST(ElasticBatch, OfVersion02IsDividedByDataParallelRanks) {
   EXPECT_EQ(config.gradient_accumulation_steps, 1);
 }
 
-TEST(ElasticBatch, ThatFitsNoNumberOfDevicesIsAnError) {
+TEST(ElasticBatch, IsRefusedIfItFitsNoNumberOfDevices) {
   for (const double version : {0.1, 0.2}) {
     ElasticRules rules = rules_of({2, 4}, 100, version);
     rules.min_gpus = 1001;
@@ -155,7 +155,7 @@ TEST(ElasticBatch, ChoosesTheSizesOfAConfig) {
   EXPECT_EQ(to_json(load_config(to_json(config), 2)), to_json(config));
 }
 
-TEST(ElasticBatch, MustBeWhatASchedulerReckonsWith) {
+TEST(ElasticBatch, MustEqualTheSchedulersValues) {
   const std::string text =
       R"({"elasticity": {"enabled": true, "max_train_batch_size": 8, "micro_batch_sizes": [2], "version": 0.1}})";
   env::set("DEEPSPEED_ELASTICITY_CONFIG",

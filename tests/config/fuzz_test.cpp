@@ -96,7 +96,7 @@ bool loads(const std::string& text) {
   return false;
 }
 
-TEST_F(Fuzz, AlteredTextLoadsOrIsRefusedWithAConfigError) {
+TEST_F(Fuzz, LoadsOrRefusesAlteredText) {
   int loaded = 0;
   constexpr int kRuns = 4000;
   for (int run = 0; run < kRuns; ++run) loaded += loads(mutate(kSample, random_)) ? 1 : 0;
@@ -104,7 +104,7 @@ TEST_F(Fuzz, AlteredTextLoadsOrIsRefusedWithAConfigError) {
   EXPECT_LT(loaded, kRuns);
 }
 
-TEST_F(Fuzz, EveryPrefixIsRefused) {
+TEST_F(Fuzz, RefusesEveryPrefix) {
   const std::string sample = kSample;
   for (size_t length = 1; length < sample.size(); ++length)
     EXPECT_FALSE(loads(sample.substr(0, length))) << length;
@@ -216,7 +216,7 @@ std::string checked_error(const Json& config) {
   return error;
 }
 
-TEST_F(Fuzz, MutatedConfigsLoadOrAreRefusedByTheNameOfTheKey) {
+TEST_F(Fuzz, LoadsOrRefusesMutatedConfigsByTheKey) {
   const std::vector<Json> odd = odd_values();
   const Json sample = ConfigSource(kSample).read();
   int loaded = 0;
@@ -252,7 +252,7 @@ TEST_F(Fuzz, MutatedConfigsLoadOrAreRefusedByTheNameOfTheKey) {
   EXPECT_LT(loaded, kRuns / 2);
 }
 
-TEST_F(Fuzz, OneWrongValueIsNamedByItsOwnPath) {
+TEST_F(Fuzz, NamesTheOnePathOfAWrongValue) {
   for (const ReferenceKey& key : reference().keys) {
     for (const Json& value : key.refused()) {
       Json config = ConfigSource(kSample).read();
@@ -273,7 +273,7 @@ TEST_F(Fuzz, OneWrongValueIsNamedByItsOwnPath) {
   }
 }
 
-TEST_F(Fuzz, HugeNumbersAreRefusedOrFit) {
+TEST_F(Fuzz, RefusesHugeNumbersThatDoNotFit) {
   for (const ReferenceKey& key : reference().keys) {
     if (key.type != "int" && key.type != "float") continue;
     for (const char* number : {"9223372036854775807", "-9223372036854775808", "18446744073709551615", "1e18",
@@ -297,7 +297,7 @@ TEST_F(Fuzz, HugeNumbersAreRefusedOrFit) {
   }
 }
 
-TEST_F(Fuzz, AConfigThatPrintsItselfLoadsAgain) {
+TEST_F(Fuzz, LoadsAConfigThatPrintedItself) {
   int printed = 0;
   for (int run = 0; run < 2000; ++run) {
     Json config = {{"train_batch_size", 8}};

@@ -92,7 +92,7 @@ TEST(Reference, LoadsOrSaysThatAFeatureIsMissing) {
   // Errors that two values together give, though each is documented.
   const auto is_contradiction = [](const std::string& error) {
     return error.find(": got ") != std::string::npos || error.find("inferred as 0") != std::string::npos ||
-           error.find(": is missing beside ") != std::string::npos;
+           error.find(": is missing, but ") != std::string::npos;
   };
   int loaded = 0, missing = 0;
   for (const ReferenceKey& key : reference().keys) {
@@ -124,7 +124,7 @@ TEST(Reference, RefusesOtherValuesInItsWords) {
   EXPECT_GT(values, 2000);
 }
 
-TEST(Reference, TakesAutoForTheDefaultWhereItIsDocumented) {
+TEST(Reference, TakesAutoForTheDefaultIfItIsDocumented) {
   for (const ReferenceKey& key : reference().keys) {
     if (!key.section.auto_is_default || key.section.absent || !key.default_value) continue;
     const Json config = config_of(key, "auto");
@@ -133,7 +133,7 @@ TEST(Reference, TakesAutoForTheDefaultWhereItIsDocumented) {
   }
 }
 
-TEST(Reference, TakesNullForASectionOnlyWhereItIsDocumented) {
+TEST(Reference, TakesNullForASectionOnlyIfItIsDocumented) {
   for (const ReferenceSection& section : reference().sections) {
     if (section.path.empty()) continue;
     const std::string error = load_error(config_with(section.path, nullptr));
@@ -145,7 +145,7 @@ TEST(Reference, TakesNullForASectionOnlyWhereItIsDocumented) {
   }
 }
 
-TEST(Reference, KeepsUnknownKeysOnlyWhereTheyAreDocumented) {
+TEST(Reference, KeepsUnknownKeysOnlyIfTheyAreDocumented) {
   for (const ReferenceSection& section : reference().sections) {
     const std::string path = section.path.empty() ? "no_such_key" : section.path + ".no_such_key";
     Json config = config_with(path, 1);

@@ -103,11 +103,10 @@ TEST(Config, SuggestsWhereAKeyOfAnotherSectionStands) {
       << "too many sections have it";
 }
 
-TEST(Config, SuggestsTheObjectWhereASectionIsGivenAsOneValue) {
+TEST(Config, SuggestsTheObjectIfASectionIsGivenAsOneValue) {
   expect_refused({
       {R"({"train_batch_size": 8, "fp16": true})",
-       "fp16: got true, expected an object; did you mean "
-       "{\"enabled\":true}?"},
+       "fp16: got true, expected an object; did you mean {\"enabled\":true}?"},
       {R"({"train_batch_size": 8, "zero_optimization": 2})", "did you mean {\"stage\":2}?"},
       {R"({"train_batch_size": 8, "zero_optimization": {"offload_optimizer": "CPU"}})",
        "offload_optimizer: got \"CPU\", expected an object, or null; did you mean {\"device\":\"cpu\"}?"},
@@ -180,8 +179,7 @@ TEST(Config, RefusesContradictions) {
        "zero_optimization.mics_shard_size: got 1 at stage 2, expected -1, or stage 3"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}})",
        "zero_optimization.zero_hpz_partition_size: got 2, expected a divisor of 1, the number of "
-       "data-parallel "
-       "ranks; 1 switches it off"},
+       "data-parallel ranks; 1 switches it off"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "mics_shard_size": 2}})",
        "zero_optimization.mics_shard_size: got 2, expected a divisor of 1"},
       {R"({"train_batch_size": 8, "zero_optimization": {"stage": 3, "mics_shard_size": 1, "zero_hpz_partition_size": 4}})",

@@ -140,7 +140,7 @@ TEST(BatchConfig, CompletesAnyTwoOfItsNumbers) {
   EXPECT_EQ(resolved({{"gradient_accumulation_steps", 4}}), (std::vector<int64_t>{-1, -1, 4}));
 }
 
-TEST(BatchConfig, IsValidWhereItsNumbersFit) {
+TEST(BatchConfig, IsValidIfItsNumbersFit) {
   EXPECT_FALSE(BatchConfig().is_valid());
   EXPECT_TRUE(BatchConfig({{"train_batch_size", 32}, {"micro_batch_size", 4}}).is_valid(8));
   EXPECT_FALSE(BatchConfig({{"train_batch_size", 33}, {"micro_batch_size", 4}}).is_valid(2));

@@ -26,7 +26,7 @@ Json decoupled(Json writer = Json::object()) {
   return {{"checkpoint", {{"writer", writer}}}};
 }
 
-TEST(DecoupledSave, HoldsTheMomentOfTheCallWhileTheTrainingGoesOn) {
+TEST(DecoupledSave, HoldsTheMomentOfTheCallWhileTrainingContinues) {
   for (const int stage : {0, 1, 2}) {
     const TemporaryFolder folder;
     run_ranks(2, [&](comm::World& world) {
@@ -69,7 +69,7 @@ TEST(DecoupledSave, EndsBeforeTheNextSaveTheNextLoadAndTheEngine) {
   });
 }
 
-TEST(DecoupledSave, ThatFailsIsSaidByTheNextCallOnEveryRank) {
+TEST(DecoupledSave, ReportsAFailureInTheNextCallOnEveryRank) {
   const TemporaryFolder folder;
   if (::mount("tmpfs", folder.string().c_str(), "tmpfs", 0, "size=2m") != 0)
     GTEST_SKIP() << "a tmpfs cannot be mounted: " << std::strerror(errno);

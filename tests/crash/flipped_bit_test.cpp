@@ -23,7 +23,7 @@ struct Flip {
   uint64_t byte = 0;
   int bit = 0;
 
-  /// The same once more takes it back.
+  /// Flips the bit in the file. A second call takes that back.
   void apply() const {
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekg(int64_t(byte));

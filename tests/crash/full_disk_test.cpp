@@ -41,7 +41,7 @@ class FullDisk : public ::testing::Test {
   bool mounted_ = false;
 };
 
-TEST_F(FullDisk, IsSaidOnEveryRankAndLeavesTheTagBefore) {
+TEST_F(FullDisk, IsReportedOnEveryRankAndLeavesTheEarlierTag) {
   run_ranks(3, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
     train_step(*engine);

@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(Leftover, OfTwoRenamesIsLoaded) {
+TEST(Leftover, IsLoadedIfItStandsBetweenTwoRenames) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
@@ -42,7 +42,7 @@ TEST(Leftover, OfTwoRenamesIsLoaded) {
   });
 }
 
-TEST(Leftover, OfTwoRenamesGoesWhereTheNewerTagIsThere) {
+TEST(Leftover, IsRemovedIfTheNewerTagExists) {
   const TemporaryFolder folder;
   run_ranks(1, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
@@ -60,7 +60,7 @@ TEST(Leftover, OfTwoRenamesGoesWhereTheNewerTagIsThere) {
   });
 }
 
-TEST(Leftover, OfKilledSavingsGoesWithTheNextOne) {
+TEST(Leftover, IsRemovedByTheNextSave) {
   const TemporaryFolder folder;
   folder.write(".a.saving/mp_rank_00_model_states.pt", "half");
   folder.write(".b.saving/mp_rank_00_model_states.pt.17.tmp", "half");
@@ -98,7 +98,7 @@ TEST(Leftover, IsNoFolderOfTheUserThatHasItsName) {
   EXPECT_TRUE(fs::exists(folder / ".a.old/notes.txt"));
 }
 
-TEST(Leftover, OfAnotherMachinesSavingIsNotPublished) {
+TEST(Leftover, IsNotPublishedIfAnotherMachineSaves) {
   const TemporaryFolder folder;
   const auto lock = checkpoint::begin_tag(folder / "nested", "a");
   folder.write("nested/.a.saving/listed", "x");
@@ -155,7 +155,7 @@ TEST(TornTag, IsNamedWithTheNewestWholeOne) {
   });
 }
 
-TEST(TornTag, WithoutOptimizerFilesStillGivesItsWeights) {
+TEST(TornTag, GivesItsWeightsWithoutOptimizerFiles) {
   for (const int stage : {0, 1, 2, 3}) {
     const TemporaryFolder folder;
     run_ranks(2, [&](comm::World& world) {
@@ -202,7 +202,7 @@ void rename_key(checkpoint::Dict& content, const std::string& from, const std::s
   }
 }
 
-TEST(TornTag, WithoutItsCountersIsNotLoadedAsOneOfTheStart) {
+TEST(TornTag, IsNotLoadedAsANewRunWithoutItsCounters) {
   for (const char* counter : {"global_steps", "skipped_steps"}) {
     const TemporaryFolder folder;
     run_ranks(1, [&](comm::World& world) {
@@ -220,7 +220,7 @@ TEST(TornTag, WithoutItsCountersIsNotLoadedAsOneOfTheStart) {
   }
 }
 
-TEST(TornTag, WhoseFilesSayOtherShapesIsNotConverted) {
+TEST(TornTag, IsNotConvertedIfItsFilesHaveOtherShapes) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_saved_run(world, Json::object(), /*stage=*/3);
@@ -239,10 +239,10 @@ TEST(TornTag, WhoseFilesSayOtherShapesIsNotConverted) {
   });
   EXPECT_ERROR(CheckpointError,
                checkpoint::convert_zero_checkpoint_to_fp32_state_dict(folder.path(), folder / "out", {}),
-               "zero_pp_rank_1_mp_rank_00_model_states.pt", "other names or shapes");
+               "zero_pp_rank_1_mp_rank_00_model_states.pt", "other parameter names or shapes");
 }
 
-TEST(WholeTag, OfAnotherModelOrOptimizerPointsToNoOther) {
+TEST(WholeTag, IsNotReplacedByAnotherIfTheModelOrOptimizerDiffers) {
   for (const int stage : {0, 1, 3}) {
     const TemporaryFolder folder;
     run_ranks(2, [&](comm::World& world) {

@@ -58,7 +58,7 @@ inline std::set<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// The same on all ranks, at one moment: no rank goes on before all have looked.
+/// Returns the folder's names at one moment for all ranks: no rank goes on before all have looked.
 inline std::set<std::string> names_in(comm::World& world, const std::filesystem::path& folder) {
   world.group().all_gather_text("");
   std::set<std::string> names = names_in(folder);

@@ -27,7 +27,7 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(TwoJobs, ThatSaveOneTagAreToldOfEachOther) {
+TEST(TwoJobs, AreToldOfEachOtherIfTheySaveOneTag) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
@@ -97,7 +97,7 @@ std::vector<RankOutcome> save_in_another_job(const fs::path& folder, const std::
   });
 }
 
-TEST(TwoJobs, ThatSaveIntoOneFolderSeeEachOtherWhileTheyLive) {
+TEST(TwoJobs, SeeEachOtherInOneFolderWhileTheyRun) {
   const TemporaryFolder folder, other;
   std::thread job([&] { save_in_another_job(folder.path(), "theirs", other / "saved", other / "go on"); });
   while (!fs::exists(other / "saved")) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -35,7 +35,7 @@ std::string text_of(const fs::path& file) {
   return text.str();
 }
 
-TEST(UsersFiles, InTheTagsPlaceAreNotReplaced) {
+TEST(UsersFiles, AreNotReplacedInTheTagsPlace) {
   for (const bool decoupled : {false, true}) {
     const TemporaryFolder folder;
     folder.write("run/logs/important.txt", "the user's");
@@ -86,7 +86,7 @@ TEST(UsersFiles, AreOutOfReachOfATag) {
   EXPECT_EQ(text_of(folder / "precious/mp_rank_00_model_states.pt"), "another's");
 }
 
-TEST(UsersFiles, InsideOfATagSurviveASaveOfTheSameTag) {
+TEST(UsersFiles, SurviveASaveOfTheTagThatHoldsThem) {
   for (const bool decoupled : {false, true}) {
     const TemporaryFolder folder;
     run_ranks(3, [&](comm::World& world) {
@@ -120,7 +120,7 @@ TEST(UsersFiles, InsideOfATagSurviveASaveOfTheSameTag) {
   }
 }
 
-TEST(UsersFiles, InsideOfAUniversalTagSurviveToo) {
+TEST(UsersFiles, SurviveInsideAUniversalTag) {
   const TemporaryFolder folder;
   run_ranks(1, [&](comm::World& world) {
     const auto engine = make_saved_run(world);
@@ -146,7 +146,7 @@ TEST(UsersFiles, InsideOfAUniversalTagSurviveToo) {
   });
 }
 
-TEST(UsersFiles, InPlaceOfLatestAreSaidBeforeAnythingIsWritten) {
+TEST(UsersFiles, AreReportedInPlaceOfLatestBeforeAnythingIsWritten) {
   const TemporaryFolder folder;
   folder.write("latest/mine", "the user's");
   run_ranks(2, [&](comm::World& world) {
@@ -164,7 +164,7 @@ TEST(UsersFiles, InPlaceOfLatestAreSaidBeforeAnythingIsWritten) {
 }
 
 // In a folder to which others may write as well a link may stand under each name that a save uses itself.
-TEST(UsersFiles, BehindALinkUnderTheSavesOwnNamesAreUntouched) {
+TEST(UsersFiles, StayUntouchedBehindALinkUnderTheSavesOwnNames) {
   const TemporaryFolder folder;
   folder.write("theirs/thesis.txt", "theirs");
   folder.write("theirs/mp_rank_00_model_states.pt", "theirs");
@@ -198,7 +198,7 @@ TEST(UsersFiles, BehindALinkUnderTheSavesOwnNamesAreUntouched) {
   EXPECT_EQ(text_of(folder / "theirs/thesis.txt"), "theirs");
 }
 
-TEST(UsersFiles, OfAnotherUserAreNeitherEmptiedNorReplaced) {
+TEST(UsersFiles, AreNeitherEmptiedNorReplacedIfAnotherUserOwnsThem) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user of the machine";
   const TemporaryFolder folder;
   constexpr uid_t kOther = 12345;

@@ -83,7 +83,7 @@ struct Dropping : TwoLayers {
   }
 };
 
-TEST_F(CudaGraphs, DrawTheNumbersOfTorchsDropoutAnew) {
+TEST_F(CudaGraphs, DrawNewNumbersForTorchsDropout) {
   const auto engine = engine_of<Dropping>({{"optimizer", {{"params", {{"lr", 0.0}}}}}});
   take_steps(engine, 3);
   const auto [inputs, targets] = device_batch(0);
@@ -332,7 +332,7 @@ void fail_to_capture(c10::Device device, const device::SideStream& stream) {
   EXPECT_THROW(device::DeviceGraph::capture(device, stream, read), c10::Error);
 }
 
-TEST_F(CudaGraphs, LeaveTorchWholeWhereACaptureFails) {
+TEST_F(CudaGraphs, LeaveTorchIntactIfACaptureFails) {
   const c10::Device device(at::kCUDA, 0);
   const device::SideStream stream(device, device::SideStream::Use::kCapture), other(device);
   const at::Tensor before = at::rand({8}, device);

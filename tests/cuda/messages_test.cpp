@@ -58,7 +58,7 @@ TEST_F(CudaMessages, QuantizedBlocksAreThoseOfTheCpuBitForBit) {
   }
 }
 
-TEST_F(CudaMessages, PartsOfATensorAreQuantizedAlike) {
+TEST_F(CudaMessages, PartsOfATensorAreQuantizedEqually) {
   for (const BlockCode code : {BlockCode::kInt8, BlockCode::kInt4, BlockCode::kFloat8}) {
     const at::Tensor whole = waves(5003, at::kFloat), there = whole.cuda();
     const auto [on_cpu, back_of_cpu] = quantized_and_back(whole.narrow(0, 3, 4999), code);

@@ -48,7 +48,7 @@ TEST_F(PipelineOnCuda, BackwardInHalvesGivesThePlainBits) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(halves[i])) << "gradient " << i;
 }
 
-TEST_F(PipelineOnCuda, OfOneStageTrains) {
+TEST_F(PipelineOnCuda, TrainsWithOneStage) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < 4; ++i) layers.push_back(LayerSpec::of<torch::nn::Linear>(16, 16));
   const auto module = std::make_shared<PipelineModule>(

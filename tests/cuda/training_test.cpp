@@ -69,7 +69,7 @@ void expect_near(const Json& config, double tolerance) {
   }
 }
 
-TEST_F(CudaTraining, InFp32EqualsThatOfTheCpuAtEveryStage) {
+TEST_F(CudaTraining, EqualsTheCpusInFp32AtEveryStage) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const char* optimizer : {"AdamW", "SGD", "Lion", "Adagrad", "Lamb"}) {
       SCOPED_TRACE(message("stage ", stage, " with ", optimizer));
@@ -82,7 +82,7 @@ TEST_F(CudaTraining, InFp32EqualsThatOfTheCpuAtEveryStage) {
   }
 }
 
-TEST_F(CudaTraining, InSixteenBitsStaysNearThatOfTheCpu) {
+TEST_F(CudaTraining, StaysNearTheCpusInSixteenBits) {
   expect_near(basic({{"bf16", {{"enabled", true}}}, {"zero_optimization", {{"stage", 2}}}}), 3e-2);
   expect_near(basic({{"fp16", {{"enabled", true}, {"initial_scale_power", 8}}}}), 1e-2);
 }
@@ -133,7 +133,7 @@ TEST_P(CudaOffload, TrainsAsOnTheCpu) {
 }
 
 // Sums on a GPU may be added up in another order from run to run.
-TEST_F(CudaTraining, BesideBackwardIsThatAfterIt) {
+TEST_F(CudaTraining, IsTheSameDuringBackwardAsAfterIt) {
   for (const auto& [stage, ratio, parameters] :
        {std::tuple(2, 1.0, "none"), {3, 1.0, "none"}, {3, 0.5, "none"}, {3, 1.0, "cpu"}, {3, 0.5, "cpu"}}) {
     for (Json precision : precisions()) {
@@ -210,7 +210,7 @@ TEST_F(CudaTraining, ReadsWeightsOfTheHostBetweenBackwardAndStep) {
   }
 }
 
-TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
+TEST_F(CudaTraining, ResumesFromACheckpointBitForBit) {
   const comm::World world = comm::init_distributed({.dist_backend = "nccl", .verbose = false});
   for (const bool decoupled : {false, true}) {
     SCOPED_TRACE(decoupled ? "written beside the training" : "written at once");
@@ -232,7 +232,7 @@ TEST_F(CudaTraining, GoesOnFromACheckpointBitForBit) {
   comm::destroy_process_group();
 }
 
-TEST_F(CudaTraining, GoesOnAfterItsStatesWereWithTheHost) {
+TEST_F(CudaTraining, ContinuesAfterItsStatesWereOnTheHost) {
   const comm::World world = comm::init_distributed({.dist_backend = "nccl", .verbose = false});
   for (const int stage : {1, 2, 3}) {
     for (const bool pins : {false, true}) {

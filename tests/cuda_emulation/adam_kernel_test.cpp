@@ -194,7 +194,7 @@ TEST_P(AdamKernel, CountsItsRandomNumbersAcrossAPowerOfTwo) {
     expect_adam_of_all_types({.numel = 257, .first_index = first});
 }
 
-TEST_P(AdamKernel, TakesSeveralElementsAThreadWhereTheGridIsFull) {
+TEST_P(AdamKernel, TakesSeveralElementsAThreadIfTheGridIsFull) {
   if (is_slow_build()) GTEST_SKIP() << "the build for contracted sums has room and time for it";
   constexpr int64_t kThreadsOfGrid = 4096 * 256;
   const AdamCase c{.gradient = Type::kBFloat16, .moments = Type::kBFloat16, .copy = Type::kBFloat16};
@@ -228,7 +228,7 @@ TEST_P(AdamKernel, WritesNothingByAScaleThatIsNoNumber) {
   }
 }
 
-TEST(AdamKernelLaunch, OfNothingSucceeds) { EXPECT_EQ(launch_adam({}, {}, nullptr), cudaSuccess); }
+TEST(AdamKernelLaunch, SucceedsForNoElements) { EXPECT_EQ(launch_adam({}, {}, nullptr), cudaSuccess); }
 
 }  // namespace
 }  // namespace deepspeed::kernels

@@ -108,7 +108,7 @@ TEST_P(QuantizationKernel, GivesTheBlocksOfTheCpuFromValuesOfAnySize) {
   }
 }
 
-TEST(QuantizationKernelLaunch, OfNothingSucceeds) {
+TEST(QuantizationKernelLaunch, SucceedsForNoElements) {
   EXPECT_EQ(launch_quantize({}, nullptr), cudaSuccess);
   EXPECT_EQ(launch_dequantize({}, nullptr), cudaSuccess);
   EXPECT_EQ(launch_add_quantized({}, nullptr), cudaSuccess);

@@ -32,7 +32,7 @@ TEST_P(SumOfSquaresKernel, IsThatOfTheCpu) {
   }
 }
 
-TEST_P(SumOfSquaresKernel, OfNothingIsZero) {
+TEST_P(SumOfSquaresKernel, IsZeroForNoElements) {
   TwinArray none(Type::kFloat, 0);
   EXPECT_EQ(sum_on_device(none), 0);
 }
@@ -45,7 +45,7 @@ TEST_P(SumOfSquaresKernel, HandsOnInfinitiesAndNans) {
   EXPECT_TRUE(std::isnan(sum_on_device(values)));
 }
 
-TEST_P(SumOfSquaresKernel, TakesSeveralElementsAThreadWhereTheGridIsFull) {
+TEST_P(SumOfSquaresKernel, TakesSeveralElementsAThreadIfTheGridIsFull) {
   if (is_slow_build()) GTEST_SKIP() << "the build for contracted sums has room and time for it";
   TwinArray values(Type::kHalf, 4096 * 256 + 5);
   values.fill([](int64_t i) { return double(i % 7); });
@@ -80,13 +80,13 @@ TEST_P(GradientScaleKernel, HasTheBitsOfTheFormula) {
   }
 }
 
-TEST_P(GradientScaleKernel, IsNoNumberWhereTheStepIsSkipped) {
+TEST_P(GradientScaleKernel, IsNotANumberIfTheStepIsSkipped) {
   for (const double sum : {double{INFINITY}, double{NAN}}) {
     for (const double clip : {0.0, 0.1}) EXPECT_TRUE(std::isnan(scale_on_device(sum, 8.0, clip, true)));
   }
 }
 
-TEST_P(GradientScaleKernel, ClipsNothingWhereTheSumIsNotFinite) {
+TEST_P(GradientScaleKernel, ClipsNothingIfTheSumIsNotFinite) {
   for (const double sum : {double{INFINITY}, double{NAN}}) EXPECT_EQ(scale_on_device(sum, 8.0, 0.1), 0.125);
 }
 

@@ -116,9 +116,9 @@ struct Shape {
   int64_t team() const { return columns < 1024 ? 32 : kThreads; }
   int64_t segments() const { return (columns + kSegment - 1) / kSegment; }
   uint64_t row_block() const { return block_of(rows - 1, rows, team()); }
-  /// Of the first segment of the last row.
+  /// Returns the block of the last row's first segment.
   uint64_t segment_block() const { return block_of((rows - 1) * segments(), rows * segments(), team()); }
-  /// Of the last part's sums.
+  /// Returns the block of the last part's sums.
   uint64_t part_block(int64_t parts, int64_t columns_of_thread) const {
     const int64_t width = kThreads * columns_of_thread;
     return static_cast<uint64_t>((parts - 1) * ((columns + width - 1) / width));
@@ -348,7 +348,7 @@ TEST_P(OpKernelBorder, TurnsHeads) {
     Shape shape;
     int64_t rotary, pairs_of_thread;
   };
-  // Of the last one rows are not aligned, and there are more threads than 32 bits count.
+  // The last case has rows that are not aligned, and more threads than 32 bits count.
   const Case cases[] = {{Type::kFloat, kShapes[1], 1024, 4},
                         {Type::kBFloat16, kShapes[1], 1024, 8},
                         {Type::kBFloat16, {kBorder / 256 + 1, 513}, 512, 1}};

@@ -433,7 +433,7 @@ TEST_P(OpKernel, SumsRowsOfAnEmbedding) {
   }
 }
 
-TEST(OpKernelLaunch, OfNothingSucceeds) {
+TEST(OpKernelLaunch, SucceedsForNoElements) {
   EXPECT_EQ(launch_norm({}, nullptr), cudaSuccess);
   EXPECT_EQ(launch_swiglu({}, nullptr), cudaSuccess);
   EXPECT_EQ(launch_dropout({}, nullptr), cudaSuccess);

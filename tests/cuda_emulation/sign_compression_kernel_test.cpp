@@ -71,7 +71,7 @@ TEST_P(SignKernel, CompressesAsTheCpuDoes) {
   }
 }
 
-TEST(SignKernelLaunch, OfNothingSucceeds) {
+TEST(SignKernelLaunch, SucceedsForNoElements) {
   EXPECT_EQ(launch_compress_signs(nullptr, nullptr, nullptr, nullptr, 0, nullptr), cudaSuccess);
   EXPECT_EQ(launch_add_signs(nullptr, nullptr, nullptr, 0, nullptr), cudaSuccess);
 }

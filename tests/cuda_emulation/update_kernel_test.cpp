@@ -138,12 +138,14 @@ TEST_P(UpdateKernel, TakesTheScaleThatTheDeviceHas) {
   }
 }
 
-TEST_P(UpdateKernel, TakesSeveralElementsAThreadWhereTheGridIsFull) {
+TEST_P(UpdateKernel, TakesSeveralElementsAThreadIfTheGridIsFull) {
   if (is_slow_build()) GTEST_SKIP() << "the build for contracted sums has room and time for it";
   expect_update_of_the_cpu({rules()[4], 4096 * 256 + 5, Type::kBFloat16, Type::kBFloat16, 1, false});
 }
 
-TEST(UpdateKernelLaunch, OfNothingSucceeds) { EXPECT_EQ(launch_update({}, SgdRule(), nullptr), cudaSuccess); }
+TEST(UpdateKernelLaunch, SucceedsForNoElements) {
+  EXPECT_EQ(launch_update({}, SgdRule(), nullptr), cudaSuccess);
+}
 
 }  // namespace
 }  // namespace deepspeed::kernels

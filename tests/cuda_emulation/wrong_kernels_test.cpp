@@ -87,7 +87,7 @@ TEST_P(WrongKernels, RacesAndUnwrittenMemoryAreFound) {
   EXPECT_THAT(kinds_of(Kernel::kOutsideOfDynamicShared), ElementsAre("foreign memory"));
 }
 
-TEST_P(WrongKernels, AccessesOutsideOfArraysEndTheProcess) {
+TEST_P(WrongKernels, AccessesOutsideArraysEndTheProcess) {
   if (!kHasSanitizers) GTEST_SKIP() << "this build has no sanitizers";
   EXPECT_DEATH(kinds_of(Kernel::kOutsideOfShared), "index 128 out of bounds|global-buffer-overflow");
   EXPECT_DEATH(kinds_of(Kernel::kOutsideOfDynamicShared), "heap-buffer-overflow");

@@ -96,7 +96,7 @@ TEST(Threads, AreAnEqualShareOfTheCoresUnlessToldOtherwise) {
   EXPECT_ERROR(UsageError, threads_per_rank(1, 0), "threads is 0, expected 1 or more");
 }
 
-TEST(Cuda, IsRefusedClearlyWhereThereIsNone) {
+TEST(Cuda, IsRefusedClearlyIfThereIsNone) {
   if (num_cuda_devices() > 0) GTEST_SKIP() << "this machine has a device";
   EXPECT_NE(why_no_device(), "");
   EXPECT_ERROR(NotSupportedError, set_cuda_device(0), "the CUDA device is 0, but", why_no_device());

@@ -44,7 +44,7 @@ Names names_of_row(const std::string& row) {
   return names;
 }
 
-TEST(CppNames, OfTheTableOccurInHeaders) {
+TEST(CppNames, OccurInHeaders) {
   const Names known = names_of_headers();
   size_t num_names = 0;
   for (const auto& [line, text] : read_markdown(kRoot, "docs/from_python.md").prose) {

@@ -100,7 +100,7 @@ std::vector<Literals> literals_of_all_sources() {
   return result;
 }
 
-TEST(ErrorTexts, OfThePagesOccurInOneSource) {
+TEST(ErrorTexts, OccurInOneSource) {
   const std::vector<Literals> sources = literals_of_all_sources();
   int num_texts = 0;
   for (const MarkdownPage& page : read_pages(kRoot)) {
@@ -116,7 +116,7 @@ TEST(ErrorTexts, OfThePagesOccurInOneSource) {
   EXPECT_GT(num_texts, 20);
 }
 
-TEST(ErrorTexts, AreFoundWhereLiteralsMakeThemUp) {
+TEST(ErrorTexts, AreFoundAcrossLiterals) {
   const Literals literals = literals_of(R"(raise(kWhere, "the rank is ", rank, ", expected 0 "
                                                  "to ", last, it ? "; see" : "", " the guide");)");
   EXPECT_TRUE(occurs_in(literals, Quote("the rank is <3>, expected 0 to <1>; see the guide\n")));

@@ -139,7 +139,7 @@ TEST(Averaging, ChangesWithTheReductionsAfterACall) {
 
 // Muon makes small directions of a gradient up to 485 times larger, and so a last bit. With this loss scale
 // fp16 halves gradients exactly, and there is none.
-TEST(Averaging, MuonTrainsAlikeOnMeansAndOnSumsOfHalves) {
+TEST(Averaging, MuonTrainsEquallyOnMeansAndOnSumsOfHalves) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       const auto train = [&](const char* op) {

@@ -37,7 +37,7 @@ TEST(Engine, CountsMicroStepsStepsAndSamples) {
   EXPECT_EQ(engine->get_batch_info(), std::make_tuple(12, 4, 3));
 }
 
-TEST(Engine, TheBoundaryCanBeOverridden) {
+TEST(Engine, LetsTheBoundaryBeOverridden) {
   const auto engine = make_engine(basic({{"gradient_accumulation_steps", 4}}));
   engine->set_gradient_accumulation_boundary(true);
   train_step(*engine);
@@ -54,7 +54,7 @@ TEST(Engine, BackwardReturnsTheDividedLoss) {
   EXPECT_DOUBLE_EQ(engine->backward(loss).item<double>(), static_cast<float>(loss.item<double>() / 2));
 }
 
-TEST(Engine, OutputsOfForwardMayBeWrittenInPlace) {
+TEST(Engine, AllowsWritesIntoOutputsOfForward) {
   for (const int stage : {0, 3}) {
     const Json config = basic({{"zero_optimization", {{"stage", stage}}}});
     const auto in_place = make_engine(config), apart = make_engine(config);
@@ -73,7 +73,7 @@ TEST(Engine, OutputsOfForwardMayBeWrittenInPlace) {
   }
 }
 
-TEST(Engine, StepWithoutBackwardAndBackwardWithoutScalarAreRefused) {
+TEST(Engine, RefusesStepWithoutBackwardAndBackwardWithoutScalar) {
   const auto engine = make_engine(basic());
   EXPECT_ERROR(UsageError, engine->step(), "step() at an accumulation boundary without any backward()",
                "call backward(loss) of this engine before each step()");
@@ -84,7 +84,7 @@ TEST(Engine, StepWithoutBackwardAndBackwardWithoutScalarAreRefused) {
                "an undefined tensor");
 }
 
-TEST(Engine, BackwardThatReachesNoParameterWarnsOnce) {
+TEST(Engine, WarnsOnceIfBackwardReachesNoParameter) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto engine =
         make_engine(basic({{"zero_optimization", {{"stage", stage}}}, {"log_level", "warning"}}));
@@ -105,7 +105,7 @@ TEST(Engine, BackwardThatReachesNoParameterWarnsOnce) {
   }
 }
 
-TEST(Engine, WithoutOptimizerEvaluatesAndSaysWhatTrainingNeeds) {
+TEST(Engine, EvaluatesWithoutOptimizerAndSaysWhatTrainingNeeds) {
   const auto engine = make_engine({{"train_batch_size", 4}});
   const auto [inputs, targets] = odd_batch(0, 4);
   const at::Tensor loss = engine->forward(inputs, targets);
@@ -250,7 +250,7 @@ TEST(Engine, TakesATorchOptimizer) {
   }
 }
 
-TEST(Engine, GroupsHaveTheirOwnHyperparameters) {
+TEST(Engine, KeepsHyperparametersOfEachGroup) {
   auto model = std::make_shared<OddNet>();
   auto named = model->named_parameters();
   auto [engine, optimizer, loader, scheduler] = initialize(
@@ -269,7 +269,7 @@ TEST(Engine, GroupsHaveTheirOwnHyperparameters) {
                "parameter 0 of parameter group 0 is not a parameter of the model");
 }
 
-TEST(Engine, TwoEnginesTrainIndependently) {
+TEST(Engine, TrainsIndependentlyOfAnotherEngine) {
   const auto alone = make_engine(basic({{"zero_optimization", {{"stage", 1}}}}));
   const auto first = make_engine(basic({{"zero_optimization", {{"stage", 1}}}}));
   const auto second = make_engine(basic({{"zero_optimization", {{"stage", 2}}}}));
@@ -280,7 +280,7 @@ TEST(Engine, TwoEnginesTrainIndependently) {
   }
 }
 
-TEST(Engine, EvaluationBetweenStepsChangesNothing) {
+TEST(Engine, IsUnchangedByEvaluationBetweenSteps) {
   const auto plain = make_engine(basic());
   const auto with_evaluation = make_engine(basic());
   for (int step = 0; step < 3; ++step) {

@@ -70,7 +70,7 @@ TEST(FailedBackward, ReachesNoStepAndZeroGradDropsIt) {
   });
 }
 
-TEST(FailedBackward, IsForgottenByTheNextOneWhereNothingElseIsInTheWindow) {
+TEST(FailedBackward, IsForgottenByTheNextOneIfTheWindowIsEmpty) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool is_direct : {false, true}) {
       SCOPED_TRACE(message("stage ", stage, is_direct ? ", loss.backward()" : ""));
@@ -84,7 +84,7 @@ TEST(FailedBackward, IsForgottenByTheNextOneWhereNothingElseIsInTheWindow) {
   }
 }
 
-TEST(FailedBackward, OfALaterMicroBatchAsksForTheWholeWindowAnew) {
+TEST(FailedBackward, AsksForTheWholeWindowAgainIfALaterMicroBatchFails) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool is_direct : {false, true}) {
       SCOPED_TRACE(message("stage ", stage, is_direct ? ", loss.backward()" : ""));
@@ -108,7 +108,7 @@ TEST(FailedBackward, OfALaterMicroBatchAsksForTheWholeWindowAnew) {
 }
 
 // The ranks end with an error, or the one that failed has made up for it: never with a part of its gradients.
-TEST(FailedBackward, OfOneRankAloneLeavesNoRankWaiting) {
+TEST(FailedBackward, LeavesNoRankWaitingIfOnlyOneRankFails) {
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(message("stage ", stage));
     const auto run = [&](bool fails) {

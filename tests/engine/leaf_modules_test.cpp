@@ -117,7 +117,7 @@ void expect_equal_results(const std::vector<at::Tensor>& results, const std::vec
   for (size_t i = 0; i < results.size(); ++i) EXPECT_TRUE(results[i].equal(expected[i])) << i << config;
 }
 
-TEST(LeafModules, TrainAsAtStageZeroWhereRanksUseDifferentExperts) {
+TEST(LeafModules, TrainAsAtStageZeroIfRanksUseDifferentExperts) {
   for (const int ranks : {1, 2, 3, 4}) {
     run_ranks(ranks, [](comm::World& world) {
       const auto expected = train_experts(world, expert_config(0));
@@ -146,7 +146,7 @@ TEST(LeafModules, TakeInputsWithoutAGradient) {
   });
 }
 
-TEST(LeafModules, OfAnEngineThatOnlyEvaluatesAreGatheredAsOne) {
+TEST(LeafModules, AreGatheredAsOneIfTheEngineOnlyEvaluates) {
   run_ranks(3, [](comm::World& world) {
     Json config = expert_config(3, kByClass), whole = expert_config(0);
     for (Json* one : {&config, &whole}) one->erase("optimizer");
@@ -205,14 +205,14 @@ std::vector<std::string> errors_of_experts(const Json& config, const std::vector
   });
 }
 
-TEST(LeafModules, ThatAreNotDeclaredAreTheErrorOfRanksThatPartWays) {
+TEST(LeafModules, FailAsDivergedRanksIfTheyAreNotDeclared) {
   for (const auto& text : errors_of_experts(expert_config(3), {0, 1})) {
     EXPECT_THAT(text, AllOf(HasSubstr("rank 0 called"), HasSubstr("'a.0.up."), HasSubstr("rank 1"),
                             HasSubstr("'a.1.up.")));
   }
 }
 
-TEST(LeafModules, OfWhichOneRankUsesNothingAreThatErrorAsWell) {
+TEST(LeafModules, FailAsDivergedRanksIfOneRankUsesNone) {
   for (const auto& text : errors_of_experts(expert_config(3, kByClass), {0, -1})) {
     EXPECT_THAT(text, AllOf(HasSubstr("rank 0 called"), HasSubstr("leaf module 'a'"), HasSubstr("rank 1"),
                             HasSubstr("'between.")));
@@ -262,7 +262,7 @@ TEST(LeafModuleMarks, HoldForInitialize) {
   });
 }
 
-TEST(LeafModuleMarks, OfTwoLeavesWithACommonParameterAreRefused) {
+TEST(LeafModuleMarks, AreRefusedIfTwoLeavesShareAParameter) {
   run_ranks(1, [](comm::World& world) {
     const auto model = std::make_shared<ExpertNet>();
     model->b->register_parameter("tied", model->a->all[0]->up->weight);

@@ -33,7 +33,7 @@ precision::DynamicLossScaler& scaler_of(Engine& engine) {
   return dynamic_cast<precision::DynamicLossScaler&>(engine.optimizer()->loss_scaler());
 }
 
-TEST(GlobalGradNorm, StaysThatOfTheLastAppliedStepWhereOneIsSkipped) {
+TEST(GlobalGradNorm, StaysThatOfTheLastAppliedStepIfOneIsSkipped) {
   for (const int stage : {0, 1, 2, 3}) {
     Json config = at_minimum(stage);
     config["fp16"]["initial_scale_power"] = 4;
@@ -50,7 +50,7 @@ TEST(GlobalGradNorm, StaysThatOfTheLastAppliedStepWhereOneIsSkipped) {
   }
 }
 
-TEST(LossScaleAtItsMinimum, IsAnErrorOnlyWhereTheScalerSaysSoAndCheckpointsCarryThat) {
+TEST(LossScaleAtItsMinimum, IsAnErrorOnlyIfTheScalerSaysSo) {
   const testing::TemporaryFolder folder;
   for (const int stage : {1, 2, 3}) {
     const auto engine = make_engine(at_minimum(stage));

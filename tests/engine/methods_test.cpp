@@ -1,5 +1,4 @@
-// Every method of DeepSpeed's engine: what it gives or does
-// here, or the error that says why not.
+// Every method of DeepSpeed's engine: what it returns or does here, or the error that says why not.
 
 #include <ATen/ops/full_like.h>
 
@@ -97,7 +96,7 @@ const std::vector<MethodRow> kTraining = {
     {"coalesce_grad_reduction",
      [](TestEngine& e) {
        const auto scope = e.coalesce_grad_reduction();
-       EXPECT_ERROR(UsageError, e.step(), "step() inside of coalesce_grad_reduction(): end its scope first");
+       EXPECT_ERROR(UsageError, e.step(), "step() inside coalesce_grad_reduction(): end its scope first");
      }},
     {"zero_grad",
      [](TestEngine& e) {

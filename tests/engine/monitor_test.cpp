@@ -84,7 +84,7 @@ TEST(EngineMonitor, IsOpenedOrAllRanksSayWhyNot) {
   });
 }
 
-TEST(EngineMonitor, OfAServiceIsOneOfTheProgram) {
+TEST(EngineMonitor, TakesAServiceFromTheProgram) {
   for (const char* section : {"tensorboard", "wandb", "comet"}) {
     EXPECT_ERROR(ConfigError, make_engine(basic({{section, {{"enabled", true}}}})),
                  std::string(section) + ".enabled", "engine->monitor().add()");

@@ -39,7 +39,7 @@ std::string warnings_of_step(Engine& engine) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(NonFinite, IsNamedWithItsRankWhereStepsAreSkipped) {
+TEST(NonFinite, IsNamedWithItsRankIfStepsAreSkipped) {
   run_ranks(2, [](comm::World& world) {
     for (const char* precision : {"fp32", "bf16"}) {
       for (const int stage : {0, 1, 2}) {
@@ -66,7 +66,7 @@ TEST(NonFinite, IsNamedWithItsRankWhereStepsAreSkipped) {
   });
 }
 
-TEST(NonFinite, IsNamedWhereTheLossScaleCannotGoLower) {
+TEST(NonFinite, IsNamedIfTheLossScaleCannotGoLower) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       const Json patch = {{"log_level", "error"},
@@ -122,7 +122,7 @@ TEST(NonFinite, SumOfFiniteGradientsIsNamedAsASum) {
   });
 }
 
-TEST(NonFinite, OfOneProcessIsNamedAtOnce) {
+TEST(NonFinite, IsNamedAtOnceInOneProcess) {
   const auto engine = make_engine(config_of(0, {{"log_level", "warning"}}));
   engine->module().named_parameters()["norm.weight"].register_hook(
       [](const at::Tensor& gradient) { return gradient * std::numeric_limits<double>::infinity(); });

@@ -43,7 +43,7 @@ at::Tensor weights_after(const MakeOptimizer& make, int stage, const comm::World
   return safe_get_full_fp32_param(*engine, net->named_parameters()["shared.weight"]);
 }
 
-TEST(OptimizerObjects, ThatNeedWholeParametersTrainAlikeAtEachStage) {
+TEST(OptimizerObjects, TrainEquallyAtEachStageIfTheyNeedWholeParameters) {
   run_ranks(3, [](comm::World& world) {
     for (const MakeOptimizer& make : {MakeOptimizer(make_lamb), MakeOptimizer(make_muon)}) {
       const at::Tensor expected = weights_after(make, 0, world);
@@ -59,7 +59,7 @@ struct OwnAdam : torch::optim::Adam {
   using Adam::Adam;
 };
 
-TEST(OptimizerObjects, OfUnknownClassesAreRefusedWhereRanksCutParameters) {
+TEST(OptimizerObjects, AreRefusedIfUnknownAndRanksCutParameters) {
   run_ranks(1, [](comm::World& world) {
     const MakeOptimizer make = [](const OddNet& net) {
       return std::make_shared<OwnAdam>(net.parameters(), torch::optim::AdamOptions(0.01));
@@ -97,7 +97,7 @@ at::Tensor weights_of_sgd(bool has_idle_groups) {
   return torch::cat(flat);
 }
 
-TEST(OptimizerObjects, StepGroupsAtTheirOwnRatesBesideThoseInWhichNothingTrains) {
+TEST(OptimizerObjects, StepGroupsAtTheirOwnRatesNextToUntrainedOnes) {
   EXPECT_TRUE(weights_of_sgd(true).equal(weights_of_sgd(false)));
 }
 

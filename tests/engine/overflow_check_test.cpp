@@ -38,7 +38,7 @@ bool is_finite(Engine& engine, const char* name) {
   return engine->module().named_parameters()[name].isfinite().all().template item<bool>();
 }
 
-TEST(OverflowCheck, OfBf16IsWhatTheConfigSays) {
+TEST(OverflowCheck, FollowsTheConfigInBf16) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       for (const double clipping : {0.0, 1.0}) {
@@ -60,7 +60,7 @@ TEST(OverflowCheck, OfBf16IsWhatTheConfigSays) {
   });
 }
 
-TEST(OverflowCheck, OfFp32GoesWithClipping) {
+TEST(OverflowCheck, GoesWithClippingInFp32) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       SCOPED_TRACE(message("stage ", stage));

@@ -46,7 +46,7 @@ TEST(Preemption, RanksCompareNotesAtUpdatesAndAsOftenAsAsked) {
   });
 }
 
-TEST(Preemption, WithoutAHandlerTheSignalEndsTheProcess) {
+TEST(Preemption, EndsTheProcessWithoutAHandler) {
   const auto outcomes = testing::fork_ranks(1, [](int) {
     const auto engine = make_engine(basic());
     EXPECT_FALSE(engine->preemption_requested());

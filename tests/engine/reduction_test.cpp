@@ -53,7 +53,7 @@ const auto two_steps = [](auto& engine, const auto& loss) {
   }
 };
 
-TEST(Reduction, NoSyncAndLaterReductionEqualAccumulation) {
+TEST(Reduction, EqualsAccumulationIfItFollowsNoSync) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1}) {
       const at::Tensor expected = weights_after(accumulating(stage), world, two_steps);
@@ -112,7 +112,7 @@ void check_own_sums(const Json& config, const comm::World& world, const Scope& b
   EXPECT_TRUE(backward().equal(2 * once));
 }
 
-TEST(Reduction, ScopesShowWhatTheRankAloneHasSummed) {
+TEST(Reduction, ShowsARanksOwnSumInsideScopes) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1})
       check_own_sums(with_sgd(stage), world, [](auto& engine) { return engine.no_sync(); });
@@ -134,7 +134,7 @@ TEST(Reduction, CoalescedBackwardsEqualOneBackwardOfTheirSum) {
           const auto scope = engine.coalesce_grad_reduction();
           for (int micro = 0; micro < 2; ++micro) engine.backward(loss(micro));
           EXPECT_ERROR(UsageError, engine.step(),
-                       "step() inside of coalesce_grad_reduction(): end its scope first");
+                       "step() inside coalesce_grad_reduction(): end its scope first");
         }
         engine.step();
       });
@@ -143,7 +143,7 @@ TEST(Reduction, CoalescedBackwardsEqualOneBackwardOfTheirSum) {
   });
 }
 
-TEST(Reduction, AnExceptionInACoalescedScopeForgetsItsGradients) {
+TEST(Reduction, ForgetsGradientsOfACoalescedScopeThatThrows) {
   const auto engine = make_engine(basic());
   const auto [inputs, targets] = odd_batch(0, 4);
   try {
@@ -194,7 +194,7 @@ TEST(Reduction, UnmanagedCountsDirectBackwardsToo) {
   EXPECT_EQ(engine->global_samples(), 3 * 4);
 }
 
-TEST(Reduction, ASecondBackwardAtTheBoundaryAddsItsAverage) {
+TEST(Reduction, AddsTheAverageOfASecondBackwardAtTheBoundary) {
   testing::run_ranks(3, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       const Json config = with_sgd(stage);
@@ -235,7 +235,7 @@ TEST(Reduction, EnginesTrainJointlyOnOneLoss) {
   });
 }
 
-TEST(Reduction, AScaledLossGivesTheSameAsTheEnginesBackward) {
+TEST(Reduction, GivesTheSameForAScaledLossAsTheEnginesBackward) {
   const Json config =
       basic({{"fp16", {{"enabled", true}, {"loss_scale", 64}}}, {"gradient_accumulation_steps", 2}});
   std::vector<at::Tensor> results;

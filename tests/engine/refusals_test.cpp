@@ -16,7 +16,7 @@ using testing::basic;
 using ::testing::HasSubstr;
 using testing::make_engine;
 
-TEST(EngineCalls, LeaveNoReductionOutWhereEachBackwardPartitions) {
+TEST(EngineCalls, LeaveNoReductionOutIfEachBackwardPartitions) {
   const auto engine = make_engine(basic({{"zero_optimization", {{"stage", 2}}}}));
   const auto [inputs, targets] = testing::odd_batch(0, 4);
   const at::Tensor loss = engine->forward(inputs, targets);
@@ -30,7 +30,7 @@ TEST(EngineCalls, CoalesceOnceAtATime) {
   EXPECT_ERROR(UsageError, (void)engine->coalesce_grad_reduction(), "inside of coalesce_grad_reduction()");
 }
 
-TEST(EngineCalls, CoalesceWhereTheEngineCountsMicroSteps) {
+TEST(EngineCalls, CoalesceIfTheEngineCountsMicroSteps) {
   const auto engine = make_engine(basic({{"managed_gradient_accumulation", false}}));
   EXPECT_ERROR(UsageError, (void)engine->coalesce_grad_reduction(), "needs managed_gradient_accumulation");
 }

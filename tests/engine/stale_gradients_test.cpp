@@ -29,7 +29,7 @@ at::Tensor loss_of(Engine& engine, int64_t first) {
   return engine.forward(inputs, targets);
 }
 
-TEST(StaleGradients, OfABackwardThatWasNotFinishedAreForgotten) {
+TEST(StaleGradients, AreForgottenIfABackwardWasNotFinished) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2}) {
       for (const int variant : {0, 1, 2, 3}) {
@@ -113,7 +113,7 @@ TEST(DroppedGradients, AreZerosInTheStep) {
   });
 }
 
-TEST(DroppedGradients, OfTheFirstBackwardAloneLeaveThoseOfTheNext) {
+TEST(DroppedGradients, LeaveThoseOfTheNextBackward) {
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const Json config = small_buckets(stage, false, 2);
@@ -130,7 +130,7 @@ TEST(DroppedGradients, OfTheFirstBackwardAloneLeaveThoseOfTheNext) {
   }
 }
 
-TEST(DroppedGradients, AreSaidOnceAndForgottenByALoad) {
+TEST(DroppedGradients, AreLoggedOnceAndForgottenByALoad) {
   const auto engine = make_engine(basic({{"log_level", "warning"}}));
   for (int step = 0; step < 2; ++step) {
     engine->backward(loss_of(*engine, 0));
@@ -150,7 +150,7 @@ TEST(DroppedGradients, AreSaidOnceAndForgottenByALoad) {
 }
 
 // As in a GAN: the loss of one engine passes through the model of another, whose program drops what it left.
-TEST(DroppedGradients, OfAnotherEnginesBackwardReachNoSum) {
+TEST(DroppedGradients, ReachNoSumFromAnotherEnginesBackward) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2, 3}) {
       SCOPED_TRACE(stage);
@@ -178,7 +178,7 @@ TEST(DroppedGradients, OfAnotherEnginesBackwardReachNoSum) {
   });
 }
 
-TEST(DroppedGradients, OfAnotherEnginesBackwardAreForgottenByZeroGradAndALoad) {
+TEST(DroppedGradients, AreForgottenByZeroGradAndALoadIfAnotherEngineMadeThem) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool loads : {false, true}) {
       SCOPED_TRACE(message("stage ", stage, " load ", loads));
@@ -199,7 +199,7 @@ TEST(DroppedGradients, OfAnotherEnginesBackwardAreForgottenByZeroGradAndALoad) {
   }
 }
 
-TEST(DroppedGradients, ThatTheEngineCannotSeeAreSaidOnce) {
+TEST(DroppedGradients, AreLoggedOnceIfTheEngineCannotSeeThem) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool is_direct : {false, true}) {
       SCOPED_TRACE(message("stage ", stage, " direct ", is_direct));
@@ -226,7 +226,7 @@ TEST(DroppedGradients, ThatTheEngineCannotSeeAreSaidOnce) {
   }
 }
 
-TEST(ReplacedGradients, OfStage0AreThoseOfTheStep) {
+TEST(ReplacedGradients, AreUsedByTheStepAtStage0) {
   run_ranks(2, [](comm::World& world) {
     for (const int accumulation : {1, 2}) {
       Json config = small_buckets(0, false, accumulation);
@@ -248,7 +248,7 @@ TEST(ReplacedGradients, OfStage0AreThoseOfTheStep) {
 
 // A program may forget the reduced gradients of stage 0, and give some parameters others, before the next
 // backward.
-TEST(ReplacedGradients, OfStage0AreWhereTheNextBackwardBegins) {
+TEST(ReplacedGradients, AreWhereTheNextBackwardBeginsAtStage0) {
   run_ranks(2, [](comm::World& world) {
     const auto engine = make_engine(small_buckets(0, false, 1), world);
     const auto params = engine->module().named_parameters();
@@ -272,7 +272,7 @@ TEST(ReplacedGradients, OfStage0AreWhereTheNextBackwardBegins) {
   });
 }
 
-TEST(ReplacedGradients, OfStage0AreStepsWithoutABackward) {
+TEST(ReplacedGradients, AllowStepsWithoutABackwardAtStage0) {
   run_ranks(2, [](comm::World& world) {
     Json config = small_buckets(0, false, 1);
     config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};
@@ -296,7 +296,7 @@ TEST(ReplacedGradients, OfStage0AreStepsWithoutABackward) {
 
 // A loss that goes through the models of two engines, as a GAN's, leaves gradients with the one that did not
 // run its backward: dropped there they count for nothing, kept they are a part of the next step.
-TEST(UnannouncedGradients, OfStage0CountAsTheProgramLeavesThem) {
+TEST(UnannouncedGradients, CountAsTheProgramLeavesThemAtStage0) {
   run_ranks(2, [](comm::World& world) {
     for (const int variant : {0, 1, 2, 3}) {
       SCOPED_TRACE(message("variant ", variant));
@@ -334,7 +334,7 @@ TEST(UnannouncedGradients, OfStage0CountAsTheProgramLeavesThem) {
   });
 }
 
-TEST(ReplacedGradients, ThatAreNoneAtStage0CountAsZeros) {
+TEST(ReplacedGradients, CountAsZerosIfThereAreNoneAtStage0) {
   Json config = small_buckets(0, false, 1);
   config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 1.0}}}};
   const auto engine = make_engine(config);

@@ -74,9 +74,9 @@ TEST(TensorAccess, RefusesWhatItCannotFind) {
   const auto engine = make_engine(basic());
   const auto params = engine->module().named_parameters();
   EXPECT_ERROR(UsageError, safe_get_full_fp32_param(*engine, params["frozen"]),
-               "no parameter that the engine's optimizer updates");
+               "not a parameter that the engine's optimizer updates");
   EXPECT_ERROR(UsageError, safe_get_full_fp32_param(*engine, at::Tensor()),
-               "no parameter that the engine's optimizer updates");
+               "not a parameter that the engine's optimizer updates");
   const at::Tensor weight = params["last.weight"];
   EXPECT_ERROR(UsageError, safe_set_full_optimizer_state(*engine, weight, weight, "exp_avg"),
                "no state 'exp_avg' before its first step");
@@ -149,7 +149,7 @@ TEST(TensorAccess, GradientsCarryTheLossScaleAndAreInFloat32) {
   });
 }
 
-TEST(TensorAccess, AGradientThatIsSetIsTheOneThatTheStepUses) {
+TEST(TensorAccess, SetsTheGradientThatTheStepUses) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2, 3}) {
       const auto engine = make_engine(grad_config(stage, Json::object()), world);

@@ -69,7 +69,7 @@ TEST_P(WrittenWeights, CountInTheNextStep) {
   });
 }
 
-TEST(WrittenSplitWeights, BeforeABackwardThatBeginsTheStepAreNoError) {
+TEST(WrittenSplitWeights, AreAllowedBeforeABackwardThatBeginsTheStep) {
   const auto engine = make_engine(
       basic({{"log_level", "error"},
              {"gradient_clipping", 0.0},

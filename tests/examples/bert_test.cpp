@@ -66,7 +66,7 @@ TEST(Masking, ChoosesSharesOfTheTokensAndRepeatsThem) {
       mask_tokens(tokens.narrow(0, 0, 1).narrow(1, 0, 1), 256, 1).targets.ne(kIgnored).sum().item<int>(), 1);
 }
 
-TEST(Bert, ForetellsTheChosenTokensAlone) {
+TEST(Bert, PredictsOnlyTheChosenTokens) {
   torch::manual_seed(1);
   Bert model(small_config());
   model.eval();
@@ -118,7 +118,7 @@ TEST(BertWeights, HaveTheNamesOfHuggingFaceAndComeBack) {
     EXPECT_TRUE(item.value().equal(other.named_parameters()[item.key()])) << item.key();
 }
 
-TEST(BertWeights, OfOlderFilesAndOtherHeadsAreUnderstood) {
+TEST(BertWeights, AreReadFromOlderFilesAndOtherHeads) {
   torch::manual_seed(1);
   Bert model(small_config()), other(small_config());
   NamedTensors tensors = with_hugging_face_names(tensors_of(model));
@@ -137,7 +137,7 @@ TEST(BertWeights, OfOlderFilesAndOtherHeadsAreUnderstood) {
 }
 
 // A decoder that is not the embedding has a bias under two names, of which Transformers takes the decoder's.
-TEST(BertWeights, OfADecoderOfItsOwnComeBackWithItsBias) {
+TEST(BertWeights, ComeBackWithTheBiasOfASeparateDecoder) {
   torch::manual_seed(1);
   BertConfig config = small_config();
   config.tie_word_embeddings = false;
@@ -168,7 +168,7 @@ TEST(BertWeights, OfADecoderOfItsOwnComeBackWithItsBias) {
       third.named_parameters()["cls.predictions.bias"].equal(named.at("cls.predictions.decoder.bias")));
 }
 
-TEST(BertWeights, ThatDoNotFitAreListedAndChangeNothing) {
+TEST(BertWeights, AreListedAndChangeNothingIfTheyDoNotFit) {
   torch::manual_seed(1);
   Bert model(small_config()), other(small_config());
   NamedTensors tensors = with_hugging_face_names(tensors_of(model));
@@ -226,7 +226,7 @@ struct BertRun : testing::Test {
   }
 };
 
-TEST_F(BertRun, ItsLossFallsOnTwoRanksAtEveryStageAlike) {
+TEST_F(BertRun, LowersItsLossEquallyAtEveryStageOnTwoRanks) {
   std::vector<double> of_stage_0;
   for (const int stage : {0, 2, 3}) {
     train(options(stage), 2);
@@ -241,7 +241,7 @@ TEST_F(BertRun, ItsLossFallsOnTwoRanksAtEveryStageAlike) {
   }
 }
 
-TEST_F(BertRun, WritesADecoderOfItsOwnThatTrainingGoesOnWith) {
+TEST_F(BertRun, WritesASeparateDecoderThatTrainingResumesFrom) {
   BertConfig config = small_config(257);
   config.tie_word_embeddings = false;
   for (const int stage : {0, 3}) {
@@ -273,7 +273,7 @@ TEST_F(BertRun, WritesADecoderOfItsOwnThatTrainingGoesOnWith) {
   }
 }
 
-TEST_F(BertRun, AModelWithoutAMaskIsRefused) {
+TEST_F(BertRun, RefusesAModelWithoutAMask) {
   const auto given = options(0);
   folder.write("config.json", to_json(small_config(256)).dump());
   const auto outcomes = deepspeed::testing::fork_ranks(1, [&](int) {

@@ -64,7 +64,7 @@ TEST(ConfigKeys, ErrorsNameTheFileAndTheKey) {
   EXPECT_ERROR(ConfigError, read_llama({{"rope_theta", 0}}), "rope_theta is 0");
 }
 
-TEST(ConfigKeys, WhatAModelDoesNotComputeIsRefused) {
+TEST(ConfigKeys, AreRefusedIfTheModelDoesNotComputeThem) {
   EXPECT_ERROR(NotSupportedError, read_llama({{"hidden_act", "gelu"}}), "hidden_act is \"gelu\"",
                "expected \"silu\"");
   EXPECT_ERROR(NotSupportedError, read_llama({{"pretraining_tp", 2}}), "pretraining_tp is 2");
@@ -104,7 +104,7 @@ TEST(LlamaConfig, RefusesAnotherRope) {
       "high_freq_factor is 1");
 }
 
-TEST(LlamaConfig, SlowsTheTurnsOfLongWavesAlone) {
+TEST(LlamaConfig, SlowsOnlyLongWaves) {
   auto config = read_llama({{"head_dim", 8}});
   const auto plain = llama::inverse_frequencies(config);
   EXPECT_DOUBLE_EQ(plain[0], 1.0);

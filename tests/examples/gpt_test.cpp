@@ -86,7 +86,7 @@ TEST(Gpt, ReadsTokenByTokenWithACacheAsAllAtOnce) {
       torch::allclose(model.logits(tokens.narrow(1, 0, 5), &cache), whole.narrow(1, 0, 5), 1e-5, 1e-6));
 }
 
-// The same function written out with elementary operations.
+// Computes the model's logits with elementary operations.
 at::Tensor reference_logits(GPT& model, const at::Tensor& tokens) {
   const auto p = model.named_parameters();
   const auto norm = [&](const at::Tensor& x, const std::string& name) {
@@ -132,7 +132,7 @@ TEST(Gpt, EqualsTheFunctionWrittenOut) {
   EXPECT_NEAR(model.forward(tokens, tokens).item<double>(), -log_probability.mean().item<double>(), 1e-5);
 }
 
-TEST(Gpt, DropsOutInTrainingAlone) {
+TEST(Gpt, DropsOutOnlyInTraining) {
   torch::manual_seed(5);
   auto config = small_config();
   config.dropout = 0.5;

@@ -43,7 +43,7 @@ at::Tensor some_tokens(int64_t batch, int64_t length) {
   return torch::arange(batch * length, at::kLong).mul(7).remainder(19).view({batch, length});
 }
 
-// The same function written out with elementary operations, in float64.
+// Computes the model's logits with elementary operations, in float64.
 at::Tensor reference_logits(Llama& model, const at::Tensor& tokens) {
   const LlamaConfig& config = model.config();
   const auto parameters = model.named_parameters();
@@ -109,7 +109,7 @@ TEST(Llama, EqualsTheFunctionWrittenOut) {
   }
 }
 
-TEST(Llama, TheRowOfThePadTakesNoGradient) {
+TEST(Llama, LeavesTheRowOfThePadWithoutAGradient) {
   auto config = small_config();
   config.pad_token_id = 7;
   torch::manual_seed(1);
@@ -199,7 +199,7 @@ TEST(Llama, FineTunesAtStage3OnTwoRanksAsAtStage0OnOne) {
   }
 }
 
-TEST(Llama, AFolderKeepsTheDtypeOfTheEngine) {
+TEST(Llama, SavesAFolderInTheDtypeOfTheEngine) {
   const TemporaryFolder folder;
   deepspeed::testing::run_ranks(1, [&](deepspeed::comm::World& world) {
     auto engine = deepspeed::initialize(std::make_shared<Llama>(small_config()),
@@ -212,7 +212,7 @@ TEST(Llama, AFolderKeepsTheDtypeOfTheEngine) {
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16) << name;
 }
 
-TEST(Llama, OptionsThatMissEachOtherAreRefused) {
+TEST(Llama, RefusesOptionsThatMissEachOther) {
   Options options;
   EXPECT_ERROR(deepspeed::UsageError, run(options), "--deepspeed_config FILE");
   options.config.deepspeed_config = "ds_config.json";

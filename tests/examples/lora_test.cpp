@@ -48,7 +48,7 @@ std::map<std::string, at::Tensor> copies_of(Network& network, bool adapters) {
   return copies;
 }
 
-TEST(Lora, TrainsTheAdaptersAloneAtEveryStage) {
+TEST(Lora, TrainsOnlyTheAdaptersAtEveryStage) {
   deepspeed::testing::run_ranks(2, [](deepspeed::comm::World& world) {
     std::vector<double> losses_of_stage_0;
     for (const int stage : {0, 1, 2}) {
@@ -166,7 +166,7 @@ std::string final_loss(const std::string& text) {
   return place == std::string::npos ? "none in " + text : text.substr(place + label.size(), 8);
 }
 
-TEST_F(LoraProgram, SavesTheAdaptersAloneAndLoadsThemAgainAtEveryStage) {
+TEST_F(LoraProgram, SavesOnlyTheAdaptersAndLoadsThemAtEveryStage) {
   const std::string untrained = run("before", 0, {"--steps", "0"});
   for (const int stage : {0, 1, 2}) {
     const std::string save_dir = folder / ("stage" + std::to_string(stage));

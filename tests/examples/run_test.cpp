@@ -123,7 +123,7 @@ TEST_F(RunFolder, WeightsComeFromAFileOrTheErrorNamesTheParameter) {
   EXPECT_ERROR(deepspeed::CheckpointError, load_weights(model, file), "h.0.ln_1.bias", "[9], expected [8]");
 }
 
-TEST_F(RunFolder, AModelComesBackFromAFolderOfHuggingFace) {
+TEST_F(RunFolder, ReadsAModelFromAFolderOfHuggingFace) {
   torch::manual_seed(1);
   const auto trained = std::make_shared<GPT>(
       GptConfig{.vocabulary = 3, .context = 4, .layers = 1, .heads = 1, .width = 8, .inner = 12});

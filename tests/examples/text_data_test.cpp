@@ -27,7 +27,7 @@ TEST(Vocabulary, NumbersTheBytesOfTheTextInOrderAndComesBack) {
   EXPECT_EQ(vocabulary.decode(tokens), text);
 }
 
-TEST(Vocabulary, OfAllBytesHasATokenOfEachValue) {
+TEST(Vocabulary, HasATokenForEachByteValue) {
   const auto vocabulary = Vocabulary::of_all_bytes();
   EXPECT_EQ(vocabulary.size(), 256);
   EXPECT_TRUE(vocabulary.encode("a\xff").equal(torch::tensor({97, 255}, at::kLong)));

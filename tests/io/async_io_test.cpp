@@ -92,7 +92,7 @@ TEST_P(Tunings, ReadFewerBytesAtTheEndOfAFile) {
   EXPECT_EQ(bytes.substr(0, done.bytes), std::string(done.bytes, 'x'));
 }
 
-TEST_P(Tunings, TellTheSystemsErrorAndGoOn) {
+TEST_P(Tunings, ReportTheSystemsErrorAndContinue) {
   const TemporaryFolder folder;
   folder.write("file", std::string(9 * kBlock, 'x'));
   const OpenFile file(folder / "file", O_RDONLY);
@@ -105,7 +105,7 @@ TEST_P(Tunings, TellTheSystemsErrorAndGoOn) {
   EXPECT_EQ(move(Transfer::Kind::kRead).bytes, bytes.size());
 }
 
-TEST_P(Tunings, FinishWhatNobodyWaitsFor) {
+TEST_P(Tunings, FinishTransfersThatNothingWaitsFor) {
   const TemporaryFolder folder;
   const AlignedBuffer data = numbered(64 * kBlock);
   {
@@ -118,14 +118,14 @@ TEST_P(Tunings, FinishWhatNobodyWaitsFor) {
   EXPECT_EQ(written.str(), std::string(data.data(), data.size()));
 }
 
-TEST(AsyncIo, NothingIsDoneAtOnce) {
+TEST(AsyncIo, FinishesAtOnceIfThereIsNothingToDo) {
   AsyncIo io({});
   const Completion done = io.wait(io.start({Transfer::Kind::kRead, -1, nullptr, 0, 0}));
   EXPECT_EQ(done.bytes, 0u);
   EXPECT_EQ(done.error, 0);
 }
 
-TEST(AsyncIo, OptionsAndTicketsThatCannotBeAreErrors) {
+TEST(AsyncIo, RefusesImpossibleOptionsAndTickets) {
   const auto refused = [](AsyncIoOptions options) {
     return error_of<UsageError>([&] { AsyncIo io(options); });
   };

@@ -53,7 +53,7 @@ TEST_P(DirectReading, JumpsToAnyPlace) {
   }
 }
 
-TEST_P(DirectReading, TellsThatTheFileEndsAndGoesOnElsewhere) {
+TEST_P(DirectReading, ReportsTheEndOfTheFileAndContinuesElsewhere) {
   std::string buffer(100, '\0');
   EXPECT_EQ(reader_->read(bytes_.size() - 50, buffer.data(), 100), ENODATA);
   EXPECT_EQ(reader_->read(bytes_.size() + 5'000'000, buffer.data(), 100), ENODATA);

@@ -29,7 +29,7 @@ void expect_neighbours(const AdamTensors& a, const AdamTensors& b, double lr, in
   EXPECT_LE(difference(a.exp_avg_sq, b.exp_avg_sq), largest(a.exp_avg_sq) / 64) << what;
 }
 
-TEST(AdamRounding, InstructionSetsThatFuseAlikeGiveTheSameBitsOfBf16Moments) {
+TEST(AdamRounding, GivesTheSameBf16MomentsOnInstructionSetsThatFuseEqually) {
   const SimdTargetGuard guard;
   const auto fuses = [](const std::string& target) { return target.rfind("AVX", 0) == 0; };
   for (const auto gradient : gradients()) {
@@ -145,7 +145,7 @@ TEST(AdamRounding, RoundingDependsOnTheSeed) {
   EXPECT_TRUE(at::equal(a.master, b.master)) << "the first update uses the moments before they are rounded";
 }
 
-TEST(AdamRounding, OfPiecesIsThatOfTheWhole) {
+TEST(AdamRounding, IsTheSameInPiecesAsInTheWhole) {
   const SimdTargetGuard guard;
   for (const std::string& target : simd_targets()) {
     use_simd_target(target);

@@ -114,7 +114,7 @@ TEST(Adam, DoesNotTouchWhatLiesBesideASlice) {
   }
 }
 
-TEST(Adam, EveryInstructionSetGivesTheSameBits) {
+TEST(Adam, GivesTheSameBitsOnEveryInstructionSet) {
   const SimdTargetGuard guard;
   ASSERT_GE(simd_targets().size(), 2U);
   for (const auto gradient : gradients()) {
@@ -130,7 +130,7 @@ TEST(Adam, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
-TEST(Adam, OneAndTwoThreadsGiveTheSameBits) {
+TEST(Adam, GivesTheSameBitsWithOneAndTwoThreads) {
   const SimdTargetGuard guard;
   for (const auto moments : {at::kFloat, at::kBFloat16}) {
     const Case c{300007, at::kFloat, moments, at::kBFloat16};
@@ -263,7 +263,7 @@ TEST(Adam, NamesTheArgumentThatDoesNotFit) {
   t.master = at::zeros({8, 2}).select(1, 0);
   expect_usage_error(t, {}, "contiguous");
   t.master = at::zeros({8}, at::kHalf);
-  expect_usage_error(t, {}, "low_precision beside a master of dtype Half");
+  expect_usage_error(t, {}, "low_precision with a master of dtype Half");
   t.master = at::Tensor();
   expect_usage_error(t, {}, "master is undefined");
   t = make_tensors(c, 11);

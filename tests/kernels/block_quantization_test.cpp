@@ -100,7 +100,7 @@ TEST(BlockQuantization, KeepsAllNumbersOfE4m3) {
   EXPECT_TRUE(round_trip(all, BlockCode::kFloat8).view(at::kInt).equal(all.view(at::kInt)));
 }
 
-TEST(BlockQuantization, OfFloatsStaysWithinItsBoundElementByElement) {
+TEST(BlockQuantization, KeepsFloatsWithinItsBoundElementByElement) {
   // Elements of very different sizes share a block.
   const int64_t numel = quantization_block(BlockCode::kFloat8);
   const at::Tensor values = at::randn({5, numel}) * at::logspace(-6, 0, numel);

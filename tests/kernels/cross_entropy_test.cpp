@@ -104,7 +104,7 @@ TEST(LinearCrossEntropy, GivesTheGradientsOfAProductForAnyChunk) {
 }
 
 // The factors of what waits for a loss scale: powers of two in fp16, 1 in other dtypes.
-TEST(LinearCrossEntropy, GivesGradientsWithFactorsWhereItHasNoneOfTheLosses) {
+TEST(LinearCrossEntropy, GivesGradientsWithFactorsWithoutTheLosses) {
   at::manual_seed(3);
   for (const auto dtype : kOpDtypes) {
     const at::Tensor hidden = at::randn({29, 12}).to(dtype), weight = at::randn({50, 12}).to(dtype);

@@ -115,7 +115,7 @@ TEST(Norms, DoNotDependOnTheNumberOfThreads) {
   expect_equal_for_threads([&] { return norm.run_backward(rows).bias; });
 }
 
-TEST(Norms, GiveTheGradientsFromTheOutputAlone) {
+TEST(Norms, GiveTheGradientsFromOnlyTheOutput) {
   at::manual_seed(3);
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const NormCase norm({4, 9, 65}, dtype, dtype, false);

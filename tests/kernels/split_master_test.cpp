@@ -74,7 +74,7 @@ TEST(SplitMaster, TheWeightIsThatOfTorchButAtHalvesThatTorchRoundsTowardsZero) {
   EXPECT_TRUE(upper.index({masters.isnan()}).isnan().all().item<bool>());
 }
 
-TEST(SplitMaster, AWeightThatWasSetToZeroIsZero) {
+TEST(SplitMaster, ReadsZeroIfAWeightWasSetToZero) {
   const at::Tensor lower = at::arange(-32768, 32768, at::kInt).to(at::kShort);
   for (const double zero : {0.0, -0.0}) {
     const at::Tensor upper = at::full({65536}, zero, at::kBFloat16);
@@ -185,7 +185,7 @@ TEST(AdamSplitMaster, KeepsEveryKindOfMaster) {
   }
 }
 
-TEST(AdamSplitMaster, AStepIsTakenBackAsThatOfFp32Masters) {
+TEST(AdamSplitMaster, TakesAStepBackAsWithFp32Masters) {
   const AdamTensors whole = make_tensors({1003, at::kFloat, at::kFloat, at::kBFloat16}, 9);
   const AdamTensors halves = split(whole);
   AdamStep step = hyperparameters();

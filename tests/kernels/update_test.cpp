@@ -17,7 +17,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-TEST(Update, EveryInstructionSetAndEveryCutGivesTheSameBits) {
+TEST(Update, GivesTheSameBitsOnEveryInstructionSetAndCut) {
   const SimdTargetGuard guard;
   for (const UpdateRule& rule : rules()) {
     for (const auto gradient : {at::kFloat, at::kHalf, at::kBFloat16}) {
@@ -47,7 +47,7 @@ TEST(Update, EveryInstructionSetAndEveryCutGivesTheSameBits) {
   }
 }
 
-TEST(Update, OneTwoAndThreeThreadsGiveTheSameBits) {
+TEST(Update, GivesTheSameBitsWithOneTwoAndThreeThreads) {
   const SimdTargetGuard guard;
   for (const UpdateRule& rule : rules()) {
     at::set_num_threads(1);
@@ -100,7 +100,7 @@ TEST(Update, LionLeavesWhatHasNoDirectionAndShowsNan) {
   EXPECT_EQ(a.master[3].item<float>(), 1.5F);
 }
 
-TEST(Update, OfDoublesIsComputedInDoubleByTheSameRule) {
+TEST(Update, IsComputedInDoubleForDoubles) {
   for (UpdateRule rule : rules()) {
     const Arrays narrow = make(rule, 1003, at::kFloat, at::ScalarType::Undefined);
     Arrays wide = {narrow.master.to(at::kDouble), narrow.gradient.to(at::kDouble), {}, {}};
@@ -113,7 +113,7 @@ TEST(Update, OfDoublesIsComputedInDoubleByTheSameRule) {
   }
 }
 
-TEST(Update, OfDoublesHasTheirPrecision) {
+TEST(Update, HasThePrecisionOfDoubles) {
   SgdRule rule;
   rule.gradient_scale = 1.0 / 3, rule.l2_decay = 0.1, rule.lr = 0.01;
   Arrays a = make(rule, 1003, at::kFloat, at::ScalarType::Undefined);
@@ -124,7 +124,7 @@ TEST(Update, OfDoublesHasTheirPrecision) {
   EXPECT_TRUE(at::equal(a.master, expected));
 }
 
-TEST(Update, OfDoublesGivesTheSameBitsWhateverTheInstructions) {
+TEST(Update, GivesTheSameBitsForDoublesOnEveryInstructionSet) {
   const SimdTargetGuard guard;
   std::vector<UpdateRule> all = rules();
   AdamRule adam;

@@ -44,7 +44,7 @@ class Failing : public Monitor {
   int calls = 0;
 };
 
-TEST(CsvMonitor, GoesOnWithAFileANameBelowItsFirstLine) {
+TEST(CsvMonitor, AppendsToAFileOfTheName) {
   const TemporaryFolder folder;
   for (int run = 0; run < 2; ++run) {
     CsvMonitor monitor(folder.path() / "deep" / "job");

@@ -60,7 +60,7 @@ TEST(NullGpuNccl, WorldsThatEndLetTheDeviceFinish) {
   });
 }
 
-TEST(NullGpuNccl, WorkThatNobodyWaitsForIsFinishedToo) {
+TEST(NullGpuNccl, FinishesWorkThatNothingWaitsFor) {
   run_ranks(2, [](comm::World& world) {
     comm::ProcessGroup group = world.own_group("late", "test");
     const at::Tensor own = at::full({kNumel}, double(group.rank() + 1), at::kFloat).to(at::kCUDA);
@@ -73,7 +73,7 @@ TEST(NullGpuNccl, WorkThatNobodyWaitsForIsFinishedToo) {
   });
 }
 
-TEST(NullGpuNccl, AFailureThatComesLateStopsTheStepBeforeWeightsChange) {
+TEST(NullGpuNccl, StopsTheStepBeforeWeightsChangeIfAFailureComesLate) {
   RunRanksOptions options;
   options.comm_timeout = std::chrono::milliseconds(2000);
   for (const int stage : {0, 1, 2}) {

@@ -142,7 +142,7 @@ TEST(MakeOptimizer, Fp32OptimizerStatesFalseHalvesTheMoments) {
   EXPECT_TRUE(at::equal(a.slice.master, b.slice.master));
 }
 
-TEST(MakeOptimizer, AGroupsOwnOptionStays) {
+TEST(MakeOptimizer, KeepsAGroupsOwnOption) {
   std::vector<ParamGroup> groups(2);
   groups[1].options.set("weight_decay", 0.0);
   const auto optimizer = make_optimizer("AdamW", Json::parse(R"({"weight_decay": 0.1})"), groups);

@@ -235,7 +235,7 @@ TEST(MemoryEstimate, TellsTheDevicesMemoryFromTheHosts) {
             apart.states.master_weights + apart.states.gradients + apart.states.optimizer_states);
 }
 
-TEST(MemoryEstimate, OfAModelThatIsEvaluatedHasItsParametersAlone) {
+TEST(MemoryEstimate, CountsOnlyTheParametersForEvaluation) {
   const testing::TemporaryFolder folder;
   for (const char* params : {"none", "cpu", "nvme"}) {
     Json config = offload_config("bf16", params, "none", folder.string());
@@ -252,7 +252,7 @@ TEST(MemoryEstimate, OfAModelThatIsEvaluatedHasItsParametersAlone) {
   }
 }
 
-TEST(MemoryEstimate, OfAModelWithoutMemoryHasTheSameNumbers) {
+TEST(MemoryEstimate, IsTheSameForAModelWithoutMemory) {
   const Json config = planned_config("AdamW", 3);
   EngineModel model = describe_module(planned_model());
   const auto expected = zero::estimate_model_states(model, config, 4);
@@ -263,7 +263,7 @@ TEST(MemoryEstimate, OfAModelWithoutMemoryHasTheSameNumbers) {
   EXPECT_EQ(zero::estimate_model_states(model, config, 4).total(), expected.total());
 }
 
-TEST(MemoryEstimate, OfAllStagesIsATable) {
+TEST(MemoryEstimate, IsATableForAllStages) {
   std::ostringstream out;
   zero::estimate_model_states_of_all_stages(describe_module(planned_model()), planned_config("AdamW", 0), 8,
                                             out);

@@ -27,7 +27,7 @@ struct Zero2Case {
   int64_t gpu_mem;
 };
 
-TEST(MemoryNeeds, OfStage2AreDeepSpeeds) {
+TEST(MemoryNeeds, EqualDeepSpeedsAtStage2) {
   for (const Zero2Case& wanted : {Zero2Case{2851000000, {1, 1}, true, 1.5, 68424000000, 5702000000},
                                   {2851000000, {8, 2}, true, 1.5, 273696000000, 5702000000},
                                   {2851000001, {3, 2}, false, 1.5, 51318000018, 14255000005},
@@ -50,7 +50,7 @@ struct Zero3Case {
   int64_t gpu_mem;
 };
 
-TEST(MemoryNeeds, OfStage3AreDeepSpeeds) {
+TEST(MemoryNeeds, EqualDeepSpeedsAtStage3) {
   const PlannedHardware two_nodes{3, 2}, one_node{8, 1};
   for (const Zero3Case& wanted :
        {Zero3Case{2851000001, 32000003, two_nodes, {true, true, true}, 1.5, 38488500013, 128000012},
@@ -72,7 +72,7 @@ TEST(MemoryNeeds, OfStage3AreDeepSpeeds) {
   }
 }
 
-TEST(MemoryNeeds, OfImpossiblePlansAreErrors) {
+TEST(MemoryNeeds, AreRefusedForImpossiblePlans) {
   const auto zero2 = [](int64_t params, PlannedHardware hardware, double factor) {
     return error_of<UsageError>(
         [=] { estimate_zero2_model_states_mem_needs(params, hardware, true, factor); });

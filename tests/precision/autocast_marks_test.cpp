@@ -18,7 +18,7 @@ TEST(AutocastMarks, CanBeTakenAway) {
   EXPECT_FALSE(has_autocast_dtype(weight));
 }
 
-TEST(AutocastMarks, OfTensorsThatAreGoneAreDropped) {
+TEST(AutocastMarks, AreDroppedWithTheirTensors) {
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl>> gone;
   for (int i = 0; i < 100; ++i) {
     const at::Tensor weight = at::zeros({1});

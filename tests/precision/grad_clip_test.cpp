@@ -10,7 +10,7 @@
 namespace deepspeed::precision {
 namespace {
 
-TEST(CombinedGradientScale, UnscalesAloneWhereTheNormIsBelowTheClip) {
+TEST(CombinedGradientScale, OnlyUnscalesIfTheNormIsBelowTheClip) {
   EXPECT_DOUBLE_EQ(combined_gradient_scale(8 * 0.5, 8, 1.0), 1.0 / 8);
   EXPECT_DOUBLE_EQ(combined_gradient_scale(1e9, 8, 0), 1.0 / 8) << "a clip of 0 is no clipping";
 }

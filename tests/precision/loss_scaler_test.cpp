@@ -52,7 +52,7 @@ TEST(DynamicLossScaler, ThrowsWhenItOverflowsAtItsMinimum) {
   EXPECT_ERROR(UsageError, scaler.update(true), "at its minimum, 1", "still overflow", "train with bf16");
 }
 
-TEST(DynamicLossScaler, GoesOnFromAState) {
+TEST(DynamicLossScaler, ContinuesFromAState) {
   const DynamicLossScalerOptions options{.initial_scale = 256, .scale_window = 2, .hysteresis = 2};
   DynamicLossScaler first(options);
   for (const bool overflow : {true, true, false, false}) first.update(overflow);
@@ -80,7 +80,7 @@ TEST(StaticLossScaler, NeverMoves) {
   EXPECT_FALSE(scaler.is_dynamic());
 }
 
-TEST(DynamicLossScaler, StaysAtItsMinimumWithoutAnErrorWhereAskedTo) {
+TEST(DynamicLossScaler, StaysAtItsMinimumWithoutAnErrorIfAsked) {
   DynamicLossScaler scaler({.initial_scale = 4.0, .hysteresis = 1, .raise_error_at_min_scale = false});
   for (int i = 0; i < 5; ++i) {
     EXPECT_FALSE(scaler.is_exhausted());

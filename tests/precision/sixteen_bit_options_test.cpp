@@ -179,7 +179,7 @@ TEST(SixteenBitMasters, TrainTheSameAtBothStagesAndNearFloat32Masters) {
   EXPECT_NE(one.weights, reference.weights);
 }
 
-TEST(SixteenBitMasters, GoOnFromACheckpointBitForBit) {
+TEST(SixteenBitMasters, ContinueFromACheckpointBitForBit) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const Json config = basic(with_stage(2, kBf16Masters));
@@ -195,7 +195,7 @@ TEST(SixteenBitMasters, GoOnFromACheckpointBitForBit) {
   });
 }
 
-TEST(SixteenBitMasters, AreRefusedWhereTheyCannotBe) {
+TEST(SixteenBitMasters, AreRefusedIfTheyCannotBe) {
   const auto refuses = [](const Json& patch, const char* text) {
     EXPECT_THAT([&] { make_engine(basic(patch)); }, ThrowsMessage<ConfigError>(HasSubstr(text))) << patch;
   };

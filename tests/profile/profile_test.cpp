@@ -20,7 +20,7 @@ void spend(StepTimers* timers, StepPart part, int ms) {
   pass_ms(ms);
 }
 
-TEST(StepTimers, AddUpEachPartAndBeginAnewAfterALine) {
+TEST(StepTimers, AddUpEachPartAndRestartAfterALine) {
   StepTimers timers;
   EXPECT_TRUE(timers.last().empty());
   spend(&timers, StepPart::kForward, 20);

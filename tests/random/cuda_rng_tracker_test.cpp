@@ -40,7 +40,7 @@ TEST_F(CudaRngTracker, DrawsFromTheStreamAndLeavesTheDefaultOneWhereItWas) {
   EXPECT_FALSE(at::rand({3}).equal(first));  // the stream has moved on
 }
 
-TEST_F(CudaRngTracker, GivesTheStateBackWhereTheForkEndsByAnError) {
+TEST_F(CudaRngTracker, RestoresTheStateIfTheForkEndsByAnError) {
   tracker_.add("a", 5);
   device::seed_generators(1);
   try {

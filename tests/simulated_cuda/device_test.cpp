@@ -120,19 +120,19 @@ class SimulatedStreams : public ::testing::Test {
   const c10::Stream stream_ = next_stream(0);
 };
 
-TEST_F(SimulatedStreams, AReaderThatDoesNotWaitReadsPoison) {
+TEST_F(SimulatedStreams, ShowPoisonToAReaderThatDoesNotWait) {
   side_waits();
   aside([&] { x_.copy_(source_, true); });
   EXPECT_TRUE(std::isnan(x_.sum().item<float>()));
-  EXPECT_THAT(take_findings(), ElementsAre(::testing::AllOf(HasSubstr("race: aten::sum"),
-                                                            HasSubstr("copy_ to the device on stream"),
-                                                            HasSubstr("AReaderThatDoesNotWaitReadsPoison"))));
+  EXPECT_THAT(take_findings(), ElementsAre(::testing::AllOf(
+                                   HasSubstr("race: aten::sum"), HasSubstr("copy_ to the device on stream"),
+                                   HasSubstr("ShowPoisonToAReaderThatDoesNotWait"))));
   device::StreamEvent(stream_).hold(current_stream(0));
   EXPECT_EQ(x_.sum().item<float>(), 100);
   EXPECT_THAT(take_findings(), IsEmpty());
 }
 
-TEST_F(SimulatedStreams, ASideStreamWaitsForWhatMadeItsTensor) {
+TEST_F(SimulatedStreams, LetASideStreamWaitForItsTensor) {
   at::Tensor y = at::empty({100}, at::kCUDA);
   aside([&] { y.copy_(x_); });
   EXPECT_THAT(take_findings(),
@@ -163,7 +163,7 @@ TEST_F(SimulatedStreams, HostMemoryStaysAsItIsWhileItIsCopied) {
   EXPECT_THAT(take_findings(), IsEmpty());
 }
 
-TEST_F(SimulatedStreams, ATensorThatDiesUnderASideStreamIsRecorded) {
+TEST_F(SimulatedStreams, RecordATensorThatDiesUnderASideStream) {
   for (const bool records : {false, true}) {
     at::Tensor dies = at::full({100}, 3.0, at::kCUDA);
     side_waits();
@@ -191,7 +191,7 @@ TEST_F(SimulatedStreams, MemoryIsUnlockedWhenItsCopiesAreDone) {
   }
 }
 
-TEST_F(SimulatedStreams, ASecondDeviceOfAProcessIsFound) {
+TEST_F(SimulatedStreams, FindASecondDeviceOfAProcess) {
   { const at::Tensor other = at::empty({4}, at::Device(at::kCUDA, 1)); }
   EXPECT_THAT(take_findings(), ElementsAre(HasSubstr("an allocation on device 1 by a process of device 0")));
 }

@@ -37,7 +37,7 @@ TEST(DeviceHostMemory, IsUnlockedOnAnyThreadAfterTheCopiesOfItsDevice) {
   });
 }
 
-TEST(DeviceHostMemory, OfParkedStatesIsGivenBackWithoutAWait) {
+TEST(DeviceHostMemory, IsGivenBackWithoutAWaitForParkedStates) {
   const at::Tensor there = at::ones({kLarge}, at::TensorOptions(at::kByte).device(at::kCUDA));
   zero::ParkedStorages parked;
   parked.park(there, /*pin_memory=*/true, /*non_blocking=*/true);
@@ -48,7 +48,7 @@ TEST(DeviceHostMemory, OfParkedStatesIsGivenBackWithoutAWait) {
   EXPECT_EQ(there.sum().item<int64_t>(), kLarge);
 }
 
-TEST(DeviceHostMemory, OfAShardIsWrittenWhenAllStreamsHaveReadIt) {
+TEST(DeviceHostMemory, IsWrittenForAShardWhenAllStreamsHaveReadIt) {
   zero::MemoryShard shard(device::empty_host(100, at::kFloat, true).fill_(1.0), /*is_pinned=*/true);
   const at::Tensor aside = at::empty({100}, at::kCUDA), here = at::empty({100}, at::kCUDA);
   const device::SideStream side(at::Device(at::kCUDA, 0));

@@ -32,7 +32,7 @@ Json zero_config(int stage, const Json& patch = Json::object()) {
   return {{"zero_optimization", zero}, {"bf16", {{"enabled", true}}}};
 }
 
-TEST(HostWaits, AreNoneInAStepWithoutOffloadButOneForACheck) {
+TEST(HostWaits, NumberOneForACheckAndNoneInAStepWithoutOffload) {
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](comm::World& world) {
       for (const int stage : {0, 1, 2, 3}) {
@@ -61,7 +61,7 @@ TEST(HostWaits, AreNoneInAStepWithoutOffloadButOneForACheck) {
 
 // The host computes with what the device has made: it waits once for the sums, for the norm, and for buffers
 // of a slice.
-TEST(HostWaits, WithOffloadAreAFewASlice) {
+TEST(HostWaits, AreAFewASliceWithOffload) {
   const Json cpu = {{"device", "cpu"}}, super = {{"device", "cpu"}, {"super_offload", true}};
   for (const int ranks : {1, 2}) {
     run_ranks(ranks, [&](comm::World& world) {

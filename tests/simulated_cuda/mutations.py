@@ -32,10 +32,10 @@ inline bool taken_out(const char* name) {
 
 OFFLOAD = "Homes/CudaOffload.TrainsAsOnTheCpu/"
 ADAM, HOST, HALF, PARAMS = (OFFLOAD + str(index) for index in (0, 2, 3, 4))
-BESIDE = "CudaTraining.BesideBackward*"
+BESIDE = "CudaTraining.IsTheSameDuringBackward*"
 READS = "CudaTraining.ReadsWeights*"
 ACTIVATION = "CudaActivation.*"
-SHARD = "DeviceHostMemory.OfAShard*"
+SHARD = "DeviceHostMemory.IsWrittenForAShard*"
 BUFFER = "ShardFileBuffer.*"
 LOCKED = "DeviceHostMemory.IsUnlocked*"
 BUCKET = "GatheredBuckets.*"
@@ -89,7 +89,7 @@ WAITS = [
     ("host for the sums of inputs", "activation/keep/input_store.cpp", "", "copied_.wait();", "KeptInputs.PartitionedOverRanksWhose*"),
     ("buffer of a file for its copy", "zero/shards/shard_file.cpp", "", "found->copied.wait();", BUFFER),
     ("read of a file for a buffer's copy", "zero/shards/shard_file.cpp", "", "buffer->copied.wait();", BUFFER),
-    ("file of a checkpoint for its copy", "checkpoint/archive/host_snapshot.h", "", "copied_.wait();", "CudaTraining.GoesOnFrom*"),
+    ("file of a checkpoint for its copy", "checkpoint/archive/host_snapshot.h", "", "copied_.wait();", "CudaTraining.ResumesFrom*"),
     ("stage for what it receives", "pipe/exchange/channel.cpp", "", "for (comm::Work& work : oldest.works) work.wait();", PIPELINE),
     ("neighbours before what is posted", "pipe/exchange/stage_links.cpp", "neighbours : {&activations_, &gradients_})\n    ",
      "connect(*neighbours, stage, num_stages, /*wraps=*/false, options.device);", PIPELINE),
@@ -99,7 +99,7 @@ WAITS = [
     ("stream of a capture alone", "device/streams/side_stream.cpp", "const bool is_high_priority = ", "use == Use::kCapture",
      "CudaGraphs.TakeNothing*", "!taken_out({}) && use == Use::kCapture"),
     ("end of a capture that fails", "device/graphs/device_graph.cpp", "try {\n      ", "table.end(made.graph_.get());",
-     "CudaGraphs.LeaveTorchWhole*"),
+     "CudaGraphs.LeaveTorchIntact*"),
     ("weights for the other ranks' parts", "zero/zero_state.cpp", "", "for (comm::Work& work : works) work.wait();", RANKS),
 ]  # fmt: skip
 

@@ -37,7 +37,7 @@ struct MaskUserImpl : torch::nn::Module {
 };
 TORCH_MODULE(MaskUser);
 
-TEST(PipelineValues, OfTheHostTravelToTheNextStagesDevice) {
+TEST(PipelineValues, TravelFromTheHostToTheNextStagesDevice) {
   run_ranks(2, [](comm::World&) {
     const std::vector<LayerSpec> layers = {LayerSpec::of<MaskMaker>(), LayerSpec::of<MaskUser>()};
     PipelineModuleOptions options{.num_stages = 2, .partition_method = "uniform"};

@@ -18,10 +18,10 @@ struct NotedCall {
 };
 using CallNotes = std::vector<NotedCall>;
 
-/// The same ranks as `world`, whose collectives it uses.
+/// Returns a world of `world`'s ranks that uses its collectives and notes them.
 comm::World counted_world(const comm::World& world, std::shared_ptr<CallNotes> notes);
 
-/// Those of one collective whose subject begins so, or all.
+/// Counts the calls of a collective whose subject begins with `subject`, or all of them.
 int64_t count_calls(const CallNotes& notes, const std::string& collective, const std::string& subject = "");
 
 }  // namespace deepspeed::testing

@@ -37,8 +37,8 @@ struct RankOutcome {
 /// Runs `body` on `world_size` ranks over Gloo and loopback. GoogleTest's assertions work inside; a failed
 /// one, an exception or a signal on any rank fails the calling test with that rank's message. RANK,
 /// WORLD_SIZE, LOCAL_RANK, LOCAL_SIZE, MASTER_ADDR and MASTER_PORT are set, so init_distributed() inside
-/// returns the same world. The calling process must have no
-/// thread pool of its own; a world of one that it may hold is left in the ranks.
+/// returns the same world. The calling process must have no thread pool of its own. If it holds a world of
+/// one, the ranks leave that world.
 void run_ranks(int world_size, const std::function<void(comm::World&)>& body,
                const RunRanksOptions& options = {});
 

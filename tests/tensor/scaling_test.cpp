@@ -38,7 +38,7 @@ TEST(Scaling, WritesACopyAndNothingBesideIt) {
   }
 }
 
-TEST(Scaling, TakesIntegersByOneAlone) {
+TEST(Scaling, TakesIntegersOnlyByOne) {
   const at::Tensor result = at::full({3}, 0, at::kLong);
   copy_scaled(result, at::full({3}, 7, at::kLong), 1.0);
   scale(result, 1.0);

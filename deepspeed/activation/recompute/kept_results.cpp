@@ -67,12 +67,12 @@ void check_operator(const std::string& name) {
     found = true;
     if (writes_or_aliases(op->schema())) {
       raise<UsageError>("SelectivePolicy: operator '", name, "' writes or returns a view of an argument, ",
-                        "expected one whose results are its own, as aten::mm");
+                        "expected one with new results, such as aten::mm");
     }
   }
   if (!found) {
     raise<UsageError>("SelectivePolicy: torch has no operator '", name,
-                      "', expected a name below autograd, as aten::mm or aten::convolution");
+                      "', expected a name below autograd, such as aten::mm or aten::convolution");
   }
 }
 
@@ -101,8 +101,8 @@ void KeptResults::keep(const c10::OperatorHandle& op, const Stack& stack, bool d
   Call call{op.operator_name().name, {}, {}, {}};
   for (const c10::IValue& value : torch::jit::last(stack, op.schema().returns().size())) {
     if (!value.isTensor()) {
-      raise<UsageError>("SelectivePolicy: operator '", call.op, "' returns what is no tensor, ",
-                        "expected one that returns tensors alone");
+      raise<UsageError>("SelectivePolicy: operator '", call.op, "' returns something other than a tensor, ",
+                        "expected one that returns only tensors");
     }
     call.results.push_back(value_of(value.toTensor()));
     call.counted.push_back(std::make_unique<CountedTensor>(call.results.back()));

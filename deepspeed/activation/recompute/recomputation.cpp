@@ -177,7 +177,7 @@ void Frame::recompute() {
   if (kept_ && !forward_ended_) {
     raise<UsageError>(
         "RegionOptions::keep: ", region_.options.name,
-        " runs a backward inside of its forward, whose kept results are not complete; leave keep out");
+        " runs a backward inside its forward, whose kept results are not complete; leave keep out");
   }
   TensorList inputs =
       region_.inputs_of(saved_inputs());  // outside the scopes: an outer region's hooks may recompute

@@ -41,7 +41,7 @@ class NoKeptCasts {
 void check_backward_is_whole(const Region& region) {
   if (torch::autograd::Engine::get_default_engine().is_checkpoint_valid()) return;
   if (autograd::current_weight_backward() != nullptr) return;
-  raise<UsageError>("Checkpointing is not compatible with .grad(), which asks for some gradients alone: ",
+  raise<UsageError>("Checkpointing is not compatible with .grad(), which computes only some gradients: ",
                     region.options.name, " is reentrant; use backward(), or use_reentrant = false");
 }
 

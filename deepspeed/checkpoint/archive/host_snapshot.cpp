@@ -5,6 +5,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include "deepspeed/base/integers.h"
 #include "deepspeed/device/accelerator/host_memory.h"
 
 namespace deepspeed::checkpoint {
@@ -13,9 +14,7 @@ namespace {
 constexpr uint64_t kSnapshotAlignment = 64;
 
 /// Returns the bytes of the snapshot that a record takes.
-uint64_t snapshot_bytes(const at::Tensor& record) {
-  return (record.nbytes() + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
-}
+uint64_t snapshot_bytes(const at::Tensor& record) { return round_up(record.nbytes(), kSnapshotAlignment); }
 
 /// Fills the copy of a deferred record with data from the content's stream.
 void fill(const at::Tensor& copy, const ArchiveContent& content, const at::Tensor& record) {

@@ -65,7 +65,7 @@ std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, 
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != end) {
       raise<CheckpointError>("the data of '", entry.name, "' begins at byte ", entry.begin, ", expected ",
-                             end, ", where that before it ends");
+                             end, ", where the one before it ends");
     }
     end = entry.end;
   }

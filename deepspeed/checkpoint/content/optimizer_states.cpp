@@ -111,8 +111,7 @@ void parse_fragments(const Value& value, PartitionStates& group) {
 void parse_base_state(const Value& value, std::vector<PartitionStates>& groups) {
   if (value.get_if<Dict>() == nullptr) {
     raise<NotSupportedError>(
-        "the file was written with elastic_checkpoint, which is not supported; save it "
-        "without that option");
+        "the file was written with elastic_checkpoint, which is not supported; save it without that option");
   }
   const Dict& state = value.as_dict().at("state").as_dict();
   const std::vector<Value>& param_groups = value.as_dict().at("param_groups").as_sequence();

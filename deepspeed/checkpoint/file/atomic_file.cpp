@@ -10,6 +10,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/base/system/files.h"
 #include "deepspeed/checkpoint/file/crc32.h"
 
 namespace deepspeed::checkpoint {
@@ -60,10 +61,9 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::fail(const char* action, int error) const {
   std::string room;
   if (needed_bytes_ > 0 && (error == ENOSPC || error == EDQUOT)) {
-    std::error_code unknown;
-    const auto space = std::filesystem::space(folder_.path(), unknown);
-    room = message("; it needs ", needed_bytes_, " bytes, ",
-                   unknown ? std::string("too few") : message(space.available), " are free");
+    const auto space = free_bytes(folder_.path());
+    room = message("; it needs ", needed_bytes_, " bytes, ", space ? message(*space) : std::string("too few"),
+                   " are free");
   }
   raise<IoError>("cannot ", action, " ", folder_.path() / name_, ": ", std::strerror(error), room);
 }

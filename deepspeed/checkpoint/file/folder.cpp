@@ -1,3 +1,8 @@
+// How a folder stays the one that was opened.
+//
+// All calls are the *at() calls of the system: they take the open folder and a plain name, and do not follow
+// a link under that name. So nobody can redirect them by renaming a folder or placing a link. make() creates
+// a folder, opens it, and only then checks whose it is. remove() descends by opening each folder in turn.
 #include "deepspeed/checkpoint/file/folder.h"
 
 #include <array>
@@ -12,6 +17,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/system/files.h"
 #include "deepspeed/base/text_file.h"
 
 namespace deepspeed::checkpoint {
@@ -24,10 +30,6 @@ std::shared_ptr<const int> keep_open(int handle) {
             ::close(*held);
             delete held;
           }};
-}
-
-bool is_same(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /// Returns the owner of new entries in the folder, which some file systems choose themselves.
@@ -92,7 +94,7 @@ bool Folder::has(const std::string& name, const Folder& folder) const {
   struct stat held {
   }, named{};
   return ::fstat(folder.handle(), &held) == 0 &&
-         ::fstatat(handle(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && is_same(held, named);
+         ::fstatat(handle(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && is_same_file(held, named);
 }
 
 int Folder::open_file(const std::string& name, int flags, mode_t mode) const {
@@ -110,7 +112,7 @@ void Folder::remove(const std::string& name) const {
 
 void Folder::remove_own(const std::string& name) const {
   if (!has(name)) return;
-  if (!owns(name)) fail("remove, as it is no folder of this user,", name, EPERM);
+  if (!owns(name)) fail("remove, as it is not a folder of this user,", name, EPERM);
   remove(name);
 }
 

@@ -131,8 +131,8 @@ void Fp32Source::require_same_shapes(const path& dir, const std::string& tag, co
     const bool agree = states.param_shapes == stage.states.param_shapes &&
                        states.frozen_param_shapes == stage.states.frozen_param_shapes;
     if (agree) continue;
-    raise<CheckpointError>(files[rank], " says other names or shapes of parameters than ",
-                           files.front().filename(), ": one of them is altered, or they are of two saves");
+    raise<CheckpointError>(files[rank], " has other parameter names or shapes than ",
+                           files.front().filename(), ": one of them is altered, or they are from two saves");
   }
 }
 

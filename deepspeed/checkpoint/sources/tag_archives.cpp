@@ -118,19 +118,19 @@ void TagArchives::compare_mark(const path& file, const SaveMark& mark) const {
     if (!manifest_.files.empty() || !options_.looks_around) return;
     log::warning(
         "[checkpoint] ", manifest_path(folder_),
-        " is missing, which was saved with the tag: each file's own mark and checksums are compared; that "
-        "no file is gone which nothing asks for, and what lies between the records, is not");
+        " is missing, though it was saved with the tag: each file's own mark and checksums are checked, but "
+        "files that are gone and bytes between the records go unnoticed");
     return;
   }
   if (mark.save == first_->mark.save) return;
-  raise<CheckpointError>(file, " is of another save than ", first_->file.filename(), ": of ", text_of(mark),
-                         ", that one of ", text_of(first_->mark), kWayOut);
+  raise<CheckpointError>(file, " is from another save than ", first_->file.filename(), ": from ",
+                         text_of(mark), ", that one from ", text_of(first_->mark), kWayOut);
 }
 
 void TagArchives::warn_of_mixture(const path& file) const {
   if (!std::exchange(has_warned_, true) && options_.looks_around) {
     log::warning("[checkpoint] ", file, " has no mark of a save, which ", first_->file.filename(),
-                 " beside it has, and there is no manifest: whether both are of one save is not known");
+                 " beside it has, and there is no manifest: it is not known whether both are from one save");
   }
 }
 

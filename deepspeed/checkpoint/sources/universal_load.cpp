@@ -21,7 +21,7 @@ auto of_file(const path& file, Function parse) {
   try {
     return parse();
   } catch (const CheckpointError& error) {
-    raise<CheckpointError>(file, " is no file of a universal checkpoint: ", error.what());
+    raise<CheckpointError>(file, " is not a file of a universal checkpoint: ", error.what());
   }
 }
 
@@ -54,10 +54,9 @@ OptimizerFiles OptimizerFiles::of_universal(const path& folder, const TagArchive
                                             const std::vector<NamedShapes>& params) {
   const path common = universal_optimizer_path(folder);
   if (!std::filesystem::exists(common)) {
-    raise<CheckpointError>(
-        "the file ", common,
-        " is missing: the folder is no universal checkpoint; ds_to_universal makes one, and "
-        "without checkpoint.load_universal the engine loads other checkpoints");
+    raise<CheckpointError>("the file ", common,
+                           " is missing: the folder is not a universal checkpoint; ds_to_universal makes "
+                           "one, and without checkpoint.load_universal the engine loads other checkpoints");
   }
   const Value file = archives.read(common);
   OptimizerFiles result;

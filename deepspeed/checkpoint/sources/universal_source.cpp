@@ -85,9 +85,8 @@ std::vector<NamedShapes> UniversalSource::open_partitions(size_t stage) {
   if (has_files && !shapes) {
     raise<CheckpointError>(
         stages_[stage].file->path(),
-        " has no 'param_shapes', which say what the optimizer files hold, as of DeepSpeed's "
-        "bf16 pipelines at stage 0; load it with load_checkpoint() and save it again, which "
-        "notes them");
+        " has no 'param_shapes', which say what the optimizer files hold, as of DeepSpeed's bf16 pipelines "
+        "at stage 0; load it with load_checkpoint() and save it again, which notes them");
   }
   if (!has_files) {
     raise<CheckpointError>(folder_, " holds no optimizer states: the file ",
@@ -136,8 +135,8 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer(const Stage&
   if (has_all) return {all};
   raise<CheckpointError>(
       stage.file->path(),
-      " does not say which parameters its optimizer has ('param_names'), and they are not "
-      "all in one group; load it with load_checkpoint() and save it again, which notes them");
+      " does not say which parameters its optimizer has ('param_names'), and they are not all in one group; "
+      "load it with load_checkpoint() and save it again, which notes them");
 }
 
 void UniversalSource::add_groups(const std::vector<NamedShapes>& groups) {

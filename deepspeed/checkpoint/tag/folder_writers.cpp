@@ -19,6 +19,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/system/files.h"
 #include "deepspeed/checkpoint/file/atomic_file.h"
 #include "deepspeed/checkpoint/tag/staging_lock.h"
 
@@ -45,8 +46,7 @@ int64_t new_place() {
 bool is_file_of(int handle, const path& name) {
   struct stat held {
   }, named{};
-  return ::fstat(handle, &held) == 0 && ::stat(name.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
-         held.st_ino == named.st_ino;
+  return ::fstat(handle, &held) == 0 && ::stat(name.c_str(), &named) == 0 && is_same_file(held, named);
 }
 
 std::string content_of(int handle) {

@@ -44,7 +44,7 @@ std::string zero_prefix(int dp_rank, int mp_rank) {
 std::vector<path> files_of(const path& folder) {
   if (!std::filesystem::is_directory(folder)) {
     raise<CheckpointError>("there is no checkpoint folder ", folder,
-                           "; pass the folder of the tags and one of ", "the tags that stand in it");
+                           "; pass the folder that holds the tags, and one of its tags");
   }
   std::vector<path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
@@ -85,7 +85,7 @@ path universal_parameter_folder(const path& tag_folder, const std::string& param
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
   if (!is_name) {
     raise<CheckpointError>("the parameter '", parameter,
-                           "' cannot be in a universal checkpoint: its name is the name of no folder");
+                           "' cannot be in a universal checkpoint: a folder cannot have its name");
   }
   return universal_zero_folder(tag_folder) / parameter;
 }

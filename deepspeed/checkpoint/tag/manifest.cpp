@@ -32,7 +32,7 @@ void append_hex(std::string& text, uint32_t value) {
 uint32_t parse_hex(const char* digits) {
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(digits, digits + kDigits, value, 16);
-  if (error != std::errc() || end != digits + kDigits) raise<CheckpointError>("a checksum is no number");
+  if (error != std::errc() || end != digits + kDigits) raise<CheckpointError>("a checksum is not a number");
   return value;
 }
 
@@ -148,7 +148,7 @@ std::optional<std::string> find_damage(const std::filesystem::path& folder, cons
     const std::filesystem::file_status status = std::filesystem::status(folder / name, error);
     if (!std::filesystem::exists(status)) return message("the file ", folder / name, " is missing");
     if (!std::filesystem::is_regular_file(status))
-      return message(folder / name, " is no regular file, as it was when it was saved");
+      return message(folder / name, " is not a regular file, as it was when it was saved");
     const uint64_t size = std::filesystem::file_size(folder / name, error);
     if (size != sums.size)
       return message("the file ", folder / name, " has ", size, " bytes, expected ", sums.size);

@@ -1,3 +1,10 @@
+// What happens to a tag's folder that exists before a save.
+//
+// 1. require_replaceable() refuses everything but an empty folder of this user or a checkpoint.
+// 2. The save writes a new folder, and keep_others() adds the user's own files of the old one to it. Each
+//    becomes a hard link, or a copy if the file system has no hard links.
+//
+// Which files belong to the checkpoint is told by its manifest, and by their names if that is missing.
 #include "deepspeed/checkpoint/tag/tag_content.h"
 
 #include <algorithm>
@@ -50,9 +57,9 @@ std::set<std::string> names_of_checkpoint(const path& folder) {
   raise<UsageError>(target, " ", what, ": a save would replace it; choose another tag, or move it away");
 }
 
-/// Describes the folder's content: "is no checkpoint, but a folder that holds 'notes.txt'".
+/// Describes the folder's content: "is not a checkpoint, but a folder that holds 'notes.txt'".
 std::string what_a_folder_is(const path& folder, bool expects_universal) {
-  return message("is no ", expects_universal ? "universal " : "", "checkpoint, but a folder that holds '",
+  return message("is not a ", expects_universal ? "universal " : "", "checkpoint, but a folder that holds '",
                  fs::directory_iterator(folder)->path().filename().string(), "'");
 }
 

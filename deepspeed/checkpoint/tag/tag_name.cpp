@@ -68,7 +68,7 @@ void require_tag_inside(const std::string& tag) {
     raise<UsageError>("the tag has ", tag.size(), " bytes, expected the name of a folder");
   if (!folder.is_absolute() && *folder.begin() != ".." && *folder.begin() != ".") return;
   raise<UsageError>("the tag '", tag, "' leads out of the folder of the checkpoints; expected the name of a ",
-                    "folder inside of it, such as \"best\": to load from elsewhere, give that directory");
+                    "folder inside it, such as \"best\": to load from elsewhere, give that directory");
 }
 
 }  // namespace deepspeed::checkpoint

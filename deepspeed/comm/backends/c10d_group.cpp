@@ -18,6 +18,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/shm/lost_rank.h"
 #include "deepspeed/comm/watch/call_subject.h"
@@ -28,7 +29,6 @@
 namespace deepspeed::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // How long ranks that have not failed yet have to report before they are named as dead or hanging.

@@ -17,12 +17,12 @@
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/interval.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/backends/collectives.h"
 
 namespace deepspeed::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using WorkPtr = DirectExchange::WorkPtr;
 

@@ -71,9 +71,8 @@ const Backend& choose_backend(const Job& job, const std::string& asked) {
   if (asked.empty()) return suitable_backend(job);
   if (asked == "mpi") {
     raise<NotSupportedError>(
-        "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); "
-        "use ",
-        all_names(), ", which a program that mpirun started can use as well");
+        "dist_backend is 'mpi': this LibTorch has no MPI (packages of torch never do); use ", all_names(),
+        ", which a program that mpirun started can use as well");
   }
   const auto* found = std::ranges::find(kBackends, asked, &Backend::name);
   if (found == std::end(kBackends)) {

@@ -11,7 +11,7 @@
 namespace deepspeed::comm {
 namespace {
 
-constexpr int kFatalAlone = 3;  // one of c10's levels, which start with 0 for information
+constexpr int kFatalOnly = 3;  // one of c10's levels, which start with 0 for information
 
 // c10's level is global, so nested scopes share one change of it.
 struct BackendLevel {
@@ -36,7 +36,7 @@ QuietBackend::QuietBackend() {
   const std::lock_guard lock(level.mutex);
   if (level.scopes++ > 0) return;
   level.before = FLAGS_caffe2_log_level;
-  if (!is_to_be_heard()) FLAGS_caffe2_log_level = std::max(level.before, kFatalAlone);
+  if (!is_to_be_heard()) FLAGS_caffe2_log_level = std::max(level.before, kFatalOnly);
 }
 
 QuietBackend::~QuietBackend() {

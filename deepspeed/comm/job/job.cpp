@@ -107,8 +107,8 @@ void read_environment_address(const InitOptions& options, Job& job) {
   } else {
     raise<UsageError>("the variable MASTER_ADDR is not set, expected the host of rank 0 of the ",
                       job.world_size,
-                      " ranks; set it for all of them (Open MPI: mpirun -x MASTER_ADDR=HOST), or start "
-                      "the program with `deepspeed`");
+                      " ranks; set it for all of them (Open MPI: mpirun -x MASTER_ADDR=HOST), or start the "
+                      "program with `deepspeed`");
   }
   job.master_port =
       checked_port("MASTER_PORT", env::get_int("MASTER_PORT").value_or(options.distributed_port));

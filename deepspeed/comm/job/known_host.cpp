@@ -11,12 +11,12 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/job/address_list.h"
 
 namespace deepspeed::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // How long a name may be unknown before it is logged, and the interval between look-ups.

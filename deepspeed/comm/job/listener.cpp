@@ -111,8 +111,8 @@ Descriptor reserve_port(int port) {
 [[noreturn]] void explain_failure(const Job& job, const ListenTarget& target, int reason) {
   if (reason == EADDRINUSE) {
     fail_to_listen(job, target, "the port is taken by ", taker_of_port(job.master_port),
-                   "; choose a free one for all ranks, with MASTER_PORT "
-                   "or `deepspeed --master_port`, or in init_method");
+                   "; choose a free one for all ranks, with MASTER_PORT or `deepspeed --master_port`, or in "
+                   "init_method");
   }
   if (reason == EADDRNOTAVAIL) {
     fail_to_listen(job, target, "this is no address of this machine, where rank 0 runs; set MASTER_ADDR (or ",
@@ -128,10 +128,10 @@ Listener listen_for_ranks(const Job& job) {
   const ListenTarget target = listen_target(job);
   std::vector<net::SocketAddress> endpoints = endpoints_of(job, target);
   if (hides_from_other_machines(job, target, endpoints)) {
-    log::warning("[comm] ", target.origin, target.host, " means this machine alone (",
+    log::warning("[comm] ", target.origin, target.host, " means only this machine (",
                  net::numeric_host(endpoints.front()),
                  "), so rank 0 listens at all its addresses; name one by its ",
-                 "number, or set LOCAL_SIZE where all ranks are here");
+                 "number, or set LOCAL_SIZE if all ranks are here");
     endpoints = net::all_addresses(job.master_port);
   }
   int reason = EADDRNOTAVAIL;

@@ -22,6 +22,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/comm/group/quiet_backend.h"
 #include "deepspeed/comm/group/store_polling.h"
@@ -33,7 +34,6 @@
 namespace deepspeed::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -68,9 +68,9 @@ std::vector<net::SocketAddress> addresses_of_rank_0(const Job& job, Clock::time_
 std::string advice_of(const Job& job) {
   if (job.rendezvous != Rendezvous::kLocal) return "";
   return message(
-      "; this rank takes all ", job.world_size, " ranks to be on its machine and of its user, by ",
+      "; this rank assumes that all ", job.world_size, " ranks are on its machine and of its user, from ",
       job.local_size == job.world_size ? "LOCAL_SIZE (or LOCAL_WORLD_SIZE)" : "MASTER_ADDR or init_method",
-      ": set this variable, MASTER_PORT and ", kListenVariable, " alike for all ranks");
+      ": set this variable, MASTER_PORT and ", kListenVariable, " to the same values on all ranks");
 }
 
 // Connects to rank 0's store once it is there. A socket of another job or user does not count.

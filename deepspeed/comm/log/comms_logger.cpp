@@ -31,7 +31,7 @@ void check_operations(const std::vector<std::string>& names) {
     if (std::ranges::find(known_operations(), name) != known_operations().end()) continue;
     std::string known;
     for (const std::string& one : known_operations()) known += (known.empty() ? "" : ", ") + one;
-    raise<UsageError>("comms_logger.prof_ops: \"", name, "\" is no operation, expected some of ", known);
+    raise<UsageError>("comms_logger.prof_ops: \"", name, "\" is not an operation, expected some of ", known);
   }
 }
 

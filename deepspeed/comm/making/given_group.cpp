@@ -9,8 +9,8 @@ namespace deepspeed::comm {
 std::string check_given_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given) {
   if (!given) {
     raise<UsageError>(
-        "the group to adopt is null, expected one of which this process is a rank; a process that is in "
-        "none adopts none");
+        "the group to adopt is null, expected one that this process belongs to; a process without a group "
+        "adopts none");
   }
   backend_of(*given);
   const std::string& name = given->getGroupName();
@@ -19,8 +19,8 @@ std::string check_given_group(const c10::intrusive_ptr<c10d::ProcessGroup>& give
 
 std::string given_group_is_gone(int rank) {
   return message("rank ", rank,
-                 " destroyed the process group that its world was adopted from "
-                 "(destroy_process_group() of Python does so); what was made of that world ended with it");
+                 " destroyed the process group that its world was adopted from (Python's "
+                 "destroy_process_group() does that); everything made from that world ended with it");
 }
 
 }  // namespace deepspeed::comm

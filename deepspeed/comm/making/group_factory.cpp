@@ -62,7 +62,7 @@ StorePtr meet(const Job& job, const GroupDescription& group, const GroupRequest&
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    raise<CommError>("rank 0, which holds the store where ranks meet, cannot be reached, so that the group '",
+    raise<CommError>("rank 0, which holds the store where ranks meet, cannot be reached, so the group '",
                      group.name, "' cannot be made; it ended or left the job (", first_line(error.what()),
                      ")");
   }

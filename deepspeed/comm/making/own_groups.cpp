@@ -8,11 +8,10 @@ namespace deepspeed::comm {
 namespace {
 
 [[noreturn]] void refuse_pair(const std::string& name, const char* what) {
-  raise<UsageError>(
-      "the group '", name, "': another thread ", what,
-      ", so that ranks may take one for the other; expected groups of one name from one thread, "
-      "in one order on all ranks: give this one a name of its own (for an engine "
-      "InitializeOptions::engine_name), the same on all ranks");
+  raise<UsageError>("the group '", name, "': another thread ", what,
+                    ", so that ranks may take one for the other; expected groups of one name from one "
+                    "thread, in one order on all ranks: give this one a name of its own (for an engine "
+                    "InitializeOptions::engine_name), the same on all ranks");
 }
 
 }  // namespace
@@ -24,7 +23,7 @@ int64_t OwnGroups::begin(const std::string& name, const std::string& purpose) {
   std::erase_if(groups.held, [](const Held& held) { return held.lifetime.expired(); });
   for (const Held& held : groups.held) {
     if (held.maker == std::this_thread::get_id() || held.purpose != purpose) continue;
-    refuse_pair(name, "made one of this name for the same purpose, which lives still");
+    refuse_pair(name, "made one of this name for the same purpose, which still exists");
   }
   groups.is_being_made = true;
   return ++groups.count;

@@ -8,14 +8,13 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/group/store_polling.h"
 
 namespace deepspeed::comm {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
-
 // Interval between checks whether a missing rank can still come.
 constexpr milliseconds kLooking(250);
 // How long another rank may do something else before that is logged.

@@ -43,7 +43,7 @@ LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node, con
   if (node.size() < 2 || across.size() < 2) {
     raise<UsageError>("there are ", across.size(), " nodes of ", node.size(),
                       " ranks, expected several nodes of several ranks each, whose links are measured; "
-                      "DEEPSPEED_RANKS_PER_NODE has one machine stand for several");
+                      "DEEPSPEED_RANKS_PER_NODE lets one machine stand for several");
   }
   if (options.small_bytes >= options.large_bytes)
     raise<UsageError>("small_bytes ", options.small_bytes, ", expected less than large_bytes, ",

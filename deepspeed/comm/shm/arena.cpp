@@ -6,17 +6,16 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 
 namespace deepspeed::comm::shm {
 namespace {
 
 constexpr size_t kLeastArena = size_t{64} << 20;
-// This much memory of free blocks is kept; beyond it pages go back to the system.
+// Free blocks keep at most this many bytes of pages; further pages go back to the system.
 constexpr size_t kMostKept = size_t{256} << 20;
 
 std::atomic<pid_t> shared_in_process{0};
-
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 size_t machine_memory() { return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * device::page_bytes(); }
 
@@ -42,7 +41,7 @@ std::shared_ptr<Arena> Arena::of_process() {
   static auto& made = *new std::shared_ptr<Arena>;
   const std::lock_guard lock(mutex);
   if (made && made->process_ == ::getpid()) return made;
-  if (made) new std::shared_ptr<Arena>(made);  // the parent's stays: tensors of it may be read here
+  if (made) new std::shared_ptr<Arena>(made);  // never freed: this child may still read tensors in it
   made = std::make_shared<Arena>(machine_memory());
   return made;
 }
@@ -61,7 +60,7 @@ device::FreeBlocks::iterator Arena::add_block(size_t bytes) {
   const size_t begin = is_aligned ? round_up(offset, device::kHugePage) : offset;
   add_huge_pages(memory_, *mapping_, begin, bytes);
   if (!add_pages(memory_, begin, bytes)) {
-    drop_pages(memory_, begin, bytes);  // those that there were
+    drop_pages(memory_, begin, bytes);  // some may have been added
     return free_.end();
   }
   free_.erase(found);

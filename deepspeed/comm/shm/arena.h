@@ -1,5 +1,5 @@
-// The arena is the memory of a process that the other ranks of its machine can read: a tensor that lies in it
-// needs no copy to reach them.
+// The arena is a process's memory that the other ranks on its machine can read. They read a tensor in the
+// arena without a copy.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,36 @@
 
 namespace deepspeed::comm::shm {
 
-/// Hands out blocks of one sparse memory. Any thread may call.
+/// Hands out blocks of one sparse memory file. Thread-safe.
 class Arena {
  public:
-  /// Reserves addresses, at most `most_bytes` of them and fewer where a limit of the process asks for it.
-  /// `page`: of the system, or a multiple of it. Throws CommError where not even a few are to be had.
+  /// Reserves at most `most_bytes` of addresses, fewer if a limit of the process requires it. `page` is the
+  /// system's page size or a multiple of it. Throws CommError if even 64 MiB of addresses are refused.
   explicit Arena(size_t most_bytes, size_t page = device::page_bytes());
-  /// Returns that of the process, which is made with the first call and reserves as many addresses as the
-  /// machine has memory. Throws CommError.
+  /// Returns the process's arena, which the first call makes. It reserves as many addresses as the machine
+  /// has memory. Throws CommError.
   static std::shared_ptr<Arena> of_process();
 
-  /// Says whether peers of this process map its arena, and notes that they do.
+  /// Returns whether peers map this process's arena, as set_shared() has recorded.
   static bool is_shared();
   static void set_shared();
 
-  /// Returns a block of pages that exist, or null: no memory or addresses are left, or this process is a
-  /// child of the one that made the arena.
+  /// Returns a block whose pages are allocated. Returns null if memory or addresses run out, or if this
+  /// process is a child of the one that made the arena.
   void* allocate(size_t bytes);
-  /// Takes a block of allocate() back. Its pages are kept for the next ones, up to a limit.
+  /// Frees a block of allocate(). Its pages are kept for later blocks, up to a limit.
   void free(void* block);
 
-  /// Returns where the bytes lie in the arena; nothing where they do not.
+  /// Returns the bytes' offset in the arena, or nothing if they lie outside it.
   std::optional<size_t> offset_of(const void* data, size_t bytes) const;
   const Descriptor& memory() const { return memory_; }
   size_t bytes() const { return mapping_->bytes(); }
-  /// Returns the bytes of the blocks that are in use, whole pages.
+  /// Returns the total size of the blocks in use, in bytes of whole pages.
   size_t used_bytes() const;
 
  private:
-  /// Makes a free block with pages of mere addresses, from a huge page on where it is large. Returns it;
-  /// end() where no memory or addresses are left.
+  /// Turns free addresses into a free block with pages, and returns it. A large block starts at a huge page.
+  /// Returns end() if memory or addresses run out.
   device::FreeBlocks::iterator add_block(size_t bytes);
 
   const size_t page_;
@@ -54,7 +54,7 @@ class Arena {
   mutable std::mutex mutex_;
   device::FreeBlocks free_;
   std::map<size_t, size_t> used_;  // bytes by offset
-  size_t kept_bytes_ = 0;          // of the free blocks that have pages
+  size_t kept_bytes_ = 0;          // total size of the free blocks that have pages
 };
 
 }  // namespace deepspeed::comm::shm

@@ -1,12 +1,14 @@
 // How ranks read each other's memory.
 //
-// begin() posts an operation: where the input lies in this rank's arena, or that it is staged. A staged input
-// is copied piece by piece into one half of the stage while the peers read the other; small ones always are,
-// since the copy costs less than the wait of the end. In scatter() each rank reads its own range of every
-// peer's input: reductions and all-to-all; in spread() all of it: gathers. All ranks cut their ranges alike,
-// so that piece i of every staged rank is filled and read in the same round, whoever is staged. An all-reduce
-// is a reduction of equal ranges, then a gather of them from where they were summed; a small one is a gather
-// that every rank sums for itself. end() says that this rank is done, and waits for its readers.
+// begin() posts an operation. The post gives the input's offset in this rank's arena, or says that the input
+// is staged. A staged input is copied piece by piece into one half of the stage while the peers read the
+// other half. Small inputs are always staged, because the copy costs less than the wait in end().
+//
+// scatter() serves reductions and all-to-all: each rank reads its own range of every peer's input. spread()
+// serves gathers: each rank reads every input whole. All ranks cut their ranges the same way, so piece i of
+// every staged rank is filled and read in the same round. An all-reduce reduces equal ranges, then gathers
+// the sums from where they were made. In a small one every rank gathers all inputs and sums them itself.
+// end() posts that this rank is done, and waits until its peers have read its memory.
 #include "deepspeed/comm/shm/collectives.h"
 
 #include <algorithm>
@@ -18,17 +20,17 @@
 namespace deepspeed::comm::shm {
 namespace {
 
-// Inputs of at most so many bytes are staged wherever they lie.
+// Inputs of at most this many bytes are staged even if they lie in the arena.
 constexpr size_t kAlwaysStaged = 16 << 10;
-// What all ranks sum for themselves: the bytes that one reads in all.
+// In a small all-reduce every rank sums everything itself, reading at most this many bytes.
 constexpr size_t kMostSummedByAll = 256 << 10;
 constexpr size_t kCacheLine = 64;
-// So many bytes of other ranks' arenas stay mapped after they were read, of one and of all. What is mapped
-// counts as memory of this rank as well, and mapping it again costs little beside reading it.
+// At most this many bytes of one peer's arena, and of all arenas, stay mapped after they were read. Mapped
+// pages count as this rank's memory too, and mapping them again costs little compared with reading them.
 constexpr size_t kMostMappedOfOne = size_t{4} << 20;
 constexpr size_t kMostMapped = size_t{256} << 20;
 constexpr size_t kMostAtOnce = size_t{2} << 20;
-// Results of so many bytes are stored past the caches, which do not hold them anyway.
+// Results of at least this many bytes bypass the caches, which cannot hold them anyway.
 constexpr size_t kStoredPastCaches = size_t{8} << 20;
 
 kernels::Stores stores_of(size_t bytes) {
@@ -60,7 +62,7 @@ void Collectives::note_read(int peer, const char* data, size_t bytes) {
 
 void Collectives::begin(const Call& call, const void* input, size_t bytes, bool in_pieces) {
   ++number_;
-  // The place of the post is free once all are done with the one before it there.
+  // The post's place in the ring is free once all peers are done with the earlier post there.
   if (number_ > kNumPosts) {
     for_peers([&](int peer) {
       member_.wait(member_.slot().of(peer).done, number_ - kNumPosts, number_ - kNumPosts, call.deadline);
@@ -87,13 +89,13 @@ const Post& Collectives::post_of(int peer, const Call& call) {
   member_.wait(block.posted, number_, number_, call.deadline);
   Post& post = posts_[static_cast<size_t>(peer)];
   post = block.ring[number_ % kNumPosts];
-  // Who calls something else is never met: the ranks wait, and the guard of their group compares the calls.
+  // The peer called something else. The ranks wait, and the group's divergence guard compares their calls.
   if (post.call != call.fingerprint || post.bytes != own_post_.bytes)
     member_.wait_for_the_end(number_, call.deadline);
-  // The copy of the post is checked, and used from here on: the rank may write over what it posted.
+  // Only this checked copy is used from here on, because the peer can overwrite its post.
   const size_t most = member_.peer(peer).arena_bytes();
   if (post.offset != kStaged && (post.bytes > most || post.offset > most - post.bytes))
-    throw CommError("the input that " + member_.describe(peer) + " posted lies outside of its memory");
+    throw CommError("the input that " + member_.describe(peer) + " posted lies outside its memory");
   return post;
 }
 
@@ -170,7 +172,7 @@ uint32_t Collectives::scatter(const Call& call, const void* input, const std::ve
   }
   uint32_t index = 0;
   for (size_t at = 0; at < longest; at += most, ++index) {
-    // One piece ahead, so that nobody waits for the copy.
+    // Stage one piece ahead, so that no peer waits for the copy.
     if (is_staged() && at + most < longest) fill(at + most);
     const size_t bytes = part(rank, at);
     for_peers([&](int peer) {
@@ -266,7 +268,7 @@ void Collectives::all_reduce(const Call& call, void* data, size_t bytes, const R
     return member_.peer(peer).arena() + posts_[static_cast<size_t>(peer)].offset +
            ranges[static_cast<size_t>(peer)].begin;
   };
-  // Nobody reads this rank's other ranges any more once their owners said `reduced`, or staged their sums.
+  // Once a range's owner has set `reduced` or staged its sums, it no longer reads this rank's input there.
   spread(call, flat + mine.begin, lengths, num_pieces, from_arena,
          [&](int peer, size_t at, size_t length, const char* from) {
            kernels::copy(flat + ranges[static_cast<size_t>(peer)].begin + at, from, length, stores_of(bytes));
@@ -291,7 +293,7 @@ void Collectives::all_gather(const Call& call, void* output, const void* input, 
   const auto place = [&](int rank) { return whole + static_cast<size_t>(rank) * bytes; };
   char* const own = place(member_.rank());
   if (own != input) std::memcpy(own, input, bytes);
-  // The copy in the output serves as well as the input, and may lie in the arena where that does not.
+  // Post the copy in the output: it may lie in the arena even if the input does not.
   begin(call, own, bytes, false);
   const kernels::Stores stores = stores_of(bytes * static_cast<size_t>(member_.size()));
   spread(

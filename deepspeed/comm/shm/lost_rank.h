@@ -1,4 +1,4 @@
-// The error of a rank whose peer cannot go on.
+// The error of a rank whose peer has ended.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace deepspeed::comm::shm {
 
-/// Says which rank of the job ended, and as which process, so that nobody has to search for it.
+/// Names the rank of the job that ended, and its process id.
 class LostRank : public CommError {
  public:
   LostRank(const std::string& text, int rank, int process)

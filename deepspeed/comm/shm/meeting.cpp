@@ -1,14 +1,16 @@
-// How the ranks of a group come to see each other's memory.
+// How the ranks of a group get access to each other's memory.
 //
-// Each listens at a random name, and writes name and machine, or why it takes no part, on the board. When all
-// have, and all can, each connects to the ranks before it and accepts those after it; over every connection
-// both send a greeting with the descriptors of their memory, the first rank that of the control block too.
-// Then each writes how that went, and the group shares memory only where it went well on all.
+// 1. Each rank listens at a random socket name. It writes the name and its machine, or why it takes no part,
+//    on the board.
+// 2. Once all have written, and all take part, each rank connects to lower ranks and accepts higher ones.
+//    Over every connection both sides send a greeting with the descriptor of their arena. Rank 0 adds that of
+//    the control block.
+// 3. Each rank writes whether it succeeded. The group shares memory only if all ranks did.
 //
-// The board may be open to others, and anybody on the machine can connect. So both ends of a connection ask
-// the system for the other's user before they send or read anything, and one of another user is closed at
-// once. Who is of this user and no rank, says nothing or says something else, is dropped or left waiting, and
-// the meeting goes on beside.
+// Others may be able to read the board, and any process on the machine can connect. So both ends ask the
+// system for the other end's user before they send or read anything, and close connections of other users. A
+// process of this user that is no rank of the group, and sends nothing or something wrong, is dropped or left
+// waiting. It does not hold up the meeting.
 #include "deepspeed/comm/shm/meeting.h"
 
 #include <algorithm>
@@ -37,22 +39,22 @@ namespace deepspeed::comm::shm {
 namespace {
 
 constexpr const char* kReady = "ready";
-// So many connections may be open, beside one a rank, of which nobody knows yet who they are; no more are
-// taken before these are heard.
+// This many connections that have sent no greeting may be open, besides one for each rank. If more come, the
+// oldest is dropped.
 constexpr int kMostUnknown = 64;
 
 struct Greeting {
-  uint64_t token = 0;  // the receiver's, so that it is one of the group that greets
+  uint64_t token = 0;  // the receiver's, which only ranks of the group can read
   uint64_t arena_bytes = 0;
   int32_t rank = 0;
 };
 
-// What a rank writes on the board.
+// Is what a rank writes on the board.
 struct Announcement {
   bool is_ready = false;
   std::string machine;
-  std::string reason;  // why not
-  std::string name;    // of its socket
+  std::string reason;  // why it is not ready
+  std::string name;    // of the rank's socket
   uint64_t token = 0;
 };
 
@@ -85,7 +87,7 @@ uint64_t random_number() {
 
 [[noreturn]] void refuse_call(const char* call) { raise<CommError>(call, ": ", std::strerror(errno)); }
 
-// In the abstract name space: nothing lies in a folder.
+// Returns an address in the abstract namespace, so no file is made.
 std::pair<sockaddr_un, socklen_t> address_of(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -108,13 +110,13 @@ Descriptor listen_at(const std::string& name, int backlog) {
   return listener;
 }
 
-/// What came over a connection at once.
+/// Holds what one read of a connection brought.
 struct Packet {
   Greeting greeting;
   std::vector<Descriptor> descriptors;
 };
 
-/// Returns nothing for the end of the connection, and for what has not the length of a greeting.
+/// Returns nothing if the connection has ended or the packet has the wrong length.
 std::optional<Packet> receive_packet(const Descriptor& socket) {
   Packet received;
   iovec data{&received.greeting, sizeof(received.greeting)};
@@ -139,7 +141,7 @@ std::optional<Packet> receive_packet(const Descriptor& socket) {
   return received;
 }
 
-/// Returns false where the other end closed the connection.
+/// Sends a greeting. Returns false if the other end has closed the connection.
 bool send_packet(const Descriptor& socket, Greeting greeting, const std::vector<int>& descriptors) {
   iovec data{&greeting, sizeof(greeting)};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> space{};
@@ -161,14 +163,14 @@ bool send_packet(const Descriptor& socket, Greeting greeting, const std::vector<
   refuse_call("sendmsg");
 }
 
-/// One rank's way through a meeting.
+/// Takes one rank through a meeting.
 class Guest {
  public:
   explicit Guest(MeetingPlan plan) : plan_(std::move(plan)) {}
 
   int size() const { return static_cast<int>(plan_.names.size()); }
 
-  /// Opens what the others will connect to.
+  /// Opens the socket that others connect to. Returns what to write on the board.
   Announcement announce() {
     Announcement said;
     said.is_ready = plan_.refusal.empty();
@@ -229,7 +231,7 @@ class Guest {
     Slot(mapped_->data(), size()).construct();
   }
 
-  /// Connects to a rank before this one, and greets it, unless its queue is full just now.
+  /// Connects to a lower rank and greets it. Does nothing if that rank's queue is full.
   void call(int rank) {
     const Announcement& said = said_[static_cast<size_t>(rank)];
     Descriptor socket = new_socket();
@@ -240,12 +242,12 @@ class Guest {
     }
     std::string user;
     if (!is_of_this_user(socket, &user))
-      raise<CommError>("the socket that stands for rank ", plan_.names[static_cast<size_t>(rank)],
-                       " belongs to the user ", user, ", expected this one's, ", ::geteuid());
+      raise<CommError>("the socket of rank ", plan_.names[static_cast<size_t>(rank)], " belongs to the user ",
+                       user, ", expected this one's, ", ::geteuid());
     if (greet(socket, rank)) called_[static_cast<size_t>(rank)] = std::move(socket);
   }
 
-  /// Sends who this rank is, its arena, and from the first rank the control block.
+  /// Sends this rank's number and arena. Rank 0 sends the control block too.
   bool greet(const Descriptor& socket, int rank) const {
     std::vector<int> descriptors;
     if (plan_.arena) descriptors.push_back(readable_arena_.get());
@@ -255,7 +257,7 @@ class Guest {
                        descriptors);
   }
 
-  /// Waits for what any connection brings.
+  /// Waits until a connection has something to read, and handles it.
   void await_connections() {
     std::vector<pollfd> asked{{listener_.get(), POLLIN, 0}};
     for (const Descriptor& socket : called_) asked.push_back({socket.get(), POLLIN, 0});
@@ -291,23 +293,23 @@ class Guest {
       if (!socket) refuse_call("accept");
       if (!is_of_this_user(socket)) continue;
       unknown_.push_back(std::move(socket));
-      // A rank greets as it connects; where it is dropped all the same, it connects again.
+      // A rank greets as soon as it connects. If it is dropped here anyway, it connects again.
       if (unknown_.size() > static_cast<size_t>(size() + kMostUnknown)) unknown_.pop_front();
     }
   }
 
-  /// Takes the answer of a rank that this one called.
+  /// Reads the answer of a rank that this one called.
   void hear_called(int rank) {
     Descriptor socket = std::move(called_[static_cast<size_t>(rank)]);
     auto packet = receive_packet(socket);
-    if (!packet) return;  // it dropped this connection among others, and is called again
+    if (!packet) return;  // the rank dropped this connection; it is called again
     if (!is_greeting_of(rank, *packet))
-      raise<CommError>("what greeted as rank ", plan_.names[static_cast<size_t>(rank)],
-                       " is not that rank, or came without its memory");
+      raise<CommError>("the process that greeted as rank ", plan_.names[static_cast<size_t>(rank)],
+                       " is not that rank, or did not send its memory");
     meet_rank(std::move(socket), std::move(*packet));
   }
 
-  /// Takes what somebody says who called this rank, and drops whoever is no rank after this one.
+  /// Reads the greeting of a connection that called this rank. Drops it unless it is a higher rank.
   void hear_unknown(Descriptor socket) {
     auto packet = receive_packet(socket);
     if (!packet) return;
@@ -345,8 +347,8 @@ class Guest {
   uint64_t token_ = 0;
   Descriptor listener_, control_, readable_arena_;
   std::shared_ptr<Mapping> mapped_;
-  std::vector<Descriptor> called_;  // ranks before this one, until they answer
-  std::deque<Descriptor> unknown_;  // who called this rank and said nothing yet
+  std::vector<Descriptor> called_;  // lower ranks, until they answer
+  std::deque<Descriptor> unknown_;  // connections that have sent no greeting yet
   std::vector<Peer> peers_;
 };
 
@@ -360,7 +362,7 @@ MeetingResult meet(const Board& board, MeetingPlan plan) {
   Guest guest(std::move(plan));
   board.set(message("comes/", rank), to_text(guest.announce()));
   MeetingResult result;
-  if (is_refused) {  // as the others will read
+  if (is_refused) {  // the others read this on the board
     result.reason = "this rank takes no part";
     return result;
   }

@@ -1,5 +1,4 @@
-// The ranks of a group find out together whether they share memory, and exchange it. Each learns the same
-// answer.
+// The ranks of a group find out whether they can share memory, and exchange it. All get the same answer.
 #pragma once
 
 #include <chrono>
@@ -13,7 +12,8 @@
 
 namespace deepspeed::comm::shm {
 
-/// Is where ranks read what others wrote, e.g. a store of c10d. get() waits, and throws after a time.
+/// Is a key-value board that all ranks read and write, e.g. a c10d store. get() waits for a key and throws
+/// after a timeout.
 struct Board {
   std::function<void(const std::string& key, const std::string& text)> set;
   std::function<std::string(const std::string& key)> get;
@@ -21,21 +21,21 @@ struct Board {
 
 struct MeetingPlan {
   int rank = 0;
-  std::vector<int> names;                  // of the ranks, for texts
-  std::string machine;                     // alike on ranks that may share memory
-  std::string refusal;                     // not empty: why this rank takes no part
-  std::shared_ptr<Arena> arena;            // null: none
-  std::chrono::milliseconds limit{30000};  // of connecting, once all ranks came
+  std::vector<int> names;                  // how error texts number the ranks
+  std::string machine;                     // equal on ranks that can share memory
+  std::string refusal;                     // why this rank takes no part, or empty
+  std::shared_ptr<Arena> arena;            // may be null
+  std::chrono::milliseconds limit{30000};  // for connecting, once all ranks have written
 };
 
-/// Says what came of a meeting.
+/// Holds the outcome of a meeting.
 struct MeetingResult {
-  std::unique_ptr<Member> member;  // null: the ranks do not share memory
+  std::unique_ptr<Member> member;  // null if the ranks do not share memory
   bool is_one_machine = true;
-  std::string reason;  // why not, alike on all ranks
+  std::string reason;  // why they do not, equal on all ranks that take part
 };
 
-/// Meets the other ranks. Collective. Throws what the board throws; nothing else fails but by the result.
+/// Meets the other ranks. Collective. Throws what the board throws; any other failure is in the result.
 MeetingResult meet(const Board& board, MeetingPlan plan);
 
 }  // namespace deepspeed::comm::shm

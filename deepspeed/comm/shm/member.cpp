@@ -1,5 +1,5 @@
-// A wait spins, then sleeps on the counter, and looks around in between: at the control block for ranks
-// that gave up, and at the peers' sockets for processes that ended. Whichever comes first ends it.
+// A wait spins, then sleeps on the counter. Between sleeps it checks the control block for ranks that gave
+// up, and the peers' sockets for processes that ended. Whatever comes first ends the wait.
 #include "deepspeed/comm/shm/member.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace deepspeed::comm::shm {
 namespace {
 
-// The system tells who connected, or who listened.
+// Returns the other end's credentials, which the system recorded at connect() or listen().
 std::optional<ucred> credentials_of(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -53,7 +53,7 @@ void Peer::hang_up() const {
 
 namespace {
 
-// Between looks at what does not wake a sleeper: the end of a process.
+// A sleeper checks this often for ended processes, which do not wake it.
 constexpr std::chrono::milliseconds kBetweenLooks(100);
 
 }  // namespace
@@ -107,16 +107,16 @@ void Member::look_around(uint32_t operation, Clock::time_point deadline) {
 
 void Member::check_peer(int rank) {
   RankBlock& block = slot_.of(rank);
-  const bool is_gone = peer(rank).is_gone();  // first: what it said before it ended is there then
+  const bool is_gone = peer(rank).is_gone();  // first, so that what it wrote before its end is visible
   const auto presence = block.presence_after_reading();
   const int blamed = block.blamed_rank.load();
   if (presence == Presence::kGaveUp && std::ranges::find(parts_.names, blamed) != parts_.names.end()) {
     const int name = blamed, process = block.blamed_process.load();
     lose(name, process,
-         message("rank ", name, " (process ", process, ") died, as ", describe(rank), " told"));
+         message("rank ", name, " (process ", process, ") died, reported by ", describe(rank), " told"));
   }
   const int name = name_of(rank), process = peer(rank).process();
-  if (presence == Presence::kGaveUp) lose(-1, 0, message(describe(rank), " gave the group up"));
+  if (presence == Presence::kGaveUp) lose(-1, 0, message(describe(rank), " gave up the group"));
   if (presence == Presence::kLeft) lose(-1, 0, message(describe(rank), " left the group"));
   if (is_gone) lose(name, process, message(describe(rank), " died"));
 }

@@ -1,6 +1,6 @@
-// One rank's part in a group over shared memory: it sees the control block, its peers and their arenas, and
-// waits so that the end of a peer is an error and not a wait without end. A peer is another process of the
-// machine, at the other end of a socket that hangs up when the process ends.
+// One rank's membership in a group over shared memory: the control block, the peers and their arenas. A wait
+// throws if a peer ends, instead of hanging. A peer is another process on the machine, at the other end of a
+// socket that closes when the process ends.
 #pragma once
 
 #include <atomic>
@@ -10,20 +10,22 @@
 #include <vector>
 
 #include "deepspeed/base/descriptor.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/shm/arena.h"
 #include "deepspeed/comm/shm/memory.h"
 #include "deepspeed/comm/shm/slot.h"
 
 namespace deepspeed::comm::shm {
 
-/// Says whether the process at the other end of a connected socket runs as the user of this one: nobody else
-/// is told or believed anything. user: gets whose it is, where that is known.
+/// Returns whether the other end of a connected socket runs as this user. Only such a process is trusted.
+/// `user` receives the other end's user id, or "unknown".
 bool is_of_this_user(const Descriptor& socket, std::string* user = nullptr);
 
+/// Is another rank of the group, seen from this one.
 class Peer {
  public:
   Peer() = default;
-  /// Takes a connected socket. arena: the other's, read-only; null where it has none.
+  /// Takes a connected socket and the peer's read-only arena, or null if it has none.
   Peer(Descriptor socket, std::shared_ptr<Mapping> arena);
   Peer(Peer&&) = default;
   Peer& operator=(Peer&&) = default;
@@ -33,34 +35,32 @@ class Peer {
   const char* arena() const { return arena_ ? arena_->data() : nullptr; }
   const std::shared_ptr<Mapping>& arena_mapping() const { return arena_; }
   size_t arena_bytes() const { return arena_ ? arena_->bytes() : 0; }
-  /// Says whether the process ended or closed its end.
+  /// Returns whether the peer's process has ended or closed its end of the socket.
   bool is_gone() const;
-  /// Ends the connection for both sides, whoever else holds the socket: children inherit it.
+  /// Shuts the connection down for both sides, even if child processes have inherited the socket.
   void hang_up() const;
 
  private:
   Descriptor socket_;
-  Descriptor process_handle_;  // tells an end that a child of the process hides,
-                               // where the system has it
+  Descriptor process_handle_;  // shows the end even if a child holds the socket; needs pidfd_open
   std::shared_ptr<Mapping> arena_;
   int process_ = 0;
 };
 
-using Clock = std::chrono::steady_clock;
-
+/// Is this rank's membership in the group.
 class Member {
  public:
-  /// Holds what a meeting made. `peers` has one for each rank, empty at the place of this one; `names` are
-  /// the ranks as texts call them.
+  /// Holds what a meeting made. `peers` is indexed by rank and empty at this rank. `names` are the ranks'
+  /// numbers in error texts.
   struct Parts {
     int rank = 0;
     std::vector<int> names;
     std::shared_ptr<Mapping> control;
-    std::shared_ptr<Arena> arena;  // of this process; null: it has none
+    std::shared_ptr<Arena> arena;  // this process's; may be null
     std::vector<Peer> peers;
   };
   explicit Member(Parts parts);
-  /// Tells the peers that this rank left.
+  /// Tells the peers that this rank has left.
   ~Member();
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
@@ -75,22 +75,23 @@ class Member {
   /// Returns "rank 2 (process 4711)".
   std::string describe(int rank) const;
 
-  /// Waits until the counter is at `value`. operation: the number of that under way, which peers that left
-  /// may have done already. Throws LostRank for a peer that ended, and CommError after the deadline, which
-  /// names the ranks that did not come, and where this rank gave up.
+  /// Waits until the counter reaches `value`. `operation` is the number of the current operation; peers that
+  /// have finished it may leave. Throws LostRank if a peer has ended. Throws CommError if a peer or this rank
+  /// gave up, or after the deadline; that text names the ranks that did not arrive.
   void wait(Counter& counter, uint32_t value, uint32_t operation, Clock::time_point deadline);
-  /// Waits for nothing but the end: of the group, a peer, or the time.
+  /// Waits until the group or a peer ends or the deadline passes, then throws.
   [[noreturn]] void wait_for_the_end(uint32_t operation, Clock::time_point deadline);
-  /// Throws as wait() does, where there is a reason to.
+  /// Throws as wait() does if there is a reason to, otherwise returns at once.
   void look_around(uint32_t operation, Clock::time_point deadline);
-  /// Throws LostRank where this peer ended, left or gave up.
+  /// Throws LostRank if this peer has ended or blames an ended rank. Throws CommError if it has left or given
+  /// up.
   void check_peer(int rank);
 
-  /// Tells the peers that this rank takes no part any more.
+  /// Tells the peers that this rank takes no further part.
   void leave();
-  /// Ends what waits here, and at the peers, now and later. Any thread may call, at any time.
+  /// Ends all current and later waits of this rank and its peers. Any thread may call it at any time.
   void give_up();
-  /// Says whether this is a child of the process that met the peers: what it does is none of theirs.
+  /// Returns whether this is a forked child of the member's process. A child must not affect the peers.
   bool is_child() const;
   bool gave_up() const { return gave_up_.load(); }
 

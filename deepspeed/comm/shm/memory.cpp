@@ -13,14 +13,15 @@
 #include <sys/stat.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 
 namespace deepspeed::comm::shm {
 namespace {
 
-// With these nobody can change the size of the memory: who reads behind its end is ended by a signal.
+// These keep the size fixed. If the memory could shrink, a read beyond its end would raise SIGBUS.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Beyond the limit the system would end the process by a signal, and not refuse.
+// Throws if the size exceeds RLIMIT_FSIZE: the system would not refuse, but raise SIGXFSZ.
 void refuse_beyond_file_limit(size_t bytes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur)
@@ -31,7 +32,8 @@ void refuse_beyond_file_limit(size_t bytes) {
 
 struct MappingRegistry {
   std::mutex mutex;
-  // By process, device, number of the memory and use: a child must not take its parent's.
+  // The key is process, device, inode and use. The process is in it because a child must not reuse its
+  // parent's mapping.
   std::map<std::tuple<pid_t, dev_t, ino_t, MappingUse>, std::weak_ptr<Mapping>> mappings;
 };
 
@@ -50,7 +52,7 @@ Descriptor make_memory(size_t bytes) {
   if (!memory) raise<CommError>("memfd_create: ", std::strerror(errno));
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
     raise<CommError>("ftruncate to ", bytes, " bytes of shared memory: ", std::strerror(errno));
-  // A descriptor for reading cannot be opened again for writing, not even by the same user.
+  // This keeps a read-only descriptor from being reopened for writing, even by this user.
   if (::fchmod(memory.get(), S_IRUSR) != 0) raise<CommError>("fchmod: ", std::strerror(errno));
   if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)
     raise<CommError>("shared memory cannot be sealed: ", std::strerror(errno));
@@ -79,10 +81,10 @@ void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t beg
 #else
   constexpr int kCollapse = 25;  // the number of Linux 6.1, which older C libraries do not name
 #endif
-  const size_t first = (begin + device::kHugePage - 1) / device::kHugePage * device::kHugePage;
+  const size_t first = round_up(begin, device::kHugePage);
   const size_t last = (begin + bytes) / device::kHugePage * device::kHugePage;
   if (first >= last) return;
-  // The system makes a huge page only where there is a page already.
+  // The system makes a huge page only from a range that already has a page.
   for (size_t page = first; page < last; page += device::kHugePage) {
     if (!add_pages(memory, page, 1)) return;
   }
@@ -90,13 +92,13 @@ void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t beg
 }
 
 void drop_pages(const Descriptor& memory, size_t begin, size_t bytes) {
-  // Where the system refuses, the pages stay, and are used again.
+  // If the system refuses, the pages stay and are reused.
   static_cast<void>(::fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                 static_cast<off_t>(begin), static_cast<off_t>(bytes)));
 }
 
 std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use) {
-  // First: then the size is the last one.
+  // Checked first: with the seals, the size below cannot change.
   const int seals = ::fcntl(memory.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals)
     raise<CommError>("shared memory came without the seals that keep its size");
@@ -107,7 +109,7 @@ std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, Mapp
   auto& registry = mapping_registry();
   const std::lock_guard lock(registry.mutex);
   std::erase_if(registry.mappings, [](const auto& entry) { return entry.second.expired(); });
-  if (use == MappingUse::kPeer) {  // of a peer in this process, as threads may be
+  if (use == MappingUse::kPeer) {  // the peer may be a thread of this process
     const auto own = registry.mappings.find({::getpid(), status.st_dev, status.st_ino, MappingUse::kOwn});
     if (own != registry.mappings.end()) {
       if (auto mapping = own->second.lock()) return mapping;

@@ -1,5 +1,5 @@
-// Memory without a name that processes of one machine share: it goes with the last of them, whatever ends
-// them.
+// Anonymous memory that processes on one machine share. It is freed when the last of them ends, however they
+// end.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace deepspeed::comm::shm {
 
-/// Is a range of addresses over shared memory, until it is destroyed.
+/// Owns a range of addresses that maps shared memory.
 class Mapping {
  public:
   Mapping(device::Addresses addresses, size_t bytes) : addresses_(addresses), bytes_(bytes) {}
@@ -26,26 +26,25 @@ class Mapping {
   size_t bytes_;
 };
 
-/// Makes `bytes` of memory that no page belongs to yet; nobody can change its size. Throws CommError where
-/// the system or a limit of the process refuses.
+/// Makes `bytes` of shared memory without pages. Its size cannot change. Throws CommError if the system or a
+/// limit of the process refuses.
 Descriptor make_memory(size_t bytes);
-/// Returns a descriptor of the memory with which it can be read and not written. Throws CommError.
+/// Returns a read-only descriptor of the memory. Throws CommError.
 Descriptor for_reading(const Descriptor& memory);
-/// Gives the range pages. Returns false where there is no memory: touching it would end the process.
+/// Allocates the pages of the range. Returns false if memory runs out; touching the range then raises SIGBUS.
 bool add_pages(const Descriptor& memory, size_t begin, size_t bytes);
-/// Gives the whole huge pages of the range memory, as far as the system has such pages free: look-ups of
-/// addresses take a quarter of a sum's time with small ones. What gets none is to be given to add_pages().
+/// Allocates the range's whole huge pages, as far as the system has any. With small pages, address lookups
+/// take a quarter of a sum's time. Pass the range to add_pages() afterwards, to allocate the rest.
 void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t begin, size_t bytes);
-/// Gives the pages of the range back.
+/// Returns the pages of the range to the system.
 void drop_pages(const Descriptor& memory, size_t begin, size_t bytes);
 
-/// Says what a mapping is for: kOwn is written and read by this process, as are kCommon ones, which children
-/// of the process do not get; kPeer is read.
+/// Is how a mapping is used. kOwn and kCommon can be read and written, and children do not inherit kCommon.
+/// kPeer is read-only.
 enum class MappingUse { kOwn, kCommon, kPeer };
 
-/// Maps the memory, from a multiple of kHugePage on. The mappings of one memory and use are one in a process,
-/// whoever asks for them. Throws CommError, also for memory that somebody could cut short: who reads behind
-/// its end is ended by a signal.
+/// Maps the memory at a multiple of kHugePage. A process has one mapping for each memory and use, which all
+/// callers share. Throws CommError, also if the memory could shrink: reads beyond its end would raise SIGBUS.
 std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use);
 
 }  // namespace deepspeed::comm::shm

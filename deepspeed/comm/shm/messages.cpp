@@ -1,11 +1,13 @@
 // How a message travels.
 //
-// send() copies what does not lie in the arena into it, and writes the letter; where the arena has no room,
-// the content goes through the socket, piece by piece behind the letter. The thread of the receiver reads
-// letters as they come, matches them with what is wanted by tag, in the order in which they were sent, copies
-// outside of the lock, and answers with the letter's number; then the sender's thread says that the message
-// is done. The thread sleeps in poll() over all sockets. While something is under way it looks a few times a
-// second at the peers and the clock.
+// 1. send() copies a message outside the arena into it, and writes the letter to the peer's socket. If the
+//    arena has no room, the content follows the letter through the socket, piece by piece.
+// 2. The receiver's thread reads letters as they arrive. It matches them with receive() calls by tag, in the
+//    order in which they were sent, and copies without holding the lock.
+// 3. It answers with the letter's number, and the sender's thread then completes the message.
+//
+// Each thread sleeps in poll() over all sockets. While a message is under way it checks the peers and the
+// clock ten times a second.
 #include "deepspeed/comm/shm/messages.h"
 
 #include <algorithm>
@@ -26,7 +28,7 @@ namespace {
 
 constexpr int kMessageLook = 100;  // milliseconds
 constexpr size_t kMostInLetter = 4096;
-constexpr std::chrono::seconds kLongestFarewell{2};  // for peers that do not read what they are told
+constexpr std::chrono::seconds kLongestFarewell{2};  // for peers that do not read their sockets
 
 enum class PacketKind : uint32_t { kLetter, kLetterWithContent, kFurtherContent, kReceived };
 
@@ -57,7 +59,7 @@ Messages::Messages(Member& member)
 }
 
 Messages::~Messages() {
-  if (member_.is_child()) {  // which has no such thread
+  if (member_.is_child()) {  // a child has no such thread
     if (thread_.joinable()) thread_.detach();
     return;
   }
@@ -69,7 +71,7 @@ Messages::~Messages() {
   wake();
   if (thread_.joinable()) thread_.join();
   Endings endings;
-  member_.leave();  // before the memory of what was not received is used again
+  member_.leave();  // before the memory of unreceived messages is reused
   for (int peer = 0; peer < member_.size(); ++peer)
     fail_all(peer, message_error("the group was left before the message was done"), endings);
   for (Ending& ending : endings) {
@@ -166,7 +168,7 @@ void Messages::read(int peer, Endings& endings) {
   Mailbox& mailbox = mailboxes_[static_cast<size_t>(peer)];
   std::vector<char> packet(sizeof(PacketHead) + kMostInLetter);
   while (!mailbox.has_ended) {
-    // MSG_TRUNC: the length of the packet, also where that is more than its place.
+    // MSG_TRUNC returns the packet's full length, even if it exceeds the buffer.
     const ssize_t length = ::recv(member_.peer(peer).socket(), packet.data(), packet.size(), MSG_TRUNC);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
@@ -184,7 +186,7 @@ bool Messages::take(Mailbox& mailbox, const std::vector<char>& packet, size_t le
   const size_t content_bytes = length - sizeof(head);
   const auto content = packet.begin() + sizeof(head);
   const auto content_end = content + static_cast<ptrdiff_t>(content_bytes);
-  // All of a message follows its letter, before any other letter.
+  // The rest of a message follows its letter, before any other letter.
   Letter* const unfinished =
       mailbox.letters.empty() || mailbox.letters.back().is_whole() ? nullptr : &mailbox.letters.back();
   switch (head.kind) {
@@ -229,7 +231,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     Wanted want = std::move(*wanted);
     mailbox.wanted.erase(wanted);
     std::exception_ptr error;
-    lock.unlock();  // nobody else takes letters away
+    lock.unlock();  // only this thread removes letters
     const Peer& sender = member_.peer(peer);
     if (taken.bytes != want.bytes) {
       error = message_error(message("the message of ", member_.describe(peer), " with the tag ", taken.tag,
@@ -237,11 +239,10 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     } else if (taken.has_content || taken.bytes == 0) {
       if (taken.bytes > 0) std::memcpy(want.data, taken.content.data(), want.bytes);
     } else if (taken.bytes > sender.arena_bytes() || taken.offset > sender.arena_bytes() - taken.bytes) {
-      error =
-          message_error(message("the message of ", member_.describe(peer), " lies outside of its memory"));
+      error = message_error(message("the message of ", member_.describe(peer), " lies outside its memory"));
     } else {
       std::memcpy(want.data, sender.arena() + taken.offset, want.bytes);
-      // Who left with a message under way may have used its memory again.
+      // A peer that has left may have reused the message's memory.
       if (member_.slot().of(peer).presence_after_reading() != Presence::kHere) error = error_of(peer);
     }
     lock.lock();
@@ -250,13 +251,13 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     received.order = taken.order;
     write(peer, packet_of(received, nullptr, 0));
     endings.push_back({std::move(want.done), error});
-    letter = mailbox.letters.begin();  // meanwhile an earlier one may have come to be wanted
+    letter = mailbox.letters.begin();  // an earlier letter may be wanted by now
   }
 }
 
 std::exception_ptr Messages::error_of(int peer) const {
   if (mailboxes_[static_cast<size_t>(peer)].lied)
-    return message_error(member_.describe(peer) + " wrote what is no message");
+    return message_error(member_.describe(peer) + " sent something that is not a message");
   try {
     member_.check_peer(peer);
   } catch (...) {

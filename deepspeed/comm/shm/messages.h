@@ -1,5 +1,6 @@
-// Messages between two ranks over shared memory. A sender writes a letter to the socket of its peer that says
-// where the message lies; the receiver copies it from there and says so. Small ones travel in the letter.
+// Messages between two ranks over shared memory. The sender writes a letter with the message's location to
+// its peer's socket. The receiver copies the message from there and answers. Small messages are inside the
+// letter.
 #pragma once
 
 #include <cstddef>
@@ -19,24 +20,23 @@
 
 namespace deepspeed::comm::shm {
 
-/// Moves messages in a thread of its own, so that they arrive whatever the ranks' programs wait for. Any
-/// thread may call.
+/// Moves messages in its own thread, so they arrive whatever the ranks' programs wait for. Thread-safe.
 class Messages {
  public:
-  /// Is called once, from the thread, when the memory of the message is the caller's again, or it failed. It
-  /// must not call back.
+  /// Is called once from the thread when the message is done or has failed. The caller may then reuse the
+  /// message's memory, except after a timeout. It must not call Messages.
   using Done = std::function<void(std::exception_ptr error)>;
 
   explicit Messages(Member& member);
-  /// Fails what is not done.
+  /// Fails all messages that are not done.
   ~Messages();
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
   void send(const void* data, size_t bytes, int peer, int tag, Clock::time_point deadline, Done done);
-  /// Takes the first message of this tag from `peer` that none took before. It must have `bytes`.
+  /// Receives the next message with this tag from `peer`. It must have `bytes` bytes.
   void receive(void* data, size_t bytes, int peer, int tag, Clock::time_point deadline, Done done);
-  /// Looks at once whether the group was given up.
+  /// Makes the thread check at once whether the group was given up.
   void wake();
 
  private:
@@ -45,7 +45,7 @@ class Messages {
     uint64_t order = 0;
     uint64_t bytes = 0;
     uint64_t offset = 0;        // in the sender's arena
-    std::vector<char> content;  // in place of it
+    std::vector<char> content;  // used instead of `offset`
     bool has_content = false;
 
     bool is_whole() const { return !has_content || content.size() == bytes; }
@@ -58,18 +58,18 @@ class Messages {
     Done done;
   };
   struct Sent {
-    void* copy;  // in the arena; null: the message lies where it was
+    void* copy;  // in the arena; null if the message was not copied
     int tag;
     Clock::time_point deadline;
     Done done;
   };
   struct Mailbox {
-    std::deque<Letter> letters;  // that nobody took
+    std::deque<Letter> letters;  // not yet received
     std::list<Wanted> wanted;
-    std::map<uint64_t, Sent> sent;           // by order, until they are received
-    std::deque<std::vector<char>> outgoing;  // what the socket did not take yet
+    std::map<uint64_t, Sent> sent;           // by order, until received
+    std::deque<std::vector<char>> outgoing;  // not yet accepted by the socket
     bool has_ended = false;
-    bool lied = false;  // it ended since the peer wrote what is no message
+    bool lied = false;  // has_ended because the peer wrote an invalid packet
   };
   struct Ending {
     Done done;
@@ -77,7 +77,7 @@ class Messages {
   };
   using Endings = std::vector<Ending>;
 
-  /// Waits until the senders of what was received know: they would take this end for a failure.
+  /// Flushes the answers to received messages. Without them their senders would report a failure.
   void tell_what_was_received();
   void start_thread();
   void serve();
@@ -85,9 +85,9 @@ class Messages {
   void write(int peer, std::vector<char> packet);
   void flush(int peer);
   void read(int peer, Endings& endings);
-  /// Takes one packet of a peer. Returns false for one that no rank of this program writes.
+  /// Handles one packet of a peer. Returns false if the packet is invalid.
   bool take(Mailbox& mailbox, const std::vector<char>& packet, size_t length, Endings& endings);
-  /// Copies what has come and is wanted; the lock is open meanwhile.
+  /// Copies messages that have arrived and are wanted. Releases the lock during each copy.
   void deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& endings);
   void check(int peer, Endings& endings);
   void fail_all(int peer, std::exception_ptr error, Endings& endings);
@@ -95,7 +95,7 @@ class Messages {
   bool has_business(const Mailbox& mailbox) const { return !mailbox.wanted.empty() || !mailbox.sent.empty(); }
 
   Member& member_;
-  Descriptor news_;  // tells the thread that there is something to do
+  Descriptor news_;  // an eventfd that wakes the thread
   std::mutex mutex_;
   std::vector<Mailbox> mailboxes_;  // by rank
   uint64_t num_sent_ = 0;

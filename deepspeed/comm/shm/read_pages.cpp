@@ -4,13 +4,15 @@
 
 #include <sys/mman.h>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::comm::shm {
 
 void ReadPages::note(const char* data, size_t bytes, size_t budget) {
   if (bytes == 0) return;
   const auto offset = static_cast<size_t>(data - arena_->data());
   size_t begin = offset / page_ * page_;
-  size_t end = std::min((offset + bytes + page_ - 1) / page_ * page_, arena_->bytes());
+  size_t end = std::min(round_up(offset + bytes, page_), arena_->bytes());
   auto next = noted_.upper_bound(begin);
   if (next != noted_.begin() && std::prev(next)->second >= begin) --next;
   while (next != noted_.end() && next->first <= end) {
@@ -25,7 +27,7 @@ void ReadPages::note(const char* data, size_t bytes, size_t budget) {
 }
 
 void ReadPages::let_go() {
-  // Memory that is shared keeps its content: the pages are its owner's.
+  // Shared memory keeps its content, because its owner still has the pages.
   for (const auto& [begin, end] : noted_) ::madvise(arena_->data() + begin, end - begin, MADV_DONTNEED);
   noted_.clear();
   noted_bytes_ = 0;

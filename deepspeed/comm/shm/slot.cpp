@@ -9,18 +9,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::comm::shm {
 namespace {
 
-// This many pauses come before a wait sleeps: more cost time slices where ranks share cores, and gain nothing
-// where they do not.
+// A wait pauses this many times before it sleeps. More pauses waste time slices if ranks share cores, and
+// gain nothing if they do not.
 constexpr int kSpins = 200;
 
 void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // most of these processors do nothing at a yield
+  asm volatile("isb" ::: "memory");  // most ARM processors treat "yield" as a no-op
 #endif
 }
 
@@ -30,8 +32,8 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 
 }  // namespace
 
-// The order of both sides, all of it sequential, is what loses no wake-up: one writes the count and then
-// looks for sleepers, the other says that it sleeps and then looks at the count.
+// No wake-up is lost, because both sides are sequentially consistent: one writes the count and then reads
+// `sleepers`, the other increments `sleepers` and then reads the count.
 void Counter::advance(uint32_t to) {
   value.store(to);
   if (sleepers.load() != 0) wake();
@@ -60,18 +62,17 @@ void Counter::wake() { futex(value, FUTEX_WAKE, INT_MAX, nullptr); }
 
 namespace {
 
-// This keeps what ranks write in lines of their own. It need not be a page of the system.
+// Keeps what different ranks write in separate cache lines. It need not be the system's page size.
 constexpr size_t kSlotUnit = 4096;
-// Half a stage is this large: a piece that stays in the caches, and costs more than the waits for it.
+// Half a stage has at most this many bytes: such a piece stays in the caches, and copying it takes longer
+// than the waits for it.
 constexpr size_t kMostStage = size_t{2} << 20;
 constexpr size_t kLeastStage = size_t{256} << 10;
-constexpr size_t kAllStages = size_t{8} << 20;  // of a group, where that leaves enough for each
+constexpr size_t kAllStages = size_t{8} << 20;  // a group's halves together, unless kLeastStage needs more
 
-size_t whole_units(size_t bytes) { return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit; }
-
-// Blocks of ranks begin at units, so that those of two ranks share no line.
-size_t block_bytes() { return whole_units(sizeof(RankBlock)); }
-size_t readers_bytes(int size) { return whole_units(static_cast<size_t>(size) * sizeof(Counter)); }
+// Each rank's block begins at a unit, so that two ranks' blocks share no cache line.
+size_t block_bytes() { return round_up(sizeof(RankBlock), kSlotUnit); }
+size_t readers_bytes(int size) { return round_up(static_cast<size_t>(size) * sizeof(Counter), kSlotUnit); }
 size_t control_bytes(int size) { return static_cast<size_t>(size) * (block_bytes() + readers_bytes(size)); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The shared control block of one group: what its ranks count, say and copy for each other. All ranks map and
-// write it; tensors in arenas are read by peers alone.
+// The shared control block of one group: its ranks' counters, posts and staged data. All ranks map and write
+// it, whereas peers can only read an arena.
 #pragma once
 
 #include <atomic>
@@ -9,84 +9,83 @@
 
 namespace deepspeed::comm::shm {
 
-/// Counts on, and around after 2^32: two counts are compared as if they were less than 2^31 apart. Lies alone
-/// in a line of the caches.
+/// Is a counter that processes can wait for. It wraps at 2^32, so compared counts must be less than 2^31
+/// apart. It has a cache line of its own.
 struct alignas(64) Counter {
   static_assert(std::atomic<uint32_t>::is_always_lock_free, "several processes use it");
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
 
-  /// Sets the count. What was written before is seen by who waits for it.
+  /// Sets the count. A process that waits for it also sees everything written before.
   void advance(uint32_t to);
   bool reached(uint32_t to) const {
     return static_cast<int32_t>(value.load(std::memory_order_acquire) - to) >= 0;
   }
-  /// Waits a moment, in which a rank that runs gets far, without giving the core away.
+  /// Spins briefly without giving up the core. Returns whether the count was reached.
   bool spin_until(uint32_t to) const;
-  /// Sleeps until the count is reached, at most `limit`; wake() ends it early.
+  /// Sleeps until the count is reached, for at most `limit`. wake() ends the sleep early.
   bool sleep_until(uint32_t to, std::chrono::milliseconds limit);
-  /// Wakes all that sleep, so that they look around.
+  /// Wakes all sleepers, so that they check their conditions again.
   void wake();
 };
 
-constexpr uint32_t kNumPosts = 64;  // that ranks may be apart
+constexpr uint32_t kNumPosts = 64;  // operations that one rank may be ahead of another
 constexpr uint64_t kStaged = ~uint64_t{0};
 
-/// Says where a rank's input of one operation can be read. `posted` hands it over, and `done` of all others
-/// gives its place back.
+/// Describes where one operation's input can be read. It is valid once `posted` counts it, and its place in
+/// the ring is free once all peers' `done` does.
 struct Post {
-  uint64_t call = 0;         // what is called: alike on ranks that call the same
-  uint64_t bytes = 0;        // of the input
-  uint64_t offset = 0;       // in the arena; or kStaged: it comes in pieces
-  uint32_t first_piece = 0;  // of `staged`, where it is staged
+  uint64_t call = 0;         // fingerprint, equal on ranks that make equal calls
+  uint64_t bytes = 0;        // size of the input
+  uint64_t offset = 0;       // in the arena, or kStaged
+  uint32_t first_piece = 0;  // number of its first piece, if staged
 };
 
-/// Says whether a rank takes part, and whom it blames where it gave up.
+/// Tells whether a rank takes part in the group.
 enum class Presence : uint32_t { kHere, kLeft, kGaveUp };
 
-/// What one rank writes and all others read.
+/// Holds what one rank writes and all others read.
 struct RankBlock {
   Counter posted;   // operations whose post is in the ring
-  Counter reduced;  // operations whose sum of this rank's part is in its own memory
-  Counter staged;   // pieces that were copied into the stage
-  Counter done;     // operations for which this rank reads nothing more
+  Counter reduced;  // operations whose range this rank has reduced, in its own memory
+  Counter staged;   // pieces copied into the stage
+  Counter done;     // operations for which this rank has read everything
   alignas(64) std::atomic<Presence> presence{Presence::kHere};
   std::atomic<int> blamed_rank{-1};
   std::atomic<int> blamed_process{0};
   Post ring[kNumPosts];
 
-  /// Returns the presence after all that was read before, of the rank's memory or of the system. A rank that
-  /// is here afterwards had not used its memory again before. A load could be made ahead of what stands
-  /// before it, so this writes.
+  /// Returns the presence as of after all earlier reads of the rank's memory. If it is still kHere, the rank
+  /// had not reused that memory. A plain load could be reordered before those reads, so this writes.
   Presence presence_after_reading() {
     auto said = Presence::kHere;
     presence.compare_exchange_strong(said, Presence::kHere);
     return said;
   }
-  /// Says once that the rank takes no part any more. Its memory may be used again afterwards.
+  /// Sets the presence, once, to leaving. The rank may reuse its memory afterwards.
   void leave_as(Presence how) {
     auto here = Presence::kHere;
     presence.compare_exchange_strong(here, how);
   }
 };
 
-/// Shows the control block at an address.
+/// Gives access to the control block at an address.
 class Slot {
  public:
   Slot(char* base, int size) : base_(base), size_(size) {}
   static size_t bytes(int size);
-  /// Returns the bytes of half a stage: a rank fills one half while its peers read the other.
+  /// Returns the size of half a stage. A rank fills one half while its peers read the other.
   static size_t stage_bytes(int size);
-  /// Makes the block in fresh memory. One rank does, before any other looks.
+  /// Constructs the block in fresh memory. Only one rank calls this, before any other reads the block.
   void construct() const;
 
   int size() const { return size_; }
   RankBlock& of(int rank) const;
-  /// Counts the pieces of `source` that `reader` has read.
+  /// Returns the count of pieces of `source` that `reader` has read.
   Counter& read_of(int reader, int source) const;
   /// Returns the half of a rank's stage that a piece goes to.
   char* stage(int rank, uint32_t piece) const;
-  /// Wakes all that wait for anything here.
+  /// Wakes all processes that wait on any counter of the block.
   void wake_all() const;
 
  private:

@@ -123,7 +123,8 @@ Greeting greet(int socket, int rank, int world_size, net::Deadline deadline, std
     const bool proves = reply.answer() == StoreAnswer::kProve && reply.texts.size() == 2;
     if (proves) numbers.server = reply.texts[0];
     if (!proves || !prover.is_proof(reply.texts[1], net::End::kServer, numbers)) {
-      why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
+      why_not = message("the process that answers there does not know the job's secret (",
+                        kStoreSecretVariable, ")");
       return Greeting::kRefused;
     }
     is_answered = false;  // the server is the job's: if it closes now, a retry may succeed

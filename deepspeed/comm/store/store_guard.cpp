@@ -19,12 +19,12 @@ net::Prover store_prover(const std::string& secret) { return {secret, "store"}; 
 std::optional<StoreMessage> StoreGuard::check(net::ProofNumbers& numbers, const StoreMessage& request) const {
   const bool is_greeting = request.call() == StoreCall::kJoin && !request.texts.empty() &&
                            request.texts.size() <= 2 && request.texts[0] == kStoreGreeting;
-  if (!is_greeting) raise<CommError>("what comes is no greeting of a rank");
+  if (!is_greeting) raise<CommError>("the first message is not a rank's greeting");
   const bool client_has_secret = request.texts.size() == 2;
   if (client_has_secret != prover_.has_secret()) {
     const std::string text = message("rank 0 has ", prover_.has_secret() ? "a secret" : "no secret",
                                      ", this rank has ", prover_.has_secret() ? "none" : "one", "; set ",
-                                     kStoreSecretVariable, " alike for all ranks");
+                                     kStoreSecretVariable, " to the same value on all ranks");
     return store_reply(StoreAnswer::kRefused, 0, {text});
   }
   if (!prover_.has_secret()) return std::nullopt;

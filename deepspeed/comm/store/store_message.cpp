@@ -60,7 +60,7 @@ std::string encode_store_message(const StoreMessage& message) {
   for (const auto& text : message.texts) length += sizeof(uint32_t) + text.size();
   if (length > kMaxStoreMessage)
     raise<CommError>("a call of the store has ", length, " bytes, expected ", kMaxStoreMessage,
-                     " at most; send what is larger by a collective");
+                     " at most; send larger data by a collective");
   std::string bytes;
   bytes.reserve(sizeof(uint32_t) + length);
   append_number(bytes, static_cast<uint32_t>(length));

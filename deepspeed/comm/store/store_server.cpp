@@ -32,6 +32,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/store/store_guard.h"
 #include "deepspeed/comm/store/store_message.h"
 #include "deepspeed/comm/store/store_table.h"
@@ -42,7 +43,6 @@
 namespace deepspeed::comm {
 namespace {
 
-using ServerClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kMaxGreetingBytes = 256;
@@ -102,7 +102,7 @@ class StoreServer::Loop {
     int joins = -1;                       // the rank that it has joined as
     std::optional<StoreMessage> pending;  // the call that waits
     std::string awaited;                  // for this key
-    std::optional<ServerClock::time_point> deadline;
+    std::optional<Clock::time_point> deadline;
     uint32_t interest = 0;  // what epoll watches
   };
 
@@ -207,7 +207,7 @@ class StoreServer::Loop {
 
   void pause_accepting() {
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-    accepts_again_ = ServerClock::now() + kAcceptPause;
+    accepts_again_ = Clock::now() + kAcceptPause;
   }
 
   // Returns false if even the oldest one has only just connected.
@@ -318,7 +318,7 @@ class StoreServer::Loop {
     }
     if (request.limit_ms != 0) {
       const milliseconds limit(std::clamp<int64_t>(request.limit_ms, 0, INT32_MAX));
-      client.deadline = ServerClock::now() + limit;
+      client.deadline = Clock::now() + limit;
       deadlines_.emplace(*client.deadline, client.id);
     }
     client.pending = std::move(request);
@@ -354,7 +354,7 @@ class StoreServer::Loop {
   }
 
   void end_waits() {
-    const auto now = ServerClock::now();
+    const auto now = Clock::now();
     if (accepts_again_ && *accepts_again_ <= now) {
       accepts_again_.reset();
       watch(EPOLL_CTL_ADD, listener_.get(), kListenerId, EPOLLIN);
@@ -420,8 +420,8 @@ class StoreServer::Loop {
   StoreTable table_;
   uint64_t next_id_ = kFirstClientId;
   std::unordered_map<uint64_t, Client> clients_;
-  std::unordered_map<std::string, std::set<uint64_t>> waiting_;       // clients that wait for a key
-  std::set<std::pair<ServerClock::time_point, uint64_t>> deadlines_;  // of waiting clients
+  std::unordered_map<std::string, std::set<uint64_t>> waiting_;  // clients that wait for a key
+  std::set<std::pair<Clock::time_point, uint64_t>> deadlines_;   // of waiting clients
   net::Gate ungreeted_{kMaxUngreeted};
   std::deque<uint64_t> ready_;  // clients whose key has changed
   net::Deadline accepts_again_;

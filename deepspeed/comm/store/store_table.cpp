@@ -83,8 +83,9 @@ StoreMessage StoreTable::add(const StoreMessage& request) {
     const auto& text = found->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size())
-      return store_reply(StoreAnswer::kRefused, 0,
-                         {message("the key '", key, "' holds ", text.size(), " bytes that are no number")});
+      return store_reply(
+          StoreAnswer::kRefused, 0,
+          {message("the key '", key, "' holds ", text.size(), " bytes that are not a number")});
   }
   if (__builtin_add_overflow(number, request.number, &number))
     return store_reply(StoreAnswer::kRefused, 0, {message("the number of the key '", key, "' overflows")});

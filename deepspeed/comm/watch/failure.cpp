@@ -5,12 +5,11 @@
 #include <set>
 #include <thread>
 
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/group/quiet_backend.h"
 
 namespace deepspeed::comm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::string failure_key(int rank) { return "failed/" + std::to_string(rank); }
 

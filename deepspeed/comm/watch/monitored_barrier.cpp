@@ -1,12 +1,12 @@
 #include "deepspeed/comm/watch/monitored_barrier.h"
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/group/store_polling.h"
 
 namespace deepspeed::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // How long the others wait for rank 0's answer after the time is up.

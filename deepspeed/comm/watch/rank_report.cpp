@@ -173,10 +173,10 @@ std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& oth
     for (const auto& [other_key, other_call] : others) {
       if (!is_one_thread(other, own_key, other_key) || !is_one_thread(own, other_key, own_key)) continue;
       found.push_back(
-          {own_key, message("the ranks wait for each other in different groups: ",
-                            both(own.rank, "waits in " + own_call, other.rank, "waits in " + other_call),
-                            "; all ranks must call the collectives of their common groups in "
-                            "the same order")});
+          {own_key,
+           message("the ranks wait for each other in different groups: ",
+                   both(own.rank, "waits in " + own_call, other.rank, "waits in " + other_call),
+                   "; all ranks must call the collectives of their common groups in the same order")});
       break;
     }
   }

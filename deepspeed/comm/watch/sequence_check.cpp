@@ -113,12 +113,12 @@ std::optional<std::string> SequenceCheck::named_difference(c10d::Store& store, c
 
 std::string SequenceCheck::unnamed_difference(const RankReport& own) const {
   const auto held = own.groups.find(difference_->group);
-  return message("the ranks diverged in group '",
-                 held == own.groups.end() ? difference_->group : held->second.name,
-                 "' at or before collective #", difference_->number, ": rank ",
-                 std::min(rank_, difference_->peer), " and rank ", std::max(rank_, difference_->peer),
-                 " called other collectives; all ranks of a group must call the same collectives in the same "
-                 "order");
+  return message(
+      "the ranks diverged in group '", held == own.groups.end() ? difference_->group : held->second.name,
+      "' at or before collective #", difference_->number, ": rank ", std::min(rank_, difference_->peer),
+      " and rank ", std::max(rank_, difference_->peer),
+      " called different collectives; all ranks of a group must call the same collectives in the same "
+      "order");
 }
 
 }  // namespace deepspeed::comm

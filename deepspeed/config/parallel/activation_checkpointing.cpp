@@ -10,8 +10,7 @@ const Table<ActivationCheckpointingConfig>& activation_checkpointing_table() {
       entry("cpu_checkpointing", &C::cpu_checkpointing, "Keep checkpoints on the host."),
       entry("contiguous_memory_optimization", &C::contiguous_memory_optimization,
             "Copy checkpoints into one buffer; needs partition_activations, and number_checkpoints here or "
-            "as an "
-            "argument of configure()."),
+            "as an argument of configure()."),
       entry("number_checkpoints", &C::number_checkpoints, "How many checkpoints a forward makes.",
             {at_least(1)}),
       entry("synchronize_checkpoint_boundary", &C::synchronize_checkpoint_boundary,

@@ -13,8 +13,7 @@ const Table<PipelineConfig>& pipeline_table() {
             "Layers between two checkpoints of activations; 0: as the module says.", {at_least(0)}),
       entry("pipe_partitioned", &C::pipe_partitioned,
             "Send the first tensor of activations in parts, of which each slice (model-parallel rank) has "
-            "one. It must be "
-            "alike on all of them; set it to false where it is not."),
+            "one. It must be alike on all of them; set it to false where it is not."),
       entry("grad_partitioned", &C::grad_partitioned,
             "Send the gradient of that tensor in parts too, where pipe_partitioned is true."),
       entry("use_reentrant", &C::use_reentrant, "Checkpoint activations in the reentrant way."),

@@ -152,7 +152,7 @@ void store_deprecated(Json& values, const Field& section, const Field& field, co
   for (const auto& [key, unused] : given.items()) {
     if (!answers_to(*find_field(section.children, replacement), key)) continue;
     raise<ConfigError>(old_path, ": got it beside '", join(path, replacement),
-                       "', expected the latter alone: the former is its deprecated name");
+                       "', expected only the latter: the former is its deprecated name");
   }
   values[replacement] = field.deprecation->convert(value);
 }
@@ -169,7 +169,7 @@ void require_keys(const Field& section, const Json& values, const std::string& p
 void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {
-    raise<ConfigError>(path.empty() ? "the value" : path, ": nested too deep, expected at most ",
+    raise<ConfigError>(path.empty() ? "the value" : path, ": nested too deeply, expected at most ",
                        kMaxJsonDepth, " levels");
   }
   constexpr size_t kNamedLevels = 4;

@@ -1,3 +1,10 @@
+// How a batch is chosen that many numbers of devices divide.
+//
+// Version 0.1: each micro batch size, and their least common multiple, is a base. A candidate is a base times
+// the largest highly composite number that keeps it within the limit, since such numbers have many divisors.
+// The candidate that most numbers of devices divide wins. Version 0.2 chooses so for whole machines, with
+// model-parallel ranks counted as one device. If the result does not fit this job's devices, they get a batch
+// of their own. elastic_batch_of_job() first compares the section with the scheduler's.
 #include "deepspeed/config/tools/elastic_batch.h"
 
 #include <algorithm>
@@ -133,8 +140,8 @@ void check_scheduler(const ElasticRules& rules) {
                        "', expected the section as JSON");
   const ElasticRules expected = ElasticRules::from_json(section);
   const auto differ = [](const char* key) {
-    raise<ConfigError>("elasticity.", key, ": differs from what the scheduler reckons with (the variable ",
-                       kElasticityVariable, "); set both alike");
+    raise<ConfigError>("elasticity.", key, ": differs from the scheduler's value (the variable ",
+                       kElasticityVariable, "); set both to the same value");
   };
   if (expected.max_train_batch_size != rules.max_train_batch_size) differ("max_train_batch_size");
   if (expected.micro_batch_sizes != rules.micro_batch_sizes) differ("micro_batch_sizes");
@@ -154,7 +161,7 @@ ElasticRules ElasticRules::from_json(const Json& section) {
   };
   for (const char* key : {"max_train_batch_size", "micro_batch_sizes"}) {
     if (section.value("enabled", false) && !section.contains(key))
-      raise<ConfigError>("elasticity.", key, ": is missing beside elasticity.enabled true, which needs it");
+      raise<ConfigError>("elasticity.", key, ": is missing, but elasticity.enabled true needs it");
   }
   ElasticRules rules;
   rules.max_train_batch_size = whole("max_train_batch_size", rules.max_train_batch_size);

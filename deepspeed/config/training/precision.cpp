@@ -67,8 +67,7 @@ const Table<Bf16Config>& bf16_table() {
             "Keep the moments of Adam in bfloat16; needs bf16_master_weights_and_grads."),
       entry("split_master_weights", &C::split_master_weights,
             "Keep of each float32 master weight the lower half alone, beside the model's weight as the upper "
-            "one: "
-            "exact, 2 bytes a parameter less; Adam and AdamW."),
+            "one: exact, 2 bytes a parameter less; Adam and AdamW."),
   });
   return table;
 }

@@ -61,13 +61,11 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table() {
             {without_effect("masters go to the disk one sub-group at a time, each in one write")}),
       entry("ratio", &C::ratio,
             "The part of the parameters whose state is offloaded and whose step runs on the host; below 1 "
-            "needs "
-            "stage 3.",
+            "needs stage 3.",
             {between(0, 1), with_optimizer_device({"cpu", "nvme"}, kNoOffload)}),
       entry("super_offload", &C::super_offload,
             "Step each sub-group on the host as soon as backward has its gradients, beside the rest of "
-            "backward. "
-            "Without gradient_clipping, with Adam or AdamW, at stages 2 and 3.",
+            "backward. Without gradient_clipping, with Adam or AdamW, at stages 2 and 3.",
             {with_optimizer_device({"cpu"}, "only device cpu uses it")}),
       entry("cpuadam_cores_perc", &C::cpuadam_cores_perc,
             "The part of the rank's cores to which super_offload's step is bound, at least one.",

@@ -143,8 +143,7 @@ std::vector<Entry<ZeroConfig>> entries() {
       entry("round_robin_gradients", &C::round_robin_gradients, "Deal the parameters to the owners in turn."),
       entry("zero_hpz_partition_size", &C::zero_hpz_partition_size,
             "Neighbouring ranks, e.g. those of a node, that keep the gathered parameters once more between "
-            "them, so "
-            "that backward gathers among these ranks alone (ZeRO++); 0 and 1: none do.",
+            "them, so that backward gathers among these ranks alone (ZeRO++); 0 and 1: none do.",
             {at_least(0), effective_at_stage(3)}),
       entry("zero_quantized_weights", &C::zero_quantized_weights,
             "Gather parameters for passes in 8 bits, a scale for each 2048 elements (ZeRO++).",

@@ -31,8 +31,8 @@ CudaLibrary load() {
   result.has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
   if (*cuda_architectures() == '\0') {
     result.why_not =
-        "this build has no CUDA; build it again with CUDA's compiler, nvcc, on PATH or in "
-        "$CUDA_HOME/bin (docs/installation.md)";
+        "this build has no CUDA; build it again with CUDA's compiler, nvcc, on PATH or in $CUDA_HOME/bin "
+        "(docs/installation.md)";
   } else if (!result.has_driver) {
     result.why_not = "this machine has no NVIDIA driver (libcuda.so.1)";
   } else {

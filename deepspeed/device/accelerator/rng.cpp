@@ -6,19 +6,12 @@
 #include <ATen/Context.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/accelerator/current_device.h"
 
 namespace deepspeed::device {
 namespace {
-
-// The finaliser of the SplitMix64 generator: every input bit affects every output bit.
-uint64_t mix(uint64_t value) {
-  value += 0x9E3779B97F4A7C15ULL;
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
-  return value ^ (value >> 31);
-}
 
 at::Generator cuda_generator(int index) {
   return at::globalContext().getAcceleratorHooksInterface(at::kCUDA).getDefaultGenerator(
@@ -74,7 +67,7 @@ void seed_generators(uint64_t seed) {
 }
 
 uint64_t stream_seed(uint64_t seed, RngStream stream, int rank) {
-  return mix(mix(mix(seed) ^ static_cast<uint64_t>(stream)) ^ static_cast<uint64_t>(rank));
+  return mix_bits(mix_bits(mix_bits(seed) ^ static_cast<uint64_t>(stream)) ^ static_cast<uint64_t>(rank));
 }
 
 SeededScope::SeededScope(uint64_t seed) : cpu_state_(cpu_rng_state()) {

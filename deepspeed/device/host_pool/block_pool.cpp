@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::device {
 namespace {
 
@@ -18,7 +20,6 @@ constexpr size_t kGranule = size_t{64} << 10;
 // The system records each moved page as a separate range, at most 65,530 per process. Larger pools move none.
 constexpr size_t kMostWithMovedPages = size_t{32} << 30;
 
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 size_t round_down(size_t bytes, size_t unit) { return bytes / unit * unit; }
 
 }  // namespace

@@ -5,13 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::device {
 namespace {
 
 constexpr size_t kLeastAddresses = size_t{1} << 30;
 constexpr int kMereAddresses = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-
-uintptr_t round_up_to(uintptr_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -21,19 +21,19 @@ size_t page_bytes() {
 }
 
 Addresses reserve_addresses(size_t bytes, size_t alignment) {
-  bytes = round_up_to(bytes, alignment);
+  bytes = round_up(bytes, alignment);
   while (true) {
     void* const data = ::mmap(nullptr, bytes + alignment, PROT_NONE, kMereAddresses, -1, 0);
     if (data != MAP_FAILED) {
       const auto begin = reinterpret_cast<uintptr_t>(data);
-      const size_t before = round_up_to(begin, alignment) - begin;
+      const size_t before = round_up(begin, alignment) - begin;
       char* const aligned = static_cast<char*>(data) + before;
       if (before > 0) ::munmap(data, before);
       if (before < alignment) ::munmap(aligned + bytes, alignment - before);
       return {aligned, bytes};
     }
     if (bytes <= kLeastAddresses) return {};
-    bytes = round_up_to(bytes / 2, alignment);
+    bytes = round_up(bytes / 2, alignment);
   }
 }
 

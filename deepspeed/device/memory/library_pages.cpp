@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "deepspeed/base/integers.h"
 #include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::device {
@@ -85,7 +86,7 @@ int release_library(dl_phdr_info* library, size_t, void* data) noexcept {
     const auto& header = library->dlpi_phdr[index];
     if (header.p_type != PT_LOAD || (header.p_flags & PF_W) != 0) continue;
     const uintptr_t begin = library->dlpi_addr + header.p_vaddr, end = begin + header.p_memsz;
-    release_segment({(begin + page - 1) / page * page, end / page * page}, release);
+    release_segment({round_up(begin, page), end / page * page}, release);
   }
   return 0;
 }

@@ -22,7 +22,7 @@ void check_optimizer(const config::DeepSpeedConfig& config, const std::string& n
   if (config.zero_optimization.stage == 0 || config.zero_allow_untested_optimizer || tested.count(name) != 0)
     return;
   raise<ConfigError>("zero_allow_untested_optimizer: ", name, " was not tested with ZeRO stage ",
-                     config.zero_optimization.stage, "; set it to true to use it all the same");
+                     config.zero_optimization.stage, "; set it to true to use it anyway");
 }
 
 // With bf16_optimizer_states Adam keeps its moments in bf16. The other optimizers have no such option.
@@ -61,10 +61,9 @@ std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedCon
                        "moment_dtype bfloat16");
   }
   if (config.bf16.split_master_weights && !optimizer->steps_split_masters()) {
-    raise<ConfigError>(
-        "bf16.split_master_weights: got true with ", optimizer->name(),
-        ", which steps fp32 masters alone, expected Adam or AdamW without amsgrad: name one in "
-        "`optimizer`, pass a FusedAdam or DeepSpeedCPUAdam, or set the key to false");
+    raise<ConfigError>("bf16.split_master_weights: got true with ", optimizer->name(),
+                       ", which steps only fp32 masters, expected Adam or AdamW without amsgrad: name one in "
+                       "`optimizer`, pass a FusedAdam or DeepSpeedCPUAdam, or set the key to false");
   }
   return optimizer;
 }

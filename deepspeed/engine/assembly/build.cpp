@@ -232,9 +232,9 @@ void require_alike_slices(const EngineParts& parts) {
                                                parts.model.alike_on_slices);
   for (const std::string& difference : parts.groups.all.all_gather_text(own)) {
     if (difference.empty()) continue;
-    raise<UsageError>("the slices of a layer differ in a parameter that they hold alike: ", difference,
-                      "; give all slices the same values, or say of a part of a layer that it is one: "
-                      "by Mpu::is_model_parallel_parameter(), in Python by `tensor_model_parallel = True` on "
+    raise<UsageError>("the slices of a layer differ in a parameter that they share: ", difference,
+                      "; give all slices the same values, or mark the part of a layer as such: by "
+                      "Mpu::is_model_parallel_parameter(), in Python by `tensor_model_parallel = True` on "
                       "the parameter");
   }
 }

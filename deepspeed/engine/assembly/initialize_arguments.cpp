@@ -30,8 +30,8 @@ comm::World join_job(const InitializeOptions& options) {
   if (!comm::is_initialized()) follow_log_level(options);
   if (options.dist_init_required == false && !comm::is_initialized()) {
     raise<UsageError>(
-        "dist_init_required: got false, but init_distributed() did not run; call it first, or "
-        "leave dist_init_required out");
+        "dist_init_required: got false, but init_distributed() did not run; call it first, or leave "
+        "dist_init_required out");
   }
   if (options.dist_init_required == true && comm::is_initialized()) {
     log::info("[initialize] dist_init_required: the process has joined its job already");
@@ -58,7 +58,7 @@ config::ConfigSource find_config(const InitializeOptions& options) {
   const std::string path = options.args ? options.args->config_path() : std::string();
   if (options.args && !options.args->deepspeed_config.empty() && !options.args->deepscale_config.empty()) {
     raise<UsageError>(
-        "args: got both --deepspeed_config and --deepscale_config, its old name; pass the first");
+        "args: got both --deepspeed_config and --deepscale_config, its old name; pass only the first");
   }
   const int given = (options.config ? 1 : 0) + (options.config_params ? 1 : 0) + (path.empty() ? 0 : 1);
   if (given > 1) {
@@ -69,8 +69,7 @@ config::ConfigSource find_config(const InitializeOptions& options) {
   if (options.config_params) return *options.config_params;
   if (!path.empty()) return std::filesystem::path(path);
   raise<UsageError>(
-      "got no config; pass config (a path, JSON text or a Json object), or args with "
-      "--deepspeed_config");
+      "got no config; pass config (a path, JSON text or a Json object), or args with --deepspeed_config");
 }
 
 comm::World find_world(const InitializeOptions& options) {
@@ -113,10 +112,9 @@ std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model
   std::vector<at::Tensor> parameters;
   for (const ModelParameters& group : options.model_parameters) {
     if (!group.options.empty()) {
-      raise<UsageError>(
-          "model_parameters with options ", group.options.dump(),
-          " beside a callable optimizer, which takes parameters alone; leave the options out, or "
-          "pass an optimizer with groups of its own");
+      raise<UsageError>("model_parameters with options ", group.options.dump(),
+                        " beside a callable optimizer, which takes only parameters; leave the options out, "
+                        "or pass an optimizer with groups of its own");
     }
     parameters.insert(parameters.end(), group.params.begin(), group.params.end());
   }

@@ -7,7 +7,7 @@ namespace deepspeed {
 OptimizerSource::Pointer OptimizerSource::get(const std::vector<at::Tensor>& parameters) const {
   if (!make_) return ready_;
   Pointer made = make_(parameters);
-  if (!made) raise<UsageError>("optimizer: the callable returned none");
+  if (!made) raise<UsageError>("optimizer: the callable returned no optimizer");
   return made;
 }
 

@@ -60,7 +60,8 @@ void require_whole(const EngineModel& model, int64_t stage) {
     if (!zero::is_partitioned(param.tensor)) continue;
     raise<UsageError>("parameter '", param.name,
                       "' was partitioned by zero::Init or another engine, and zero_optimization.stage is ",
-                      stage, ", expected 3; else build the model without zero::Init (enabled = false), call ",
+                      stage,
+                      ", expected 3; otherwise build the model without zero::Init (enabled = false), call ",
                       "the other engine's destroy(), or zero::make_whole(model->parameters())");
   }
 }
@@ -93,8 +94,8 @@ ModelStore shard_model(const config::DeepSpeedConfig& config, std::vector<std::v
                        bool on_cuda) {
   if (config.zero_optimization.round_robin_gradients) {
     log::warning(
-        "[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank "
-        "owns a part of each parameter)");
+        "[config] without effect: zero_optimization.round_robin_gradients (at stage 3 every rank owns a part "
+        "of each parameter)");
   }
   const auto is_shared_out = [&](const NamedTensor& param) { return is_partitioned_rest(param, dtype); };
   std::vector<NamedTensor> whole = rest;

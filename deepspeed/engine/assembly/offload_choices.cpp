@@ -79,8 +79,8 @@ void check_offloaded_optimizer(const config::DeepSpeedConfig& config, const opti
   if (config.zero_optimization.offload_optimizer.super_offload && config.gradient_clipping == 0.0 &&
       checks_overflow && !keeps_enough) {
     raise<ConfigError>(
-        "bf16.check_grad_overflow: got true beside super_offload and states of 16 bits, from "
-        "which a step cannot be taken back, expected false");
+        "bf16.check_grad_overflow: got true beside super_offload and states of 16 bits, from which a step "
+        "cannot be taken back, expected false");
   }
   const bool fp16_masters = config.fp16.fp16_master_weights_and_grads;
   const bool bf16_masters = config.bf16.bf16_master_weights_and_grads;

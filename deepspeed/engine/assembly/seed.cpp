@@ -31,7 +31,7 @@ uint64_t start_rank_streams(const StreamStart& start, const comm::World& world,
   if (!start.config_seed && (!start.divides_default || world.size() == 1)) return seed;
   if (start.may_be_seeded && has_model_parallel_stream()) {
     if (start.config_seed)
-      log::info("[config] seed orders the data alone: the generators stay as ",
+      log::info("[config] seed orders only the data: the generators stay as ",
                 "model_parallel_cuda_manual_seed() has set them");
     return seed;
   }

@@ -47,7 +47,7 @@ struct Columns {
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
   if (examples.empty()) {
-    raise<UsageError>("stack_examples(): examples is empty, expected at least one; make no batch of none");
+    raise<UsageError>("stack_examples(): examples is empty, expected at least one example");
   }
   collate_detail::Columns columns;
   std::string first;

@@ -90,8 +90,8 @@ int64_t dataset_size(const Dataset& dataset) {
   if constexpr (requires { size.has_value(); }) {
     if (!size.has_value()) {
       raise<UsageError>(
-          "the data set does not know its size, which distributed sampling needs; return the "
-          "number of samples from its size()");
+          "the data set does not know its size, which distributed sampling needs; return the number of "
+          "samples from its size()");
     }
     return static_cast<int64_t>(*size);
   } else {
@@ -227,7 +227,7 @@ class DeepSpeedDataLoader {
     const size_t needed = options_.drop_last ? static_cast<size_t>(options_.batch_size) : 1;
     if (indices_.size() < needed) {
       raise<UsageError>("the data_sampler gives ", indices_.size(), " samples in epoch ", position_->epoch,
-                        ", which is no batch; expected at least ", needed);
+                        ", which make no batch; expected at least ", needed);
     }
     ask_from_position();
   }

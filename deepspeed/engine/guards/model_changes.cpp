@@ -32,13 +32,13 @@ void ModelChanges::warn() {
   if (take_registered_) warn_of_registered();
   warn_of_flags(
       /*is_trained=*/false,
-      " was unfrozen after initialize() and is not trained: the optimizer has what needed a gradient "
-      "then; unfreeze before initialize(), or call destroy() and initialize() again");
+      " was unfrozen after initialize() and is not trained: the optimizer has what needed a gradient then; "
+      "unfreeze before initialize(), or call destroy() and initialize() again");
   warn_of_flags(
       /*is_trained=*/true,
       " was frozen after initialize(), and the optimizer goes on moving it, by its momentum and weight "
-      "decay; call destroy() and initialize() again, or give it a parameter group of its own and set "
-      "its lr to 0");
+      "decay; call destroy() and initialize() again, or give it a parameter group of its own and set its lr "
+      "to 0");
 }
 
 void ModelChanges::warn_of_registered() {
@@ -47,10 +47,9 @@ void ModelChanges::warn_of_registered() {
     if (seen_.insert(param.tensor.unsafeGetTensorImpl()).second) names.push_back(param.name);
   }
   if (names.empty()) return;
-  log::warning(
-      "[engine] ", named_in_short(names),
-      " was registered after initialize(), as where a module is replaced, and is not trained; change "
-      "the model before initialize(), or call destroy() and initialize() again");
+  log::warning("[engine] ", named_in_short(names),
+               " was registered after initialize(), for example as a replacement, and is not trained; change "
+               "the model before initialize(), or call destroy() and initialize() again");
 }
 
 void ModelChanges::warn_of_flags(bool is_trained, const char* what) {

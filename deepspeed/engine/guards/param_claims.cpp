@@ -20,10 +20,9 @@ struct ClaimedParams {
 };
 
 [[noreturn]] void refuse_claim(const NamedTensor& param, int64_t stage) {
-  raise<UsageError>(
-      "parameter '", param.name, "' is with another engine, of ZeRO stage ", stage,
-      ", which is alive: go on with that engine, or call its destroy() or let go of it before another "
-      "initialize() of the model");
+  raise<UsageError>("parameter '", param.name, "' is with another engine, of ZeRO stage ", stage,
+                    ", which still exists: use that engine, call its destroy(), or release it before another "
+                    "initialize() of the model");
 }
 
 }  // namespace

@@ -41,8 +41,7 @@ zero::ParamDtypes mark_autocast_params(const EngineModel& model, at::ScalarType 
   if (any || !modules || modules->empty()) return marks;
   log::warning(
       "[engine] torch_autocast.lower_precision_safe_modules: the model has no module of the classes named "
-      "there, "
-      "so all gradients are reduced in their own dtype");
+      "there, so all gradients are reduced in their own dtype");
   return marks;
 }
 

@@ -52,7 +52,7 @@ void require_tag(const std::string& directory, const std::string& tag) {
       !has_folder      ? std::string(", which does not exist")
       : others.empty() ? ", which has none"
                        : message(", which has the tags ", others),
-      "; load_checkpoint() takes the one that is given to it as `tag`, else that which `latest` names");
+      "; load_checkpoint() takes the one given as `tag`, otherwise the one that `latest` names");
 }
 
 // Without the counters a run would restart at step 0, with the initial learning rates.
@@ -60,9 +60,9 @@ void require_counters(const fs::path& file, const checkpoint::Dict& states) {
   for (const char* key : {"global_steps", "skipped_steps"}) {
     const checkpoint::Value* value = states.find(key);
     if (value != nullptr && !value->is_none()) continue;
-    raise<CheckpointError>("the file ", file, " lacks '", key,
-                           "', which says how far the training was; load_module_only = true loads the "
-                           "weights alone");
+    raise<CheckpointError>(
+        "the file ", file, " lacks '", key,
+        "', which says how far the training was; load_module_only = true loads only the weights");
   }
 }
 
@@ -79,8 +79,8 @@ std::string chosen_tag(const CheckpointLoad& load) {
     return checkpoint::read_latest(load.directory).value_or("");
   if (const auto tag = checkpoint::read_latest_universal(load.directory)) return *tag;
   raise<CheckpointError>("there is no ", checkpoint::latest_universal_path(load.directory),
-                         ", which checkpoint.load_universal needs; ds_to_universal makes a universal "
-                         "checkpoint of another");
+                         ", which checkpoint.load_universal needs; ds_to_universal makes one from another "
+                         "checkpoint");
 }
 
 // Calls comm::on_all_ranks() over all ranks of the training.
@@ -97,7 +97,7 @@ std::string agreed_tag(const CheckpointLoad& load) {
     if (tags[rank] == tags[0]) continue;
     raise<CheckpointError>("the tag to load from ", load.directory, " is '", tags[rank], "' on rank ", rank,
                            ", and '", tags[0],
-                           "' on rank 0, expected the same; is the folder one that all ranks see?");
+                           "' on rank 0, expected the same; do all ranks see the same folder?");
   }
   return tag;
 }
@@ -127,8 +127,8 @@ void require_kind(const CheckpointLoad& load) {
   }
   raise<checkpoint::MisfitError>(load.path.parent_path(),
                                  is_pipeline
-                                     ? " is no checkpoint of a pipeline: it has the model as a whole; "
-                                       "load it into an engine of the whole model"
+                                     ? " is no checkpoint of a pipeline: it has the model as a whole; load "
+                                       "it into an engine of the whole model"
                                      : " is a checkpoint of a pipeline: load it into a PipelineModule, or "
                                        "make weights of it by zero_to_fp32");
 }

@@ -387,11 +387,11 @@ void load_rank_state(const CheckpointLoad& load) {
   if (load.parts.optimizer->load_rank_state(own) || load.parts.groups.all.rank() != 0 ||
       !load.parts.optimizer->keeps_errors())
     return;
-  log::info("[checkpoint] what compression took from earlier exchanges is forgotten: ",
-            own.num_ranks == 0 ? std::string("the checkpoint does not have it")
+  log::info("[checkpoint] the compression errors of earlier exchanges are forgotten: ",
+            own.num_ranks == 0 ? std::string("the checkpoint does not have them")
             : own.num_ranks == load.parts.data_group().size()
-                ? std::string("the checkpoint has that of other buckets or nodes")
-                : message("the checkpoint has that of ", own.num_ranks, " ranks, the engine has ",
+                ? std::string("the checkpoint has those of other buckets or nodes")
+                : message("the checkpoint has those of ", own.num_ranks, " ranks, the engine has ",
                           load.parts.data_group().size()));
 }
 

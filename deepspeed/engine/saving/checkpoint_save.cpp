@@ -110,9 +110,9 @@ void CheckpointSaver::check_save(const SaveJob& job, const SaveOptions& options)
   if (has_waiting_gradients()) {
     if (!options.without_waiting_gradients) refuse_waiting_gradients();
     if (rank() == 0)
-      log::warning(
-          "[checkpoint] ", job.directory, "/", job.tag,
-          " lacks the gradients of the accumulation window that is open: a run that resumes begins it anew");
+      log::warning("[checkpoint] ", job.directory, "/", job.tag,
+                   " lacks the gradients of the accumulation window that is open: a resumed run starts the "
+                   "window again");
   }
   checkpoint::require_tag_name(job.tag);
   require_place(job);
@@ -134,8 +134,8 @@ void CheckpointSaver::refuse_waiting_gradients() const {
                                               : "";
   raise<UsageError>(
       "save_checkpoint()", scope,
-      " after a backward() whose gradients no step() has used: a checkpoint holds none, and a "
-      "resumed run would lack them; ",
+      " after a backward() whose gradients no step() has used: a checkpoint holds none, and a resumed run "
+      "would lack them; ",
       scope.empty() ? "" : "end the scope, ",
       window > 1 ? message("go on to the accumulation boundary, every ", window, " micro steps, and ") : "",
       "call step() first, or give the gradients up with zero_grad()");

@@ -62,7 +62,7 @@ void warn_of_different_slices(const EngineParts& parts) {
       parts.model.alike_on_slices);
   if (difference.empty() || parts.groups.model_rank() != 0) return;
   log::warning(
-      "[checkpoint] the slices of a layer no longer hold alike what they should: ", difference,
+      "[checkpoint] the slices of a layer no longer agree in what they share: ", difference,
       "; each is saved as it is. Gradients or random numbers of the slices differ: sum the gradients ",
       "of what goes into slices, and seed by model_parallel_cuda_manual_seed()");
 }
@@ -76,8 +76,8 @@ void save_16bit_model(TrainingState& state, const std::string& directory, const 
   }
   if (!parts.model.stored_layers.empty()) {
     raise<NotSupportedError>(
-        "save_16bit_model(): the stages of a pipeline have parts of the model each; call "
-        "save_checkpoint() and make weights of it by zero_to_fp32");
+        "save_16bit_model(): each stage of a pipeline has a part of the model; call save_checkpoint() and "
+        "convert its weights with zero_to_fp32");
   }
   if (checkpoint::is_name_beside_tags(file_name)) {
     raise<UsageError>("save_16bit_model(): '", file_name,

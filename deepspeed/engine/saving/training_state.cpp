@@ -40,7 +40,7 @@ void require_whole(const TrainingState& state, const char* call) {
   raise<UsageError>(
       call, "(): the engine holds parts of a checkpoint, since load_checkpoint() failed while it wrote: ",
       state.loaded_in_part,
-      "; load a checkpoint with its optimizer states, or build the model and its engine anew");
+      "; load a checkpoint with its optimizer states, or build the model and its engine again");
 }
 
 }  // namespace deepspeed

@@ -56,7 +56,7 @@ ForwardResult GraphedForward::run(const ForwardCall& call, const RunForward& for
     if (!std::exchange(has_warned_, true)) {
       log::warning("[engine] forward() was called with more than cuda_graphs.max_shapes, ",
                    options_.max_shapes,
-                   ", different shapes: the others run without graphs; this is said once");
+                   ", different shapes: the others run without graphs; this is logged once");
     }
     return forward(call.tensors);
   }

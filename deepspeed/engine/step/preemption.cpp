@@ -46,7 +46,8 @@ void PreemptionWatch::end_step(const comm::ProcessGroup& group) {
   if (comparison_) {
     std::exchange(comparison_, {}).wait();
     requested_ = *votes_.const_data_ptr<double>() > 0.0;
-    if (requested_) return log::warning("[engine] preemption was requested: the program is to save and end");
+    if (requested_)
+      return log::warning("[engine] preemption was requested: the program should save and exit");
   }
   if (++steps_ % check_every_ != 0) return;
   votes_ = at::full({1}, g_received.load(std::memory_order_relaxed) ? 1.0 : 0.0, at::kDouble);

@@ -112,8 +112,8 @@ bool StepDriver::is_boundary() const {
 void StepDriver::set_boundary(std::optional<bool> is_boundary) {
   if (!config().managed_gradient_accumulation) {
     raise<UsageError>(
-        "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every "
-        "step() is a boundary");
+        "set_gradient_accumulation_boundary() needs managed_gradient_accumulation; without it every step() "
+        "is a boundary");
   }
   boundary_override_ = is_boundary;
   refresh();
@@ -205,7 +205,7 @@ void StepDriver::warn_of_no_gradient() {
   warned_of_no_gradient_ = true;
   log::warning(
       "[engine] backward() gave no parameter of the engine a gradient, so that step() sees zeros of ",
-      "this rank: is the loss one of this engine's forward()? It counts as a backward; this is said ",
+      "this rank: does the loss come from this engine's forward()? It counts as a backward; this is said ",
       "once");
 }
 
@@ -235,7 +235,7 @@ std::optional<int64_t> StepDriver::step(const StepOptions& options) {
     raise<UsageError>(
         "It is illegal to call Engine.step() inside no_sync context manager: end its scope first");
   if (optimizer().gradients().is_paused())
-    raise<UsageError>("step() inside of coalesce_grad_reduction(): end its scope first, as with no_sync()");
+    raise<UsageError>("step() inside coalesce_grad_reduction(): end its scope first, as with no_sync()");
   const auto& schedule = state_.parts.lr_scheduler;
   if (schedule) schedule->check_step(options.last_batch_iteration);
   log_memory("before step");
@@ -291,7 +291,7 @@ void StepDriver::warn_of_more_backwards() {
                ". If one of them was to be dropped: at zero_optimization.stage ", stage,
                " gradients leave their parameters at once, so that zero_grad() of the module and setting a "
                "parameter's grad to nothing do not drop them, but zero_grad() of the engine does. This is "
-               "said once");
+               "logged once");
 }
 
 int64_t StepDriver::update(const StepOptions& options) {
@@ -342,7 +342,7 @@ void StepDriver::begin_no_sync() {
     raise<UsageError>("no_sync context manager reentry is unsupported: end the outer scope first");
   if (state_.parts.optimizer && optimizer().gradients().is_paused())
     raise<UsageError>(
-        "no_sync() inside of coalesce_grad_reduction(): nested scopes are unsupported, end the outer one");
+        "no_sync() inside coalesce_grad_reduction(): nested scopes are unsupported, end the outer one");
   state_.in_no_sync = true;
   refresh();
 }
@@ -358,10 +358,10 @@ void StepDriver::begin_coalescing() {
     raise<UsageError>("coalesce_grad_reduction() needs managed_gradient_accumulation");
   if (state_.in_no_sync)
     raise<UsageError>(
-        "coalesce_grad_reduction() inside of no_sync(): nested scopes are unsupported, end the outer one");
+        "coalesce_grad_reduction() inside no_sync(): nested scopes are unsupported, end the outer one");
   if (optimizer().gradients().is_paused())
     raise<UsageError>(
-        "coalesce_grad_reduction() inside of coalesce_grad_reduction(): nested scopes are unsupported");
+        "coalesce_grad_reduction() inside coalesce_grad_reduction(): nested scopes are unsupported");
   finish_backward();
   require_whole_window("coalesce_grad_reduction");
   optimizer().gradients().pause();

@@ -13,7 +13,8 @@ namespace deepspeed::io {
 AlignedBuffer::AlignedBuffer(size_t bytes) : size_(align_up(bytes)) {
   if (size_ == 0) return;
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) raise<IoError>("there is no memory of ", size_, " bytes: ", std::strerror(errno));
+  if (memory == MAP_FAILED)
+    raise<IoError>("there is no memory for ", size_, " bytes: ", std::strerror(errno));
   data_ = static_cast<char*>(memory);
 }
 

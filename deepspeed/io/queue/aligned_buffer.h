@@ -3,15 +3,15 @@
 
 #include <cstddef>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::io {
 
 /// Alignment of addresses, offsets and sizes for O_DIRECT, in bytes. It is the largest block size of common
 /// disks; the system's pages may be larger.
 inline constexpr size_t kDirectAlignment = 4096;
 
-constexpr size_t align_up(size_t bytes) {
-  return (bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-}
+constexpr size_t align_up(size_t bytes) { return round_up(bytes, kDirectAlignment); }
 
 /// Holds whole zeroed pages. Throws IoError if there is not enough memory.
 class AlignedBuffer {

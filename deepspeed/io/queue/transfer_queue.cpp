@@ -12,8 +12,8 @@ std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth, const std::vect
   static std::once_flag once;
   std::call_once(once, [] {
     const std::string why = why_no_uring();  // none: a ring of this depth alone is refused
-    log::info("[io.transfer_queue] threads read and write files in place of io_uring",
-              why.empty() ? "" : ": ", why);
+    log::info("[io.transfer_queue] threads read and write files instead of io_uring", why.empty() ? "" : ": ",
+              why);
   });
   return make_thread_queue(depth);
 }

@@ -10,18 +10,12 @@
 
 #include <cstdint>
 
+#include "deepspeed/base/integers.h"
+
 namespace deepspeed::kernels {
 
 inline constexpr uint32_t kHashMultiplier1 = 0x7feb352dU;
 inline constexpr uint32_t kHashMultiplier2 = 0x846ca68bU;
-
-/// Mixes bits like splitmix64 (Steele, Lea, Flood 2014).
-constexpr uint64_t mix_bits(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
 
 constexpr uint32_t rounding_key(uint64_t seed, uint64_t index_high) {
   return static_cast<uint32_t>(mix_bits(mix_bits(seed) ^ index_high) >> 32);

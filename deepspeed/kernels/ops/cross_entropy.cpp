@@ -22,6 +22,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/kernels/arguments/array_argument.h"
 #include "deepspeed/kernels/arguments/op_arguments.h"
@@ -276,7 +277,7 @@ int64_t rows_of_gpu_chunk(int64_t rows, int64_t bytes_of_row, int64_t available_
   if (rows <= most) return rows;
   const int64_t chunks = (rows + most - 1) / most;
   const int64_t even = (rows + chunks - 1) / chunks;
-  return std::min(most, (even + kGpuTileRows - 1) / kGpuTileRows * kGpuTileRows);
+  return std::min(most, round_up(even, kGpuTileRows));
 }
 
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& given_targets,

@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "deepspeed/base/base64.h"
 #include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/link/abandoned.h"
 
 namespace deepspeed::launcher {
@@ -41,7 +41,7 @@ std::string job_variable(size_t part) {
 }
 
 std::string bytes_of(const Json& text) {
-  auto bytes = text.is_string() ? config::decode_base64(text.get<std::string>()) : std::nullopt;
+  auto bytes = text.is_string() ? decode_base64(text.get<std::string>()) : std::nullopt;
   if (!bytes) refuse_job();
   return *std::move(bytes);
 }
@@ -80,17 +80,16 @@ std::optional<std::string> deposit_that_is_there(const std::string& beginning) {
 
 std::string CarriedJob::text() const {
   Json json = {{"words", Json::array()}, {"exports", Json::object()}, {"addresses", addresses}};
-  for (const std::string& word : words) json["words"].push_back(config::encode_base64(word));
-  for (const auto& [name, value] : exports)
-    json["exports"][config::encode_base64(name)] = config::encode_base64(value);
-  json["folder"] = config::encode_base64(working_folder);
-  json["secret"] = config::encode_base64(secret);
+  for (const std::string& word : words) json["words"].push_back(encode_base64(word));
+  for (const auto& [name, value] : exports) json["exports"][encode_base64(name)] = encode_base64(value);
+  json["folder"] = encode_base64(working_folder);
+  json["secret"] = encode_base64(secret);
   json["port"] = port;
-  return config::encode_base64(json.dump());
+  return encode_base64(json.dump());
 }
 
 CarriedJob CarriedJob::from_text(const std::string& text) {
-  const auto bytes = config::decode_base64(text);
+  const auto bytes = decode_base64(text);
   const Json json = bytes ? Json::parse(*bytes, nullptr, false) : Json();
   const bool is_whole = json.is_object() && json.contains("words") && json.contains("exports") &&
                         json.contains("folder") && json.contains("secret") && json.contains("addresses") &&

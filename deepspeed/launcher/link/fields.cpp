@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "deepspeed/config/table/base64.h"
+#include "deepspeed/base/base64.h"
 
 namespace deepspeed::launcher {
 namespace {
@@ -33,7 +33,7 @@ Fields::Fields(Json* json, const char* kind) : written_(json) {
   write(kKindKey, std::string(kind));
 }
 
-void Fields::write(const char* key, const Bytes& bytes) { write(key, config::encode_base64(bytes.raw)); }
+void Fields::write(const char* key, const Bytes& bytes) { write(key, encode_base64(bytes.raw)); }
 
 const Json& Fields::field(const char* key) const {
   const auto found = read_->find(key);
@@ -62,7 +62,7 @@ const char* Fields::read(const char* key, bool& flag) const {
 }
 
 const char* Fields::read(const char* key, Bytes& bytes) const {
-  auto raw = field(key).is_string() ? config::decode_base64(field(key).get<std::string>()) : std::nullopt;
+  auto raw = field(key).is_string() ? decode_base64(field(key).get<std::string>()) : std::nullopt;
   if (!raw) return "a text in base64";
   bytes.raw = *std::move(raw);
   return nullptr;

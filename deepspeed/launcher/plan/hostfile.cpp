@@ -8,10 +8,10 @@
 #include <sstream>
 #include <utility>
 
+#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/base/text_file.h"
-#include "deepspeed/config/table/base64.h"
 #include "deepspeed/launcher/args/numbers.h"
 
 namespace deepspeed::launcher {
@@ -59,7 +59,7 @@ void check_host_name(const std::string& host, const std::string& where) {
 }
 
 ResourcePool decode_world_info(const std::string& text) {
-  const auto json = config::decode_base64(text);
+  const auto json = decode_base64(text);
   const Json world = json ? Json::parse(*json, nullptr, false) : Json();
   const auto refuse = [&] {
     raise<UsageError>("--world_info is '", text.substr(0, 80),
@@ -83,7 +83,7 @@ ResourcePool decode_world_info(const std::string& text) {
 std::string encode_world_info(const ResourcePool& pool) {
   Json world = Json::object();
   for (const HostSlots& node : pool) world[node.host] = node.slots;
-  return config::encode_base64(world.dump());
+  return encode_base64(world.dump());
 }
 
 ResourcePool parse_hostfile(const std::string& text, const std::string& name) {

@@ -13,7 +13,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/kernels/arguments/rounding_hash.h"
+#include "deepspeed/base/integers.h"
 #include "deepspeed/kernels/update.h"
 #include "deepspeed/optim/slices/slice_state.h"
 #include "deepspeed/optim/slices/slice_states.h"
@@ -102,9 +102,8 @@ kernels::AdamStep Adam::arguments_of(const FlatSlice& slice, int64_t number, dou
   step.bias_correction = group.flag("bias_correction");
   step.step = number;
   step.gradient_scale = gradient_scale;
-  step.rounding_seed = kernels::mix_bits(
-      kernels::mix_bits(options_.rounding_seed ^ kernels::mix_bits(slice.whole.value_or(slice.id))) ^
-      static_cast<uint64_t>(step.step));
+  step.rounding_seed = mix_bits(mix_bits(options_.rounding_seed ^ mix_bits(slice.whole.value_or(slice.id))) ^
+                                static_cast<uint64_t>(step.step));
   step.first_index = slice.begin_in_whole;
   return step;
 }

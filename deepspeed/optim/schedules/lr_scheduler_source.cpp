@@ -14,8 +14,8 @@ std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num
 void check_is_not_foreign(const LrScheduler& scheduler) {
   if (dynamic_cast<const GroupLrScheduler*>(&scheduler) == nullptr) return;
   raise<UsageError>(
-      "the schedule was made over other parameter groups than the optimizer's; pass a callable "
-      "that makes it over the groups that it is given");
+      "the schedule was made over other parameter groups than the optimizer's; pass a callable that makes it "
+      "over the groups that it is given");
 }
 
 void refuse_missing_scheduler() {

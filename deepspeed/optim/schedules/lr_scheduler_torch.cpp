@@ -113,7 +113,7 @@ class StandInOptimizer : public torch::optim::Optimizer {
   using torch::optim::Optimizer::Optimizer;
   at::Tensor step(LossClosure) override {
     raise<UsageError>(
-        "the optimizer that a schedule was made over is stepped by the engine alone; call engine->step()");
+        "the optimizer that a schedule was made over is stepped only by the engine; call engine->step()");
   }
 };
 
@@ -135,7 +135,7 @@ std::shared_ptr<LrScheduler> adapt_torch_scheduler(std::shared_ptr<torch::optim:
   }
   if (optimizer->param_groups().size() != groups.size() || !drives(*scheduler, *optimizer)) {
     raise<UsageError>(
-        "the torch schedule drives another optimizer than the one passed beside it; make it over that one");
+        "the torch schedule drives another optimizer than the one passed with it; make it over that one");
   }
   return std::make_shared<TorchLrScheduler>(std::move(scheduler), std::move(optimizer), groups);
 }
@@ -156,8 +156,7 @@ void refuse_plateau_scheduler() {
   raise<NotSupportedError>(
       "ReduceLROnPlateauScheduler takes a metric with each step and hides its state, which no checkpoint "
       "could carry; step it in the program and give its rate to Engine::set_lr(), or pass a type of your own "
-      "with "
-      "get_lr(), step(), state_dict() and load_state_dict()");
+      "with get_lr(), step(), state_dict() and load_state_dict()");
 }
 
 }  // namespace deepspeed::optim

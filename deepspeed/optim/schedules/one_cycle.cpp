@@ -1,3 +1,9 @@
+// OneCycle as in DeepSpeed, whose formulas and numbering of steps it keeps.
+//
+// Step t, from 0, is scaled by the position t + 1 in the cycle. The scale rises from 0 to 1 over the first
+// step size and falls over the second one (continuous_scale), or does so in stairs (scale_at). The rate is
+// min + (max - min) * scale, the momentum max - (max - min) * scale. After the cycle the rate is divided, and
+// the momentum multiplied, by 1 + decay rate * decay_interval(). Before the first step both are the minimum.
 #include "deepspeed/optim/schedules/one_cycle.h"
 
 #include <algorithm>

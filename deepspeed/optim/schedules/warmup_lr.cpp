@@ -19,7 +19,7 @@ void warn_if_shorter_than_warmup(int64_t total_num_steps, const Warmup& warmup) 
 void require_steps(int64_t total_num_steps) {
   if (total_num_steps > 0) return;
   raise<UsageError>("scheduler.params.total_num_steps: got ", total_num_steps,
-                    ", which is for evaluation alone, expected the number of updates of the training before "
+                    ", which is only for evaluation, expected the number of updates of the training before "
                     "its first step()");
 }
 

@@ -19,7 +19,7 @@ std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::Opt
       if (!parameter.grad().defined()) continue;
       if (found.second.defined()) {
         raise<UsageError>("step_subgroup(", subgroup_id, "): the groups hold several parameters with a ",
-                          "gradient, expected the sub-group's own alone");
+                          "gradient, expected only the sub-group's own");
       }
       found = {g, parameter};
     }

@@ -129,7 +129,7 @@ void check_shared(const char* optimizer, const char* name, const Value& of_group
   if (of_group != of_all) {
     raise<UsageError>(optimizer, ": ", name,
                       " of a parameter group differs from the optimizer's, which holds for all groups; set "
-                      "it there alone, or make two optimizers");
+                      "it only there, or make two optimizers");
   }
 }
 

@@ -171,7 +171,7 @@ void NativeOptimizer::check_is_parameter(const at::Tensor& parameter) const {
     }
   }
   raise<UsageError>("a tensor of shape ", parameter.sizes(),
-                    " is no parameter of this optimizer; add it with add_param_group() first");
+                    " is not a parameter of this optimizer; add it with add_param_group() first");
 }
 
 SliceState NativeOptimizer::state_of(const at::Tensor& parameter) const {

@@ -53,7 +53,7 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
   });
   if (it == named.end()) {
     raise<UsageError>("the optimizer holds a parameter of shape ", parameter.sizes(),
-                      " that is none of the model's; make it of model->parameters()");
+                      " that is not one of the model's; make it from model->parameters()");
   }
   return it->first;
 }

@@ -209,7 +209,7 @@ class Exchange {
     while (advance()) {
     }
     for (size_t stage = 0; stage < waiting_.size(); ++stage) {
-      if (!is_done(stage)) return message("stage ", stage, " waits for ever");
+      if (!is_done(stage)) return message("stage ", stage, " waits forever");
     }
     return "";
   }
@@ -259,7 +259,7 @@ std::string fault_of_stages(const PipelineSteps& pipeline) {
   const bool trains = has_backward(pipeline);
   for (int stage = 0; stage < pipeline.num_stages(); ++stage) {
     if (pipeline.stages[stage].size() != pipeline.stages[0].size()) {
-      return message("stage ", stage, " has another number of steps than stage 0");
+      return message("stage ", stage, " has a different number of steps than stage 0");
     }
     const auto fault = StageCheck(pipeline, stage, trains).fault();
     if (!fault.empty()) return fault;

@@ -91,7 +91,7 @@ double simulated_time(const PipelineSteps& pipeline, const PassCosts& costs) {
   while (!clocks.is_done()) {
     bool moved = false;
     for (int stage = 0; stage < pipeline.num_stages(); ++stage) moved |= clocks.advance(stage);
-    if (!moved) raise<UsageError>("the stages of the schedule wait for each other for ever");
+    if (!moved) raise<UsageError>("the stages of the schedule wait for each other forever");
   }
   return clocks.latest();
 }

@@ -43,8 +43,8 @@ BatchPlan BatchPlanner::plan(const DataIterator& data, int count) {
   try {
     if (numbers[2] != 0 && !data) {
       raise<UsageError>(
-          "train_batch() and eval_batch() need data on the first and on the last stage: pass an "
-          "iterator, or call set_dataloader() or set_dataiterator()");
+          "train_batch() and eval_batch() need data on the first and on the last stage: pass an iterator, or "
+          "call set_dataloader() or set_dataiterator()");
     }
     while (numbers[2] != 0 && int(plan.micro_batches.size()) < count) {
       auto batch = data.next();

@@ -74,8 +74,8 @@ MicroBatch micro_batch_of(Batch batch) {
     static_assert(
         has_two_parts,
         "a batch of a pipeline has two parts, inputs and labels: a std::pair, a std::tuple of two, a "
-        "torch::data::Example, a plain struct of two members or a pipe::MicroBatch; what else it has, "
-        "such as a mask, goes into a struct or a tuple that is one of the two parts");
+        "torch::data::Example, a plain struct of two members or a pipe::MicroBatch; what else it has, such "
+        "as a mask, goes into a struct or a tuple that is one of the two parts");
     return {};
   }
 }

@@ -93,7 +93,7 @@ void require_trained(const PipelineModule& module, const InitializeOptions& opti
   raise<UsageError>("stage ", module.stage_id(), " of ", module.num_stages(), ", ",
                     module.describe_layer(module.layers().front().index), " to ",
                     module.describe_layer(module.layers().back().index),
-                    ", has no parameter that is trained; choose another partition_method or less stages");
+                    ", has no parameter that is trained; choose another partition_method or fewer stages");
 }
 
 // Ranks that differ would wait for each other's groups. Tied weights are made equal before the engine makes
@@ -152,9 +152,9 @@ void PipelineEngine::refuse(const char* call) {
 void PipelineEngine::check_config() const {
   const auto& pipeline = config().pipeline;
   if (const int64_t stage = config().zero_optimization.stage; stage > 2) {
-    raise<ConfigError>("zero_optimization.stage ", stage,
-                       " does not fit a pipeline, whose stages partition the "
-                       "parameters by layers already; use 0, 1 or 2");
+    raise<ConfigError>(
+        "zero_optimization.stage ", stage,
+        " does not fit a pipeline, whose stages partition the parameters by layers already; use 0, 1 or 2");
   }
   if (const auto& drop = config().progressive_layer_drop; drop && drop->enabled) {
     raise<ConfigError>(
@@ -172,10 +172,10 @@ void PipelineEngine::check_config() const {
         "managed_gradient_accumulation false is not supported with pipeline parallelism, where "
         "train_batch() accumulates; leave it out");
   if (pipeline.model_chunks != module_->model_chunks()) {
-    raise<ConfigError>("pipeline.model_chunks is ", pipeline.model_chunks, ", but the PipelineModule has ",
-                       module_->model_chunks(),
-                       " model_chunks; give both the same, and set pipeline.schedule to "
-                       "\"interleaved\" for more than one");
+    raise<ConfigError>(
+        "pipeline.model_chunks is ", pipeline.model_chunks, ", but the PipelineModule has ",
+        module_->model_chunks(),
+        " model_chunks; give both the same, and set pipeline.schedule to \"interleaved\" for more than one");
   }
   if (pipeline.stages && *pipeline.stages != num_stages()) {
     raise<ConfigError>("pipeline.stages is ", *pipeline.stages, ", but the PipelineModule has ", num_stages(),

@@ -84,11 +84,10 @@ void StageLinks::send_outputs(const ListKind& kind, const Tensors& outputs) {
   const Form form = form_of(outputs);
   const Form* const known = forms_.find(kind);
   if (known != nullptr && *known != form && !options_.dynamic_shape) {
-    raise<UsageError>(
-        "the outputs of part ", kind.part, " of the model are ", describe(form), ", and were ",
-        describe(*known),
-        " for inputs of the same shapes before; set dynamic_shape of the PipelineModule to true, or "
-        "call reset_activation_shape() on all ranks");
+    raise<UsageError>("the outputs of part ", kind.part, " of the model are ", describe(form), ", and were ",
+                      describe(*known),
+                      " for inputs of the same shapes before; set dynamic_shape of the PipelineModule to "
+                      "true, or call reset_activation_shape() on all ranks");
   }
   naming("sending activations to", next_stage_,
          [&] { outputs_->send(outputs, known == nullptr || options_.dynamic_shape); });

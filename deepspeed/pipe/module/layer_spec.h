@@ -170,10 +170,10 @@ class DEEPSPEED_API LayerSpec {
     using Class = spec_detail::ModuleClass<Module>;
     static_assert(std::is_base_of_v<torch::nn::Module, Class>,
                   "LayerSpec only supports torch::nn::Module types");
-    static_assert(!std::is_base_of_v<torch::nn::Module, Class> || spec_detail::IsBuiltOf<Class, Args...>,
-                  "LayerSpec::of<Module>(arguments...): the module has no public constructor that takes "
-                  "these arguments "
-                  "(as constants, since they are kept for each time that it is built), or is abstract");
+    static_assert(
+        !std::is_base_of_v<torch::nn::Module, Class> || spec_detail::IsBuiltOf<Class, Args...>,
+        "LayerSpec::of<Module>(arguments...): the module has no public constructor that takes these "
+        "arguments (as constants, since they are kept for each time that it is built), or is abstract");
     if constexpr (spec_detail::IsBuiltOf<Class, Args...>) {
       const auto make = spec_detail::builder_of<Class>(std::move(args)...);
       return {c10::demangle_type<Class>(), [make] {
@@ -199,10 +199,9 @@ class DEEPSPEED_API LayerSpec {
  private:
   template <class Module>
   static LayerSpec of_module(const std::shared_ptr<Module>& module) {
-    static_assert(
-        !std::is_same_v<Module, torch::nn::Module>,
-        "a layer is a pointer to torch::nn::Module, which has no forward(): give a shared_ptr to the "
-        "class itself, its TORCH_MODULE holder, or a torch::nn::AnyModule");
+    static_assert(!std::is_same_v<Module, torch::nn::Module>,
+                  "a layer is a pointer to torch::nn::Module, which has no forward(): give a shared_ptr to "
+                  "the class itself, its TORCH_MODULE holder, or a torch::nn::AnyModule");
     require_module(module.get());
     const EngineModel model = describe_module(module);
     return built({module->name(), spec_detail::forward_of(module), model});

@@ -6,12 +6,11 @@
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/device/accelerator/rng.h"
 
 namespace deepspeed::pipe {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 3;  // the first warms up; the fastest of the others counts
 

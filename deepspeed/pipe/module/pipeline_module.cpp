@@ -105,7 +105,7 @@ Parts PipelineModule::partition() const {
   const int num_parts = num_stages() * model_chunks();
   if (model_chunks() > 1 && num_layers() < num_parts) {
     raise<UsageError>("model_chunks is ", model_chunks(), ", which cuts the ", num_layers(), " layers into ",
-                      num_parts, " parts on ", num_stages(), " stages; take less chunks or stages");
+                      num_parts, " parts on ", num_stages(), " stages; take fewer chunks or stages");
   }
   return partition_layers(costs(), num_parts, options_.partition_method);
 }
@@ -124,7 +124,7 @@ void PipelineModule::find_ties() {
     // DeepSpeed's programs may give a key to a single layer.
     if (tied.layers.size() > 1 || options_.front_end) continue;
     raise<UsageError>("the tied key '", key, "' is that of ", describe_layer(tied.layers.front()),
-                      " alone, expected two or more layers; make it a LayerSpec, or mend the key");
+                      " alone, expected two or more layers; make it a LayerSpec, or correct the key");
   }
 }
 
@@ -148,8 +148,8 @@ std::vector<LayerCost> PipelineModule::costs() const {
 std::vector<double> PipelineModule::measure_layers() const {
   if (options_.profile_inputs.empty()) {
     raise<UsageError>(
-        "partition_method \"profile\" needs profile_inputs: inputs of the first layer, of the "
-        "shapes of a micro batch");
+        "partition_method \"profile\" needs profile_inputs: inputs of the first layer, of the shapes of a "
+        "micro batch");
   }
   std::vector<double> times(specs_.size());
   const comm::World& world = options_.world;

@@ -151,7 +151,7 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
   if (param.owner().is_given_back) {
     raise<UsageError>("parameter '", param.owner().name, "' is whole again, and ", op,
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
-                      "views anew, and run backward before destroy()");
+                      "new views, and run backward before destroy()");
   }
   // No pass begins or ends before initialize(): code that adapts a model on all ranks reads it operator by
   // operator. An engine's forward would train parameters that no engine owns.
@@ -178,9 +178,8 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
   if (num_windows_ == 0) return;  // such writes are seen while the holds last
   raise<UsageError>("parameter '", param.name, "' is partitioned, and ", op,
                     " writes to it, an in-place modification which would be lost; write it inside a "
-                    "zero::GatheredParameters with a "
-                    "modifier_rank, between passes; stage 3 does not support models that write parameters in "
-                    "forward, such as Embedding with max_norm");
+                    "zero::GatheredParameters with a modifier_rank, between passes; stage 3 does not support "
+                    "models that write parameters in forward, such as Embedding with max_norm");
 }
 
 // One rank may use it without the others, so only parameters that need no gather qualify.

@@ -78,10 +78,9 @@ void GatherPool::hold(Gatherable& param, bool writable) {
     raise<UsageError>("'", param.name, "' is a copy of a partitioned parameter; write the parameter itself");
   }
   if (writable && param.is_writable) {
-    raise<UsageError>(
-        "parameter '", param.name,
-        "' is inside a zero::GatheredParameters with a modifier_rank already; one that is nested "
-        "in it can have none");
+    raise<UsageError>("parameter '", param.name,
+                      "' is inside a zero::GatheredParameters with a modifier_rank already; a nested one "
+                      "cannot have a modifier_rank");
   }
   gatherer_.make_exactly_whole(param);
   if (writable && param.is_rounded) {
@@ -122,9 +121,9 @@ void GatherPool::warn_of_lost_write(const std::string& name) noexcept {
   try {
     log::warning(
         "[zero] parameter '", name,
-        "' was written inside of a GatheredParameters without a modifier_rank: at its end it has its "
-        "former values again; to keep what is written, give it a modifier_rank, the rank whose values "
-        "all ranks take over. This is said once");
+        "' was written inside a GatheredParameters without a modifier_rank: at its end it has its former "
+        "values again; to keep what is written, give it a modifier_rank, the rank whose values all ranks "
+        "take over. This is logged once");
   } catch (const std::exception&) {
     // The values are correct without the line.
   }

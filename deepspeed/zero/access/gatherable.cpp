@@ -31,7 +31,7 @@ Gatherable::Gatherable(std::shared_ptr<Gatherable> copied, at::ScalarType other)
 const std::shared_ptr<Shard>& Gatherable::current_shard() const {
   if (is_stale()) {
     raise<UsageError>("parameter '", source->name, "' was changed after its copy in ", dtype,
-                      " was made, which is used still; run backward before step()");
+                      " was made, which is still in use; run backward before step()");
   }
   return owner().shard;
 }

@@ -72,9 +72,9 @@ void LookAhead::note_use(const Gatherable& param) {
   const UseTrace::Entry use =
       unit != nullptr ? UseTrace::Entry{unit->key, unit->numel} : UseTrace::Entry{param.key, param.numel};
   if (!coordinator_.note_use(use.key, use.numel) || !warns_of_new_order_) return;
-  log::warning("[zero] a pass uses ", unit != nullptr ? unit->name : param.name,
-               " where earlier ones used something else: what follows is not gathered ahead, and recorded "
-               "anew");
+  log::warning(
+      "[zero] a pass uses ", unit != nullptr ? unit->name : param.name,
+      " where earlier ones used something else: what follows is not gathered ahead, and recorded again");
 }
 
 std::vector<Gatherable*> LookAhead::to_gather(int64_t room) {

@@ -20,7 +20,7 @@ const GatherUnit& ParamTable::join(std::string name, const std::vector<Gatherabl
   for (const Gatherable* const member : members) {
     if (member->unit == nullptr && seen.insert(member).second) continue;
     raise<UsageError>("parameter '", member->name, "' is in ", member->unit ? member->unit->name : name,
-                      " and in ", name, "; one of them is to be a leaf");
+                      " and in ", name, "; one of them must be a leaf");
   }
   auto unit = std::make_unique<GatherUnit>();
   unit->name = std::move(name);

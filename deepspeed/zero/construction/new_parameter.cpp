@@ -121,11 +121,11 @@ Construction& NewParameter::require_construction(const std::string& op) const {
   if (!construction) {
     raise<UsageError>(name_, ": ", op,
                       " uses a tensor over its data that was made before the zero::Init ended, which has "
-                      "partitioned it since; make it anew from the parameter");
+                      "partitioned it since; make it again from the parameter");
   }
   if (!construction->is_of_this_thread()) {
     raise<UsageError>(name_, ": ", op,
-                      " uses it on another thread than that of the zero::Init, which lives still; use it "
+                      " uses it on another thread than that of the zero::Init, which is still active; use it "
                       "there, or end the zero::Init first");
   }
   return *construction;
@@ -165,9 +165,10 @@ void NewParameter::drop_hold(bool, bool forget_writes) noexcept {
 }
 
 std::string NewParameter::text_where_empty() const {
-  return located(name_,
-                 " is partitioned, and its data was read without an operator that could gather it; read it "
-                 "inside zero::GatheredParameters, or let more stand whole (InitArguments::max_whole_bytes)");
+  return located(
+      name_,
+      " is partitioned, and its data was read without an operator that could gather it; read it inside "
+      "zero::GatheredParameters, or let more parameters stay whole (InitArguments::max_whole_bytes)");
 }
 
 }  // namespace deepspeed::zero

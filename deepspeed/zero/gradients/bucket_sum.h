@@ -63,7 +63,7 @@ class BucketSum {
 
   /// Returns the parameter nearest to the loss whose gradient was not finite on this rank. Waits for the
   /// device.
-  std::optional<ParamPlace> first_non_finite() const { return non_finite_.first(); }
+  std::optional<ParamPlace> non_finite_nearest_loss() const { return non_finite_.nearest_loss(); }
   void clear_non_finite() { non_finite_.clear(); }
 
  private:

@@ -142,11 +142,7 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  int64_t bytes() const override {
-    int64_t bytes = 0;
-    for (const at::Tensor& flat : flat_) bytes += static_cast<int64_t>(flat.nbytes());
-    return bytes;
-  }
+  int64_t bytes() const override { return bytes_of(flat_); }
 
  private:
   at::Tensor place(size_t group, size_t param) const {

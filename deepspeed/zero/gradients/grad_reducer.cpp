@@ -103,13 +103,13 @@ at::Tensor GradReducer::local_gradient(size_t group, size_t param) const {
 at::Tensor GradReducer::local_gradients(size_t group) const {
   const at::Tensor flat = keeper_->local_gradients(group);
   if (flat.defined()) return flat;
-  raise<UsageError>("gradients of one rank alone are kept at stages 0 and 1, this is stage ",
+  raise<UsageError>("a single rank's gradients are kept at stages 0 and 1, but this is stage ",
                     parts_.store.stage());
 }
 
 void GradReducer::set_gradients(size_t group, at::Tensor flat) {
   if (keeper_->set_gradients(group, std::move(flat))) return;
-  raise<UsageError>("gradients are replaced at stages 0 and 1, this is stage ", parts_.store.stage());
+  raise<UsageError>("gradients are replaced at stages 0 and 1, but this is stage ", parts_.store.stage());
 }
 
 std::vector<OwnedPart> GradReducer::final_parts() const {

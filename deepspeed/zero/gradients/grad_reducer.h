@@ -142,7 +142,7 @@ class GradReducer {
   void set_averaging(const Averaging& averaging);
   /// Returns the parameter nearest to the loss with a non-finite local gradient, before the sum. Needs
   /// trace_non_finite. Waits for the device.
-  std::optional<ParamPlace> first_non_finite() const { return parts_.sum.first_non_finite(); }
+  std::optional<ParamPlace> non_finite_nearest_loss() const { return parts_.sum.non_finite_nearest_loss(); }
   /// Returns the milliseconds that the host spent in sums over ranks since the last call.
   double take_host_time() { return parts_.sum.take_host_time(); }
   /// Multiplies the kept errors of quantized sums; 0 forgets them.

@@ -71,7 +71,7 @@ void NonFiniteGradients::note(const Bucket& bucket, const std::vector<at::Tensor
   }
 }
 
-std::optional<ParamPlace> NonFiniteGradients::first() const {
+std::optional<ParamPlace> NonFiniteGradients::nearest_loss() const {
   for (size_t group = largest_.size(); group-- > 0;) {
     const at::Tensor on_host = largest_[group].cpu();
     const auto& params = store_.groups()[group].layout.params();

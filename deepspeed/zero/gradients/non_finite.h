@@ -27,7 +27,7 @@ class NonFiniteGradients {
   void note(const Bucket& bucket, const std::vector<at::Tensor>& gradients);
   void clear() { largest_.clear(); }
   /// Returns the parameter nearest to the loss with such a gradient since clear(). Waits for the device.
-  std::optional<ParamPlace> first() const;
+  std::optional<ParamPlace> nearest_loss() const;
 
  private:
   void make_room();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/integers.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -34,7 +35,7 @@ FlatLayout::FlatLayout(const std::vector<int64_t>& numels, int world_size, bool 
     numel_ = place_[index].end;
   }
   const int64_t alignment = kAlignmentPerRank * world_size;
-  padded_numel_ = (numel_ + alignment - 1) / alignment * alignment;
+  padded_numel_ = round_up(numel_, alignment);
 }
 
 Interval FlatLayout::partition(int rank) const {

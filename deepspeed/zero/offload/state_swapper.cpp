@@ -12,7 +12,6 @@
 #include "deepspeed/zero/offload/state_swapper.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -20,51 +19,18 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
-#include <fcntl.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/device/large_blocks.h"
-#include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-int open_swap_file(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
-  if (file < 0) {
-    raise<IoError>("offload_optimizer.nvme_path: cannot make a file in ", folder, ": ", std::strerror(errno));
-  }
-  return file;
-}
-
-uint64_t free_bytes(const std::filesystem::path& folder) {
-  struct statvfs status {};
-  return ::statvfs(folder.c_str(), &status) == 0 ? uint64_t(status.f_bavail) * status.f_frsize : 0;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 StateSwapper::StateSwapper(StateSwapperOptions options, TensorsOf tensors_of)
     : options_(std::move(options)),
       tensors_of_(std::move(tensors_of)),
-      file_(open_swap_file(options_.folder)) {
-  try {
-    make_slots();
-  } catch (...) {
-    ::close(file_);
-    throw;
-  }
-}
-
-StateSwapper::~StateSwapper() {
-  io_.reset();  // the kernel uses the slots until then
-  ::close(file_);
+      file_(options_.folder, "offload_optimizer.nvme_path") {
+  make_slots();
 }
 
 size_t StateSwapper::num_slots() const {
@@ -99,15 +65,9 @@ void StateSwapper::add_extent(Unit& unit, const at::Tensor& tensor) {
     raise<ConfigError>("offload_optimizer.buffer_count is ", options_.buffer_count,
                        ", but each sub-group of this optimizer has more tensors on the disk; raise it");
   }
-  const auto begin = uint64_t(file_bytes_);
-  if (reserved > 0 && ::fallocate(file_, 0, off_t(begin), off_t(reserved)) != 0 && errno != EOPNOTSUPP) {
-    raise<IoError>("offload_optimizer.nvme_path: ", options_.folder, " has no room for ", reserved,
-                   " more bytes of optimizer states (", free_bytes(options_.folder),
-                   " are free): ", std::strerror(errno));
-  }
+  const uint64_t begin = file_.grow(reserved, "optimizer states");
   unit.extents.push_back({begin, bytes, unit.slot_bytes, tensor.sizes().vec()});
   unit.slot_bytes += reserved;
-  file_bytes_ += int64_t(reserved);
 }
 
 /// Writes the unit's tensors that are not on the disk yet.
@@ -121,8 +81,8 @@ void StateSwapper::take_over(size_t number) {
     if (extent.bytes == 0) continue;
     const io::AlignedBuffer copy(std::max(io::align_up(extent.bytes), io::kDirectAlignment));
     std::memcpy(copy.data(), tensors[index].const_data_ptr(), extent.bytes);
-    const uint64_t ticket = io_->start(
-        {io::Transfer::Kind::kWrite, file_, copy.data(), io::align_up(extent.bytes), extent.in_file});
+    const uint64_t ticket = io_->start({io::Transfer::Kind::kWrite, file_.handle(), copy.data(),
+                                        io::align_up(extent.bytes), extent.in_file});
     check(io_->wait(ticket).error, "write");
   }
   largest_unit_ = std::max(largest_unit_, unit.slot_bytes);
@@ -165,8 +125,8 @@ StateSwapper::Transfers StateSwapper::start(SwapSpan::Kind kind, size_t number, 
   const auto io_kind = kind == SwapSpan::Kind::kRead ? io::Transfer::Kind::kRead : io::Transfer::Kind::kWrite;
   for (const Extent& extent : units_[number].extents) {
     if (extent.bytes == 0) continue;
-    transfers.tickets.push_back(io_->start(
-        {io_kind, file_, slot.memory.data() + extent.in_slot, io::align_up(extent.bytes), extent.in_file}));
+    transfers.tickets.push_back(io_->start({io_kind, file_.handle(), slot.memory.data() + extent.in_slot,
+                                            io::align_up(extent.bytes), extent.in_file}));
   }
   return transfers;
 }

@@ -16,6 +16,7 @@
 
 #include "deepspeed/io/async_io.h"
 #include "deepspeed/io/queue/aligned_buffer.h"
+#include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {
 
@@ -48,7 +49,6 @@ class StateSwapper {
 
   /// Creates the file. Throws IoError naming the folder if it cannot be created.
   StateSwapper(StateSwapperOptions options, TensorsOf tensors_of);
-  ~StateSwapper();
   StateSwapper(const StateSwapper&) = delete;
   StateSwapper& operator=(const StateSwapper&) = delete;
 
@@ -62,7 +62,7 @@ class StateSwapper {
   /// Returns the bytes of the memory through which units pass.
   int64_t buffer_bytes() const;
   /// Returns the bytes on the disk.
-  int64_t file_bytes() const { return file_bytes_; }
+  int64_t file_bytes() const { return file_.bytes(); }
 
  private:
   /// Describes a tensor's place in the file and in its unit's slot of memory.
@@ -108,8 +108,7 @@ class StateSwapper {
 
   const StateSwapperOptions options_;
   const TensorsOf tensors_of_;
-  int file_ = -1;
-  int64_t file_bytes_ = 0;
+  io::ScratchFile file_;
   size_t largest_unit_ = 0;  // bytes in a slot
   std::unordered_map<size_t, Unit> units_;
   std::vector<Slot> slots_;

@@ -61,8 +61,8 @@ void MemoryOverlap::check(const char* what, const NamedTensor& tensor) const {
   if (!has_memory(tensor.tensor)) return;
   if (const std::string* param = find(tensor)) {
     raise<UsageError>(what, " '", tensor.name, "' shares the memory of parameter '", *param,
-                      "', which gets memory of its own: the two would part; make it of the parameter where "
-                      "it is used, or a copy");
+                      "', which gets memory of its own: they would then differ; derive it from the parameter "
+                      "where it is used, or copy it");
   }
 }
 

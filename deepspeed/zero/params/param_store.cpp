@@ -55,7 +55,7 @@ ParamStore::ParamStore(std::vector<std::vector<NamedTensor>> groups, int world_s
     for (const NamedTensor& param : params) {
       check_param(param, options, params.front().tensor.device());
       if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
-        raise<UsageError>("parameter '", param.name, "' stands in the parameter groups twice; list it once");
+        raise<UsageError>("parameter '", param.name, "' is in the parameter groups twice; list it once");
       }
       numels.push_back(param.tensor.numel());
     }

@@ -49,13 +49,12 @@ void check_adoptable(const NamedTensor& param, const ZeroGroups& ranks) {
   const auto storage = partitioned_storage_of(param.tensor);
   if (!storage) {
     raise<UsageError>("parameter '", param.name,
-                      "' is being built under a zero::Init that lives still; end it before initialize()");
+                      "' is being built under a zero::Init that is still active; end it before initialize()");
   }
   if (!storage->pool()->is_free()) {
-    raise<UsageError>(
-        "parameter '", param.name,
-        "' is partitioned already, by another engine, which has it still; call its destroy(), or "
-        "drop it, first");
+    raise<UsageError>("parameter '", param.name,
+                      "' is partitioned already, by another engine, which still has it; call its destroy(), "
+                      "or drop it, first");
   }
   storage->pool()->check_unused(*storage);
   const GatherPool& built = *storage->pool();
@@ -95,7 +94,7 @@ void check_all(const std::vector<std::vector<NamedTensor>>& groups, const std::v
   const auto check = [&](const NamedTensor& param) {
     check_sharded_param(param, options, ranks, device);
     if (!seen.insert(param.tensor.unsafeGetTensorImpl()).second) {
-      raise<UsageError>("parameter '", param.name, "' stands in the parameter groups twice; list it once");
+      raise<UsageError>("parameter '", param.name, "' is in the parameter groups twice; list it once");
     }
     overlap.add(param);
   };

@@ -11,36 +11,23 @@
 #include "deepspeed/zero/shards/shard_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 
-#include <fcntl.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/host_memory.h"
-#include "deepspeed/io/scratch_file.h"
 
 namespace deepspeed::zero {
 namespace {
 
-int open_shard_file(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const int file = io::open_scratch_file(folder, /*needs_direct=*/false);
-  if (file < 0) {
-    raise<IoError>("offload_param.nvme_path: cannot make a file in ", folder, ": ", std::strerror(errno));
+ShardFileOptions checked(ShardFileOptions options) {
+  if (options.buffer_count < 1) {
+    raise<ConfigError>("offload_param.buffer_count is ", options.buffer_count,
+                       ", expected at least 1: parameters on a disk pass through these buffers");
   }
-  return file;
-}
-
-uint64_t free_disk_bytes(const std::filesystem::path& folder) {
-  struct statvfs status {};
-  return ::statvfs(folder.c_str(), &status) == 0 ? uint64_t(status.f_bavail) * status.f_frsize : 0;
+  return options;
 }
 
 }  // namespace
@@ -68,18 +55,8 @@ class ShardFile::FileShard final : public Shard {
   uint64_t offset_;
 };
 
-ShardFile::ShardFile(ShardFileOptions options) : options_(std::move(options)) {
-  if (options_.buffer_count < 1) {
-    raise<ConfigError>("offload_param.buffer_count is ", options_.buffer_count,
-                       ", expected at least 1: parameters on a disk pass through these buffers");
-  }
-  file_ = open_shard_file(options_.folder);
-}
-
-ShardFile::~ShardFile() {
-  io_.reset();  // the kernel uses the buffers until then
-  ::close(file_);
-}
+ShardFile::ShardFile(ShardFileOptions options)
+    : options_(checked(std::move(options))), file_(options_.folder, "offload_param.nvme_path") {}
 
 std::shared_ptr<Shard> ShardFile::add(std::string name, int64_t numel, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
@@ -89,13 +66,7 @@ std::shared_ptr<Shard> ShardFile::add(std::string name, int64_t numel, at::Scala
                        "; raise buffer_size");
   }
   const size_t reserved = io::align_up(size_t(numel) * c10::elementSize(dtype));
-  const auto offset = static_cast<uint64_t>(file_bytes_);
-  if (::fallocate(file_, 0, off_t(offset), off_t(reserved)) != 0 && errno != EOPNOTSUPP) {
-    raise<IoError>("offload_param.nvme_path: ", options_.folder, " has no room for ", reserved,
-                   " more bytes of parameters (", free_disk_bytes(options_.folder),
-                   " are free): ", std::strerror(errno));
-  }
-  file_bytes_ += static_cast<int64_t>(reserved);
+  const uint64_t offset = file_.grow(reserved, "parameters");
   ++num_shards_;
   largest_ = std::max(largest_, reserved);
   return std::make_shared<FileShard>(shared_from_this(), std::move(name), numel, dtype, offset);
@@ -103,7 +74,7 @@ std::shared_ptr<Shard> ShardFile::add(std::string name, int64_t numel, at::Scala
 
 int64_t ShardFile::file_bytes() const {
   const std::lock_guard lock(mutex_);
-  return file_bytes_;
+  return file_.bytes();
 }
 
 int64_t ShardFile::buffer_bytes() const {
@@ -163,7 +134,7 @@ ShardFile::Buffer& ShardFile::take_buffer() {
 }
 
 void ShardFile::start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer) {
-  buffer.ticket = io_->start({kind, file_, buffer.data, shard.page_bytes(), shard.offset()});
+  buffer.ticket = io_->start({kind, file_.handle(), buffer.data, shard.page_bytes(), shard.offset()});
   buffer.is_written = kind == io::Transfer::Kind::kWrite;
   buffer.holder = &shard;
   buffer.age = ++num_transfers_;

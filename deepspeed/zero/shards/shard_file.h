@@ -15,6 +15,7 @@
 
 #include "deepspeed/device/streams/stream_event.h"
 #include "deepspeed/io/async_io.h"
+#include "deepspeed/io/scratch_file.h"
 #include "deepspeed/zero/shards/shard.h"
 
 namespace deepspeed::zero {
@@ -33,7 +34,6 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   /// Creates the file. Throws IoError naming the folder if it cannot be created, and ConfigError for no
   /// buffers.
   explicit ShardFile(ShardFileOptions options);
-  ~ShardFile();
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;
 
@@ -86,9 +86,8 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   void drop(Buffer& buffer) noexcept;
 
   const ShardFileOptions options_;
-  int file_ = -1;
+  io::ScratchFile file_;
   mutable std::mutex mutex_;
-  int64_t file_bytes_ = 0;
   int64_t num_shards_ = 0;
   size_t largest_ = 0;  // bytes of a shard, in whole pages
   size_t buffer_size_ = 0;

@@ -49,12 +49,12 @@ void check_super_offload(const StepOptions& options, const ParamStore& store,
   }
   if (ranks.has_replicas()) {
     raise<UsageError>("super_offload with shards that ", ranks.replica.size(),
-                      " ranks hold each, whose gradients are added up after backward alone; set "
+                      " ranks hold each, whose gradients are added up only after backward; set "
                       "zero_optimization.mics_shard_size or offload_optimizer.super_offload to its default");
   }
   if (options.gradient_clipping > 0.0) {
     raise<UsageError>("super_offload with clipping to ", options.gradient_clipping,
-                      ", whose norm is known after backward alone, expected 0");
+                      ", whose norm is known only after backward, expected 0");
   }
   if (store.has_doubles()) {
     raise<UsageError>("super_offload with parameters in Double, expected Float, Half or BFloat16; set ",

@@ -25,7 +25,6 @@ class ScriptsMpu : public Mpu {
   comm::ProcessGroup get_model_parallel_group() const override { return model_; }
   comm::ProcessGroup get_tensor_model_parallel_group() const override { return tensor_; }
   bool is_model_parallel_parameter(const at::Tensor& param) const override {
-    const py::gil_scoped_acquire gil;
     return is_marked_parallel(param);
   }
 
@@ -45,6 +44,7 @@ comm::ProcessGroup group_of_ranks(const std::string& what, const Ranks& ranks) {
 }
 
 bool is_marked_parallel(const at::Tensor& param) {
+  const py::gil_scoped_acquire gil;
   const py::object object = py::cast(param);
   for (const char* mark : {"model_parallel", "tensor_model_parallel"}) {
     if (py::bool_(py::getattr(object, mark, py::bool_(false)))) return true;

@@ -130,17 +130,12 @@ InitRanks ranks_of_parameter(const at::Tensor& param) {
   return ranks;
 }
 
-bool is_part_of_layer(const at::Tensor& param) {
-  const py::gil_scoped_acquire gil;
-  return is_marked_parallel(param);
-}
-
 zero::InitArguments init_arguments(const InitRanks& ranks, const std::optional<py::dict>& config,
                                    const std::string& remote_device, bool pin_memory,
                                    std::optional<at::ScalarType> dtype) {
   zero::InitArguments arguments;
   arguments.data_parallel_group = ranks.group;
-  if (!ranks.group && current_world().size() > 1) arguments.stays_whole = is_part_of_layer;
+  if (!ranks.group && current_world().size() > 1) arguments.stays_whole = is_marked_parallel;
   if (config) arguments.config_dict_or_path = config::ConfigSource(to_json(*config, ""));
   arguments.remote_device = remote_device;
   arguments.pin_memory = pin_memory;

@@ -51,7 +51,7 @@ class Sequence {
   uint64_t state_ = 1;
 };
 
-TEST(AlteredArchive, AFlippedBitIsAnErrorOrChangesNothing) {
+TEST(AlteredArchive, FindsAFlippedBitUnlessItChangesNothing) {
   const testing::TemporaryFolder folder;
   const Value value = read_torch_archive(golden("model.pt"));
   const std::string whole = bytes_of(golden("model.pt"));
@@ -70,7 +70,7 @@ TEST(AlteredArchive, AFlippedBitIsAnErrorOrChangesNothing) {
   EXPECT_GT(errors, 200);
 }
 
-TEST(AlteredArchive, EveryTruncationIsAnError) {
+TEST(AlteredArchive, RefusesEveryTruncation) {
   const testing::TemporaryFolder folder;
   const std::string whole = bytes_of(golden("optimizer.pt"));
   for (size_t size = 0; size < whole.size(); size += 7) {
@@ -81,7 +81,7 @@ TEST(AlteredArchive, EveryTruncationIsAnError) {
   }
 }
 
-TEST(AlteredArchive, AlteredDataIsFoundByItsChecksum) {
+TEST(AlteredArchive, FindsAlteredDataByItsChecksum) {
   const testing::TemporaryFolder folder;
   write_torch_archive(folder / "file.pt", at::arange(1000, at::kFloat));
   std::string bytes = bytes_of(folder / "file.pt");
@@ -95,7 +95,7 @@ TEST(AlteredArchive, AlteredDataIsFoundByItsChecksum) {
 }
 
 // Checksums reject mutations of the file; the pickle reader must cope without them.
-TEST(AlteredPickle, AnyMutationIsReadOrRefused) {
+TEST(AlteredPickle, ReadsOrRefusesAnyMutation) {
   const std::string file = bytes_of(golden("model.pt"));
   const size_t begin = file.find("\x80\x02}");
   const std::string whole = file.substr(begin, file.find("PK\x07\x08", begin) - begin);
@@ -121,7 +121,7 @@ TEST(AlteredPickle, AnyMutationIsReadOrRefused) {
   EXPECT_GT(errors, 1000);
 }
 
-TEST(AlteredPickle, ACallOfAnythingUnknownIsDataAndNamedWhereItIsUsed) {
+TEST(AlteredPickle, KeepsAnUnknownCallAsDataAndNamesItAtItsUse) {
   using namespace std::string_literals;
   for (const char* name : {"os\nsystem", "builtins\neval", "numpy._core.multiarray\nscalar"}) {
     const std::string bytes =
@@ -139,7 +139,7 @@ TEST(AlteredPickle, ACallOfAnythingUnknownIsDataAndNamedWhereItIsUsed) {
 }
 
 // Opcodes: ) is an empty tuple, R calls, b sets a state, 0 drops, \x92 is __new__ with keywords.
-TEST(AlteredPickle, ObjectsThatPythonWouldNotWriteAreRefused) {
+TEST(AlteredPickle, RefusesObjectsThatPythonWouldNotWrite) {
   using namespace std::string_literals;
   const std::string made = "\x80\x02"s + "cm\nC\n)R";
   EXPECT_EQ(unpickle_alone(made + ".").kind(), "m.C");
@@ -162,7 +162,7 @@ TEST(AlteredPickle, ObjectsThatPythonWouldNotWriteAreRefused) {
 }
 
 // A tensor of an unknown class or layout must not be taken for a plain tensor.
-TEST(AlteredPickle, TensorsOfUnknownKindsAreRefusedByName) {
+TEST(AlteredPickle, RefusesUnknownKindsOfTensorsByName) {
   using namespace std::string_literals;
   const StorageLoader load = [](const std::string&, int64_t num_bytes) {
     return at::zeros({num_bytes}, at::kByte).storage();
@@ -183,7 +183,7 @@ TEST(AlteredPickle, TensorsOfUnknownKindsAreRefusedByName) {
 }
 
 // Opcodes: c names a class, ( ... t makes a tuple, Q loads a storage, R calls, K is a number below 256.
-TEST(AlteredPickle, ArgumentsThatFitNoTensorAreRefused) {
+TEST(AlteredPickle, RefusesArgumentsThatFitNoTensor) {
   using namespace std::string_literals;
   const StorageLoader load = [](const std::string&, int64_t num_bytes) {
     return at::zeros({num_bytes}, at::kByte).storage();
@@ -207,7 +207,7 @@ TEST(AlteredPickle, ArgumentsThatFitNoTensorAreRefused) {
   EXPECT_ERROR(CheckpointError, unpickle("\x80\x02"s + floats + ".", load), "a bare storage stands where");
 }
 
-TEST(AlteredPickle, KeysOfEveryPlainKindAreReadAndOthersRefused) {
+TEST(AlteredPickle, ReadsKeysOfEveryPlainKindAndRefusesOthers) {
   using namespace std::string_literals;
   // } is an empty dict, N None, \x88 True, G a double, ] an empty list, u sets the items after (.
   const Value value = unpickle_alone("\x80\x02}(NK\x01\x88K\x02G\x3f\xe0\0\0\0\0\0\0K\x03NK\x04u."s);
@@ -224,7 +224,7 @@ TEST(AlteredPickle, KeysOfEveryPlainKindAreReadAndOthersRefused) {
   EXPECT_EQ(tuples.as_dict().items()[0].second.as_int(), 6) << "equal tuples are one key";
 }
 
-TEST(AlteredPickle, EndlessContentIsRefused) {
+TEST(AlteredPickle, RefusesEndlessContent) {
   using namespace std::string_literals;
   // A list that contains itself.
   EXPECT_ERROR(CheckpointError,

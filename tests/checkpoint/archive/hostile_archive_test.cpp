@@ -145,7 +145,7 @@ void write_pickle(const fs::path& file, const std::string& operations) {
 }
 
 // Python needs 64 bytes for an empty list. Repetition in a small file may need up to 64 MiB.
-TEST(HostileArchive, OfManySmallObjectsTakesASmallMultipleOfItsSize) {
+TEST(HostileArchive, TakesASmallMultipleOfItsSizeForManySmallObjects) {
   const testing::TemporaryFolder folder;
   constexpr size_t kBytes = 2'000'000;
   const std::string name = "ca\nb\nq\x00"s;

@@ -71,7 +71,7 @@ TEST(TorchArchive, KeepsTensorsOfEveryDtypeAndShape) {
   EXPECT_TRUE(same(write_and_read(tensors), tensors));
 }
 
-TEST(TorchArchive, TensorsOfOneStorageShareItAgain) {
+TEST(TorchArchive, RestoresTheSharedStorageOfTensors) {
   const at::Tensor weight = at::arange(12, at::kFloat).view({3, 4});
   const Value result = write_and_read(Dict{{"wte", weight}, {"lm_head", weight.t()}, {"row", weight[1]}});
   const at::Tensor& wte = result.as_dict().at("wte").as_tensor();
@@ -82,7 +82,7 @@ TEST(TorchArchive, TensorsOfOneStorageShareItAgain) {
   EXPECT_EQ(wte.storage().data(), row.storage().data());
 }
 
-TEST(TorchArchive, AViewIsWrittenWithoutTheRestOfItsStorage) {
+TEST(TorchArchive, WritesAViewWithoutTheRestOfItsStorage) {
   const at::Tensor flat = at::arange(1 << 20, at::kFloat);
   const Value value = List{flat.narrow(0, 16, 8), flat.narrow(0, 24, 8), flat.slice(0, 1000, 900000, 200000)};
   EXPECT_LT(written_bytes(value), 8192u);
@@ -92,7 +92,7 @@ TEST(TorchArchive, AViewIsWrittenWithoutTheRestOfItsStorage) {
   EXPECT_EQ(result.as_sequence()[0].as_tensor().storage().nbytes(), 32u);
 }
 
-TEST(TorchArchive, ExpandedAndStridedTensorsKeepTheirElements) {
+TEST(TorchArchive, KeepsElementsOfExpandedAndStridedTensors) {
   const at::Tensor base = at::arange(24, at::kFloat).view({2, 3, 4});
   const Value value = List{at::ones({1, 3}).expand({1000, 3}), base.permute({2, 0, 1}), base.select(2, 1)};
   EXPECT_TRUE(same(write_and_read(value), value));
@@ -114,7 +114,7 @@ TEST(TorchArchive, ReplacesAFileAndLeavesNoTemporaryOne) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
-TEST(TorchArchive, ErrorsNameTheFile) {
+TEST(TorchArchive, NamesTheFileInErrors) {
   const testing::TemporaryFolder folder;
   EXPECT_THAT([&] { read_torch_archive(folder / "absent.pt"); },
               ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("absent.pt")));

@@ -68,7 +68,7 @@ TEST(ModelStates, ComeBackFromAFile) {
   EXPECT_TRUE(same(read.client_state, written.client_state));
 }
 
-TEST(ModelStates, AClientKeyCannotShadowACounter) {
+TEST(ModelStates, RefuseAClientKeyThatWouldShadowACounter) {
   ModelStates states = some_model_states();
   states.client_state.set("global_steps", 77);
   EXPECT_THAT([&] { build_model_states(states); },
@@ -96,7 +96,7 @@ TEST(ModelStates, KeepObjectsOfTheClientAndRefuseThemAsTensors) {
   EXPECT_ERROR(CheckpointError, parse_model_states(config), "_reconstruct at 'dtype' cannot be read as JSON");
 }
 
-TEST(ModelStates, AMissingKeyIsNamed) {
+TEST(ModelStates, NameAMissingKey) {
   EXPECT_THAT(
       [] {
         parse_model_states(Dict{{"module", Dict{}}});
@@ -157,7 +157,7 @@ TEST(OptimizerStates, ComeBackFromAFile) {
   EXPECT_EQ(read.ds_config, written.ds_config);
 }
 
-TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
+TEST(OptimizerStates, ComeBackWithTheirSubGroupsAtStage3) {
   ZeroOptimizerStates written = some_optimizer_states();
   written.zero_stage = 3;
   written.groups.clear();
@@ -190,7 +190,7 @@ TEST(OptimizerStates, OfStage3ComeBackWithTheirSubGroups) {
   }
 }
 
-TEST(OptimizerStates, OfDeepSpeedsBf16OptimizerKeepTheirPaddingAndHaveNoStage) {
+TEST(OptimizerStates, KeepPaddingAndHaveNoStageFromDeepSpeedsBf16Optimizer) {
   ZeroOptimizerStates written = some_optimizer_states();
   written.zero_stage = 1;
   EXPECT_FALSE(parse_optimizer_states(build_optimizer_states(written)).is_of_bf16_optimizer);
@@ -217,7 +217,7 @@ TEST(ModelStates, PassOverTheOneRanksPartOfDeepSpeedsBf16Optimizer) {
   EXPECT_TRUE(parse_model_states(through_a_file(build_model_states(written))).optimizer.is_none());
 }
 
-TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
+TEST(OptimizerStates, AreRefusedWithAReasonFromForeignFiles) {
   EXPECT_THAT(
       [] {
         parse_optimizer_states(Dict{{"optimizer_state_dict", Dict{{"zero_stage", 4}}}});
@@ -242,7 +242,7 @@ template <class ErrorType>
       {part});
 }
 
-TEST(OptimizerStates, ThatContradictThemselvesAreRefusedWithAReason) {
+TEST(OptimizerStates, AreRefusedWithAReasonIfTheyContradictThemselves) {
   const Dict one_group{{"state", Dict{}}, {"param_groups", List{Dict{{"lr", 0.5}}}}};
   const Object no_stage{"deepspeed.runtime.zero.config", "ZeroStageEnum", {}, nullptr};
   EXPECT_TRUE(refused_with<CheckpointError>("zero_stage", no_stage, "'zero_stage' has no value"));
@@ -299,7 +299,7 @@ TEST(JsonValue, ComesBackUnchanged) {
   EXPECT_ERROR(CheckpointError, json_of_value(inside), "a tensor at 'betas.1'", "expected numbers");
 }
 
-TEST(Layout, NamesAreDeepSpeeds) {
+TEST(Layout, HasDeepSpeedsNames) {
   EXPECT_EQ(model_states_path("d", "t"), "d/t/mp_rank_00_model_states.pt");
   EXPECT_EQ(optim_states_path("d", "t", 3), "d/t/zero_pp_rank_3_mp_rank_00_optim_states.pt");
   EXPECT_EQ(optim_states_path("d", "t", 12, 1, true), "d/t/bf16_zero_pp_rank_12_mp_rank_01_optim_states.pt");
@@ -308,7 +308,7 @@ TEST(Layout, NamesAreDeepSpeeds) {
   EXPECT_EQ(weights_name(false, 0, 3), "pytorch_model-00001-of-00003.bin");
 }
 
-TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
+TEST(Layout, ReadsLatestBackAndRefusesAnEmptyOne) {
   const testing::TemporaryFolder folder;
   EXPECT_EQ(read_latest(folder.path()), std::nullopt);
   write_latest(folder.path(), "global_step3");
@@ -323,7 +323,7 @@ TEST(Layout, LatestComesBackAndAnEmptyOneIsAnError) {
                                ::testing::Not(::testing::HasSubstr("\x01"))));
 }
 
-TEST(Layout, LatestThatIsAFolderIsSaidToBeOne) {
+TEST(Layout, SaysThatLatestIsAFolder) {
   const testing::TemporaryFolder folder;
   folder.write("latest/x", "");
   EXPECT_THAT(testing::error_of<CheckpointError>([&] { read_latest(folder.path()); }),

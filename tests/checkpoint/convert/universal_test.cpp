@@ -168,7 +168,7 @@ TEST_P(UniversalCheckpoint, HoldsWhatTheParametersShare) {
   EXPECT_TRUE(at::equal(part, at::arange(1009, 1012, at::kDouble)));
 }
 
-TEST(UniversalConversion, TakesTheModelsWeightsWhereThereAreNoMasters) {
+TEST(UniversalConversion, TakesTheModelsWeightsIfThereAreNoMasters) {
   const testing::TemporaryFolder folder;
   ModelStates model = small_model(kUniversalShapes);
   PlainOptimizerStates plain;
@@ -242,15 +242,15 @@ TEST(UniversalConversion, NamesTheRankWhoseFileIsMissing) {
       AllOf(HasSubstr("mp_rank_00_model_states.pt"), HasSubstr("is missing")));
 }
 
-TEST(UniversalConversion, TakesThePlaceOfAnotherUniversalCheckpointAlone) {
+TEST(UniversalConversion, ReplacesOnlyAnotherUniversalCheckpoint) {
   const testing::TemporaryFolder folder;
   write_partitions(folder.path(), 2);
   folder.write("mine/thesis.txt", "words");
   EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kUniversalTag, folder / "mine"); }),
-              HasSubstr("is no universal checkpoint"));
+              HasSubstr("is not a universal checkpoint"));
   EXPECT_TRUE(fs::exists(folder / "mine/thesis.txt"));
   EXPECT_THAT(error_of<UsageError>([&] { convert_to_universal(folder / kUniversalTag, folder.path()); }),
-              HasSubstr("is no universal checkpoint"));
+              HasSubstr("is not a universal checkpoint"));
   const fs::path out = folder / "universal";
   convert_to_universal(folder / kUniversalTag, out);
   folder.write("universal/zero/gone/fp32.pt", "of a parameter that the model no longer has");
@@ -263,10 +263,10 @@ TEST(UniversalConversion, TakesThePlaceOfAnotherUniversalCheckpointAlone) {
   EXPECT_THAT(names, ::testing::ElementsAre(kUniversalTag, "latest_universal", "mine", "universal"));
 }
 
-TEST(UniversalConversion, WritesNoParameterOutsideOfItsFolder) {
+TEST(UniversalConversion, WritesNoParameterOutsideItsFolder) {
   for (const std::string name : {"../../escaped", "/tmp/escaped", "..", ""})
     EXPECT_ERROR(CheckpointError, universal_state_path("folder", name, "fp32"),
-                 "the parameter '" + name + "'", "the name of no folder")
+                 "the parameter '" + name + "'", "a folder cannot have its name")
         << name;
 }
 

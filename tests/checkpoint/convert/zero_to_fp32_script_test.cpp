@@ -76,7 +76,7 @@ class ZeroToFp32Script : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(ZeroToFp32Script, LiesExecutableBesideLatestWhereZeroIsOn) {
+TEST_F(ZeroToFp32Script, LiesExecutableNextToLatestIfZeroIsOn) {
   save(0);
   EXPECT_FALSE(fs::exists(folder_ / "run/zero_to_fp32.py"));
   save(1);
@@ -107,7 +107,7 @@ TEST_F(ZeroToFp32Script, TakesTheCommandLinesOfDeepSpeeds) {
   EXPECT_THAT(log(), HasSubstr("a checkpoint of any ZeRO stage"));
 }
 
-TEST_F(ZeroToFp32Script, EndsAsArgparseDoesWhereItsArgumentsCannotBe) {
+TEST_F(ZeroToFp32Script, ExitsLikeArgparseForInvalidArguments) {
   save(1);
   EXPECT_EQ(convert("."), 2);
   EXPECT_THAT(log(), HasSubstr("output is required"));

@@ -89,7 +89,7 @@ TEST_P(EveryWorldSize, GivesTheWeightsInDeepSpeedsOrder) {
 
 INSTANTIATE_TEST_SUITE_P(ZeroToFp32, EveryWorldSize, ::testing::Values(1, 2, 3));
 
-TEST(ZeroToFp32, FrozenParametersComeFromTheModuleWhereTheFileDoesNotListThem) {
+TEST(ZeroToFp32, TakesFrozenParametersFromTheModuleIfTheFileDoesNotListThem) {
   const testing::TemporaryFolder folder;
   write_checkpoint(folder.path(), 2, /*list_frozen=*/false);
   const auto has_frozen = [&](bool exclude) {
@@ -116,7 +116,7 @@ TEST(ZeroToFp32, ReadsTheFilesOfDeepSpeedsBf16Optimizer) {
   }
 }
 
-TEST(ZeroToFp32, AStage0CheckpointGivesItsModule) {
+TEST(ZeroToFp32, ReadsTheModuleOfAStage0Checkpoint) {
   const testing::TemporaryFolder folder;
   ModelStates model;
   const at::Tensor tied = at::ones({3}, at::kBFloat16);
@@ -156,7 +156,7 @@ TEST(ZeroToFp32, NamesTheMissingFile) {
   EXPECT_THAT(read, says("mp_rank_00_model_states.pt"));
 }
 
-TEST(ZeroToFp32, WrongNumbersOfElementsAreErrors) {
+TEST(ZeroToFp32, RefusesWrongNumbersOfElements) {
   const testing::TemporaryFolder folder;
   const std::pair<int64_t, const char*> cases[] = {
       {12, "group 0 has 12 elements, too few for 'b.weight'"},
@@ -218,7 +218,7 @@ void change_model(const std::filesystem::path& dir, const std::function<void(Mod
   write_torch_archive(file, build_model_states(model));
 }
 
-TEST(ZeroToFp32, FilesThatContradictEachOtherAreErrors) {
+TEST(ZeroToFp32, RefusesFilesThatContradictEachOther) {
   const testing::TemporaryFolder folder;
   const auto read = [&] { get_fp32_state_dict_from_zero_checkpoint(folder.path()); };
   write_checkpoint(folder.path(), 1);

@@ -37,7 +37,7 @@ TEST(Crc32, IsTheSameForEveryLengthStartAndCut) {
   }
 }
 
-TEST(Crc32, OfTwoRunsFollowsFromThatOfEach) {
+TEST(Crc32, CombinesTheSumsOfTwoRuns) {
   std::string bytes(300'000, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = char(i * 131 + i / 5);
   const uint32_t whole = crc32(0, bytes.data(), bytes.size());

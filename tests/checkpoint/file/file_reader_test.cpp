@@ -79,7 +79,7 @@ TEST(FileReader, ReadsLittleMoreThanWhatIsAskedFor) {
   EXPECT_TRUE(seen == file.bytes.substr(kSumChunkBytes / 2, seen.size()));
 }
 
-TEST(FileReader, NoticesABitThatFlippedInWhatItReadsAlone) {
+TEST(FileReader, NoticesAFlippedBitOnlyInWhatItReads) {
   const WrittenFile file(4 * kSumChunkBytes + 10);
   for (const size_t at : {size_t{0}, size_t{2 * kSumChunkBytes + 5}, size_t{4 * kSumChunkBytes + 9}}) {
     file.flip_bit(at);

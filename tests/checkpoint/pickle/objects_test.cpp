@@ -73,7 +73,7 @@ TEST_F(ObjectsOfPython, AreEqualAfterTheyPassedThroughOurFiles) {
   }
 }
 
-TEST_F(ObjectsOfPython, ThatTorchMakesOfWeightsOnlyFilesAreStillSuch) {
+TEST_F(ObjectsOfPython, StayObjectsThatTorchMakesOfWeightsOnlyFiles) {
   run("write_allowed python.pt");
   pass_on();
   run("compare_allowed ours.pt");
@@ -115,7 +115,7 @@ TEST(GoldenObjects, AreReadAsTheirReduceDescribesThem) {
   EXPECT_EQ(object_at(file, "tensor_inside").state->as_dict().at("x").as_tensor().numel(), 3);
 }
 
-TEST(Objects, OfEveryFormAreKept) {
+TEST(Objects, KeepEveryForm) {
   const Object constructor{"builtins", "getattr", {Object{"m", "C", {1}, nullptr}, "make"}, nullptr};
   Object called{"", "", {2}, nullptr};
   called.callable = part(constructor);
@@ -150,7 +150,7 @@ TEST(Objects, TakeTensorsIntoTheFileOnceEach) {
       << "what was read stays as it was";
 }
 
-TEST(Objects, WithNamesThatNoReaderTakesAreRefused) {
+TEST(Objects, RefuseNamesThatNoReaderTakes) {
   for (const std::string& name :
        {std::string(), std::string("a\nb"), std::string(2000, 'n'), std::string("\xff")}) {
     EXPECT_ERROR(UsageError, written_and_read(Global{"m", name}),
@@ -159,7 +159,7 @@ TEST(Objects, WithNamesThatNoReaderTakesAreRefused) {
   }
 }
 
-TEST(Objects, StandWhereAnotherValueIsExpectedAsAnErrorThatNamesThem) {
+TEST(Objects, AreNamedIfAnotherValueIsExpected) {
   const Value object = Object{"numpy", "int64", {}, nullptr}, global = Global{"os", "system"};
   EXPECT_ERROR(CheckpointError, object.as_int(), "whole number", "numpy.int64");
   EXPECT_ERROR(CheckpointError, global.as_tensor(), "tensor", "class or function os.system");

@@ -58,7 +58,7 @@ TEST(Dict, KnowsKeysThatAreNoTextsAndNoWholeNumbers) {
   for (const auto& [key, value] : dict.items()) EXPECT_EQ(value.as_int(), 2) << key.kind();
 }
 
-TEST(Value, OfAnotherKindIsRefusedByName) {
+TEST(Value, RefusesAnotherKindByName) {
   const Value text = "x", list = List{1};
   EXPECT_ERROR(CheckpointError, text.as_bool(), "bool", "str");
   EXPECT_ERROR(CheckpointError, text.as_int(), "whole number", "str");

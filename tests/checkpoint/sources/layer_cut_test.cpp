@@ -44,7 +44,7 @@ TEST(LayerCut, FollowsFromShapes) {
   EXPECT_THAT(names(cuts[0][1]), ElementsAre("1.0", "2.0", "3.0", "3.1"));
 }
 
-TEST(LayerCut, FollowsFromTheNumberOfParametersWhereShapesAreAlike) {
+TEST(LayerCut, FollowsFromTheNumberOfParametersIfShapesAreAlike) {
   std::vector<LayerParameters> layers;
   for (const char* prefix : {"0", "1", "2", "3", "4"}) layers.push_back(layer(prefix, {{3}}));
   const auto cuts = find_cuts(layers, {with_shapes({{3}}), with_shapes({{3}, {3}, {3}}), with_shapes({{3}})});
@@ -52,7 +52,7 @@ TEST(LayerCut, FollowsFromTheNumberOfParametersWhereShapesAreAlike) {
   EXPECT_THAT(names(cuts[0][1]), ElementsAre("1.0", "2.0", "3.0"));
 }
 
-TEST(LayerCut, FollowsFromTheElementsOfAllParametersWhereTheyAreFlat) {
+TEST(LayerCut, FollowsFromTheElementsOfAllParametersIfTheyAreFlat) {
   const std::vector<LayerParameters> layers = {layer("0", {{4}}), layer("1", {{3}, {2}}), layer("2", {{9}})};
   const auto cuts = find_cuts(layers, {flat(9), flat(9)});
   ASSERT_THAT(cuts, SizeIs(1));
@@ -70,13 +70,13 @@ TEST(LayerCut, HasTiedLayersFirstAndOnceInEachStage) {
   EXPECT_THAT(names(cuts[0][1]), ElementsAre("t.0", "2.0"));
 }
 
-TEST(LayerCut, IsOneWhereLayersWithoutParametersMayLieOnBothSides) {
+TEST(LayerCut, IsOneIfLayersWithoutParametersMayLieOnBothSides) {
   const std::vector<LayerParameters> layers = {layer("0", {{2}}), layer("1", {}), layer("2", {}),
                                                layer("3", {{3}}), layer("4", {}), layer("5", {{3}})};
   EXPECT_THAT(find_cuts(layers, {with_shapes({{2}}), with_shapes({{3}}), with_shapes({{3}})}), SizeIs(1));
 }
 
-TEST(LayerCut, IsAmbiguousWhereSizesFitSeveralOrders) {
+TEST(LayerCut, IsAmbiguousIfSizesFitSeveralOrders) {
   // The stages meet at layer 2, which both have a copy of, so the second begins with "t" or with "u".
   const std::vector<LayerParameters> layers = {layer("t", {{5}}, true), layer("1", {{2}}),
                                                layer("t", {{5}}, true), layer("u", {{5}}, true),
@@ -86,7 +86,7 @@ TEST(LayerCut, IsAmbiguousWhereSizesFitSeveralOrders) {
   EXPECT_NE(names(cuts[0][1]), names(cuts[1][1]));
 }
 
-TEST(LayerCut, DoesNotExistWhereSizesOrNumbersDiffer) {
+TEST(LayerCut, DoesNotExistIfSizesOrNumbersDiffer) {
   const std::vector<LayerParameters> layers = {layer("0", {{2}}), layer("1", {{3}})};
   EXPECT_THAT(find_cuts(layers, {with_shapes({{2}}), with_shapes({{4}})}), IsEmpty());
   EXPECT_THAT(find_cuts(layers, {with_shapes({{2}, {3}}), with_shapes({{3}})}), IsEmpty());

@@ -60,7 +60,7 @@ at::Tensor whole(const OptimizerFiles& files, const std::string& name, const std
   return values;
 }
 
-TEST(OptimizerFilesPlaces, FollowTheShapesWhereTheMappingsOfTheFileAreWrong) {
+TEST(OptimizerFilesPlaces, FollowTheShapesIfTheMappingsOfTheFileAreWrong) {
   const testing::TemporaryFolder folder;
   write_two_ranks(folder.path());
   const auto files =
@@ -70,7 +70,7 @@ TEST(OptimizerFilesPlaces, FollowTheShapesWhereTheMappingsOfTheFileAreWrong) {
   EXPECT_TRUE(at::equal(whole(files, "a", "exp_avg"), at::arange(6, 10, at::kFloat) * 10));
 }
 
-TEST(OptimizerFilesPlaces, AreRefusedWhereTheFilesDoNotFitTheShapes) {
+TEST(OptimizerFilesPlaces, AreRefusedIfTheFilesDoNotFitTheShapes) {
   const testing::TemporaryFolder folder;
   write_two_ranks(folder.path());
   const auto error = [&](const std::optional<Groups>& shapes) {
@@ -99,7 +99,7 @@ void write_bf16_optimizer(const std::filesystem::path& dir, int64_t begin_of_a =
   }
 }
 
-TEST(OptimizerFilesPlaces, AreSaidByTheFilesOfDeepSpeedsBf16Optimizer) {
+TEST(OptimizerFilesPlaces, AreReadFromFilesOfDeepSpeedsBf16Optimizer) {
   const testing::TemporaryFolder folder;
   write_bf16_optimizer(folder.path());
   for (const std::optional<Groups>& shapes : {std::optional<Groups>(), {Groups{{{"b", {7}}, {"a", {3}}}}}}) {

@@ -55,17 +55,17 @@ TEST(TagArchives, AreOfOneSave) {
   EXPECT_EQ(archives.num_ranks(), 2);
   EXPECT_THAT(archives.identity(), HasSubstr("one"));
   EXPECT_ERROR(CheckpointError, archives.open(tag / "other.pt"),
-               "other.pt\" is of another save than \"a.pt\"", "step 3 of 2 ranks", "load another tag");
+               "other.pt\" is from another save than \"a.pt\"", "step 3 of 2 ranks", "load another tag");
 }
 
 // At stage 0, a reader of only the weights opens one file.
-TEST(TagArchives, AreOfOneSaveAlsoWhereNobodyOpensThem) {
+TEST(TagArchives, AreOfOneSaveEvenIfNotOpened) {
   const testing::TemporaryFolder folder;
   const char *model = "mp_rank_00_model_states.pt", *run = "rng_states_rank_0_mp_rank_00.pt";
   write(folder / "tag" / model, marked("one", model));
   write(folder / "tag" / run, marked("two", run));
   EXPECT_ERROR(CheckpointError, TagArchives(folder / "tag"),
-               "rng_states_rank_0_mp_rank_00.pt\" is of another save than", model);
+               "rng_states_rank_0_mp_rank_00.pt\" is from another save than", model);
   EXPECT_NO_THROW(TagArchives(folder / "tag", {.looks_around = false}));
 }
 

@@ -23,7 +23,7 @@ std::string error_of_place(const fs::path& target, bool is_universal = false) {
   return error_of<UsageError>([&] { require_replaceable(target, is_universal); });
 }
 
-TEST(TagContent, OnlyACheckpointOfItsKindIsReplaced) {
+TEST(TagContent, ReplacesOnlyACheckpointOfItsKind) {
   const TemporaryFolder folder;
   folder.write("notes", "the user's");
   folder.write("logs/important.txt", "the user's");
@@ -47,13 +47,13 @@ TEST(TagContent, OnlyACheckpointOfItsKindIsReplaced) {
   EXPECT_THAT(error_of_place(folder / "link"), HasSubstr("symbolic link"));
   EXPECT_THAT(error_of_place(folder / "dangling"), HasSubstr("symbolic link"));
   EXPECT_THAT(error_of_place(folder / "universal"), HasSubstr("is a universal checkpoint"));
-  EXPECT_THAT(error_of_place(folder / "plain", true), HasSubstr("is no universal checkpoint"));
+  EXPECT_THAT(error_of_place(folder / "plain", true), HasSubstr("is not a universal checkpoint"));
   fs::rename(folder / "universal", folder / "moved");
   fs::create_directory_symlink("moved", folder / "universal");
   EXPECT_THAT(error_of_place(folder / "universal", true), HasSubstr("symbolic link"));
 }
 
-TEST(TagContent, BesideTheCheckpointIsKeptUnderBothNames) {
+TEST(TagContent, KeepsOtherFilesUnderBothNames) {
   const TemporaryFolder folder;
   folder.write("old/mp_rank_00_model_states.pt", "ours");
   folder.write("old/zero_pp_rank_7_mp_rank_00_optim_states.pt", "ours, of a larger world");
@@ -84,7 +84,7 @@ TEST(TagContent, BesideTheCheckpointIsKeptUnderBothNames) {
   EXPECT_NO_THROW(keep_others(Folder(folder / "old"), Folder(folder / "new")));
 }
 
-TEST(TagContent, AFolderInPlaceOfLatestIsAnError) {
+TEST(TagContent, RefusesAFolderInPlaceOfLatest) {
   const TemporaryFolder folder;
   EXPECT_NO_THROW(require_no_folder(folder / "latest"));
   folder.write("latest/x", "");

@@ -77,7 +77,7 @@ TEST(Latest, IsTheNameOfAFolder) {
   EXPECT_ERROR(UsageError, require_tag_inside(std::string(5000, 'a')), "5000 bytes");
 }
 
-TEST(Manifest, ThatIsNoneIsAnErrorThatNamesIt) {
+TEST(Manifest, IsNamedByTheErrorIfItCannotBeRead) {
   const testing::TemporaryFolder folder;
   for (const std::string& text :
        {std::string("{\"files\": {\"\xff\": 1}, \"chunk_bytes\": 262144, \"crc32\": \"\"}"),

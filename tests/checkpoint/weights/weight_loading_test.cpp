@@ -109,7 +109,7 @@ TEST(WeightLoading, ReportsAllThatDoesNotFitAtOnceAndChangesNothing) {
                           HasSubstr("has no 'extra', 'more'"), HasSubstr("strict = false")));
 }
 
-TEST(WeightLoading, NotStrictLoadsWhatBothHaveAndSaysWhatIsLeft) {
+TEST(WeightLoading, LoadsWhatBothHaveAndReportsTheRestIfNotStrict) {
   const Model model;
   const LoadedWeights loaded =
       load_into(model, {{"embed.weight", at::ones({2, 3})}, {"extra", at::ones({1})}}, {.strict = false});
@@ -138,7 +138,7 @@ TEST(WeightLoading, RenamesByExactNamesAndByRulesInTheirOrder) {
   EXPECT_TRUE(at::equal(model.matrix, fitting()[1].tensor.to(at::kBFloat16)));
 }
 
-TEST(WeightLoading, RenamesThatGoWrongAreErrors) {
+TEST(WeightLoading, RefusesImpossibleRenames) {
   EXPECT_THAT(
       refusal(replaced(fitting(), "other", at::ones({2, 3})), {.rename = {{"other", "embed.weight"}}}),
       HasSubstr("'embed.weight' and 'other' are both renamed to 'embed.weight'"));
@@ -152,7 +152,7 @@ TEST(WeightLoading, RenamesThatGoWrongAreErrors) {
               HasSubstr("a name of 500000 bytes"));
 }
 
-TEST(WeightLoading, AnEmptyNewNameLeavesAWeightOut) {
+TEST(WeightLoading, LeavesAWeightOutForAnEmptyNewName) {
   const NamedTensors more =
       replaced(replaced(fitting(), "h.0.mask", at::ones({9})), "h.1.mask", at::ones({9}));
   EXPECT_THAT(refusal(more), HasSubstr("has no 'h.0.mask', 'h.1.mask'"));
@@ -178,7 +178,7 @@ TEST(WeightLoading, TransposesTheMatricesThatItsPatternsName) {
               HasSubstr("[4, 3] in the file, transposed, [3, 4]"));
 }
 
-TEST(WeightLoading, OneNameOfASharedParameterIsEnough) {
+TEST(WeightLoading, NeedsOneNameOfASharedParameter) {
   NamedTensors tied = fitting();
   tied[0].name = "head.weight";
   Model model;
@@ -190,7 +190,7 @@ TEST(WeightLoading, OneNameOfASharedParameterIsEnough) {
               HasSubstr("'embed.weight' and 'head.weight' differ in the file and are one parameter"));
 }
 
-TEST(WeightLoading, NumbersBecomeIntegersOnlyWithoutLoss) {
+TEST(WeightLoading, ConvertsToIntegersOnlyWithoutLoss) {
   const auto loads = [](const at::Tensor& calls) {
     return error_of<CheckpointError>([&] { load_into(Model(), replaced(fitting(), "calls", calls)); }) ==
            "no error";
@@ -204,7 +204,7 @@ TEST(WeightLoading, NumbersBecomeIntegersOnlyWithoutLoss) {
               HasSubstr("has the dtype Char"));
 }
 
-TEST(WeightLoading, AParameterWithoutMemoryIsAnError) {
+TEST(WeightLoading, RefusesAParameterWithoutMemory) {
   Model model;
   model.embed = at::empty({2, 3}, at::TensorOptions().device(at::kMeta));
   const auto load = [&] {
@@ -242,7 +242,7 @@ TEST(WeightLoading, HoldsOneWeightBesideTheModel) {
   EXPECT_EQ(file.targets[7].tensor.max().item<float>(), 8);
 }
 
-TEST(WeightLoading, ADamagedFileChangesNothing) {
+TEST(WeightLoading, ChangesNothingForADamagedFile) {
   const LargeFile file;
   std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
   stream.seekp(-1'000'000, std::ios::end);  // in the last weight

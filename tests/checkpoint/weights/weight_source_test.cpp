@@ -109,13 +109,13 @@ TEST(WeightSource, FindsTheStateDictionaryUnderAUsualKey) {
   EXPECT_THAT(error(Dict{{3, at::ones({1})}}), HasSubstr("expected texts"));
 }
 
-TEST(WeightSource, OldFilesSayHowToConvertThem) {
+TEST(WeightSource, SaysHowToConvertOldFiles) {
   EXPECT_THAT(
       error_of<NotSupportedError>([] { open_weights(kGolden / "weights/legacy.bin"); }),
       AllOf(HasSubstr("legacy.bin"), HasSubstr("torch before 1.6"), HasSubstr("torch.save(torch.load(")));
 }
 
-TEST(WeightSource, OtherFilesAndFoldersAreErrorsThatNameThem) {
+TEST(WeightSource, NamesOtherFilesAndFoldersThatItRefuses) {
   const testing::TemporaryFolder folder;
   const auto error = [&] { return error_of<CheckpointError>([&] { open_weights(folder / "x.bin"); }); };
   folder.write("x.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n");
@@ -155,7 +155,7 @@ TEST_F(WeightShards, GiveEachWeightFromTheFileThatTheIndexNames) {
   EXPECT_TRUE(at::equal(weights.at("x"), at::full({2}, 7.0)));
 }
 
-TEST_F(WeightShards, WhatIsMissingIsNamed) {
+TEST_F(WeightShards, NameWhatIsMissing) {
   write_index({{"x", "a.safetensors"}, {"y", "b.safetensors"}});
   EXPECT_THAT(error(), AllOf(HasSubstr("b.safetensors"), HasSubstr("lacks 'y'")));
   write_index({{"x", "a.safetensors"}, {"y", "c.safetensors"}});
@@ -166,7 +166,7 @@ TEST_F(WeightShards, WhatIsMissingIsNamed) {
   EXPECT_THAT(error(), HasSubstr("is not an index of shards"));
 }
 
-TEST_F(WeightShards, NamesThatLeadElsewhereAreRefused) {
+TEST_F(WeightShards, RefuseNamesThatLeadElsewhere) {
   for (const char* name : {"../a.safetensors", "/etc/passwd", "sub/a.safetensors", "..", ".", ""}) {
     write_index({{"x", name}});
     EXPECT_NE(error(), "no error") << name;

@@ -29,7 +29,7 @@ TEST(IdenticalRanks, PutTheSumElsewhere) {
   EXPECT_TRUE(at::equal(result, at::full({2}, 1.5F)));
 }
 
-TEST(IdenticalRanks, WaitForNobody) {
+TEST(IdenticalRanks, DoNotWait) {
   const World world = make_fake_world(3, 1);
   const at::Tensor tensor = at::arange(4);
   world.group().recv(tensor, 2);

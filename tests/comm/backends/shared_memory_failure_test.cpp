@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using testing::join_world;
 using namespace std::chrono_literals;
 
-TEST(SharedMemoryFailure, OfARankThatIsKilledNamesItBeforeATimeout) {
+TEST(SharedMemoryFailure, NamesAKilledRankBeforeATimeout) {
   const SharedMemorySwitch on(true);
   for (const int dying : {0, 1, 2}) {
     for (const int64_t numel : {int64_t{3}, int64_t{1} << 20}) {
@@ -60,7 +60,7 @@ TEST(SharedMemoryFailure, OfARankThatIsKilledNamesItBeforeATimeout) {
   }
 }
 
-TEST(SharedMemoryFailure, OfARankThatIsKilledEndsMessages) {
+TEST(SharedMemoryFailure, EndsMessagesIfARankIsKilled) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     auto world = join_world(60s);
@@ -72,7 +72,7 @@ TEST(SharedMemoryFailure, OfARankThatIsKilledEndsMessages) {
               AllOf(HasSubstr("recv of group 'world'"), HasSubstr("rank 1 (process "), HasSubstr("died")));
 }
 
-TEST(SharedMemoryFailure, OfCallsThatDifferNamesBoth) {
+TEST(SharedMemoryFailure, NamesBothCallsIfTheyDiffer) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(
       2,

@@ -35,7 +35,7 @@ using ::testing::HasSubstr;
 using testing::join_world;
 using namespace std::chrono_literals;
 
-TEST(SharedMemoryFallback, IsGlooOnAllRanksWithALineWhereOneMayNotShare) {
+TEST(SharedMemoryFallback, UsesGlooWithAWarningIfOneRankMayNotShare) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(3, [](int rank) -> std::string {
     std::string lines;
@@ -57,7 +57,7 @@ TEST(SharedMemoryFallback, IsGlooOnAllRanksWithALineWhereOneMayNotShare) {
   EXPECT_THAT(outcomes[1].value, HasSubstr("RLIMIT_FSIZE"));
 }
 
-TEST(SharedMemoryFallback, IsGlooWhereOneRankSwitchesItOff) {
+TEST(SharedMemoryFallback, UsesGlooIfOneRankSwitchesSharedMemoryOff) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     if (rank == 1) ::setenv("DEEPSPEED_SHARED_MEMORY", "0", 1);
@@ -84,7 +84,7 @@ bool forbid_memfd() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST(SharedMemoryFallback, IsGlooWithALineWhereTheSystemForbidsTheMemory) {
+TEST(SharedMemoryFallback, UsesGlooWithAWarningIfTheSystemForbidsTheMemory) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     std::string lines;
@@ -104,7 +104,7 @@ TEST(SharedMemoryFallback, IsGlooWithALineWhereTheSystemForbidsTheMemory) {
   EXPECT_THAT(outcomes[1].value, AllOf(HasSubstr("use sockets"), HasSubstr("memfd_create")));
 }
 
-TEST(SharedMemoryFallback, OfAFullArenaStagesAndSendsThroughTheSocket) {
+TEST(SharedMemoryFallback, StagesAndSendsThroughTheSocketIfTheArenaIsFull) {
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     std::string lines;

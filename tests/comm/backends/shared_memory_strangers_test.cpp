@@ -79,7 +79,7 @@ class Stranger {
   std::thread thread_;
 };
 
-TEST(SharedMemoryStrangers, OfAnotherUserNeitherHoldUpAJobNorTurnItsSharedMemoryOff) {
+TEST(SharedMemoryStrangers, NeitherDelayAJobNorTurnItsSharedMemoryOff) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user of the machine";
   const SharedMemorySwitch on(true);
   const auto outcomes = fork_ranks(3, [](int rank) -> std::string {

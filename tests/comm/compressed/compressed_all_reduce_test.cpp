@@ -102,7 +102,7 @@ TEST(CompressedAllReduce, SendsAThirtiethOfAnAllReduceInFp32) {
   });
 }
 
-TEST(CompressedAllReduce, GoesOnWithErrorsThatFitAndWithNoneOtherwise) {
+TEST(CompressedAllReduce, ContinuesWithErrorsThatFitAndWithNoneOtherwise) {
   run_ranks(2, [](comm::World& world) {
     constexpr int64_t kNumel = 5000;
     CompressedAllReduce first(world.group(), kNumel), second(world.group(), kNumel);

@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 using testing::join_world;
 using namespace std::chrono_literals;
 
-TEST(AbsentRanks, AreThoseThatNotedIt) {
+TEST(AbsentRanks, AreThoseThatRecordedLeaving) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   AbsentRanks of_two(*store, {0, 1}, {}), of_others(*store, {0, 2}, {});
   EXPECT_EQ(of_two.find(), std::nullopt);
@@ -93,7 +93,7 @@ std::vector<std::string> errors_where_one_goes(bool is_own, const std::function<
   return {outcomes[0].value, outcomes[2].value};
 }
 
-TEST(AbsentRanks, ThatEndBeforeAGroupIsMadeAreNamedByTheOthers) {
+TEST(AbsentRanks, AreNamedIfTheyEndBeforeAGroupIsMade) {
   for (const bool is_own : {true, false}) {
     const auto killed = [](World&) -> std::string {
       ::raise(SIGKILL);
@@ -104,7 +104,7 @@ TEST(AbsentRanks, ThatEndBeforeAGroupIsMadeAreNamedByTheOthers) {
   }
 }
 
-TEST(AbsentRanks, ThatLeaveBeforeAGroupIsMadeAreNamedByTheOthers) {
+TEST(AbsentRanks, AreNamedIfTheyLeaveBeforeAGroupIsMade) {
   const auto exits = [](World&) -> std::string { std::exit(0); };
   const auto leaves = [](World& world) -> std::string {
     world = World();
@@ -121,7 +121,7 @@ TEST(AbsentRanks, ThatLeaveBeforeAGroupIsMadeAreNamedByTheOthers) {
     EXPECT_THAT(error, AllOf(HasSubstr("rank 1 left the job"), HasSubstr("engine")));
 }
 
-TEST(AbsentRanks, ThatHeldTheStoreAreNamedByTheOthers) {
+TEST(AbsentRanks, AreNamedIfTheyHeldTheStore) {
   const auto outcomes = fork_ranks(2, [&](int rank) -> std::string {
     auto world = join_world();
     world.group().barrier();

@@ -32,14 +32,14 @@ TEST(GroupNodes, AreBlocksOfRanksThatFollowEachOther) {
   EXPECT_THAT(last_node_first->across, ElementsAre(3, 1));
 }
 
-TEST(GroupNodes, AreNoneWhereNothingWouldBeGained) {
+TEST(GroupNodes, AreNoneIfNothingWouldBeGained) {
   EXPECT_FALSE(nodes_of_group({0, 1, 2, 3}, 0, 4)) << "one node";
   EXPECT_FALSE(nodes_of_group({0, 2}, 0, 2)) << "one rank a node";
   EXPECT_FALSE(nodes_of_group({0, 1, 2, 3}, 0, 1));
   EXPECT_FALSE(nodes_of_group({0, 1, 2, 3}, 0, 0));
 }
 
-TEST(GroupNodes, AreNoneWhereRanksLieOtherwise) {
+TEST(GroupNodes, AreNoneIfRanksLieOtherwise) {
   EXPECT_FALSE(nodes_of_group({0, 1, 2}, 0, 2)) << "nodes of different size";
   EXPECT_FALSE(nodes_of_group({0, 1, 2, 3}, 0, 3)) << "nodes of different size";
   EXPECT_FALSE(nodes_of_group({0, 2, 1, 3}, 0, 2)) << "not node by node";

@@ -50,11 +50,9 @@ void diverge(int rank) {
   std::this_thread::sleep_for(1s);
 }
 
-TEST(StandardError, HasNoTracesOfTheBackendWhereRanksDiverge) {
-  EXPECT_EQ(standard_error_of(2, diverge), "");
-}
+TEST(StandardError, HasNoTracesOfTheBackendIfRanksDiverge) { EXPECT_EQ(standard_error_of(2, diverge), ""); }
 
-TEST(StandardError, HasNoTracesOfTheBackendWhereTheRankOfTheStoreDies) {
+TEST(StandardError, HasNoTracesOfTheBackendIfTheRankOfTheStoreDies) {
   EXPECT_EQ(standard_error_of(3,
                               [](int rank) {
                                 auto world = join_world(30s);
@@ -68,7 +66,7 @@ TEST(StandardError, HasNoTracesOfTheBackendWhereTheRankOfTheStoreDies) {
             "");
 }
 
-TEST(StandardError, HasNoTracesOfTheBackendWhereRanksNeverMeet) {
+TEST(StandardError, HasNoTracesOfTheBackendIfRanksNeverMeet) {
   EXPECT_EQ(standard_error_of(1,
                               [](int) {
                                 ::setenv("WORLD_SIZE", "2", 1);

@@ -103,7 +103,7 @@ void look_at(StillRanks& still, pid_t process, int num_looks) {
   for (int i = 0; i < num_looks; ++i) still.look(processes, {{"all_reduce #3 of group 'world'", {0, 1, 2}}});
 }
 
-TEST(StillRanks, ThatAreStoppedAreNamedOnceWithWhatWaitsForThem) {
+TEST(StillRanks, AreNamedOnceWithWhatWaitsForThem) {
   StillLines lines;
   StillRanks still(0);
   const IdleProcess idle;
@@ -128,7 +128,7 @@ TEST(StillRanks, ThatAreStoppedAreNamedOnceWithWhatWaitsForThem) {
   EXPECT_NE(lines.text(), once) << "it is stopped again";
 }
 
-TEST(StillRanks, ThatADiskDoesNotAnswerAreNamed) {
+TEST(StillRanks, AreNamedIfADiskDoesNotAnswer) {
   StillLines lines("does not get on");
   StillRanks still(0);
   const IdleProcess idle(/*hung=*/true);
@@ -141,7 +141,7 @@ TEST(StillRanks, ThatADiskDoesNotAnswerAreNamed) {
   EXPECT_THAT(lines.text(), HasSubstr("(state D); rank 0 waits for it in all_reduce #3"));
 }
 
-TEST(StillRanks, MayBeTheOneOfAnotherMachineThatHoldsTheStore) {
+TEST(StillRanks, AreNamedIfTheyHoldTheStoreOnAnotherMachine) {
   StillLines lines("does not answer");
   StillRanks still(1);
   still.look({}, {{"all_reduce #3 of group 'world'", {0, 1}}}, /*is_store_silent=*/true);
@@ -177,7 +177,7 @@ std::string lines_where_one_stops(int stopping, const std::function<void(Process
   return outcomes[static_cast<size_t>(1 - stopping)].value;
 }
 
-TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobGoesOn) {
+TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobContinues) {
   for (const bool with_shared_memory : {true, false}) {
     const SharedMemorySwitch is_on(with_shared_memory);
     for (const int stopping : {0, 1}) {  // rank 0 holds the store
@@ -195,7 +195,7 @@ TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobGoesOn) {
 }
 
 // Neither rank sees the other's process.
-TEST(StillRanks, OfOtherMachinesAreNamedBySilence) {
+TEST(StillRanks, AreNamedBySilenceOnOtherMachines) {
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     StillLines lines("no sign of life");
     env::set("LOCAL_RANK", std::string("0"));
@@ -223,13 +223,12 @@ TEST(StillRanks, OfOtherMachinesAreNamedBySilence) {
     EXPECT_TRUE(outcome.ok()) << ::testing::PrintToString(outcome.failures);
   EXPECT_THAT(outcomes[1].value, IsEmpty());
   EXPECT_THAT(outcomes[0].value,
-              AllOf(HasSubstr("rank 1 has shown no sign of life for a while: its process is "
-                              "stopped, or its machine hangs or cannot be reached; rank 0 "
-                              "waits for it in all_reduce #"),
+              AllOf(HasSubstr("rank 1 has shown no sign of life for a while: its process is stopped, or its "
+                              "machine hangs or cannot be reached; rank 0 waits for it in all_reduce #"),
                     HasSubstr("of group 'world'")));
 }
 
-TEST(StillRanks, ThatAMessageIsAwaitedFromAreNamed) {
+TEST(StillRanks, AreNamedIfAMessageIsAwaitedFromThem) {
   for (const bool with_shared_memory : {true, false}) {
     const SharedMemorySwitch is_on(with_shared_memory);
     const std::string lines = lines_where_one_stops(1, [](ProcessGroup& group) {

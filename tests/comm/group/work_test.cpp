@@ -24,9 +24,9 @@ bool completes(const Work& work) {
   return true;
 }
 
-TEST(Work, OfNothingIsDone) { EXPECT_TRUE(Work().is_completed()); }
+TEST(Work, IsDoneIfThereIsNothingToDo) { EXPECT_TRUE(Work().is_completed()); }
 
-TEST(Work, OfACollectiveIsDoneOnceTheOtherRankHasCome) {
+TEST(Work, IsDoneOnceTheOtherRankCallsTheCollective) {
   run_ranks(2, [](World& world) {
     const ProcessGroup& group = world.group();
     const at::Tensor values = at::full({3}, world.rank() + 1.0), asked = at::zeros({1});
@@ -45,7 +45,7 @@ TEST(Work, OfACollectiveIsDoneOnceTheOtherRankHasCome) {
   });
 }
 
-TEST(Work, OfAMessageOverGlooIsDoneByWaitAlone) {
+TEST(Work, IsDoneOnlyByWaitForAMessageOverGloo) {
   run_ranks(2, [](World& world) {
     const at::Tensor value = at::full({1}, world.rank() + 1.0);
     Work work = world.rank() == 0 ? world.group().start_send(value, 1) : world.group().start_recv(value, 0);
@@ -56,7 +56,7 @@ TEST(Work, OfAMessageOverGlooIsDoneByWaitAlone) {
   });
 }
 
-TEST(Work, OfSeveralPartsIsDoneOnceAllAre) {
+TEST(Work, IsDoneOnceAllPartsAre) {
   run_ranks(2, [](World& world) {
     const at::Tensor sum = at::zeros({2});
     Work work = reduce_scatter(sum, {at::full({2}, 1.0), at::full({2}, 2.0)}, ReduceOp::kSum, {},

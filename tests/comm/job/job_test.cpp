@@ -73,7 +73,7 @@ class JobFromEnvironment : public ::testing::Test {
   static auto throws(const std::string& part) { return ThrowsMessage<UsageError>(HasSubstr(part)); }
 };
 
-TEST_F(JobFromEnvironment, WithoutVariablesIsAWorldOfOne) {
+TEST_F(JobFromEnvironment, IsAWorldOfOneWithoutVariables) {
   const auto job = describe_job({});
   EXPECT_EQ(job.world_size, 1);
   EXPECT_EQ(job.rendezvous, Rendezvous::kNone);
@@ -144,7 +144,7 @@ TEST_F(JobFromEnvironment, NamesTheVariableThatIsMissingOrWrong) {
   EXPECT_THAT([] { describe_job({}); }, throws("MASTER_PORT names port 70000"));
 }
 
-TEST_F(JobFromEnvironment, TakesMpiVariablesOnlyWhereRankIsUnsetAndDiscoveryIsOn) {
+TEST_F(JobFromEnvironment, TakesMpiVariablesOnlyIfRankIsUnsetAndDiscoveryIsOn) {
   env::set("OMPI_COMM_WORLD_RANK", std::string("1"));
   env::set("OMPI_COMM_WORLD_SIZE", std::string("2"));
   env::set("OMPI_COMM_WORLD_LOCAL_RANK", std::string("1"));
@@ -192,7 +192,7 @@ TEST_F(JobFromEnvironment, TakesTheVariablesOfTheTasksOfSlurm) {
   EXPECT_EQ(job.launcher, "Slurm");
 }
 
-TEST_F(JobFromEnvironment, IsSlurmsWhereItsPluginSetsTheVariablesOfPmiToo) {
+TEST_F(JobFromEnvironment, IsSlurmsEvenIfItsPluginSetsTheVariablesOfPmi) {
   set_slurm_task();
   set_all({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}});
   const auto job = describe_job({});
@@ -255,7 +255,7 @@ TEST_F(JobFromEnvironment, TakesTheVariablesOfOtherLaunchers) {
   EXPECT_EQ(job.local_size, 3);
 }
 
-TEST_F(JobFromEnvironment, NeedsTheNumberOfRanksBesideThatOfPmix) {
+TEST_F(JobFromEnvironment, NeedsTheNumberOfRanksWithPmix) {
   set_all({{"MASTER_ADDR", "first"}, {"PMIX_RANK", "1"}});
   EXPECT_THAT([] { describe_job({}); }, throws("PMIX_RANK is 1, but none tells the number of ranks"));
   env::set("WORLD_SIZE", std::string("2"));

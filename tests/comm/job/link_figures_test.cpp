@@ -27,7 +27,7 @@ TEST(LinkFigures, ComeBackFromTheirFile) {
   EXPECT_EQ(found.between_nodes.gbps, 0.1);
 }
 
-TEST(LinkFigures, AFileThatIsBadIsNamed) {
+TEST(LinkFigures, NameABadFile) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "links.json";
   const auto read = [&](const std::string& text) {

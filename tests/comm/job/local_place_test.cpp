@@ -31,7 +31,7 @@ TEST(LocalPlace, CountsTheRanksOfEachMachineInTheirOrder) {
                                              std::pair(2, 3), std::pair(1, 2)));
 }
 
-TEST(LocalPlace, IsFoundWhereNoLauncherTellsIt) {
+TEST(LocalPlace, IsFoundIfNoLauncherProvidesIt) {
   EXPECT_EQ(own_machine(), own_machine());
   const auto outcomes = testing::fork_ranks(3, [](int rank) {
     for (const char* name : {"LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) env::set(name, std::nullopt);

@@ -155,7 +155,7 @@ int questions_of_a_job(const DeadNameServer& server, const char* master_addr) {
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
-TEST(NameServer, IsNotAskedByAJobOfOneMachineWhichListensAtLoopbackAlone) {
+TEST(NameServer, IsNotAskedByAJobOfOneMachine) {
   in_namespaces([](const DeadNameServer& server) { return questions_of_a_job(server, "127.0.0.1"); });
 }
 
@@ -163,7 +163,7 @@ TEST(NameServer, IsNotAskedByAJobOfSeveralMachinesForTheirAddresses) {
   in_namespaces([](const DeadNameServer& server) { return questions_of_a_job(server, kOtherAddress); });
 }
 
-TEST(NameServer, IsNotAskedWhereTheHostIsAnAddress) {
+TEST(NameServer, IsNotAskedIfTheHostIsAnAddress) {
   in_namespaces([](const DeadNameServer& server) {
     {
       const NoNameServer none(kOtherAddress);

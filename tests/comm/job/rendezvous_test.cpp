@@ -99,7 +99,7 @@ std::vector<std::string> attempts(Machines machines, const std::string& master_a
 
 constexpr const char* kRefused = "Connection refused";
 
-TEST(Rendezvous, OfOneMachineListensAtNoAddress) {
+TEST(Rendezvous, ListensAtNoAddressOnOneMachine) {
   const auto own = own_address_towards("192.0.2.1").value_or("127.0.0.3");
   for (const char* const master_addr : {"127.0.0.1", "127.0.0.2", "localhost", "::1", "192.0.2.1"}) {
     EXPECT_THAT(attempts(Machines::kOne, master_addr, {"127.0.0.1", "127.0.0.2", own}),
@@ -109,14 +109,14 @@ TEST(Rendezvous, OfOneMachineListensAtNoAddress) {
   EXPECT_THAT(attempts(Machines::kSeveral, "127.0.0.1", {"127.0.0.1"}), ::testing::ElementsAre(kRefused));
 }
 
-TEST(Rendezvous, OfSeveralMachinesListensOnTheAddressThatTheJobNamesAlone) {
+TEST(Rendezvous, ListensOnlyOnTheNamedAddressForSeveralMachines) {
   const auto own = own_address_towards("192.0.2.1");
   if (!own) GTEST_SKIP() << "this machine is in no network";
   EXPECT_THAT(attempts(Machines::kSeveral, *own, {*own, "127.0.0.1"}),
               ::testing::ElementsAre("connected", kRefused));
 }
 
-TEST(Rendezvous, ListensWhereTheUserSaysSo) {
+TEST(Rendezvous, ListensWhereTheUserSays) {
   EXPECT_THAT(attempts(Machines::kOne, "127.0.0.1", {"127.0.0.1", "127.0.0.2"}, "127.0.0.1"),
               ::testing::ElementsAre("connected", kRefused));
   EXPECT_THAT(attempts(Machines::kOne, "localhost", {"127.0.0.1", "127.0.0.2"}, "localhost"),
@@ -139,7 +139,7 @@ Job one_machine(int port) {
 }
 
 // Debian maps a machine's own name to 127.0.1.1, which ranks of other machines do not use.
-TEST(Rendezvous, AtANameThatMeansThisMachineAloneIsOpenToOtherMachinesOfTheJob) {
+TEST(Rendezvous, IsOpenToOtherMachinesIfTheNameMeansOnlyThisOne) {
   Job job = one_machine(testing::free_port());
   job.master_addr = "LOCALHOST";
   EXPECT_EQ(listen_for_ranks(job).place, "127.0.0.1");
@@ -163,7 +163,7 @@ std::string error_of_rank_0(const std::string& master_addr, int port = 0,
   return outcomes[0].value;
 }
 
-TEST(Rendezvous, AtAnAddressOfAnotherMachineIsAnErrorWithTheWayOut) {
+TEST(Rendezvous, RefusesAnAddressOfAnotherMachineWithTheWayOut) {
   EXPECT_THAT(error_of_rank_0("192.0.2.1"),
               AllOf(HasSubstr("192.0.2.1"), HasSubstr("no address of this machine"), HasSubstr("MASTER_ADDR"),
                     HasSubstr("DEEPSPEED_LISTEN_ADDR")));
@@ -172,7 +172,7 @@ TEST(Rendezvous, AtAnAddressOfAnotherMachineIsAnErrorWithTheWayOut) {
   EXPECT_THAT(error_of_rank_0("no-such-host.invalid"), HasSubstr("no-such-host.invalid"));
 }
 
-TEST(Rendezvous, AtAPortThatIsTakenIsAnErrorThatNamesIt) {
+TEST(Rendezvous, NamesAPortThatIsTaken) {
   const int port = testing::free_port();
   const auto is_error =
       AllOf(HasSubstr("port " + std::to_string(port)), HasSubstr("is taken"), HasSubstr("MASTER_PORT"));
@@ -189,7 +189,7 @@ TEST(Rendezvous, AtAPortThatIsTakenIsAnErrorThatNamesIt) {
 }
 
 // The port may be taken, for example by torchrun's own store.
-TEST(Rendezvous, OfOneMachineNeedsNoPort) {
+TEST(Rendezvous, NeedsNoPortOnOneMachine) {
   const int port = testing::free_port();
   const Socket other("127.0.0.1", port);
   ASSERT_TRUE(other.listen());
@@ -217,7 +217,7 @@ TEST(Rendezvous, TellsJobsOfTorchrunApart) {
 }
 
 // torchrun's agent keeps the store and its keys when it restarts the ranks.
-TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
+TEST(Rendezvous, StartsAgainInTheStoreOfTorchrunsAgent) {
   const auto own = own_address_towards("192.0.2.1");
   if (!own || own->starts_with("127.")) GTEST_SKIP() << "this machine is in no network";
   c10d::TCPStoreOptions options;
@@ -244,7 +244,7 @@ TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
 }
 
 // The store of the previous job exists until its rank leaves, while the others are already further.
-TEST(Rendezvous, IsNotTakenForTheOneBefore) {
+TEST(Rendezvous, IsNotMistakenForAnEarlierOne) {
   const auto outcomes = fork_ranks(3, [](int rank) {
     std::string sizes;
     std::vector<World> held;  // a world that was left still exists, as with an engine that a script keeps
@@ -260,7 +260,7 @@ TEST(Rendezvous, IsNotTakenForTheOneBefore) {
   for (const auto& outcome : outcomes) EXPECT_EQ(outcome.value, "33333");
 }
 
-TEST(Rendezvous, OfARankThatTakesTheJobForAnotherKindNamesTheVariables) {
+TEST(Rendezvous, NamesTheVariablesIfARankMistakesTheKindOfJob) {
   const auto outcomes = fork_ranks(2, [](int rank) {
     if (rank == 0) env::set("DEEPSPEED_LISTEN_ADDR", "127.0.0.1");
     return error_of<CommError>([] { join_world(2s); });

@@ -46,7 +46,7 @@ TEST(ReceivedBytes, TellLinksWithinANodeFromThoseBetweenNodes) {
   expect_links(received_bytes("all_to_all", 400, across), 0, 200);
 }
 
-TEST(ReceivedBytes, CountAPartOnceANodeWhereItGoesByNodes) {
+TEST(ReceivedBytes, CountAPartOnceANodeIfItGoesByNodes) {
   Links links = four_ranks(0);
   links.by_nodes = true;
   expect_links(received_bytes("all_gather", 400, links), 200, 100);

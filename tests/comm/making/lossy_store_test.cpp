@@ -165,13 +165,13 @@ class LossyStore : public ::testing::Test {
   std::string host_;
 };
 
-TEST_F(LossyStore, ThatAnswersAtTheSecondTryIsWorthNoWord) {
+TEST_F(LossyStore, LogsNothingWhenTheSecondTrySucceeds) {
   const auto outcome = over_a_lossy_way(host_, 10min, [](int number) { return number == kFirstConnections; });
   EXPECT_EQ(outcome.error, "no error");
   EXPECT_EQ(outcome.standard_error, "");
 }
 
-TEST_F(LossyStore, ThatIsNotReachedAgainIsAnErrorWithoutTracesOfTheBackend) {
+TEST_F(LossyStore, ThrowsWithoutTracesOfTheBackendIfItStaysLost) {
   const auto outcome = over_a_lossy_way(host_, 8s, [](int number) { return number >= kFirstConnections; });
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("the store where ranks meet, cannot be reached"),
                                    HasSubstr("group 'engine'"), HasSubstr("it ended or left the job"),

@@ -52,7 +52,7 @@ TEST(OwnGroups, CountByName) {
   EXPECT_EQ(number_of(groups, "a", "y", alive), 3);
 }
 
-TEST(OwnGroups, AreRefusedWhereAnotherThreadMakesOneOfTheName) {
+TEST(OwnGroups, AreRefusedIfAnotherThreadMakesOneOfTheName) {
   OwnGroups groups;
   const OwnGroups::Making making(groups, "a", "x");
   EXPECT_THAT(refusal(groups, "a", "y"), AllOf(HasSubstr("'a'"), HasSubstr("at the same time"),
@@ -60,11 +60,11 @@ TEST(OwnGroups, AreRefusedWhereAnotherThreadMakesOneOfTheName) {
   EXPECT_EQ(refusal(groups, "b", "x"), "no error");
 }
 
-TEST(OwnGroups, AreRefusedWhereRanksCouldTakeOneForTheOther) {
+TEST(OwnGroups, AreRefusedIfRanksCouldConfuseThem) {
   OwnGroups groups;
   auto alive = std::make_shared<int>();
   number_of(groups, "a", "x", alive);
-  EXPECT_THAT(refusal(groups, "a", "x"), HasSubstr("lives still"));
+  EXPECT_THAT(refusal(groups, "a", "x"), HasSubstr("still exists"));
   EXPECT_EQ(refusal(groups, "a", "y"), "no error");
   alive.reset();
   EXPECT_EQ(refusal(groups, "a", "x"), "no error");
@@ -85,7 +85,7 @@ TEST(OwnGroups, AreMadeInAnyOrderByThreadsThatNameThem) {
   });
 }
 
-TEST(OwnGroups, OfNamesThatDifferBetweenRanksAreNamed) {
+TEST(OwnGroups, NameTheRanksWhoseNamesDiffer) {
   const auto outcomes = testing::fork_ranks(2, [](int rank) {
     const auto world = join_world(2s);
     const std::string text = error_of<CommError>([&] { world.own_group(rank == 0 ? "actor" : "critic"); });
@@ -124,7 +124,7 @@ TEST(OwnGroups, GiveTheirThreadsAndConnectionsBack) {
 }
 
 // A rank may be done with a group while another still reads its data.
-TEST(OwnGroups, LoseNothingWhereOneRankLetsGoSooner) {
+TEST(OwnGroups, LoseNothingIfOneRankReleasesItsGroupSooner) {
   run_ranks(2, [](World& world) {
     const auto own = at::full({1 << 20}, world.rank() + 1.0);
     for (int turn = 0; turn < 10; ++turn) {
@@ -149,7 +149,7 @@ TEST(OwnGroups, MayOutliveTheWorld) {
 }
 
 // Without a check in advance, a thread of gloo would end the process.
-TEST(Groups, ThatFindNoRoomForTheirConnectionsNameTheLimit) {
+TEST(Groups, NameTheLimitIfConnectionsFindNoRoom) {
   const auto outcomes = testing::fork_ranks(2, [](int) {
     const rlimit few{24, 24};
     ::setrlimit(RLIMIT_NOFILE, &few);

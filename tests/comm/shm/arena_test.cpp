@@ -64,7 +64,7 @@ TEST(SharedArena, HandsOutBlocksThatDoNotMeet) {
   EXPECT_EQ(arena.used_bytes(), 0U);
 }
 
-TEST(SharedArena, OfAnotherSystemHandsOutItsLargerPages) {
+TEST(SharedArena, HandsOutTheLargerPagesOfAnotherSystem) {
   constexpr size_t kPage = size_t{64} << 10;
   Arena arena(64 * kMiB + 4096, kPage);
   EXPECT_EQ(arena.bytes(), 64 * kMiB);
@@ -110,7 +110,7 @@ TEST(SharedArena, BeginsLargeBlocksWithAHugePage) {
   EXPECT_LT(small, block);
 }
 
-TEST(SharedArena, LiesInHugePagesWhereTheSystemMakesThem) {
+TEST(SharedArena, LiesInHugePagesIfTheSystemMakesThem) {
   const auto memory = make_memory(device::kHugePage);
   const auto mapping = map_memory(memory, device::kHugePage, MappingUse::kOwn);
   add_huge_pages(memory, *mapping, 0, device::kHugePage);
@@ -122,7 +122,7 @@ TEST(SharedArena, LiesInHugePagesWhereTheSystemMakesThem) {
   EXPECT_EQ(huge_bytes_at(block), 8 * kMiB);
 }
 
-TEST(SharedArena, MakesDoWithFewerAddressesWhereALimitAsksForIt) {
+TEST(SharedArena, ReservesFewerAddressesUnderALimit) {
   EXPECT_EQ(result_in_child([] {
               const rlimit limit{256 * kMiB, 256 * kMiB};
               ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -132,7 +132,7 @@ TEST(SharedArena, MakesDoWithFewerAddressesWhereALimitAsksForIt) {
             0);
 }
 
-TEST(SharedArena, IsAnErrorAndNoSignalWhereALimitForbidsIt) {
+TEST(SharedArena, ThrowsInsteadOfASignalIfALimitForbidsIt) {
   EXPECT_EQ(result_in_child([] {
               const rlimit limit{kMiB, kMiB};
               ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -142,7 +142,7 @@ TEST(SharedArena, IsAnErrorAndNoSignalWhereALimitForbidsIt) {
             0);
 }
 
-TEST(SharedArena, OfAParentIsReadInAChildButNotHandedOut) {
+TEST(SharedArena, IsReadButNotHandedOutInAChild) {
   const auto arena = Arena::of_process();
   auto* const block = static_cast<int*>(arena->allocate(4096));
   *block = 42;
@@ -166,7 +166,7 @@ MeetingResult meet_as(testing::ThreadBoard& board, int rank, const std::string& 
   return meet(board.board(), std::move(plan));
 }
 
-TEST(SharedMeeting, OfRanksOnTwoMachinesIsNone) {
+TEST(SharedMeeting, SharesNothingBetweenTwoMachines) {
   testing::ThreadBoard board;
   testing::run_threads(2, [&](int rank) {
     const auto met = meet_as(board, rank, "machine " + std::to_string(rank));
@@ -175,7 +175,7 @@ TEST(SharedMeeting, OfRanksOnTwoMachinesIsNone) {
   });
 }
 
-TEST(SharedMeeting, IsNoneWhereOneRankRefuses) {
+TEST(SharedMeeting, SharesNothingIfOneRankRefuses) {
   testing::ThreadBoard board;
   testing::run_threads(2, [&](int rank) {
     const auto met = meet_as(board, rank, "here", rank == 1 ? "it may\nnot" : "");

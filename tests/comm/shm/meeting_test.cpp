@@ -142,7 +142,7 @@ std::string reason_of_meeting(int size, const std::function<void(const std::stri
   return reasons[0];
 }
 
-TEST(Meeting, HandsAnotherUserNothingAndGoesOnWithoutThem) {
+TEST(Meeting, SendsAnotherUserNothingAndGoesOnWithoutThem) {
   std::vector<std::unique_ptr<Caller>> strangers;
   bool is_possible = false;
   const std::string reason = reason_of_meeting(3, [&](const std::string& announced) {
@@ -203,7 +203,7 @@ TEST(Meeting, ConnectsToNoSocketOfAnotherUser) {
   EXPECT_LE(::recv(accepted.get(), told.data(), told.size(), 0), 0);
 }
 
-TEST(Meeting, GoesOnBesideConnectionsThatSayNothingOrLie) {
+TEST(Meeting, IsNotHeldUpBySilentOrLyingConnections) {
   std::vector<std::unique_ptr<Caller>> liars;
   const auto call = [&](const std::string& announced) -> Caller& {
     liars.push_back(std::make_unique<Caller>(announced));
@@ -227,7 +227,7 @@ TEST(Meeting, GoesOnBesideConnectionsThatSayNothingOrLie) {
             "");
 }
 
-TEST(Meeting, GoesOnBesideAFloodOfConnections) {
+TEST(Meeting, IsNotHeldUpByAFloodOfConnections) {
   std::atomic<bool> ended{false};
   std::thread flood;
   EXPECT_EQ(reason_of_meeting(3,
@@ -245,7 +245,7 @@ TEST(Meeting, GoesOnBesideAFloodOfConnections) {
   flood.join();
 }
 
-TEST(Meeting, NamesWhoDidNotCome) {
+TEST(Meeting, NamesMissingRanks) {
   ThreadBoard texts;
   texts.board().set("comes/1", "ready\nhere\ndeepspeed-nobody\n1");
   texts.board().set("met/1", "ready");
@@ -282,7 +282,7 @@ std::vector<Descriptor> handed_memory(const Descriptor& own_arena, uint64_t own_
   return received;
 }
 
-TEST(Meeting, HandsArenasForReadingAloneAndNothingThatCanBeCutShort) {
+TEST(Meeting, SendsReadOnlyArenasThatCannotShrink) {
   std::string reason;
   const Descriptor own = make_memory(1 << 20);
   const auto received = handed_memory(own, 1 << 20, reason);
@@ -301,7 +301,7 @@ TEST(Meeting, HandsArenasForReadingAloneAndNothingThatCanBeCutShort) {
   }
 }
 
-TEST(Meeting, TakesNoMemoryThatItsOwnerCanCutShort) {
+TEST(Meeting, RefusesMemoryThatItsOwnerCanShrink) {
   std::string reason;
   const Descriptor unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), 1 << 20), 0);
@@ -311,7 +311,7 @@ TEST(Meeting, TakesNoMemoryThatItsOwnerCanCutShort) {
   EXPECT_THAT(reason, HasSubstr("4096 bytes, expected"));
 }
 
-TEST(SharedMemory, CanBeNeitherCutShortNorGrownByAnyone) {
+TEST(SharedMemory, CanNeitherShrinkNorGrow) {
   const Descriptor memory = make_memory(1 << 20);
   EXPECT_NE(::ftruncate(memory.get(), 0), 0);
   EXPECT_NE(::ftruncate(memory.get(), 2 << 20), 0);

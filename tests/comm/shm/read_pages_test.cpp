@@ -67,7 +67,7 @@ size_t ReadPagesTest::num_mapped(const Mapping& mapping) const {
   return count;
 }
 
-TEST_P(ReadPagesTest, LetsGoBeyondTheBudgetAndTheContentStays) {
+TEST_P(ReadPagesTest, UnmapsBeyondTheBudgetAndKeepsTheContent) {
   const auto memory = make_memory(kNumPages * kPage);
   const auto own = map_memory(memory, kNumPages * kPage, MappingUse::kCommon);
   for (size_t i = 0; i < kNumPages; ++i) own->data()[i * kPage] = static_cast<char>(i);

@@ -103,7 +103,7 @@ TEST_P(SharedCollectives, AllReduceLeavesTheSumOnEveryRank) {
   });
 }
 
-TEST_P(SharedCollectives, ReduceLeavesRangesToTheirOwnersAndTheRestAlone) {
+TEST_P(SharedCollectives, ReduceWritesOnlyTheOwnersRanges) {
   run_members(size(), [&](Member& member) {
     Collectives collectives(member);
     const auto rank = static_cast<size_t>(member.rank());
@@ -203,7 +203,7 @@ TEST(SharedRanks, MayBeFarMoreThanThereAreCores) {
   });
 }
 
-TEST(SharedRanks, ThatCallDifferentlyWaitUntilTheTimeIsOver) {
+TEST(SharedRanks, WaitUntilTheTimeoutIfTheyCallDifferently) {
   run_members(2, [](Member& member) {
     Collectives collectives(member);
     float one = 1;
@@ -213,7 +213,7 @@ TEST(SharedRanks, ThatCallDifferentlyWaitUntilTheTimeIsOver) {
   });
 }
 
-TEST(SharedRanks, ThatDoNotComeAreNamedAfterTheTime) {
+TEST(SharedRanks, AreNamedAfterTheTimeoutIfTheyDoNotCome) {
   run_members(2, [](Member& member) {
     Collectives collectives(member);
     if (member.rank() == 0) {
@@ -225,15 +225,15 @@ TEST(SharedRanks, ThatDoNotComeAreNamedAfterTheTime) {
   });
 }
 
-TEST(SharedRanks, ThatGiveUpEndTheWaitsOfAll) {
+TEST(SharedRanks, EndAllWaitsIfTheyGiveUp) {
   run_members(3, [](Member& member) {
     Collectives collectives(member);
     if (member.rank() == 1) return member.give_up();
-    EXPECT_ERROR(CommError, collectives.barrier(same_call()), "gave the group up");
+    EXPECT_ERROR(CommError, collectives.barrier(same_call()), "gave up the group");
   });
 }
 
-TEST(SharedRanks, ThatLeaveAreNamed) {
+TEST(SharedRanks, AreNamedIfTheyLeave) {
   run_members(2, [](Member& member) {
     Collectives collectives(member);
     collectives.barrier(same_call());
@@ -242,7 +242,7 @@ TEST(SharedRanks, ThatLeaveAreNamed) {
   });
 }
 
-TEST(SharedRanks, ThatPostWhatLiesOutsideOfTheirMemoryAreNamed) {
+TEST(SharedRanks, AreNamedIfTheyPostMemoryOutsideTheirArena) {
   constexpr size_t kBytes = size_t{1} << 20;
   const size_t end = Arena::of_process()->bytes();
   for (const uint64_t offset : {uint64_t{end}, uint64_t{end - kBytes + 4}, kStaged - 1, kStaged - kBytes}) {
@@ -258,12 +258,12 @@ TEST(SharedRanks, ThatPostWhatLiesOutsideOfTheirMemoryAreNamed) {
       }
       std::vector<float> data(kBytes / sizeof(float));
       EXPECT_ERROR(CommError, collectives.all_reduce(same_call(1), data.data(), kBytes, kFloatSum),
-                   "rank 1 (process ", "outside of its memory");
+                   "rank 1 (process ", "outside its memory");
     });
   }
 }
 
-TEST(SharedRanks, ThatBlameWhoIsNoneOfTheGroupAreNamedThemselves) {
+TEST(SharedRanks, AreNamedIfTheyBlameARankOutsideTheGroup) {
   run_members(2, [](Member& member) {
     if (member.rank() == 1) {
       member.own().blamed_rank.store(4711);
@@ -271,7 +271,7 @@ TEST(SharedRanks, ThatBlameWhoIsNoneOfTheGroupAreNamedThemselves) {
       return;
     }
     EXPECT_ERROR(CommError, Collectives(member).barrier(same_call()), "rank 1 (process ",
-                 "gave the group up");
+                 "gave up the group");
   });
 }
 

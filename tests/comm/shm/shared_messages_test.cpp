@@ -117,7 +117,7 @@ TEST(SharedMessages, MeetByTheirTagsAndKeepTheOrderOfOne) {
   });
 }
 
-TEST(SharedMessages, FailWhereSizesDiffer) {
+TEST(SharedMessages, FailIfSizesDiffer) {
   run_members(2, [](Member& member) {
     Messages messages(member);
     Letterbox box(messages);
@@ -140,7 +140,7 @@ TEST(SharedMessages, FailAfterTheirTimeAndNameThePeer) {
   });
 }
 
-TEST(SharedMessages, FailWhereThePeerLeaves) {
+TEST(SharedMessages, FailIfThePeerLeaves) {
   run_members(2, [](Member& member) {
     Messages messages(member);
     Letterbox box(messages);
@@ -161,7 +161,7 @@ TEST(SharedMessages, EndWithTheGroup) {
       messages.wake();
       EXPECT_ERROR(CommError, waiting.get(), "the group was given up");
     } else {
-      EXPECT_ERROR(CommError, box.receive(data, 0, 5).get(), "gave the group up");
+      EXPECT_ERROR(CommError, box.receive(data, 0, 5).get(), "gave up the group");
     }
   });
 }
@@ -197,7 +197,7 @@ std::string told_of_packets(const std::vector<std::pair<PacketHead, size_t>>& pa
   return told;
 }
 
-TEST(SharedMessages, OfAPeerThatLiesAreAnErrorThatNamesIt) {
+TEST(SharedMessages, NameAPeerThatSendsInvalidPackets) {
   const auto expect_refused = [](const std::vector<std::pair<PacketHead, size_t>>& packets) {
     EXPECT_THAT(told_of_packets(packets), ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
                                                            ::testing::HasSubstr("no message")));
@@ -212,11 +212,11 @@ TEST(SharedMessages, OfAPeerThatLiesAreAnErrorThatNamesIt) {
   expect_refused({{{0, 5, 1, 10, 0}, 3}});
 }
 
-TEST(SharedMessages, OutsideOfThePeersMemoryAreAnError) {
+TEST(SharedMessages, AreRefusedOutsideThePeersMemory) {
   for (const uint64_t offset : {~uint64_t{0}, ~uint64_t{0} - 4, ~uint64_t{0} - 9, uint64_t{1} << 62}) {
     EXPECT_THAT(told_of_packets({{{0, 5, 1, 10, offset}, 0}}),
                 ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
-                                 ::testing::HasSubstr("outside of its memory")));
+                                 ::testing::HasSubstr("outside its memory")));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/system/clock.h"
 #include "deepspeed/comm/shm/collectives.h"
 #include "deepspeed/comm/shm/meeting.h"
 
@@ -80,7 +81,7 @@ inline void run_members(int size, const std::function<void(comm::shm::Member& me
 
 /// A call that all ranks make alike, with a minute's time.
 inline comm::shm::Call same_call(uint64_t fingerprint = 1) {
-  return {fingerprint, comm::shm::Clock::now() + std::chrono::minutes(1)};
+  return {fingerprint, Clock::now() + std::chrono::minutes(1)};
 }
 
 }  // namespace deepspeed::testing

@@ -144,7 +144,7 @@ TEST(SocketStore, CountsForAllThreadsOfAllClients) {
   EXPECT_EQ(served.store->add("count", 0), 1600);
 }
 
-TEST(SocketStore, OutlivesClientsThatDieSendWhatIsNoMessageOrDoNotRead) {
+TEST(SocketStore, OutlivesClientsThatDieSendGarbageOrDoNotRead) {
   const Served served;
   const auto send = [&](bool greets, const std::string& bytes) {
     auto socket = connection_to(served.address);
@@ -209,7 +209,7 @@ TEST(SocketStore, TellsItsClientsThatTheServerHasEnded) {
   EXPECT_TRUE(net::listen_at(address)) << std::strerror(errno);
 }
 
-TEST(StoreServer, LetsGoOfItsAddressAndKeepsItsClients) {
+TEST(StoreServer, ReleasesItsAddressAndKeepsItsClients) {
   auto listener = net::listen_at(own_address());
   net::SocketAddress address;
   address.length = sizeof(address.address);
@@ -226,7 +226,7 @@ TEST(StoreServer, LetsGoOfItsAddressAndKeepsItsClients) {
   EXPECT_EQ(store->add("count", 1), 1);
 }
 
-TEST(SocketStore, OfAForkLeavesTheConnectionsAndTheServerAlone) {
+TEST(SocketStore, LeavesConnectionsAndServerAloneInAFork) {
   auto* const served = new Served;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -266,7 +266,7 @@ StorePtr store_at(const net::SocketAddress& address) {
 }
 
 // A busy machine accepts late. Until then, no more connections than allowed can wait.
-TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
+TEST(SocketStore, ReconnectsIfTooManyWaitToBeLetIn) {
   const net::SocketAddress address = own_address();
   Descriptor listener(::socket(AF_UNIX, SOCK_STREAM, 0));
   ASSERT_EQ(::bind(listener.get(), address.get(), address.length), 0);
@@ -291,7 +291,7 @@ TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
   EXPECT_EQ(said, "");
 }
 
-TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
+TEST(SocketStore, ReconnectsIfItsGreetingWasNotRead) {
   const net::SocketAddress address = own_address();
   Descriptor listener = net::listen_at(address);
   ASSERT_TRUE(listener);
@@ -315,7 +315,7 @@ TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
 }
 
 // The error names at once what blocked the store.
-TEST(SocketStore, ComesNotAgainWhereTheServerIsGoneOrRefuses) {
+TEST(SocketStore, DoesNotReconnectIfTheServerIsGoneOrRefuses) {
   const net::SocketAddress address = own_address();
   EXPECT_THAT(error_of<c10::DistNetworkError>([&] { store_at(address)->clone(); }),
               HasSubstr("cannot be reached again"));
@@ -341,7 +341,7 @@ class AnotherUser : public ::testing::Test {
   }
 };
 
-TEST_F(AnotherUser, GetsNoWordOfTheStore) {
+TEST_F(AnotherUser, LearnsNothingFromTheStore) {
   const Served served;
   served.store->set("secret", std::string("1"));
   const int status = status_of([&] {
@@ -359,7 +359,7 @@ TEST_F(AnotherUser, GetsNoWordOfTheStore) {
   EXPECT_EQ(served.store->get_to_str("secret"), "1");
 }
 
-TEST_F(AnotherUser, IsNotTakenForTheServer) {
+TEST_F(AnotherUser, IsNotMistakenForTheServer) {
   const auto address = own_address();
   std::array<int, 2> ready{};
   ASSERT_EQ(::pipe(ready.data()), 0);

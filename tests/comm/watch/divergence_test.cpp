@@ -42,13 +42,13 @@ void expect_on_both(const std::function<void(World&, int)>& program,
   }
 }
 
-TEST(Divergence, OfSizesIsNamed) {
+TEST(Divergence, NamesDifferentSizes) {
   expect_on_both([](World& world, int rank) { world.group().all_reduce(at::ones({rank == 0 ? 10 : 12})); },
                  {"the ranks diverged in group 'world'", "rank 0 called all_reduce #2 (sum of 10 Float)",
                   "rank 1 called all_reduce #2 (sum of 12 Float)"});
 }
 
-TEST(Divergence, OfCollectivesIsNamed) {
+TEST(Divergence, NamesDifferentCollectives) {
   expect_on_both(
       [](World& world, int rank) {
         const auto tensor = at::ones({8});
@@ -58,7 +58,7 @@ TEST(Divergence, OfCollectivesIsNamed) {
       {"rank 0 called broadcast #2 (8 Float, root 0)", "rank 1 called all_reduce #2 (max of 8 Float)"});
 }
 
-TEST(Divergence, OfARankThatTakesAnotherBranchIsNamed) {
+TEST(Divergence, NamesARankThatTakesAnotherBranch) {
   expect_on_both(
       [](World& world, int rank) {
         const auto tensor = at::ones({1 << 18});
@@ -70,7 +70,7 @@ TEST(Divergence, OfARankThatTakesAnotherBranchIsNamed) {
       {"rank 0 called all_reduce #10 (sum of 262144 Float)", "rank 1 called all_gather #10 (1 Double)"});
 }
 
-TEST(Divergence, OfARankThatEndsSoonerIsNamed) {
+TEST(Divergence, NamesARankThatEndsSooner) {
   expect_on_both(
       [](World& world, int rank) {
         const auto tensor = at::ones({100});
@@ -80,7 +80,7 @@ TEST(Divergence, OfARankThatEndsSoonerIsNamed) {
       {"rank 0 called all_reduce #6 (sum of 100 Float)", "rank 1 called barrier #6"});
 }
 
-TEST(Divergence, OfARankThatSkipsAStepWithTheSameShapesIsNamed) {
+TEST(Divergence, NamesARankThatSkipsAStepWithTheSameShapes) {
   expect_on_both(
       [](World& world, int rank) {
         const auto step = std::make_shared<std::atomic<int64_t>>(0);
@@ -95,7 +95,7 @@ TEST(Divergence, OfARankThatSkipsAStepWithTheSameShapesIsNamed) {
        "rank 1 called all_reduce #5 (sum of 64 Float, micro step 4)"});
 }
 
-TEST(Divergence, OfWhatTheRanksHoldIsNamed) {
+TEST(Divergence, NamesDifferentHeldValues) {
   expect_on_both(
       [](World& world, int rank) {
         const auto values = std::make_shared<CurrentValues>();
@@ -112,7 +112,7 @@ TEST(Divergence, OfWhatTheRanksHoldIsNamed) {
       {"in all_reduce #5 (sum of 64 Float) lr is 0.1 on rank 0 and 0.9 on rank 1"});
 }
 
-TEST(Divergence, OfTheOrderOfTwoGroupsIsNamed) {
+TEST(Divergence, NamesADifferentOrderOfTwoGroups) {
   expect_on_both(
       [](World& world, int rank) {
         const auto other = world.new_group({0, 1}, "other");
@@ -125,7 +125,7 @@ TEST(Divergence, OfTheOrderOfTwoGroupsIsNamed) {
        "rank 1 waits in all_reduce #1 (sum of 4 Float) of group 'other'"});
 }
 
-TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
+TEST(Divergence, NamesARankThatRaisesAndLeaves) {
   for (const bool by_exit : {false, true}) {
     const auto outcomes = fork_ranks(2, [&](int rank) {
       auto world = join_world();
@@ -175,7 +175,7 @@ TEST(Divergence, IsNotSeenInThreadsThatAreOnlySlow) {
 }
 
 // A failure in the left group ends only that group, whatever else is waiting.
-TEST(Divergence, OfOneGroupLeavesThoseOfOtherThreadsAlone) {
+TEST(Divergence, LeavesGroupsOfOtherThreadsAlone) {
   const auto outcomes = fork_ranks(2, [](int rank) {
     auto world = join_world();
     const auto left = world.own_group("left"), right = world.own_group("right");
@@ -202,7 +202,7 @@ TEST(Divergence, OfOneGroupLeavesThoseOfOtherThreadsAlone) {
   }
 }
 
-TEST(Divergence, OfARankThatLetGoOfItsGroupIsNamed) {
+TEST(Divergence, NamesARankThatReleasedItsGroup) {
   expect_on_both(
       [](World& world, int rank) {
         auto group = world.own_group("short");
@@ -215,7 +215,7 @@ TEST(Divergence, OfARankThatLetGoOfItsGroupIsNamed) {
        "rank 1 left after all_reduce #1 (sum of 5 Float)"});
 }
 
-TEST(Divergence, OfARankWhoseProgramEndsBesideItsGroupsIsNamed) {
+TEST(Divergence, NamesARankWhoseProgramEndsWithGroupsOpen) {
   expect_on_both(
       [](World& world, int rank) {
         // It is not destroyed, like that of an engine whose error is reported.

@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 
 volatile sig_atomic_t num_handled = 0;
 
-TEST(Failure, OfAPeerIsNoSignalThatEndsThisRank) {
+TEST(Failure, RaisesNoSignalIfAPeerFails) {
   for (const bool has_handler : {false, true}) {
     const auto outcomes = fork_ranks(2,
                                      [&](int) -> std::string {
@@ -50,7 +50,7 @@ TEST(Failure, OfAPeerIsNoSignalThatEndsThisRank) {
   }
 }
 
-TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersBeforeATimeout) {
+TEST(Failure, NamesARankThatDiesInACollectiveBeforeATimeout) {
   for (const int dying : {0, 1, 2}) {
     const auto outcomes = fork_ranks(3, [&](int rank) {
       auto world = join_world();
@@ -75,7 +75,7 @@ TEST(Failure, OfARankThatDiesInACollectiveIsNamedByTheOthersBeforeATimeout) {
   }
 }
 
-TEST(Failure, OfARankThatHangsIsNamedAfterTheTimeout) {
+TEST(Failure, NamesARankThatHangsAfterTheTimeout) {
   const auto outcomes = fork_ranks(3, [](int rank) {
     auto world = join_world(1s);
     if (rank == 1) {
@@ -94,7 +94,7 @@ TEST(Failure, OfARankThatHangsIsNamedAfterTheTimeout) {
   EXPECT_EQ(outcomes[1].value, "slept");
 }
 
-TEST(Failure, OfAStoppedRankThatHoldsTheStoreIsStillBounded) {
+TEST(Failure, IsBoundedIfTheStoppedRankHoldsTheStore) {
   const auto outcomes = fork_ranks(2,
                                    [](int rank) {
                                      auto world = join_world(1s);
@@ -142,7 +142,7 @@ TEST(Failure, LeavesTheProcessAbleToEndCleanly) {
   }
 }
 
-TEST(Failure, DestroyingAWorldWithPendingWorkDoesNotWait) {
+TEST(Failure, LetsAWorldWithPendingWorkBeDestroyedWithoutAWait) {
   const testing::TemporaryFolder folder;
   const auto outcomes = fork_ranks(2, [&](int rank) {
     auto world = join_world();
@@ -163,7 +163,7 @@ TEST(Failure, DestroyingAWorldWithPendingWorkDoesNotWait) {
   EXPECT_EQ(outcomes[0].value, "left");
 }
 
-TEST(Rendezvous, WithARankMissingNamesItTheAddressAndThePortInTime) {
+TEST(Rendezvous, NamesAMissingRankTheAddressAndThePortInTime) {
   const auto outcomes = fork_ranks(2, [](int) {
     env::set("WORLD_SIZE", std::string("4"));
     return error_of<CommError>([] { join_world(2s); }) + " port " + *env::get("MASTER_PORT");
@@ -177,7 +177,7 @@ TEST(Rendezvous, WithARankMissingNamesItTheAddressAndThePortInTime) {
   }
 }
 
-TEST(Rendezvous, AtAHostThatNobodyKnowsSaysSoBeforeItGivesUp) {
+TEST(Rendezvous, ReportsAnUnknownHostBeforeItGivesUp) {
   const auto outcomes = fork_ranks(1, [](int) {
     env::set("RANK", std::string("1"));
     env::set("WORLD_SIZE", std::string("2"));
@@ -192,7 +192,7 @@ TEST(Rendezvous, AtAHostThatNobodyKnowsSaysSoBeforeItGivesUp) {
                                        HasSubstr("expected an address or a known name")));
 }
 
-TEST(Rendezvous, WithoutRankZeroIsAnErrorInTime) {
+TEST(Rendezvous, FailsInTimeWithoutRankZero) {
   const auto outcomes = fork_ranks(1, [](int) {
     env::set("RANK", std::string("1"));
     env::set("WORLD_SIZE", std::string("2"));
@@ -202,7 +202,7 @@ TEST(Rendezvous, WithoutRankZeroIsAnErrorInTime) {
               HasSubstr("rank 1 of 2 could not join the job at the address 127.0.0.1, port"));
 }
 
-TEST(Rendezvous, ByFileAndByTcpAddressNeedsNoEnvironment) {
+TEST(Rendezvous, NeedsNoEnvironmentWithAFileOrATcpAddress) {
   const auto file = std::filesystem::temp_directory_path() / ("rendezvous_" + std::to_string(::getpid()));
   const auto tcp = "tcp://127.0.0.1:" + std::to_string(free_port());
   for (const auto& method : {"file://" + file.string(), tcp}) {

@@ -43,8 +43,7 @@ TEST(MonitoredBarrier, NamesTheRanksThatDoNotComeAndLeavesTheGroupUsable) {
   });
   for (const int rank : {0, 2}) {
     EXPECT_THAT(outcomes[rank].value,
-                HasSubstr("monitored_barrier of group 'world': rank(s) 1, 3 did not come "
-                          "within 0.5 s;4"));
+                HasSubstr("monitored_barrier of group 'world': rank(s) 1, 3 did not come within 0.5 s;4"));
   }
   EXPECT_EQ(outcomes[1].value, "4");
 }

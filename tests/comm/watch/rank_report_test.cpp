@@ -73,7 +73,7 @@ TEST(RankReport, FindsCallsThatAreTheSameOfCallersThatHoldOtherValues) {
   EXPECT_EQ(find_divergences(one, zero).at(0).text, known[0].text);
 }
 
-TEST(RankReport, FindsNothingWhereOneIsOnlyBehindOrInOtherGroups) {
+TEST(RankReport, FindsNothingIfARankIsOnlyBehindOrInOtherGroups) {
   const auto zero = rank(0, {{"0/data", group({{1, "a #1"}, {2, "b #2"}})}, {"1/own", group({{1, "z #1"}})}});
   const auto one = rank(1, {{"0/data", group({{1, "a #1"}})}, {"2/own", group({{1, "y #1"}})}});
   EXPECT_TRUE(find_divergences(zero, one).empty());
@@ -136,7 +136,7 @@ TEST(RankReport, FindsNoDeadlockBetweenThreads) {
   EXPECT_TRUE(find_deadlocks(zero, one).empty());
 }
 
-TEST(RankReport, FindsWhatAThreadGaveUpInTheGroupsThatItCallsAlone) {
+TEST(RankReport, FindsWhatAThreadGaveUpInGroupsThatOnlyItCalls) {
   auto zero = rank(
       0, {{"0/data", blocked(calls_of(1, {{5, "a #5"}}))}, {"1/model", blocked(calls_of(2, {{9, "b #9"}}))}});
   auto one = rank(1, {{"0/data", calls_of(1, {{4, "a #4"}})},

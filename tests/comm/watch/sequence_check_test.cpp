@@ -173,7 +173,7 @@ TEST(SequenceCheck, TellsAllRanksAlsoThoseThatAgree) {
   expect_both_fail(groups, {"rank 3 called all_reduce #1 (sum of 7 Float)"});
 }
 
-TEST(SequenceCheck, IsSilentWhereRanksAgreeAtDifferentTimesInSeveralGroups) {
+TEST(SequenceCheck, IsSilentIfRanksAgreeAtDifferentTimesInSeveralGroups) {
   TwoRanks ranks;
   const std::vector<ProcessGroup> data{ranks.first.group("data", {0, 1}), ranks.second.group("data", {0, 1})};
   const std::vector<ProcessGroup> other{ranks.first.group("other", {1, 0}),

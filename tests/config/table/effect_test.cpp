@@ -181,7 +181,7 @@ void walk(const Field& parent, const std::string& path,
   }
 }
 
-TEST(Effect, IsMissedAloudWhereAKeyHasNone) {
+TEST(Effect, IsReportedMissingIfAKeyHasNone) {
   int keys = 0;
   for (const ReferenceKey& key : reference().keys) {
     std::string why;
@@ -204,7 +204,7 @@ TEST(Effect, IsMissedAloudWhereAKeyHasNone) {
   EXPECT_GT(keys, 30);
 }
 
-TEST(Effect, IsMissedInOneLineOfTheLog) {
+TEST(Effect, IsReportedMissingInOneLineOfTheLog) {
   const auto logged = [](const char* text) {
     log::set_level(log::Level::kWarning);
     ::testing::internal::CaptureStderr();

@@ -51,7 +51,7 @@ bool in_refused_section(const std::string& path) {
   return false;
 }
 
-TEST(Options, EveryDefaultIsAccepted) {
+TEST(Options, AcceptEveryDefault) {
   int keys = 0;
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const bool takes_default =
@@ -66,7 +66,7 @@ TEST(Options, EveryDefaultIsAccepted) {
   EXPECT_GT(keys, 280);
 }
 
-TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
+TEST(Options, RefuseAnotherTypeForEveryKeyAndNameItsPath) {
   const Json wrong = Json::array({Json::array()});
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     if (field.kind == Kind::kAny) return;
@@ -78,7 +78,7 @@ TEST(Options, EveryKeyRefusesAnotherTypeAndNamesItsPath) {
   });
 }
 
-TEST(Options, EveryRangeEndsWhereItSays) {
+TEST(Options, EndEveryRangeWhereItSays) {
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field& parent) {
     const auto refused = [&](double value) {
       EXPECT_THAT(read_error(config_for(path, field, parent, value)), HasSubstr(path + ": got ")) << value;
@@ -88,7 +88,7 @@ TEST(Options, EveryRangeEndsWhereItSays) {
   });
 }
 
-TEST(Options, EverySectionRefusesUnknownKeys) {
+TEST(Options, RefuseUnknownKeysInEverySection) {
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (field.kind != Kind::kSection || field.open) return;
     EXPECT_THAT(read_error(config_with(path + ".no_such_key", 1)),
@@ -134,7 +134,7 @@ Json surroundings() {
   ])");
 }
 
-TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong) {
+TEST(Options, RefuseEveryMissingFeatureByName) {
   int features = 0;
   walk_beside(all_options(), "", [&](const Field& field, const std::string& path, const Field&) {
     if (!field.supported_values || (in_refused_section(path) && field.kind != Kind::kSection)) return;
@@ -151,7 +151,7 @@ TEST(Options, EveryFeatureThatDoesNotExistYetIsRefusedByNameWhateverElseIsWrong)
   EXPECT_GT(features, 45);
 }
 
-TEST(Options, WhatDoesNotExistYetIsRefusedByTheNamesThatItIsGiven) {
+TEST(Options, RefuseMissingFeaturesByTheirNames) {
   EXPECT_THAT(load_error(R"({"tensor_parallel": {"tp": {"tp_size": 2}}})"),
               HasSubstr("tensor_parallel.tp.tp_size: not supported yet, got 2, supported so far: 1"));
   EXPECT_THAT(load_error(R"({"weight_quantization": {"num_bits": 4}})"),
@@ -160,7 +160,7 @@ TEST(Options, WhatDoesNotExistYetIsRefusedByTheNamesThatItIsGiven) {
               HasSubstr("not supported yet, got {\"mode\":\"no such mode\"}; leave the section out"));
 }
 
-TEST(Options, OfWhatDoesNotExistYetDefaultsAreTakenAndWrongTypesNamed) {
+TEST(Options, TakeDefaultsOfMissingFeaturesAndNameWrongTypes) {
   EXPECT_EQ(
       load_error(R"({"train_batch_size": 8, "elasticity": {"enabled": "no"}, "sequence_parallel_size": 1,
                            "tensor_parallel": {"autotp_size": "auto"}})"),

@@ -26,7 +26,7 @@ class SourceFile : public ::testing::Test {
   std::filesystem::path path_;
 };
 
-TEST_F(SourceFile, ReadsAPathAndTextAndAnObjectAlike) {
+TEST_F(SourceFile, ReadsAPathATextAndAnObject) {
   const Json expected = {{"train_batch_size", 4}};
   EXPECT_EQ(ConfigSource(path_).read(), expected);
   EXPECT_EQ(ConfigSource(path_.string()).read(), expected);
@@ -68,7 +68,7 @@ TEST_F(SourceFile, TakesAFileBeforeBase64) {
   std::filesystem::remove(file);
 }
 
-TEST_F(SourceFile, WithoutAnObjectIsNamed) {
+TEST_F(SourceFile, IsNamedIfItHoldsNoObject) {
   std::ofstream(path_) << "[1]";
   EXPECT_THAT(load_error(path_.string()), HasSubstr(path_.string() + ": got [1], expected a JSON object"));
 }

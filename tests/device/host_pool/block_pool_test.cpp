@@ -55,7 +55,7 @@ TEST(BlockPool, JoinsNeighboursSoThatALargerBlockFitsWhereTheyWere) {
   pool.free(third);
 }
 
-TEST(BlockPool, KeepsOfWhatIsFreeNoMoreThanItMay) {
+TEST(BlockPool, KeepsNoMoreFreeMemoryThanItMay) {
   BlockPool pool(256 * kMiB, 8 * kMiB);
   std::vector<void*> blocks;
   for (int index = 0; index < 10; ++index) blocks.push_back(pool.allocate(6 * kMiB));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMiFloats = int64_t{1} << 18;  // of 1 MiB
 
-TEST(LargeTensors, KeepTheirValuesWhereOthersComeAndGoInAllThreads) {
+TEST(LargeTensors, KeepTheirValuesWhileOthersComeAndGoInAllThreads) {
   pool_large_tensors();
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
@@ -80,7 +80,7 @@ TEST(IdleMemory, ServesOtherTensorsUntilItIsFetched) {
   EXPECT_EQ(other.sum().item<double>(), 3.0 * 50 * kMiFloats);
 }
 
-TEST(IdleMemory, IsLentByTensorsOfThePoolAlone) {
+TEST(IdleMemory, IsLentOnlyByTensorsOfThePool) {
   pool_large_tensors();
   const at::Tensor small = at::ones({5});
   const at::Tensor cut = at::ones({4 * kMiFloats, 2}).select(1, 0);

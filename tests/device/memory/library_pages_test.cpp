@@ -38,7 +38,7 @@ TEST(LibraryPages, AreMappedAgainAsTheyAreUsed) {
   EXPECT_GT(release_library_pages(), 0);  // what was used meanwhile
 }
 
-TEST(LibraryPages, OfAForkedProcessAreThoseThatItUses) {
+TEST(LibraryPages, AreThoseThatAForkedProcessUses) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(release_library_pages() == 0 ? 0 : 1);
   int status = -1;
@@ -47,7 +47,7 @@ TEST(LibraryPages, OfAForkedProcessAreThoseThatItUses) {
 }
 
 // As a debugger's breakpoint, or code that a tool has patched.
-TEST(LibraryPages, ThatDifferFromTheirFileAreLeftAlone) {
+TEST(LibraryPages, AreLeftAloneIfTheyDifferFromTheirFile) {
   char* const page = const_cast<char*>(&constants[4 * kPage]);
   ASSERT_EQ(::mprotect(page, kPage, PROT_READ | PROT_WRITE), 0);
   std::strcpy(page, "patched");

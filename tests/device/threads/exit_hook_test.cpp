@@ -27,7 +27,7 @@ TEST(ExitHook, RunsNewestFirstAndBeforeOlderStatics) {
   EXPECT_EXIT(end(), ::testing::ExitedWithCode(3), "^second first static $");
 }
 
-TEST(ExitHook, RunsBeforeNewerOnesWhereItIsToRunBeforeAll) {
+TEST(ExitHook, RunsBeforeNewerOnesIfMarkedAsFirst) {
   const auto end = [] {
     const ExitHook older([] { std::fputs("older ", stderr); });
     const ExitHook one([] { std::fputs("one ", stderr); }, ExitHook::Turn::kBeforeAll);
@@ -41,7 +41,7 @@ TEST(ExitHook, RunsBeforeNewerOnesWhereItIsToRunBeforeAll) {
   EXPECT_EXIT(end(), ::testing::ExitedWithCode(0), "^another one newer older $");
 }
 
-TEST(ExitHook, EndsAThreadBeforeTheProcessGoesOn) {
+TEST(ExitHook, EndsAThreadBeforeTheProcessContinues) {
   const auto end = [] {
     static std::atomic<bool> asked = false, ended = false;
     const ExitHook hook([] {

@@ -22,7 +22,7 @@ std::string log_of_engine(const Json& section) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(CheckpointingKeys, AreNamedWhereNobodyHasConfiguredRegions) {
+TEST(CheckpointingKeys, AreNamedIfNoRegionsAreConfigured) {
   run_ranks(1, [](comm::World&) {  // what is configured holds for a process
     const Json off = {{"profile", false}, {"cpu_checkpointing", false}};
     const Json on = {{"profile", false}, {"cpu_checkpointing", true}, {"number_checkpoints", 4}};
@@ -36,7 +36,7 @@ TEST(CheckpointingKeys, AreNamedWhereNobodyHasConfiguredRegions) {
   });
 }
 
-TEST(CheckpointingKeys, ThatContradictEachOtherAreErrors) {
+TEST(CheckpointingKeys, AreRefusedIfTheyContradictEachOther) {
   EXPECT_ERROR(
       ConfigError,
       make_engine(basic({{"activation_checkpointing", {{"contiguous_memory_optimization", true}}}})),

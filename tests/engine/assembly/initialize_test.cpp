@@ -111,7 +111,7 @@ TEST(Initialize, GivesTheCallableTheModelParametersThatWereNamed) {
       {.config = kNoOptimizer, .optimizer = make, .model_parameters = {{{weight}, {{"lr", 0.5}}}}},
       "beside a callable optimizer");
   const auto nothing = [](const std::vector<at::Tensor>&) { return std::shared_ptr<SGD>(); };
-  refuses<UsageError>({.config = kNoOptimizer, .optimizer = nothing}, "the callable returned none");
+  refuses<UsageError>({.config = kNoOptimizer, .optimizer = nothing}, "the callable returned no optimizer");
   refuses<UsageError>({.config = kNoOptimizer, .optimizer = make({weight}), .model_parameters = {{{weight}}}},
                       "either an optimizer, which has its own groups, or model_parameters");
 }

@@ -45,7 +45,7 @@ std::vector<double> rates_of_steps(auto& engine, int steps) {
   return rates;
 }
 
-TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
+TEST(EngineLrScheduler, StepsAndResumesAUsersObject) {
   const TemporaryFolder folder;
   const auto make = [] {
     return initialize(std::make_shared<OddNet>(),
@@ -61,7 +61,7 @@ TEST(EngineLrScheduler, AUsersObjectIsSteppedWithTheUpdatesAndResumed) {
   EXPECT_EQ(rates_of_steps(*resumed, 2), (std::vector<double>{0.0125, 0.00625}));
 }
 
-TEST(EngineLrScheduler, AnotherTakesItsPlace) {
+TEST(EngineLrScheduler, IsReplacedByAnother) {
   const auto engine =
       initialize(std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()})
           .engine;
@@ -73,7 +73,7 @@ TEST(EngineLrScheduler, AnotherTakesItsPlace) {
   EXPECT_EQ(rates_of_steps(*engine, 2), (std::vector<double>{0.025, 0.025}));
 }
 
-TEST(EngineLrScheduler, ASkippedStepDoesNotMoveIt) {
+TEST(EngineLrScheduler, DoesNotMoveInASkippedStep) {
   auto [engine, optimizer, loader, scheduler] = initialize(
       std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()});
   const auto [inputs, targets] = testing::odd_batch(0, 4);
@@ -162,7 +162,7 @@ std::vector<ScheduleCase> all_kinds_of_schedules() {
 }
 
 // What was set by hand holds until the schedule's next step, with a save and a load in between as without.
-TEST(EngineLrScheduler, WhatWasSetByHandIsResumedExactly) {
+TEST(EngineLrScheduler, ResumesRatesThatWereSetByHandExactly) {
   const TemporaryFolder folder;
   testing::run_ranks(2, [&](comm::World& world) {
     for (const ScheduleCase& schedule : all_kinds_of_schedules()) {
@@ -209,7 +209,7 @@ TEST(EngineLrScheduler, SetLrRefusesWhatIsNoRate) {
   EXPECT_EQ(engine->get_lr()[0], 0.0);
 }
 
-TEST(EngineLrScheduler, AStepByNumberThatItDoesNotTakeUpdatesNothing) {
+TEST(EngineLrScheduler, UpdatesNothingForAStepNumberThatItDoesNotTake) {
   const auto engine =
       initialize(std::make_shared<OddNet>(), {.config = basic(), .lr_scheduler = std::make_shared<Halving>()})
           .engine;
@@ -225,7 +225,7 @@ TEST(EngineLrScheduler, AStepByNumberThatItDoesNotTakeUpdatesNothing) {
   EXPECT_FALSE(engine->optimizer()->state().master(0).equal(before));
 }
 
-TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {
+TEST(EngineLrScheduler, RefusesAForeignTorchSchedule) {
   auto model = std::make_shared<OddNet>();
   torch::optim::SGD other(std::make_shared<OddNet>()->parameters(), torch::optim::SGDOptions(0.1));
   auto schedule = std::make_shared<torch::optim::StepLR>(other, 2);
@@ -236,7 +236,7 @@ TEST(EngineLrScheduler, AForeignTorchScheduleIsRefused) {
       UsageError,
       initialize(model,
                  {.config = Json{{"train_batch_size", 4}}, .optimizer = own, .lr_scheduler = schedule}),
-      "the torch schedule drives another optimizer than the one passed beside it");
+      "the torch schedule drives another optimizer than the one passed with it");
 }
 
 }  // namespace

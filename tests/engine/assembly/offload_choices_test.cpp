@@ -62,7 +62,7 @@ TEST(OptimizerOffload, InsistsOnAClassOfTheHostUnlessToldOtherwise) {
   testing::train_step(*engine_with(Json::object(), cpu_adam));
 }
 
-TEST(OptimizerOffload, WithSixteenBitMastersIsAdamsAlone) {
+TEST(OptimizerOffload, TakesSixteenBitMastersOnlyWithAdam) {
   Json patch = of_type("Lion");
   patch["fp16"] = {{"enabled", true}, {"fp16_master_weights_and_grads", true}};
   EXPECT_THAT(error_of<ConfigError>([&] { make_engine(offloaded(patch)); }),

@@ -80,7 +80,7 @@ void expect_close(const std::vector<at::Tensor>& found, const std::vector<at::Te
     EXPECT_TRUE(found[index].allclose(expected[index], 1e-5, 1e-6)) << "parameter " << index;
 }
 
-TEST(SliceOptimizer, OfTheProgramTrainsAlikeAtEachStageAndResumes) {
+TEST(SliceOptimizer, TrainsEquallyAtEachStageAndResumes) {
   const TemporaryFolder folder;
   run_ranks(2, [&folder](comm::World& world) {
     const auto train = [&world](auto& engine, int first, int last) {
@@ -120,7 +120,7 @@ TEST(SliceOptimizer, GetsTheGroupsThatHaveParametersWithTheirOptions) {
   EXPECT_EQ(engine->driver().state().parts.given_groups, (std::vector<size_t>{1, 2}));
 }
 
-TEST(SliceOptimizer, IsRefusedBesideAnotherAndWhereZeroDoesNotKnowIt) {
+TEST(SliceOptimizer, IsRefusedWithAnotherAndIfZeroDoesNotKnowIt) {
   const auto make = [](InitializeOptions options) {
     return [options] { initialize(std::make_shared<OddNet>(), options); };
   };

@@ -51,7 +51,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected, double tol
   EXPECT_LE(error.item<double>(), tolerance * expected.abs().max().item<double>());
 }
 
-TEST(Derivative, OfAnOutputIsNotScaled) {
+TEST(Derivative, IsNotScaledForAnOutput) {
   run_ranks(2, [](comm::World& world) {
     for (const Case& tried : cases()) {
       for (const int stage : {0, 1, 2, 3}) {
@@ -86,7 +86,7 @@ at::Tensor penalized(Model& model, const at::Tensor& x, bool penalty_alone) {
   return penalty_alone ? penalty : loss + penalty;
 }
 
-TEST(Derivative, InALossTrainsAsInTorch) {
+TEST(Derivative, TrainsAsInTorchInsideALoss) {
   for (const Case& tried : cases()) {
     for (const int stage : {0, 1, 2, 3}) {
       for (const Way way : {Way::kEngine, Way::kDirect, Way::kScaled, Way::kPenaltyAlone}) {
@@ -121,7 +121,7 @@ TEST(Derivative, InALossTrainsAsInTorch) {
   }
 }
 
-TEST(Derivative, ABackwardOfSomeParametersIsScaledAsThatOfAll) {
+TEST(Derivative, IsScaledForSomeParametersAsForAll) {
   for (const int stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const auto engine = make_engine(config_of(stage, cases()[1])),
@@ -144,7 +144,7 @@ TEST(Derivative, ABackwardOfSomeParametersIsScaledAsThatOfAll) {
   }
 }
 
-TEST(Derivative, ThatFailsLeavesTheWindowWhole) {
+TEST(Derivative, LeavesTheWindowIntactIfItFails) {
   const auto engine = make_engine(basic({{"zero_optimization", {{"stage", 2}}}}));
   const at::Tensor x = odd_batch(0, 4).first.detach().requires_grad_();
   const at::Tensor loss = engine->forward(x, odd_batch(0, 4).second);

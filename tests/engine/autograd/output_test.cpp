@@ -66,7 +66,7 @@ TEST(Output, DumpStateWritesTheConfigOnce) {
   });
 }
 
-TEST(Output, AVocabularyThatIsNoMultipleOf8GetsAWarning) {
+TEST(Output, WarnsOfAVocabularyThatIsNotAMultipleOf8) {
   const auto lines = [](int64_t size) {
     return lines_of([&] { make_engine(basic({{"log_level", "warning"}, {"vocabulary_size", size}})); });
   };

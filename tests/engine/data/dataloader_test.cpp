@@ -59,7 +59,7 @@ TEST(DataLoader, HandsBatchesOutOnItsDevice) {
   }
 }
 
-TEST(DataLoader, EndsWithItsDataAndShufflesEachEpochAnew) {
+TEST(DataLoader, EndsWithItsDataAndReshufflesEachEpoch) {
   Loader loader({}, {.batch_size = 4, .seed = 3});
   EXPECT_EQ(loader.size(), 3);
   const auto one = epoch(loader);
@@ -75,7 +75,7 @@ TEST(DataLoader, EndsWithItsDataAndShufflesEachEpochAnew) {
   EXPECT_EQ(epoch(again), one);
 }
 
-TEST(DataLoader, RanksShareAGlobalBatchWhateverTheirNumber) {
+TEST(DataLoader, SharesAGlobalBatchAmongAnyNumberOfRanks) {
   const auto global_batch = [](int world, int64_t micro) {
     std::multiset<double> samples;
     for (int rank = 0; rank < world; ++rank) {
@@ -95,7 +95,7 @@ TEST(DataLoader, DropLastDropsASmallerBatch) {
                "a data set of 3 samples gives no batch of 4 on 1 ranks with drop_last");
 }
 
-TEST(DataLoader, GoesOnInTheMiddleOfAnEpochFromARestoredPosition) {
+TEST(DataLoader, ContinuesInsideAnEpochFromARestoredPosition) {
   Loader straight({}, {.batch_size = 2, .seed = 9});
   std::vector<std::vector<double>> expected = epoch(straight);
   const auto next_epoch = epoch(straight);
@@ -130,7 +130,7 @@ TEST(RepeatingLoader, StartsAgainWhenTheDataEnds) {
   EXPECT_EQ(loader->position()->epoch, 2);
 }
 
-TEST(DataLoader, ACollateFunctionMakesBatchesOfItsOwnType) {
+TEST(DataLoader, LetsACollateFunctionMakeBatchesOfItsOwnType) {
   struct Sum {
     double value = 0.0;
     size_t count = 0;
@@ -155,7 +155,7 @@ TEST(DataLoader, ACollateFunctionMakesBatchesOfItsOwnType) {
   }
 }
 
-TEST(DataLoader, ACollateFunctionGetsTheBatchOfADataSetWithoutSingleExamples) {
+TEST(DataLoader, GivesACollateFunctionTheBatchOfADataSetWithoutExamples) {
   struct Batches {
     size_t size() const { return 6; }
     std::vector<size_t> get_batch(const std::vector<size_t>& indices) const { return indices; }
@@ -175,7 +175,7 @@ struct SlowSquares : Squares {
   }
 };
 
-TEST(DataLoader, WorkersGiveTheSameBatchesInTheSameOrder) {
+TEST(DataLoader, GivesTheSameBatchesInTheSameOrderWithWorkers) {
   for (const int workers : {1, 4}) {
     Loader alone({}, {.batch_size = 3, .seed = 5});
     DeepSpeedDataLoader<SlowSquares> loader({},
@@ -188,7 +188,7 @@ TEST(DataLoader, WorkersGiveTheSameBatchesInTheSameOrder) {
   }
 }
 
-TEST(DataLoader, AnEpochThatIsBegunAnewForgetsWhatWorkersHaveMade) {
+TEST(DataLoader, ForgetsWhatWorkersHaveMadeIfAnEpochStartsAgain) {
   Loader alone({}, {.batch_size = 3, .seed = 5});
   Loader loader({}, {.batch_size = 3, .seed = 5, .num_local_io_workers = 2});
   (void)loader.begin();
@@ -213,7 +213,7 @@ TEST(DataLoader, WorkersResumeWhereTheBatchesInUseStood) {
   EXPECT_EQ(epoch(resumed), rest);
 }
 
-TEST(DataLoader, AnErrorOfTheDataSetReachesTheProgramAndTheBatchIsNotLost) {
+TEST(DataLoader, PassesOnADataSetsErrorAndKeepsTheBatch) {
   struct Failing : Squares {
     std::shared_ptr<std::atomic<bool>> fails = std::make_shared<std::atomic<bool>>(true);
     Pair get(size_t index) const {
@@ -232,7 +232,7 @@ TEST(DataLoader, AnErrorOfTheDataSetReachesTheProgramAndTheBatchIsNotLost) {
   }
 }
 
-TEST(DataLoader, ASamplerChoosesTheSamplesOfEachEpoch) {
+TEST(DataLoader, TakesTheSamplesOfEachEpochFromASampler) {
   const auto evens = [](int64_t epoch) {
     std::vector<int64_t> indices = {0, 2, 4, 6};
     if (epoch % 2 == 1) std::reverse(indices.begin(), indices.end());
@@ -248,7 +248,7 @@ TEST(DataLoader, ASamplerChoosesTheSamplesOfEachEpoch) {
                "num_local_io_workers is -1, expected 0 or more");
 }
 
-TEST(RepeatingLoader, AnEpochWithoutABatchIsAnError) {
+TEST(RepeatingLoader, RefusesAnEpochWithoutABatch) {
   const auto empties = [](int64_t epoch) {
     return epoch == 0 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{};
   };
@@ -263,7 +263,7 @@ TEST(RepeatingLoader, AnEpochWithoutABatchIsAnError) {
   EXPECT_ERROR(UsageError, epoch(dropping), "data_sampler gives 1 samples in epoch 1", "expected at least 2");
 }
 
-TEST(DataLoader, ARepeatingLoaderOverWorkersStartsAgain) {
+TEST(DataLoader, StartsAgainWithWorkersInARepeatingLoader) {
   const auto loader = std::make_shared<Loader>(
       Squares{}, DataLoaderOptions{.batch_size = 5, .shuffle = false, .num_local_io_workers = 2});
   RepeatingLoader repeating(loader);

@@ -31,7 +31,7 @@ std::vector<std::string> errors_of(int stage, const Program& program) {
 }
 
 // What allreduce_gradients(bucket_size) decides is what travels: ranks that pass different sizes part ways.
-TEST(EngineDivergence, OfRanksWithDifferentBucketSizesIsNamed) {
+TEST(EngineDivergence, NamesDifferentBucketSizes) {
   const auto texts = errors_of(1, [](auto& engine, int rank, comm::World&) {
     const auto [inputs, targets] = testing::odd_batch(rank, 4);
     engine.backward(engine.forward(inputs, targets), {.allreduce_gradients = false});
@@ -41,7 +41,7 @@ TEST(EngineDivergence, OfRanksWithDifferentBucketSizesIsNamed) {
   for (const auto& text : texts) EXPECT_THAT(text, AllOf(HasSubstr("rank 0"), HasSubstr("rank 1")));
 }
 
-TEST(EngineDivergence, OfARankThatLeavesOutAStepIsNamed) {
+TEST(EngineDivergence, NamesARankThatLeavesOutAStep) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto texts = errors_of(stage, [](auto& engine, int rank, comm::World&) {
       for (int step = 0; step < 5; ++step) {
@@ -58,7 +58,7 @@ TEST(EngineDivergence, OfARankThatLeavesOutAStepIsNamed) {
   }
 }
 
-TEST(EngineDivergence, OfARankWhoseDataEndSoonerIsNamed) {
+TEST(EngineDivergence, NamesARankWhoseDataEndSooner) {
   const auto texts = errors_of(1, [](auto& engine, int rank, comm::World& world) {
     for (int step = 0; step < (rank == 0 ? 4 : 3); ++step) train_step(engine, step);
     world.shutdown();
@@ -69,7 +69,7 @@ TEST(EngineDivergence, OfARankWhoseDataEndSoonerIsNamed) {
   }
 }
 
-TEST(EngineDivergence, OfARankThatAloneSavesACheckpointIsNamed) {
+TEST(EngineDivergence, NamesTheOnlyRankThatSavesACheckpoint) {
   const testing::TemporaryFolder folder;
   const auto texts = errors_of(2, [&](auto& engine, int rank, comm::World&) {
     train_step(engine);
@@ -82,7 +82,7 @@ TEST(EngineDivergence, OfARankThatAloneSavesACheckpointIsNamed) {
   }
 }
 
-TEST(EngineDivergence, OfARankThatRaisesIsNamedByTheOther) {
+TEST(EngineDivergence, NamesARankThatRaises) {
   const auto texts = errors_of(1, [](auto& engine, int rank, comm::World&) {
     train_step(engine);
     if (rank == 1) std::exit(3);  // as main() does after it reported an error
@@ -93,7 +93,7 @@ TEST(EngineDivergence, OfARankThatRaisesIsNamedByTheOther) {
 }
 
 // At stage 3 a parameter that one rank uses alone waits for the others.
-TEST(EngineDivergence, OfARankThatUsesAParameterAloneIsNamedWithTheParameter) {
+TEST(EngineDivergence, NamesTheOnlyRankThatUsesAParameter) {
   const auto texts = errors_of(3, [](auto& engine, int rank, comm::World&) {
     train_step(engine);
     if (rank == 1) {

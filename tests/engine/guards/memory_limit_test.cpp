@@ -117,14 +117,14 @@ void train_large_model(comm::World& world, const Json& config) {
   EXPECT_LT(last, first);
 }
 
-TEST_F(MemoryLimit, OfLessThanTheParametersKeepsTheModelFromBeingBuiltWhole) {
+TEST_F(MemoryLimit, KeepsTheModelFromBeingBuiltWhole) {
   run_ranks(1, [](comm::World&) {
     limit_memory(kLimit);
     EXPECT_ANY_THROW(LargeMlp());
   });
 }
 
-TEST_F(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
+TEST_F(MemoryLimit, RefusesAModelWhosePartDoesNotFitWithTheNumbers) {
   run_ranks(2, [](comm::World& world) {
     const Json config = limited_config({{"type", "AdamW"}});
     const auto model = built_large_model(world, config);
@@ -135,7 +135,7 @@ TEST_F(MemoryLimit, OfLessThanARanksPartRefusesTheModelWithTheNumbers) {
   });
 }
 
-TEST_F(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
+TEST_F(MemoryLimit, LetsFourRanksTrainWithSgd) {
   run_ranks(4,
             [](comm::World& world) {
               train_large_model(world, limited_config({{"type", "SGD"},
@@ -144,13 +144,13 @@ TEST_F(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithSgd) {
             {.hang_limit = std::chrono::seconds(180)});
 }
 
-TEST_F(MemoryLimit, OfLessThanTheParametersLetsEightRanksTrainWithAdam) {
+TEST_F(MemoryLimit, LetsEightRanksTrainWithAdam) {
   run_ranks(8, [](comm::World& world) { train_large_model(world, limited_config(kLimitedAdam)); },
             {.hang_limit = std::chrono::seconds(180)});
 }
 
 // Each of four ranks holds a quarter of the weights and a quarter of their gradients, and Adam adds two.
-TEST_F(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithAdamWhoseStatesAreOnADisk) {
+TEST_F(MemoryLimit, LetsFourRanksTrainWithAdamWhoseStatesAreOnADisk) {
   const TemporaryFolder folder;
   Json config = limited_config(kLimitedAdam);
   config["zero_optimization"]["sub_group_size"] = 1 << 20;
@@ -159,7 +159,7 @@ TEST_F(MemoryLimit, OfLessThanTheParametersLetsFourRanksTrainWithAdamWhoseStates
             {.hang_limit = std::chrono::seconds(180)});
 }
 
-TEST_F(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamInMemory) {
+TEST_F(MemoryLimit, EndsTheFirstStepOfFourRanksWithAdamInMemory) {
   run_ranks(4,
             [](comm::World& world) {
               world.group().barrier();
@@ -173,7 +173,7 @@ TEST_F(MemoryLimit, OfLessThanTheParametersEndsTheFirstStepOfFourRanksWithAdamIn
             {.hang_limit = std::chrono::seconds(180)});
 }
 
-TEST_F(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk) {
+TEST_F(MemoryLimit, LetsOneRankBuildAndEvaluateParametersFromADisk) {
   const TemporaryFolder folder;
   Json config = limited_config({});
   config.erase("optimizer");
@@ -199,7 +199,7 @@ TEST_F(MemoryLimit, OfHalfTheParametersLetsOneRankBuildAndEvaluateThemFromADisk)
   evaluate("nvme");
 }
 
-TEST_F(MemoryLimit, OfLessThanTheParametersLeavesThemPartitionedWhereDestroyWouldMakeThemWhole) {
+TEST_F(MemoryLimit, LeavesParametersPartitionedWhenDestroyWouldMakeThemWhole) {
   run_ranks(4, [](comm::World& world) {
     Json config = limited_config({});
     config.erase("optimizer");

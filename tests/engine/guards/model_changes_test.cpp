@@ -49,7 +49,7 @@ class ModelChanges : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Stages, ModelChanges, ::testing::Values(0, 1, 2, 3));
 
-TEST_P(ModelChanges, AReplacedModuleIsNamedOnce) {
+TEST_P(ModelChanges, NameAReplacedModuleOnce) {
   const auto model = std::make_shared<Net>();
   start(model);
   EXPECT_EQ(step(), "");
@@ -61,7 +61,7 @@ TEST_P(ModelChanges, AReplacedModuleIsNamedOnce) {
   EXPECT_THAT(step(), AllOf(HasSubstr("'body.more.weight'"), Not(HasSubstr("body.out"))));
 }
 
-TEST_P(ModelChanges, AParameterUnfrozenLaterIsNamedOnce) {
+TEST_P(ModelChanges, NameAParameterUnfrozenLaterOnce) {
   const auto model = std::make_shared<Net>();
   model->body->in->bias.set_requires_grad(false);
   start(model);
@@ -71,7 +71,7 @@ TEST_P(ModelChanges, AParameterUnfrozenLaterIsNamedOnce) {
   EXPECT_EQ(step(), "");
 }
 
-TEST_P(ModelChanges, AParameterFrozenLaterIsNamedOnce) {
+TEST_P(ModelChanges, NameAParameterFrozenLaterOnce) {
   const auto model = std::make_shared<Net>();
   start(model);
   EXPECT_EQ(step(), "");

@@ -64,7 +64,7 @@ Json at_rate(double lr, int stage) {
   return config;
 }
 
-TEST(RankAgreement, OfTheConfigIsRequiredAndNamesTheKey) {
+TEST(RankAgreement, IsRequiredOfTheConfigAndNamesTheKey) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const auto& text : texts_of(configs(at_rate(0.1, stage), at_rate(0.9, stage)))) {
       EXPECT_THAT(text, AllOf(HasSubstr("[engine.rank_agreement]"),
@@ -85,7 +85,7 @@ TEST(RankAgreement, OfTheConfigIsRequiredAndNamesTheKey) {
                "scheduler.type is absent on rank 0 and \"WarmupLR\" on rank 1");
 }
 
-TEST(RankAgreement, OfEnginesThatOnlyEvaluateIsRequiredToo) {
+TEST(RankAgreement, IsRequiredOfEnginesThatOnlyEvaluate) {
   for (const int stage : {0, 3}) {
     const Json evaluation = {{"train_micro_batch_size_per_gpu", 4},
                              {"zero_optimization", {{"stage", stage}}}};
@@ -132,7 +132,7 @@ struct TwoLayers : torch::nn::Module {
   torch::nn::Linear first{nullptr}, last{nullptr};
 };
 
-TEST(RankAgreement, OfTheModelIsRequiredAndNamesTheParameter) {
+TEST(RankAgreement, IsRequiredOfTheModelAndNamesTheParameter) {
   for (const int stage : {0, 3}) {
     expect_named(
         [&](int rank, comm::World& world) {
@@ -156,7 +156,7 @@ TEST(RankAgreement, OfTheModelIsRequiredAndNamesTheParameter) {
       "parameter 'last.bias' is (5) Float, not trained on rank 0 and (5) Float, in group 0 on rank 1");
 }
 
-TEST(RankAgreement, OfTheParameterGroupsIsRequiredAndNamesTheirHyperparameter) {
+TEST(RankAgreement, IsRequiredOfParameterGroupsAndNamesTheHyperparameter) {
   expect_named(
       [](int rank, comm::World& world) {
         const auto net = std::make_shared<TwoLayers>(12);
@@ -168,7 +168,7 @@ TEST(RankAgreement, OfTheParameterGroupsIsRequiredAndNamesTheirHyperparameter) {
       "weight_decay of parameter group 1 is 0.0 on rank 0 and 0.2 on rank 1");
 }
 
-TEST(RankAgreement, OfOptimizersAndSchedulesOfTheProgramIsRequired) {
+TEST(RankAgreement, IsRequiredOfTheProgramsOptimizersAndSchedules) {
   const Json config = {{"train_micro_batch_size_per_gpu", 4}};
   const auto adamw = [](const TwoLayers& net, double lr) {
     return std::make_shared<torch::optim::AdamW>(net.parameters(), torch::optim::AdamWOptions(lr));
@@ -214,7 +214,7 @@ auto change_on_one_rank(int stage, const Change& change) {
   };
 }
 
-TEST(RankAgreement, OfSettersIsRequiredAtTheNextStep) {
+TEST(RankAgreement, IsRequiredOfSettersAtTheNextStep) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto set_rate = change_on_one_rank(stage, [](auto& engine) { engine.set_lr(0.5); });
     for (const auto& text : texts_of(set_rate)) {
@@ -237,7 +237,7 @@ TEST(RankAgreement, OfSettersIsRequiredAtTheNextStep) {
 }
 
 // The rate changes after backward, where stages from 1 on meet once more in step().
-TEST(RankAgreement, OfARateThatChangesBeforeStepIsRequiredInThatStep) {
+TEST(RankAgreement, IsRequiredOfARateThatChangesBeforeStep) {
   for (const int stage : {1, 2, 3}) {
     expect_named(
         [&](int rank, comm::World& world) {

@@ -35,7 +35,7 @@ TEST(SecondInitialize, NamesTheOtherEngineAndLeavesItAsItIs) {
   }
 }
 
-TEST(SecondInitialize, OfAnEngineThatIsDestroyedTrains) {
+TEST(SecondInitialize, TrainsIfTheFirstEngineIsDestroyed) {
   for (const int stage : {0, 1, 2}) {
     const auto model = std::make_shared<OddNet>();
     const auto engine = initialize(model, {.config = at_stage(stage)}).engine;
@@ -44,7 +44,7 @@ TEST(SecondInitialize, OfAnEngineThatIsDestroyedTrains) {
   }
 }
 
-TEST(SecondInitialize, OfOtherParametersTrainsBeside) {
+TEST(SecondInitialize, TrainsOtherParametersBesideTheFirst) {
   const auto model = std::make_shared<OddNet>();
   auto params = model->named_parameters();
   const auto engine_of = [&](const char* name) {

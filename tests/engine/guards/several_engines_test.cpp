@@ -140,7 +140,7 @@ TEST(SeveralEnginesAtStage3, EvaluateInTwoThreads) {
 }
 
 // Whichever of two threads came first on a rank, its engine would meet the other rank's first.
-TEST(SeveralEnginesOfOneConfig, AreNotTakenForOneAnother) {
+TEST(SeveralEnginesOfOneConfig, AreNotConfused) {
   run_ranks(
       2,
       [](comm::World& world) {
@@ -156,7 +156,7 @@ TEST(SeveralEnginesOfOneConfig, AreNotTakenForOneAnother) {
 }
 
 // The error of one engine is its own.
-TEST(SeveralEnginesInThreads, GoOnWhereAnotherDiverges) {
+TEST(SeveralEnginesInThreads, ContinueIfAnotherDiverges) {
   run_ranks(
       2,
       [](comm::World& world) {

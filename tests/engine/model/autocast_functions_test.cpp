@@ -91,7 +91,7 @@ bool travels_in_bf16(const std::shared_ptr<OddNet>& model, const Json& autocast,
   return gradient.to(at::kBFloat16).to(at::kFloat).equal(gradient);
 }
 
-TEST(AutocastFunctions, AnEngineReducesByItsOwnConfigAlone) {
+TEST(AutocastFunctions, ReduceByTheEnginesOwnConfig) {
   run_ranks(2, [](comm::World& world) {
     const auto model = std::make_shared<OddNet>();
     const Json linear = {{"enabled", true}, {"dtype", "bf16"}};

@@ -63,7 +63,7 @@ TEST(Autocast, LeavesTheModelInTheTypeThatItsProgramHasChosen) {
   }
 }
 
-TEST(Autocast, ToFp16ScalesTheLossOfAModelInSixteenBits) {
+TEST(Autocast, ScalesTheLossOfASixteenBitModelForFp16) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
     const auto engine = engine_of_converted(dtype, autocast_sgd(autocast_to("fp16")));
     EXPECT_EQ(engine->loss_scale(), 65536.0) << dtype;
@@ -144,7 +144,7 @@ TEST(Autocast, StagesAgree) {
   });
 }
 
-TEST(Autocast, InFp16ScalesTheLossAndSkipsOverflows) {
+TEST(Autocast, ScalesTheLossAndSkipsOverflowsInFp16) {
   const auto engine = make_engine(autocast_sgd(autocast_to("fp16")));
   EXPECT_EQ(engine->loss_scale(), 65536.0);
   const at::Tensor before = param(engine, "last.bias").detach().clone();

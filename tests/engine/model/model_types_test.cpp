@@ -74,14 +74,14 @@ TEST(ModelTypes, HoldersTakeTrainingDataAndACollateFunction) {
   for (const size_t size : *counts) EXPECT_EQ(size, 4U);
 }
 
-TEST(ModelTypes, AnEmptyHolderIsAnErrorInWords) {
+TEST(ModelTypes, RefuseAnEmptyHolderClearly) {
   EXPECT_THAT(error_of<UsageError>([] { initialize(TwoLayers(nullptr), {.config = basic()}); }),
               HasSubstr("null"));
   EXPECT_THAT(error_of<UsageError>([] { initialize(torch::nn::AnyModule(), {.config = basic()}); }),
               HasSubstr("null"));
 }
 
-TEST(ModelTypes, AnAnyModuleTrainsAsItsClassDoes) {
+TEST(ModelTypes, TrainAnAnyModuleAsItsClass) {
   const torch::nn::AnyModule model{TwoLayers()};
   auto [engine, optimizer, loader, schedule] = initialize(model, OddSamples{}, {.config = basic()});
   expect_that_it_trains(*engine);
@@ -108,7 +108,7 @@ struct Keeper : TwoLayersImpl {
   void forward(const at::Tensor& x) { kept = TwoLayersImpl::forward(x); }
 };
 
-TEST(ModelTypes, AForwardMayReturnNothing) {
+TEST(ModelTypes, LetAForwardReturnNothing) {
   for (const int stage : {0, 3}) {
     const auto engine =
         initialize(std::make_shared<Keeper>(), {.config = basic({{"zero_optimization", {{"stage", stage}}}})})

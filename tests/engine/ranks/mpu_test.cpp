@@ -92,7 +92,7 @@ TEST_P(MpuAtStage, AveragesOverItsDataRanksAndClipsByTheNormOfTheWholeModel) {
 
 INSTANTIATE_TEST_SUITE_P(Stages, MpuAtStage, ::testing::Values(0, 1, 2, 3));
 
-TEST(Mpu, SkipsAStepOnAllRanksWhereOnePartOverflows) {
+TEST(Mpu, SkipsAStepOnAllRanksIfOnePartOverflows) {
   run_ranks(4, [](comm::World& world) {
     const auto model = std::make_shared<Part>();
     Json config = mpu_config(1);
@@ -138,7 +138,7 @@ struct TwelveNumbers : torch::data::datasets::Dataset<TwelveNumbers, torch::data
   std::optional<size_t> size() const override { return 12; }
 };
 
-TEST(Mpu, ItsRanksOfOneCopyReadTheSameData) {
+TEST(Mpu, GivesRanksOfOneCopyTheSameData) {
   run_ranks(4, [](comm::World& world) {
     const auto mpu = std::make_shared<PairsOfRanks>(world.rank());
     const auto loader =

@@ -207,7 +207,7 @@ bool differs_on_slices(const at::Tensor& tensor) {
 class SlicedLayersAtStage : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Stages, SlicedLayersAtStage, ::testing::Values(0, 1, 2, 3));
 
-TEST_P(SlicedLayersAtStage, TrainAsTheWholeModelAndGoOnFromTheirCheckpoint) {
+TEST_P(SlicedLayersAtStage, TrainAsTheWholeModelAndResume) {
   const TemporaryFolder folder;
   run_ranks(4, [&](comm::World& world) {
     const auto mpu = std::make_shared<TwoSlices>(world);
@@ -355,7 +355,7 @@ TEST(SlicedLayers, RefuseATensorParallelGroupThatIsNoPartOfTheModels) {
   });
 }
 
-TEST(SlicedLayers, DrawAlikeWhatTheyHoldAlike) {
+TEST(SlicedLayers, DrawSharedParametersEqually) {
   run_ranks(4, [](comm::World& world) {
     const auto mpu = std::make_shared<TwoSlices>(world);
     for (const bool has_seed : {false, true}) {
@@ -371,7 +371,7 @@ TEST(SlicedLayers, DrawAlikeWhatTheyHoldAlike) {
   });
 }
 
-TEST(SlicedLayers, GoOnWithTheStreamsOfModelParallelCudaManualSeed) {
+TEST(SlicedLayers, ContinueTheStreamsOfModelParallelCudaManualSeed) {
   run_ranks(4, [](comm::World& world) {
     const auto mpu = std::make_shared<TwoSlices>(world);
     for (const bool has_seed : {false, true}) {
@@ -489,7 +489,7 @@ TEST_P(SlicedLayersAtStage, SayInASaveWhichCopiesDiffer) {
     {
       const LogLines lines;
       engine->save_checkpoint(folder / "run");
-      EXPECT_EQ(lines.text().find("no longer hold alike"), std::string::npos);
+      EXPECT_EQ(lines.text().find("no longer agree"), std::string::npos);
     }
     {
       const zero::GatheredParameters gathered(model->parameters(), /*modifier_rank=*/0);
@@ -500,7 +500,7 @@ TEST_P(SlicedLayersAtStage, SayInASaveWhichCopiesDiffer) {
       const LogLines lines;
       save();
       if (world.rank() != 0) return;
-      EXPECT_THAT(lines.text(), AllOf(HasSubstr("no longer hold alike"), HasSubstr("'layer0.norm'"),
+      EXPECT_THAT(lines.text(), AllOf(HasSubstr("no longer agree"), HasSubstr("'layer0.norm'"),
                                       HasSubstr("model_parallel_cuda_manual_seed()")));
     };
     expect_warning([&] { engine->save_checkpoint(folder / "run"); });

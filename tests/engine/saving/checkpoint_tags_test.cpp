@@ -24,7 +24,7 @@ Json quiet_config(Json patch = Json::object()) {
   return config;
 }
 
-TEST(CheckpointTags, ThatRanksNameDifferentlyAreRefusedOnAll) {
+TEST(CheckpointTags, AreRefusedOnAllRanksIfTheyDiffer) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_engine(quiet_config({{"checkpoint", {{"tag_validation", "Fail"}}}}), world);
@@ -42,7 +42,7 @@ TEST(CheckpointTags, ThatRanksNameDifferentlyAreRefusedOnAll) {
   });
 }
 
-TEST(CheckpointTags, TellTheBytesThatARankWroteWhereThatIsAskedFor) {
+TEST(CheckpointTags, LogTheBytesThatARankWroteIfAsked) {
   const TemporaryFolder folder;
   const Json config =
       testing::basic({{"log_level", "info"}, {"checkpoint", {{"writer", {{"show_statistics", true}}}}}});

@@ -137,7 +137,7 @@ class FailedLoad : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Stages, FailedLoad, ::testing::Values(0, 1, 2, 3));
 
-TEST_P(FailedLoad, OfAnotherOptimizersStatesChangesNothingAndNamesTheWayOut) {
+TEST_P(FailedLoad, ChangesNothingForAnotherOptimizersStatesAndNamesTheWayOut) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
     for (const char* optimizer : {"Lion", "Adagrad"}) {
@@ -150,7 +150,7 @@ TEST_P(FailedLoad, OfAnotherOptimizersStatesChangesNothingAndNamesTheWayOut) {
   });
 }
 
-TEST_P(FailedLoad, OfAnotherNumberOfGroupsChangesNothingAndNamesTheWayOut) {
+TEST_P(FailedLoad, ChangesNothingForAnotherNumberOfGroupsAndNamesTheWayOut) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
     Untouched other(large_engine(world, config_of(GetParam()), 2));
@@ -159,7 +159,7 @@ TEST_P(FailedLoad, OfAnotherNumberOfGroupsChangesNothingAndNamesTheWayOut) {
   });
 }
 
-TEST_P(FailedLoad, OfAScheduleThatRefusesOnOneRankChangesNothingOnAny) {
+TEST_P(FailedLoad, ChangesNothingIfAScheduleRefusesOnOneRank) {
   struct Strict {
     bool refuses = false;
     int64_t steps = 0;
@@ -188,7 +188,7 @@ TEST_P(FailedLoad, OfAScheduleThatRefusesOnOneRankChangesNothingOnAny) {
   });
 }
 
-TEST_P(FailedLoad, OfADamagedFileChangesNothing) {
+TEST_P(FailedLoad, ChangesNothingForADamagedFile) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
     Untouched other(large_engine(world, config_of(GetParam())));
@@ -213,7 +213,7 @@ TEST_P(FailedLoad, OfADamagedFileChangesNothing) {
   });
 }
 
-TEST_P(FailedLoad, OfAMissingOrForeignFileChangesNothing) {
+TEST_P(FailedLoad, ChangesNothingForAMissingOrForeignFile) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
     Untouched other(large_engine(world, config_of(GetParam())));
@@ -234,7 +234,7 @@ TEST_P(FailedLoad, OfAMissingOrForeignFileChangesNothing) {
   });
 }
 
-TEST_P(FailedLoad, OfAClientStateThatTheProgramRefusesOnOneRankChangesNothingOnAny) {
+TEST_P(FailedLoad, ChangesNothingIfTheProgramRefusesAClientStateOnOneRank) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
     Untouched other(large_engine(world, config_of(GetParam())));
@@ -251,7 +251,7 @@ TEST_P(FailedLoad, OfAClientStateThatTheProgramRefusesOnOneRankChangesNothingOnA
   });
 }
 
-TEST_P(FailedLoad, WhileItWritesIsSaidUntilACheckpointIsLoaded) {
+TEST_P(FailedLoad, IsReportedUntilACheckpointIsLoadedIfItFailedWhileWriting) {
   run_ranks(2, [&](comm::World& world) {
     save(world);
     const auto engine = large_engine(world, config_of(GetParam()));
@@ -274,7 +274,7 @@ TEST_P(FailedLoad, WhileItWritesIsSaidUntilACheckpointIsLoaded) {
   });
 }
 
-TEST_P(FailedLoad, InTheMiddleOfAnAccumulationLosesNoGradient) {
+TEST_P(FailedLoad, LosesNoGradientInTheMiddleOfAnAccumulation) {
   run_ranks(2, [&](comm::World& world) {
     save(world, "saved", "Lion");
     const auto make = [&] {
@@ -294,7 +294,7 @@ TEST_P(FailedLoad, InTheMiddleOfAnAccumulationLosesNoGradient) {
   });
 }
 
-TEST(FailedLoadElsewhere, OfOffloadedStatesChangesNothing) {
+TEST(FailedLoadElsewhere, ChangesNothingInOffloadedStates) {
   const TemporaryFolder folder, swap;
   run_ranks(2, [&](comm::World& world) {
     for (const int stage : {2, 3}) {
@@ -317,7 +317,7 @@ TEST(FailedLoadElsewhere, OfOffloadedStatesChangesNothing) {
   });
 }
 
-TEST(FailedLoadElsewhere, OfAUniversalCheckpointChangesNothing) {
+TEST(FailedLoadElsewhere, ChangesNothingForAUniversalCheckpoint) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto source = large_engine(world, config_of(1));
@@ -338,7 +338,7 @@ TEST(FailedLoadElsewhere, OfAUniversalCheckpointChangesNothing) {
   });
 }
 
-TEST(FailedLoadElsewhere, InsideOfGatheredParametersChangesNothing) {
+TEST(FailedLoadElsewhere, ChangesNothingInsideGatheredParameters) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto source = large_engine(world, config_of(3));
@@ -364,7 +364,7 @@ TEST(FailedLoadElsewhere, InsideOfGatheredParametersChangesNothing) {
   });
 }
 
-TEST(LoadModuleStateDict, OfAValueThatCannotBeTakenChangesNothing) {
+TEST(LoadModuleStateDict, ChangesNothingIfOneValueCannotBeTaken) {
   run_ranks(1, [](comm::World& world) {
     Untouched other(large_engine(world, config_of(0)));
     const std::vector<NamedTensor> own = other.engine->module_state_dict();

@@ -58,7 +58,7 @@ Json small_config(int stage, const char* precision) {
   return config;
 }
 
-TEST(LoadWeights, OfEachFormFillAModel) {
+TEST(LoadWeights, FillsAModelFromEachForm) {
   for (const char* name : {"bin", "safetensors", "bin_shards", "safetensors_shards", "bin/pytorch_model.bin",
                            "safetensors_shards/model.safetensors.index.json"}) {
     SCOPED_TRACE(name);
@@ -69,7 +69,7 @@ TEST(LoadWeights, OfEachFormFillAModel) {
   }
 }
 
-TEST(LoadWeights, OfAWrappedModelNeedARenameRule) {
+TEST(LoadWeights, NeedsARenameRuleForAWrappedModel) {
   const auto model = small_net();
   const fs::path file = kGoldenFolder / "weights/trainer.pt";
   EXPECT_THAT(error_of<CheckpointError>([&] { load_weights(model, file); }),
@@ -78,7 +78,7 @@ TEST(LoadWeights, OfAWrappedModelNeedARenameRule) {
   expect_formula_weights(*model);
 }
 
-TEST(LoadWeights, FillAModelInAHolder) {
+TEST(LoadWeights, FillsAModelInAHolder) {
   torch::nn::Linear linear(5, 5);
   load_weights(linear, kGoldenFolder / "weights/bin",
                {.rename_rules = {{"^hidden\\.", ""}, {"^.+\\..+$", ""}, {"^(gain|scale|calls)$", ""}}});
@@ -86,7 +86,7 @@ TEST(LoadWeights, FillAModelInAHolder) {
 }
 
 // Training after loading: as if the model had been born with these weights, at every stage.
-TEST(LoadWeights, TrainOnFromThere) {
+TEST(LoadWeights, LetsTrainingContinue) {
   const FormulaData data{2, 4, 6, 7};
   testing::run_ranks(2, [&](comm::World& world) {
     std::vector<double> expected;
@@ -113,7 +113,7 @@ TEST(LoadWeights, TrainOnFromThere) {
   });
 }
 
-TEST(LoadWeights, TheFp32WeightsOfAnEngineFollow) {
+TEST(LoadWeights, RenewsTheFp32WeightsOfAnEngine) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const int stage : {0, 1, 2, 3}) {
       auto engine = initialize(small_net(), {.config = small_config(stage, "bf16"), .world = world}).engine;
@@ -129,7 +129,7 @@ TEST(LoadWeights, TheFp32WeightsOfAnEngineFollow) {
   });
 }
 
-TEST(LoadWeights, AFailureOnOneRankIsAnErrorOnAllAndChangesNothing) {
+TEST(LoadWeights, FailsOnAllRanksAndChangesNothingIfOneFails) {
   testing::run_ranks(2, [](comm::World& world) {
     auto engine = initialize(small_net(), {.config = small_config(1, "fp32"), .world = world}).engine;
     const fs::path path = kGoldenFolder / (world.rank() == 1 ? "weights/absent.bin" : "weights/bin");

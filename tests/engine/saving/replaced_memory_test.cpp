@@ -62,7 +62,7 @@ void give_other_memory(const torch::nn::Module& model) {
   for (at::Tensor& param : model.parameters()) param.set_data(at::zeros(param.sizes()));
 }
 
-TEST(ReplacedMemory, IsAnErrorOfWhatTrains) {
+TEST(ReplacedMemory, IsRefusedForTrainedParameters) {
   for (int stage = 0; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);
     const auto engine = make_engine(of_stage(stage));
@@ -83,7 +83,7 @@ TEST(ReplacedMemory, IsAnErrorOfWhatTrains) {
   }
 }
 
-TEST(ReplacedMemory, OfOneParameterThatChangedItsTypeAndBackIsAnError) {
+TEST(ReplacedMemory, IsRefusedIfAParameterChangedItsTypeAndBack) {
   for (int stage = 0; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);
     const auto engine = make_engine(of_stage(stage));
@@ -101,7 +101,7 @@ TEST(ReplacedMemory, OfOneParameterThatChangedItsTypeAndBackIsAnError) {
   }
 }
 
-TEST(ReplacedMemory, InsideOfGatheredParametersGivesAllRanksTheValues) {
+TEST(ReplacedMemory, GivesAllRanksTheValuesInsideGatheredParameters) {
   for (const int ranks : {1, 2, 3}) {
     run_ranks(ranks, [](comm::World& world) {
       const int modifier = world.size() - 1;
@@ -131,7 +131,7 @@ TEST(ReplacedMemory, InsideOfGatheredParametersGivesAllRanksTheValues) {
   }
 }
 
-TEST(ReplacedMemory, InsideOfGatheredParametersThatOnlyReadIsSeenUntilTheirEnd) {
+TEST(ReplacedMemory, IsSeenUntilTheEndOfGatheredParametersThatOnlyRead) {
   run_ranks(2, [](comm::World& world) {
     const auto engine = make_engine(of_stage(3), world);
     train_step(*engine);
@@ -148,7 +148,7 @@ TEST(ReplacedMemory, InsideOfGatheredParametersThatOnlyReadIsSeenUntilTheirEnd) 
   });
 }
 
-TEST(ReplacedMemory, OfOtherSizesOrTypeIsAnErrorOfGatheredParameters) {
+TEST(ReplacedMemory, IsRefusedByGatheredParametersWithOtherSizesOrType) {
   for (const at::Tensor& other : {at::ones({2}), at::ones({5}, at::kHalf)}) {
     const auto engine = make_engine(of_stage(3));
     const auto expected = values_of(engine->module());
@@ -177,7 +177,7 @@ std::string error_of_sharing(int stage, Share&& share) {
   return error_of<UsageError>([&] { initialize(model, {.config = of_stage(stage)}); });
 }
 
-TEST(SharedMemory, OfAParameterIsRefusedAtEveryStage) {
+TEST(SharedMemory, IsRefusedForParametersAtEveryStage) {
   for (int stage = 0; stage <= 3; ++stage) {
     SCOPED_TRACE(stage);
     const auto row = [](SharingNet& model) { return model.weight.detach()[1]; };
@@ -192,7 +192,7 @@ TEST(SharedMemory, OfAParameterIsRefusedAtEveryStage) {
   }
 }
 
-TEST(SharedMemory, OfOtherElementsIsNoneOfAParameter) {
+TEST(SharedMemory, IsAllowedForOtherElements) {
   for (int stage = 0; stage <= 3; ++stage) {
     const auto model = std::make_shared<SharingNet>();
     const at::Tensor memory = at::ones({4, 12});

@@ -56,7 +56,7 @@ void expect_equal_weights(Engine& one, Engine& other) {
     EXPECT_TRUE(at::equal(ours[index], expected[index])) << index;
 }
 
-TEST(SaveMoment, InAnAccumulationWindowIsRefusedBeforeAnythingIsWritten) {
+TEST(SaveMoment, IsRefusedInAnAccumulationWindowBeforeAnythingIsWritten) {
   for (const int stage : {0, 1, 2, 3}) {
     for (const bool decoupled : {false, true}) {
       const TemporaryFolder folder;
@@ -80,7 +80,7 @@ TEST(SaveMoment, InAnAccumulationWindowIsRefusedBeforeAnythingIsWritten) {
   }
 }
 
-TEST(SaveMoment, AfterADirectBackwardOrUnmanagedIsBeforeStep) {
+TEST(SaveMoment, IsRefusedBeforeStepAfterADirectOrUnmanagedBackward) {
   const TemporaryFolder folder;
   for (const int stage : {0, 2, 3}) {
     run_ranks(2, [&](comm::World& world) {
@@ -101,7 +101,7 @@ TEST(SaveMoment, AfterADirectBackwardOrUnmanagedIsBeforeStep) {
   }
 }
 
-TEST(SaveMoment, InsideOfAScopeNamesTheScope) {
+TEST(SaveMoment, NamesTheScopeThatItIsInside) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_engine(window_of(2, 1), world);
@@ -123,7 +123,7 @@ TEST(SaveMoment, InsideOfAScopeNamesTheScope) {
   });
 }
 
-TEST(SaveMoment, OfOneRankIsThatOfAll) {
+TEST(SaveMoment, IsTheSameOnAllRanks) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_engine(window_of(2, 0), world);
@@ -138,7 +138,7 @@ TEST(SaveMoment, OfOneRankIsThatOfAll) {
   });
 }
 
-TEST(SaveMoment, BetweenWindowsIsAnyTime) {
+TEST(SaveMoment, IsAnyTimeBetweenWindows) {
   for (const int stage : {0, 1, 2, 3}) {
     const TemporaryFolder folder;
     run_ranks(2, [&](comm::World& world) {
@@ -161,7 +161,7 @@ TEST(SaveMoment, BetweenWindowsIsAnyTime) {
   }
 }
 
-TEST(SaveMoment, OfAPreemptionIsAtABoundary) {
+TEST(SaveMoment, IsAtABoundaryForAPreemption) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto engine = make_engine(window_of(3, 2), world);
@@ -175,7 +175,7 @@ TEST(SaveMoment, OfAPreemptionIsAtABoundary) {
 }
 
 // Whoever gives gradients up in the middle of a window goes on in the middle of it, resumed or not.
-TEST(SaveMoment, OfAWindowWhoseGradientsWereGivenUpComesBack) {
+TEST(SaveMoment, IsAllowedOnceTheWindowsGradientsWereGivenUp) {
   for (const int stage : {0, 3}) {
     const TemporaryFolder folder;
     run_ranks(2, [&](comm::World& world) {

@@ -1,5 +1,5 @@
-// The same training as DeepSpeed (Python, 0.19.6): model, data and config of tests/golden/deepspeed_training,
-// two ranks, fp32, ZeRO stages 0 to 3, held against what DeepSpeed recorded.
+// Repeats a training that DeepSpeed (Python, 0.19.6) recorded, and compares losses and weights. Model, data
+// and config are those of tests/golden/deepspeed_training: two ranks, fp32, ZeRO stages 0 to 3.
 #include <cstdlib>
 #include <string>
 #include <tuple>

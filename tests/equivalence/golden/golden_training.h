@@ -37,7 +37,7 @@ struct GoldenTraining {
   std::shared_ptr<TinyGPT> make_model() const;
 };
 
-/// Of the recordings: at stage 3 every parameter is partitioned.
+/// Returns the ZeRO section of the recordings. At stage 3 every parameter is partitioned.
 Json zero_config(int stage);
 
 /// The recorded training `variant` ("adamw_clip", "sgd_clip", "sgd"). Throws IoError.

@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(OffloadMemory, OfSixteenBitStatesIsEightBytesAParameter) {
+TEST(OffloadMemory, IsEightBytesAParameterWithSixteenBitStates) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     Json config = basic(on_cpu(sliced_at_stage(3)));
@@ -42,7 +42,7 @@ TEST(OffloadMemory, OfSixteenBitStatesIsEightBytesAParameter) {
   });
 }
 
-TEST(OffloadMemory, IsOnTheDiskButForAFewSlices) {
+TEST(OffloadMemory, IsOnTheDiskExceptForAFewSlices) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const Json config = basic(sliced_at_stage(3, {{"bf16", {{"enabled", true}}}}));
@@ -117,7 +117,7 @@ void train_steps(Engine& engine, const comm::World& world, int first, int count)
     train_step(engine, 4 * (world.size() * step + world.rank()));
 }
 
-TEST(OffloadCheckpoint, GoesOnWithAndWithoutOffloadBitForBit) {
+TEST(OffloadCheckpoint, ResumesWithAndWithoutOffloadBitForBit) {
   const TemporaryFolder swap;
   for (const int stage : {1, 2, 3}) {
     for (const char* precision : {"fp32", "bf16"}) {
@@ -166,7 +166,7 @@ class TwoMatrices : public torch::nn::Module {
   std::vector<torch::nn::Linear> layers_;
 };
 
-TEST(OffloadCheckpoint, OfStatesOnADiskTakesNoMemoryOfTheirSize) {
+TEST(OffloadCheckpoint, TakesNoMemoryOfTheirSizeForStatesOnADisk) {
   const TemporaryFolder swap, saved;
   for (const int stage : {2, 3}) {
     for (const char* precision : {"fp32", "bf16"}) {

@@ -59,7 +59,7 @@ TEST_P(Offload, IsBitEqualToNone) {
   expect_same(spec, on_disk(config, folder.path(), variant), expected, message("nvme, pipelines ", variant));
 }
 
-TEST(OffloadOptions, WithClippingAndAccumulationAreBitEqual) {
+TEST(OffloadOptions, AreBitEqualWithClippingAndAccumulation) {
   const TemporaryFolder folder;
   for (const int stage : {1, 2, 3}) {
     for (const char* precision : {"fp32", "fp16"}) {
@@ -78,7 +78,7 @@ TEST(OffloadOptions, WithClippingAndAccumulationAreBitEqual) {
   }
 }
 
-TEST(OffloadOptions, OfOtherOptimizersAreBitEqual) {
+TEST(OffloadOptions, AreBitEqualWithOtherOptimizers) {
   const TemporaryFolder folder;
   int stage = 0;
   for (const Json& variant : std::vector<Json>{
@@ -118,7 +118,7 @@ TEST(OffloadOptions, MakeSixteenBitMastersPossible) {
 }
 
 // Masters and moments of 16 bits, of which a part lies in the host's memory or on a disk.
-TEST(OffloadOptions, OfAPartOfSixteenBitStatesAreBitEqual) {
+TEST(OffloadOptions, AreBitEqualWithAPartOfSixteenBitStates) {
   const TemporaryFolder folder;
   const Json patch = {
       {"bf16",
@@ -137,7 +137,7 @@ TEST(OffloadOptions, OfAPartOfSixteenBitStatesAreBitEqual) {
   }
 }
 
-TEST(OffloadDisk, ThatCannotBeWrittenIsAnErrorOnEveryRank) {
+TEST(OffloadDisk, FailsOnEveryRankIfItCannotBeWritten) {
   const TemporaryFolder folder;
   run_ranks(3, [&](comm::World& world) {
     const fs::path own = world.rank() == 1 ? fs::path("/proc/none") : folder.path();
@@ -168,7 +168,7 @@ class FullSwapDisk : public ::testing::Test {
   bool mounted_ = false;
 };
 
-TEST_F(FullSwapDisk, OfOneRankIsSaidOnEveryRankUntilACheckpointIsLoaded) {
+TEST_F(FullSwapDisk, IsReportedOnEveryRankUntilACheckpointIsLoaded) {
   run_ranks(2, [&](comm::World& world) {
     const fs::path swap = world.rank() == 1 ? disk_.path() : folder_.path();
     for (const int stage : {2, 3}) {

@@ -36,8 +36,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Of the section offload_param, and what goes with it. On a disk the smallest block, so that every matrix of
-/// the small models goes there.
+/// Returns a config with offload_param and the keys that it needs. Blocks on a disk are the smallest, so that
+/// every matrix of the small models goes there.
 Json with_params_in(const std::string& device, const std::string& folder, Json patch = Json::object()) {
   Json config = {{"train_micro_batch_size_per_gpu", 2},
                  {"aio", {{"block_size", 4096}}},

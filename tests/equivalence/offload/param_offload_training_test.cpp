@@ -129,7 +129,7 @@ TEST_P(TrainedParamOffload, IsBitEqualToNone) {
   run_ranks(ranks, [&](comm::World& world) { expect_same_training(world, plain, variants, steps); });
 }
 
-TEST(TrainedParamOffloadOptions, WithClippingAndAccumulationAreBitEqual) {
+TEST(TrainedParamOffloadOptions, AreBitEqualWithClippingAndAccumulation) {
   const TemporaryFolder folder;
   const Json plain = plain_config("bf16", {{"gradient_clipping", 0.05}, {"gradient_accumulation_steps", 2}});
   run_ranks(2, [&](comm::World& world) {
@@ -141,7 +141,7 @@ TEST(TrainedParamOffloadOptions, WithClippingAndAccumulationAreBitEqual) {
   });
 }
 
-TEST(TrainedParamOffloadOptions, UnderAutocastAreBitEqual) {
+TEST(TrainedParamOffloadOptions, AreBitEqualUnderAutocast) {
   const TemporaryFolder folder;
   for (const char* dtype : {"bf16", "fp16"}) {
     const Json plain = plain_config("fp32", {{"torch_autocast", {{"enabled", true}, {"dtype", dtype}}}});
@@ -154,7 +154,7 @@ TEST(TrainedParamOffloadOptions, UnderAutocastAreBitEqual) {
 }
 
 /// In turns, with evaluation between the steps.
-TEST(TrainedParamOffloadOptions, OfTwoEnginesInOneProcessAreBitEqual) {
+TEST(TrainedParamOffloadOptions, AreBitEqualWithTwoEnginesInOneProcess) {
   const TemporaryFolder folder;
   const Json config = plain_config("bf16");
   run_ranks(2, [&](comm::World& world) {
@@ -179,7 +179,7 @@ TEST(TrainedParamOffloadOptions, OfTwoEnginesInOneProcessAreBitEqual) {
 }
 
 /// The 16-bit weights are read from the disk for the step, and written back.
-TEST(TrainedParamOffloadOptions, WithSixteenBitMastersAreBitEqual) {
+TEST(TrainedParamOffloadOptions, AreBitEqualWithSixteenBitMasters) {
   const TemporaryFolder folder;
   const Json bf16 = {{"bf16", {{"bf16_master_weights_and_grads", true}, {"bf16_optimizer_states", true}}}};
   const Json plain = plain_config("bf16", bf16);
@@ -216,7 +216,7 @@ TEST(TrainedParamsOnDisk, AreReadAndWrittenByParameter) {
   }
 }
 
-TEST(TrainedParamsOnDisk, GoOnFromCheckpointsWithAndWithoutOffload) {
+TEST(TrainedParamsOnDisk, ResumeFromCheckpointsWithAndWithoutOffload) {
   const TemporaryFolder swap;
   for (const char* precision : {"fp32", "bf16"}) {
     run_ranks(2, [&](comm::World& world) {
@@ -276,7 +276,7 @@ class FileSizeLimit {
   void (*former_handler_)(int) = nullptr;
 };
 
-TEST(TrainedParamsOnDisk, WhoseDiskFailsAreSaidOnEveryRankUntilACheckpointIsLoaded) {
+TEST(TrainedParamsOnDisk, ReportAFailedDiskOnEveryRankUntilACheckpointIsLoaded) {
   const TemporaryFolder swap, saved;
   run_ranks(2, [&](comm::World& world) {
     const Json plain = plain_config("bf16");

@@ -111,7 +111,7 @@ TEST(SuperOffloadOptions, AreBitEqualToNone) {
 }
 
 // With clipping, and in fp16, the step waits for all gradients, as DeepSpeed's does.
-TEST(SuperOffloadOptions, ThatNeedAllGradientsFirstAreSteppedAfterBackward) {
+TEST(SuperOffloadOptions, StepAfterBackwardIfTheyNeedAllGradientsFirst) {
   for (const Json& patch : {Json{{"gradient_clipping", 0.05}},
                             Json{{"fp16", {{"enabled", true}, {"initial_scale_power", 20}}}}}) {
     TrainingSpec spec{.world_size = 2, .steps = 16, .config = in_pieces(3, patch)};
@@ -278,7 +278,7 @@ TEST(SuperOffloadResume, TrainsOnFromTheCheckpointsWeights) {
   }
 }
 
-TEST(SuperOffloadErrors, OfWhatChangesBetweenBackwardAndStep) {
+TEST(SuperOffloadErrors, NameWhatChangesBetweenBackwardAndStep) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const auto fresh = [&] {
@@ -325,7 +325,7 @@ TEST(SuperOffloadErrors, OfWhatChangesBetweenBackwardAndStep) {
 }
 
 // At stage 2 the second layer's gradients may all be of one rank's part.
-TEST(SuperOffloadErrors, OfABackwardThatFailedAreThoseOfAllRanks) {
+TEST(SuperOffloadErrors, ReachAllRanksAfterAFailedBackward) {
   const TemporaryFolder folder;
   for (const int stage : {2, 3}) {
     run_ranks(2, [&](comm::World& world) {
@@ -341,7 +341,7 @@ TEST(SuperOffloadErrors, OfABackwardThatFailedAreThoseOfAllRanks) {
                   HasSubstr("no more"));
       engine->module().middle = nullptr;
       EXPECT_THAT(error_of<UsageError>([&] { engine->zero_grad(); }),
-                  HasSubstr("load a checkpoint, where that backward() failed"));
+                  HasSubstr("load a checkpoint if that backward() failed"));
       engine->load_checkpoint(folder.string(), {.tag = tag});
       EXPECT_NO_THROW(two_layers_step(engine, world, 1));
     });
@@ -374,7 +374,7 @@ TEST(SuperOffloadErrors, LoseNothing) {
   });
 }
 
-TEST(SuperOffloadErrors, OfOptimizersAndStatesThatItCannotStep) {
+TEST(SuperOffloadErrors, NameOptimizersAndStatesThatItCannotStep) {
   const auto error_with = [](const Json& patch) {
     Json config = two_layers_config(patch);
     return error_of<ConfigError>([&] { make_two_layers(config, {}); });

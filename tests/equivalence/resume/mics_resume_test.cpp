@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Moves, MicsResume,
                                            MicsMove{4, 2, 1, 0, "fp32", 0}, MicsMove{4, 2, 4, 1, "bf16"},
                                            MicsMove{4, 1, 3, 3, "fp16"}));
 
-TEST_P(MicsResume, GoesOnWithTheSameLosses) {
+TEST_P(MicsResume, HasTheSameLosses) {
   const MicsMove move = GetParam();
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
@@ -58,7 +58,7 @@ TEST_P(MicsResume, GoesOnWithTheSameLosses) {
   expect_the_losses_of_staying(moved, stayed, move.precision);
 }
 
-TEST(MicsCheckpoint, GoesOnBitEqualWhereItWas) {
+TEST(MicsCheckpoint, ResumesBitEquallyOnItsOwnRanks) {
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
   for (const int shard_size : {1, 2}) {

@@ -45,8 +45,8 @@ void expect_same_tensors(const zero::RankState& one, const zero::RankState& othe
   }
 }
 
-// Of 0/1 Adam steps 5, 6, 8, 12 and 16 end with an exchange, others are ranks' own.
-TEST(OneBitResume, GoesOnWithTheBitsOfAnUninterruptedTraining) {
+// With 0/1 Adam, steps 5, 6, 8, 12 and 16 end with an exchange; each rank makes the others by itself.
+TEST(OneBitResume, HasTheBitsOfAnUninterruptedTraining) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     int number = 0;
@@ -96,7 +96,7 @@ TEST(OneBitResume, BeginsWithoutErrorsOnOtherRanksAndSaysSo) {
       engine->load_checkpoint(path);
       const std::string text = ::testing::internal::GetCapturedStderr();
       const bool says_so =
-          text.find("the checkpoint has that of 2 ranks, the engine has 3") != std::string::npos;
+          text.find("the checkpoint has those of 2 ranks, the engine has 3") != std::string::npos;
       EXPECT_EQ(says_so, world.rank() == 0 && saved_at > 4) << what << text;
       EXPECT_TRUE(all_ranks_have(net_weights(*engine), world)) << what;
       EXPECT_TRUE(engine->optimizer()->exchange()->rank_state().tensors.empty()) << what;
@@ -125,7 +125,7 @@ TEST(OneBitResume, KeepsTheNumbersOfLambFromStageToStage) {
   }
 }
 
-TEST(OneBitResume, OfAStepThatOverflowsChangesNeitherErrorsNorWeights) {
+TEST(OneBitResume, ChangesNeitherErrorsNorWeightsInAStepThatOverflows) {
   run_ranks(2, [](comm::World& world) {
     const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 8}, {"hysteresis", 1}}}};
     const Json fp32 = Json::object(), bf16 = {{"bf16", {{"enabled", true}}}};

@@ -72,7 +72,7 @@ void save_universal(auto& engine, const std::string& path, const comm::World& wo
   world.group().barrier();
 }
 
-TEST(OneBitUniversal, GoesOnWithTheBitsOfAnUninterruptedTraining) {
+TEST(OneBitUniversal, HasTheBitsOfAnUninterruptedTraining) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     int number = 0;
@@ -117,7 +117,7 @@ TEST(OneBitUniversal, BeginsWithoutErrorsOnOtherRanksAndSaysSo) {
       engine->load_checkpoint(path(index));
       const std::string text = ::testing::internal::GetCapturedStderr();
       const bool says_so =
-          text.find("the checkpoint has that of 2 ranks, the engine has 3") != std::string::npos;
+          text.find("the checkpoint has those of 2 ranks, the engine has 3") != std::string::npos;
       EXPECT_EQ(says_so, world.rank() == 0) << what << text;
       EXPECT_TRUE(all_ranks_have(net_weights(*engine), world)) << what;
       train_zeropp(*engine, 5);

@@ -39,7 +39,7 @@ auto make_wide_engine(const comm::World& world) {
   return initialize(std::make_shared<WideNet>(), {.config = config, .world = world}).engine;
 }
 
-// Of the optimizer's states: what a load reads beyond one without them.
+// Returns the bytes that a load reads for the optimizer's states: those beyond a load without states.
 int64_t optimizer_bytes(int world_size, const std::string& folder, bool verify_first = false) {
   const auto texts = run_ranks_collect(world_size, [&](comm::World& world) {
     const auto engine = make_wide_engine(world);

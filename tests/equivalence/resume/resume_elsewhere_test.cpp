@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Move{3, 2, 0, 1, "fp32"}, Move{1, 2, 3, 3, "fp32"}, Move{0, 1, 3, 4, "fp32"},
                       Move{3, 4, 2, 1, "bf16"}, Move{2, 2, 3, 3, "bf16"}, Move{3, 2, 3, 1, "fp16"}));
 
-TEST_P(ResumeElsewhere, GoesOnWithTheSameLosses) {
+TEST_P(ResumeElsewhere, HasTheSameLosses) {
   const Move move = GetParam();
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
@@ -87,7 +87,7 @@ TEST_F(DamagedCheckpoint, NamesTheMissingFileAndTheTagThatIsWhole) {
                                             HasSubstr("is missing"), HasSubstr("is 'global_step1'")));
 }
 
-TEST_F(DamagedCheckpoint, OffersTheWholeTagWhereLatestNamesNone) {
+TEST_F(DamagedCheckpoint, OffersTheWholeTagIfLatestNamesNone) {
   fs::remove_all(tag_);
   EXPECT_THAT(complaint(),
               ::testing::AllOf(HasSubstr("there is no tag 'global_step2' in the folder \"" + path_ + "\""),
@@ -99,7 +99,7 @@ TEST_F(DamagedCheckpoint, NamesTheTagsThatAreThereForOneThatIsNot) {
     const auto engine =
         initialize(std::make_shared<OddNet>(), {.config = moving_config(2, "fp32"), .world = world}).engine;
     EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_, {.tag = "best"}), "no tag 'best'", path_,
-                 "which has the tags 'global_step1', 'global_step2'", "takes the one that is given");
+                 "which has the tags 'global_step1', 'global_step2'", "takes the one given");
     EXPECT_ERROR(CheckpointError, engine->load_checkpoint(path_ + "/none", {.tag = "best"}), "no tag 'best'",
                  path_ + "/none", "which does not exist");
     for (const char* tag : {"../elsewhere", "/tmp", "..", "a/../../b", "."})
@@ -107,13 +107,13 @@ TEST_F(DamagedCheckpoint, NamesTheTagsThatAreThereForOneThatIsNot) {
   });
 }
 
-TEST_F(DamagedCheckpoint, SaysWhereNoOtherTagIsWhole) {
+TEST_F(DamagedCheckpoint, SaysThatNoOtherTagIsWhole) {
   for (const char* tag : {"global_step1", "global_step2"})
     fs::remove(checkpoint::optim_states_path(path_, tag, 1));
   EXPECT_THAT(complaint(), HasSubstr("no other tag there is complete"));
 }
 
-TEST_F(DamagedCheckpoint, WithoutLatestLoadsNothingAndNamesTheNewestWholeTag) {
+TEST_F(DamagedCheckpoint, LoadsNothingWithoutLatestAndNamesTheNewestWholeTag) {
   fs::remove(checkpoint::latest_path(path_));
   const auto warning = [&] {
     return run_ranks_collect(1, [&](comm::World& world) {

@@ -266,7 +266,7 @@ TEST(Resume, NamesWhatDoesNotFit) {
   });
 }
 
-TEST(Resume, GoesOnAtAnotherWorldSizeAndZeroStage) {
+TEST(Resume, ContinuesAtAnotherWorldSizeAndZeroStage) {
   const TemporaryFolder folder;
   Json config = resume_config(1, "fp32");
   config["train_batch_size"] = 12;
@@ -292,8 +292,8 @@ TEST(Resume, GoesOnAtAnotherWorldSizeAndZeroStage) {
   }
 }
 
-// Of all states, since the step after the load uses them.
-TEST(Resume, FromStage3GoesOnAtAnotherWorldSizeAndZeroStage) {
+// The step after the load uses all states.
+TEST(Resume, ContinuesFromStage3AtAnotherWorldSizeAndZeroStage) {
   for (const std::string precision : {"fp32", "bf16"}) {
     const TemporaryFolder folder;
     Json config = resume_config(3, precision);

@@ -110,7 +110,7 @@ TEST_P(Stage3Files, BecomeAUniversalCheckpointWithWholeWeights) {
   });
 }
 
-TEST_P(Stage3Files, HoldTheModelsOwnWeightsWhereThatIsAllowed) {
+TEST_P(Stage3Files, HoldTheModelsOwnWeightsIfAllowed) {
   const auto [ranks, precision] = GetParam();
   const TemporaryFolder folder;
   run_ranks(ranks, [&, precision = precision](comm::World& world) {
@@ -129,7 +129,7 @@ TEST_P(Stage3Files, HoldTheModelsOwnWeightsWhereThatIsAllowed) {
 }
 
 // A model may be larger than a rank's memory.
-TEST(Stage3Checkpoint, WithoutOptimizerStatesIsReadOneTensorAtATime) {
+TEST(Stage3Checkpoint, IsReadOneTensorAtATimeWithoutOptimizerStates) {
   const TemporaryFolder folder;
   for (const bool is_sharded : {true, false}) {
     run_ranks(2, [&](comm::World& world) {

@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Moves, UniversalResume,
                                            Move{3, 2, 1, 3, "fp32"}, Move{1, 2, 3, 2, "fp32"},
                                            Move{3, 3, 3, 2, "bf16"}));
 
-TEST_P(UniversalResume, GoesOnWithTheSameLosses) {
+TEST_P(UniversalResume, HasTheSameLosses) {
   const Move move = GetParam();
   const TemporaryFolder folder;
   const std::string path = folder.path().string();

@@ -176,7 +176,7 @@ TEST(Doubles, AreComputedAsTorchComputesThem) {
   });
 }
 
-TEST(Doubles, OfATorchOptimizerTrainBesideFloats) {
+TEST(Doubles, TrainBesideFloatsWithATorchOptimizer) {
   run_ranks(1, [](comm::World& world) {
     std::string reference;
     for (const int stage : {0, 2, 3}) {
@@ -193,7 +193,7 @@ TEST(Doubles, OfATorchOptimizerTrainBesideFloats) {
   });
 }
 
-TEST(Doubles, GoOnFromACheckpointAtAnyStage) {
+TEST(Doubles, ResumeFromACheckpointAtAnyStage) {
   for (const auto& [from, to] : {std::pair{0, 0}, std::pair{1, 3}, std::pair{3, 2}, std::pair{2, 1}}) {
     SCOPED_TRACE(message(from, " to ", to));
     const TemporaryFolder folder;
@@ -217,7 +217,7 @@ TEST(Doubles, GoOnFromACheckpointAtAnyStage) {
   }
 }
 
-TEST(Doubles, AreCastWhereTheConfigCastsTheModel) {
+TEST(Doubles, AreCastIfTheConfigCastsTheModel) {
   run_ranks(1, [](comm::World& world) {
     for (const int stage : {0, 3}) {
       Json config = with_optimizer_of("AdamW", sliced_at_stage(stage));
@@ -228,7 +228,7 @@ TEST(Doubles, AreCastWhereTheConfigCastsTheModel) {
   });
 }
 
-TEST(Doubles, ThatAreNotFiniteAreNamed) {
+TEST(Doubles, AreNamedIfTheyAreNotFinite) {
   for (const int stage : {0, 2, 3}) {
     run_ranks(2, [&](comm::World& world) {
       Json config = with_optimizer_of("AdamW", sliced_at_stage(stage, {{"log_level", "warning"}}));
@@ -276,7 +276,7 @@ TEST(ComplexParameters, AreRefusedWithTheWayOut) {
   });
 }
 
-TEST(ComplexParameters, ThatAreFrozenAndBuffersAreRankZeros) {
+TEST(ComplexParameters, TakeRankZerosValuesIfTheyAreFrozenOrBuffers) {
   struct Rotating : torch::nn::Module {
     explicit Rotating(double phase) {
       frozen = register_parameter("frozen", at::full({3}, phase, at::kComplexFloat), /*requires_grad=*/false);

@@ -90,7 +90,7 @@ TEST(MicsInit, HoldsAShardOfItsBlock) {
 }
 
 // Cut over all ranks, or over other blocks: initialize() cuts them anew.
-TEST(MicsInit, OfOtherBlocksIsCutAnew) {
+TEST(MicsInit, IsCutAgainForOtherBlocks) {
   run_ranks(4, [](comm::World& world) {
     for (const int shard_size : {1, 2, 0}) {
       const Json config = mics_born_config(shard_size);
@@ -154,7 +154,7 @@ TEST(MicsInit, NeedsAConfigThatSaysHowManyRanks) {
     const zero::Init outer({.config_dict_or_path = mics_born_config(2), .world = world});
     const zero::Init inner({.world = world});
     EXPECT_ERROR(UsageError, zero::Init({.config_dict_or_path = mics_born_config(4), .world = world}),
-                 "another zero::Init lives on this thread", "mics_shard_size");
+                 "another zero::Init is active on this thread", "mics_shard_size");
   });
 }
 

@@ -38,7 +38,7 @@ TrainingResult trained_in_blocks(int ranks, const Json& config, int64_t accumula
 const std::vector<std::pair<int, int>> kWorldsAndShards = {{2, 1}, {2, 2}, {4, 1}, {4, 2}, {4, 4}};
 
 // Shards of one rank are whole, and their replicas add up as all ranks of stage 0 do.
-TEST(Mics, IsBitEqualWhereSumsHaveOneOrder) {
+TEST(Mics, IsBitEqualIfSumsHaveOneOrder) {
   for (const int ranks : {2, 4}) {
     const TrainingResult plain = trained_in_blocks(ranks, mics(0));
     ASSERT_FALSE(plain.weights.empty());
@@ -57,7 +57,7 @@ TEST(Mics, IsBitEqualWhereSumsHaveOneOrder) {
   }
 }
 
-TEST(Mics, DiffersInTheOrderOfSumsAlone) {
+TEST(Mics, DiffersOnlyInTheOrderOfSums) {
   const std::vector<Json> variants = {
       Json::object(),
       {{"gradient_clipping", 0.05}},
@@ -131,7 +131,7 @@ TEST(Mics, StaysNearPlainStage3InSixteenBits) {
   }
 }
 
-TEST(Mics, IsBitEqualWhereStatesAndParametersAreOffloaded) {
+TEST(Mics, IsBitEqualIfStatesAndParametersAreOffloaded) {
   const TemporaryFolder folder;
   const Json cpu = {{"device", "cpu"}};
   const Json nvme = {{"device", "nvme"}, {"nvme_path", folder.string()}};
@@ -197,7 +197,7 @@ at::Tensor exact_batch(int step, int rank) {
   return (at::arange(35, at::kFloat) * (1 + rank) + step).view({7, 5}).remainder(16);
 }
 
-TEST(Mics, IsBitEqualWhereSumsAreExact) {
+TEST(Mics, IsBitEqualIfSumsAreExact) {
   run_ranks(4, [](comm::World& world) {
     const auto weights_of = [&](const Json& config) {
       const auto engine = initialize(std::make_shared<ExactNet>(), {.config = config, .world = world}).engine;
@@ -305,7 +305,7 @@ TEST(Mics, RefusesWhatContradictsIt) {
   });
 }
 
-TEST(Mics, OfAllRanksNeedsNoReplicas) {
+TEST(Mics, NeedsNoReplicasWithAllRanks) {
   run_ranks(2, [](comm::World& world) {
     const Json config = mics(2, {{"train_micro_batch_size_per_gpu", 1}, {"optimizer", {{"type", "Adam"}}}});
     const auto engine = initialize(std::make_shared<ExactNet>(), {.config = config, .world = world}).engine;

@@ -47,7 +47,7 @@ TEST(Mics, SendsBetweenNodesWhatReplicasAddOnceAWindow) {
   });
 }
 
-TEST(Mics, GathersWithinItsBlockAlone) {
+TEST(Mics, GathersOnlyWithinItsBlock) {
   run_ranks(4, [](comm::World& world) {
     const auto notes = std::make_shared<CallNotes>();
     const auto engine =
@@ -93,7 +93,7 @@ TEST(Mics, GathersByNodesWithTheSameBitsAndHalfTheBytesBetweenThem) {
   });
 }
 
-TEST(Mics, OnOneNodeGathersInOneStep) {
+TEST(Mics, GathersInOneStepOnOneNode) {
   run_ranks(4, [](comm::World& world) {
     env::set("DEEPSPEED_RANKS_PER_NODE", "2");
     const auto notes = std::make_shared<CallNotes>();

@@ -109,7 +109,7 @@ std::vector<at::Tensor> train_in_phases(comm::World& world, const std::vector<Js
 class Phases : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Phases, ::testing::Values(1, 2, 3));
 
-TEST_P(Phases, OfAnyStagesTrainAsThoseOfStageZero) {
+TEST_P(Phases, TrainAtAnyStagesAsAtStageZero) {
   run_ranks(GetParam(), [](comm::World& world) {
     const std::vector<std::pair<int, int>> stages = {{3, 3}, {3, 2}, {2, 3}, {3, 0}, {0, 3}, {1, 3}, {3, 1}};
     const auto expected = train_in_phases(world, {phase_config(0), phase_config(0)}, EngineEnd::kDrop);
@@ -143,7 +143,7 @@ TEST_P(Phases, MoveParametersFromOnePlaceToAnother) {
   });
 }
 
-TEST_P(Phases, InSixteenBitsTrainAsThoseOfStageTwo) {
+TEST_P(Phases, TrainInSixteenBitsAsAtStageTwo) {
   run_ranks(GetParam(), [](comm::World& world) {
     const Json bf16 = {{"bf16", {{"enabled", true}}}};
     const auto two = phase_config(2, Json::object(), bf16), three = phase_config(3, Json::object(), bf16);
@@ -156,7 +156,7 @@ TEST_P(Phases, InSixteenBitsTrainAsThoseOfStageTwo) {
   });
 }
 
-TEST_P(Phases, OfEvaluationAndTrainingFollowEachOther) {
+TEST_P(Phases, AlternateBetweenEvaluationAndTraining) {
   run_ranks(GetParam(), [](comm::World& world) {
     Json evaluation = phase_config(3);
     evaluation.erase("optimizer");
@@ -234,12 +234,12 @@ TEST(Stage3Destroy, MakesTheWeightsOrdinaryTensors) {
     EXPECT_TRUE(at::equal(engine->forward(inputs, targets).detach(), loss));
     model->forward(inputs, targets).backward();
     EXPECT_TRUE(first.grad().defined());
-    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make views anew"));
+    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make new views"));
     engine->destroy();  // a second time changes nothing
   });
 }
 
-TEST(Stage3Destroy, LeavesTheModelPartitionedWhereAskedTo) {
+TEST(Stage3Destroy, LeavesTheModelPartitionedIfAsked) {
   run_ranks(2, [](comm::World& world) {
     const auto model = std::make_shared<OddNet>();
     const PhaseEngine engine = phase_engine(model, world, phase_config(3));
@@ -253,7 +253,7 @@ TEST(Stage3Destroy, LeavesTheModelPartitionedWhereAskedTo) {
   });
 }
 
-TEST(Stage3Destroy, ChangesNothingInsideOfGatheredParameters) {
+TEST(Stage3Destroy, ChangesNothingInsideGatheredParameters) {
   run_ranks(2, [](comm::World& world) {
     const auto model = std::make_shared<OddNet>();
     const PhaseEngine engine = phase_engine(model, world, phase_config(3));

@@ -113,7 +113,7 @@ TEST(Zeropp, SendsAQuarterOfTheBytesBetweenNodes) {
   });
 }
 
-TEST(QuantizedGradients, GoOnAfterAResumeAsIfNothingHadHappened) {
+TEST(QuantizedGradients, ContinueAfterAResumeAsIfUninterrupted) {
   const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 10}, {"loss_scale_window", 2}}}};
   for (const Json& keys : {kInFourBits, kWithFeedback}) {
     for (const int per_node : {1, 2, 4}) {
@@ -136,7 +136,7 @@ TEST(QuantizedGradients, GoOnAfterAResumeAsIfNothingHadHappened) {
   }
 }
 
-TEST(QuantizedGradients, GoOnOnOtherRanksAndNodes) {
+TEST(QuantizedGradients, ContinueOnOtherRanksAndNodes) {
   for (const Json& keys : {kInFourBits, kWithFeedback}) {
     const TemporaryFolder folder;
     double expected = 0, first = 0;
@@ -160,7 +160,7 @@ TEST(QuantizedGradients, GoOnOnOtherRanksAndNodes) {
   }
 }
 
-TEST(QuantizedGradients, OfAStepThatOverflowsChangeNeitherErrorsNorWeights) {
+TEST(QuantizedGradients, ChangeNeitherErrorsNorWeightsInAStepThatOverflows) {
   run_ranks(4, [](comm::World& world) {
     set_nodes(2);
     const Json fp16 = {{"fp16", {{"enabled", true}, {"initial_scale_power", 8}, {"hysteresis", 1}}}};

@@ -21,7 +21,7 @@ const std::vector<Json>& net_precisions() {
   return all;
 }
 
-TEST(QuantizedWeights, AreRoundedAlikeForPassesAndExactElsewhere) {
+TEST(QuantizedWeights, AreRoundedEquallyForPassesAndExactElsewhere) {
   for (const int ranks : {2, 3}) {
     for (const Json& precision : net_precisions()) {
       run_ranks(ranks, [&](comm::World& world) {
@@ -48,7 +48,7 @@ TEST(QuantizedWeights, AreRoundedAlikeForPassesAndExactElsewhere) {
   }
 }
 
-TEST(QuantizedWeights, InFp8AreTheNearestFloats) {
+TEST(QuantizedWeights, AreTheNearestFloatsInFp8) {
   run_ranks(2, [&](comm::World& world) {
     const Json keys = {{"zero_quantized_weights", true}, {"zero_quantized_weights_dtype", "fp8"}};
     const auto engine = zeropp_engine(zeropp_config(keys), world);

@@ -164,7 +164,7 @@ TEST_P(Recomputation, TrainsAsThePlainModelAtEveryStage) {
 
 /// The shared weight's gradients come at the end of each part's own backward: a sum over the ranks each, of
 /// which the order of additions differs from stage to stage.
-TEST_P(Recomputation, OfPartsThatShareAWeightIsTheSameAtEveryStage) {
+TEST_P(Recomputation, IsTheSameAtEveryStageForPartsThatShareAWeight) {
   run_ranks(GetParam(), [&](comm::World& world) {
     const Result plain = train(world, false, true, {{"stage", 1}}, Json::object());
     const auto expect_near = [&](const Result& seen, const std::string& what) {
@@ -194,7 +194,7 @@ TEST_P(Recomputation, OfPartsThatShareAWeightIsTheSameAtEveryStage) {
   });
 }
 
-TEST(RecomputationWithSuperOffload, OfPartsThatShareAWeightSaysTheWayOut) {
+TEST(RecomputationWithSuperOffload, NamesTheWayOutForPartsThatShareAWeight) {
   run_ranks(2, [](comm::World& world) {
     for (const int stage : {2, 3}) {
       EXPECT_THAT(error_of<UsageError>([&] {

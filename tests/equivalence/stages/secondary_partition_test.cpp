@@ -86,7 +86,7 @@ TEST(SecondaryPartition, ServesEveryGatherBetweenTwoStepsButTheFirst) {
   });
 }
 
-TEST(SecondaryPartition, KeepsTheRoundedValuesForPassesAlone) {
+TEST(SecondaryPartition, KeepsTheRoundedValuesOnlyForPasses) {
   run_ranks(4, [](comm::World& world) {
     const auto engine = zeropp_engine(near_config(2, {{"zero_quantized_weights", true}}), world);
     ZeroppNet& model = engine->module();
@@ -134,7 +134,7 @@ TEST(SecondaryPartition, HasASizeThatDividesTheRanks) {
   });
 }
 
-TEST(QuantizedNontrainableWeights, RoundFrozenParametersAlone) {
+TEST(QuantizedNontrainableWeights, RoundOnlyFrozenParameters) {
   run_ranks(2, [](comm::World& world) {
     const auto model = std::make_shared<ZeroppNet>();
     model->up.set_requires_grad(false);

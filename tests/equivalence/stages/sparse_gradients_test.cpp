@@ -70,7 +70,7 @@ TEST(SparseGradients, TrainAsWholeOnes) {
   }
 }
 
-TEST(SparseGradients, OfASparseLayerTrainAtEveryStage) {
+TEST(SparseGradients, TrainASparseLayerAtEveryStage) {
   for (const int stage : {0, 1, 2}) {
     run_ranks(2, [&](comm::World& world) {
       const Json config = {{"train_micro_batch_size_per_gpu", 2},

@@ -249,7 +249,7 @@ TEST(SplitMastersState, FollowsWeightsThatAreLoadedOrWritten) {
   });
 }
 
-TEST(SplitMastersCheckpoint, GoesOnWithAndWithoutBitForBit) {
+TEST(SplitMastersCheckpoint, ResumesWithAndWithoutBitForBit) {
   const TemporaryFolder swap;
   const Json disk = {{"offload_optimizer", {{"device", "nvme"}, {"nvme_path", swap.string()}}}};
   const auto train_steps = [](const OddEngine& engine, comm::World& world, int first, int count) {

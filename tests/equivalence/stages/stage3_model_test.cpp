@@ -101,7 +101,7 @@ TEST(Stage3Model, KeepsIdentitySizesAndTying) {
   });
 }
 
-TEST(Stage3Model, UsedOutsideOfTheEngineIsAnErrorThatNamesTheParameter) {
+TEST(Stage3Model, NamesAParameterUsedOutsideTheEngine) {
   run_ranks(2, [](comm::World& world) {
     const auto engine = gpt_engine(3, world);
     const FormulaBatch batch = FormulaData{world.size(), 2, 11, 48}.batch(0, world.rank());
@@ -148,7 +148,7 @@ TEST(Stage3Model, IsEvaluatedAfterDestroyAndReleasesWhatItKeeps) {
   });
 }
 
-TEST(Stage3Edit, UnderGatheredParametersSurvivesTheNextStepInBothCopies) {
+TEST(Stage3Edit, SurvivesTheNextStepInBothCopies) {
   run_ranks(2, [](comm::World& world) {
     for (const char* precision : {"bf16", "fp32"}) {
       Json patch = {{"optimizer", {{"params", {{"lr", 1e-3}}}}}};
@@ -216,7 +216,7 @@ struct WideMlp : torch::nn::Module {
   std::vector<torch::nn::Linear> layers;
 };
 
-TEST(Stage3Bytes, NoSecondCopyOfTheModelLivesThroughForwardAndBackward) {
+TEST(Stage3Bytes, HoldNoSecondCopyOfTheModelInForwardAndBackward) {
   run_ranks(2, [](comm::World& world) {
     for (const Json& patch : {Json{{"torch_autocast", {{"enabled", true}, {"dtype", "bf16"}}}},
                               Json{{"bf16", {{"enabled", true}}}}}) {

@@ -101,7 +101,7 @@ TEST(Stage3Options, ChangeWhatIsWholeAndNothingElse) {
   }
 }
 
-TEST(Stage3Options, OfOtherOptimizersAreBitEqual) {
+TEST(Stage3Options, AreBitEqualWithOtherOptimizers) {
   for (const Json& variant : std::vector<Json>{
            {{"optimizer",
              {{"type", "SGD"}, {"params", {{"lr", 0.05}, {"momentum", 0.9}, {"weight_decay", nullptr}}}}},

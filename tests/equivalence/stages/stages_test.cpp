@@ -93,7 +93,7 @@ std::vector<Json> homes_of_states(const std::string& folder) {
   return configs;
 }
 
-TEST(Stages, LambAndMuonTrainAlikeAtEachOfThem) {
+TEST(Stages, LambAndMuonTrainEquallyAtEachOfThem) {
   const TemporaryFolder folder;
   for (const char* type : {"Lamb", "Muon"}) {
     for (const int world : {2, 3, 4}) {

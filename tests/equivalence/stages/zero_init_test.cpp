@@ -39,7 +39,7 @@ Json born_config(const std::string& precision, int stage = 3) {
   return config;
 }
 
-/// Of random weights, those of rank 0.
+/// Returns a model with random weights that differ between ranks; rank 0's are the ones that count.
 std::shared_ptr<TinyGPT> random_gpt(const comm::World& world, const Json& config, bool is_born_partitioned) {
   torch::manual_seed(5 + world.rank());
   const zero::Init init({.config_dict_or_path = config,
@@ -198,7 +198,7 @@ TEST(BornPartitionedModel, IsSavedAndLoaded) {
   });
 }
 
-TEST(BornPartitionedModel, OnTheMetaDeviceTakesItsWeightsFromAFileShardByShard) {
+TEST(BornPartitionedModel, TakesItsWeightsFromAFileShardByShardOnTheMetaDevice) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const Json config = born_config("fp32");
@@ -228,11 +228,11 @@ TEST(BornPartitionedModel, IsRefusedAtOtherStagesAndWhileItIsBuilt) {
     const zero::Init init({.world = world, .max_whole_bytes = 0});
     const auto unfinished = std::make_shared<TinyGPT>(kBornGpt);
     EXPECT_THAT(error_of<UsageError>([&] { engine_of(unfinished, world, born_config("fp32")); }),
-                HasSubstr("a zero::Init that lives still"));
+                HasSubstr("a zero::Init that is still active"));
   });
 }
 
-TEST(BornPartitionedModel, OfOtherRanksThanTheEnginesIsRefused) {
+TEST(BornPartitionedModel, IsRefusedIfItsRanksAreNotTheEngines) {
   run_ranks(2, [](comm::World& world) {
     const auto alone = world.new_group({world.rank()}, "alone" + std::to_string(world.rank()));
     const auto other = world.new_group({1 - world.rank()}, "alone" + std::to_string(1 - world.rank()));

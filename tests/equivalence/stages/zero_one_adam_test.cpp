@@ -29,7 +29,7 @@ TEST(ZeroOneAdam, IsAdamBitForBitWhileEachStepRenewsTheSecondMoment) {
   });
 }
 
-TEST(ZeroOneAdam, LetsRanksGoApartBetweenExchangesAlone) {
+TEST(ZeroOneAdam, LetsRanksDifferOnlyBetweenExchanges) {
   for (const int ranks : {1, 2, 3, 4}) {
     run_ranks(ranks, [](comm::World& world) {
       for (const Json& precision : exchange_precisions()) {
@@ -82,7 +82,7 @@ TEST(ZeroOneAdam, TrainsToTheLossOfAdam) {
   });
 }
 
-TEST(ZeroOneAdam, SendsATwentiethOfTheBytesAndTheNormAloneBetweenExchanges) {
+TEST(ZeroOneAdam, SendsATwentiethOfTheBytesAndOnlyTheNormBetweenExchanges) {
   run_ranks(2, [](comm::World& world) {
     const auto notes = std::make_shared<CallNotes>();
     const auto engine = zeropp_engine(zero_one_adam(6), counted_world(world, notes));

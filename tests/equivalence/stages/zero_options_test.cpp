@@ -45,7 +45,7 @@ TEST_P(Stage, HowTensorsTravelDoesNotChangeTheTraining) {
   }
 }
 
-TEST(UnusedParameters, AreAnErrorThatNamesThemWhereTheyAreNotIgnored) {
+TEST(UnusedParameters, AreNamedIfTheyAreNotIgnored) {
   for (const int stage : {0, 1, 2}) {
     for (const bool ignore : {true, false}) {
       run_ranks(2, [&](comm::World& world) {

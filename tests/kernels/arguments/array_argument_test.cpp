@@ -40,10 +40,10 @@ TEST(ArrayArgument, HasATypeThatKernelsKnow) {
   EXPECT_ERROR(UsageError, element_type(at::kInt), "dtype Int, expected Float, Half, BFloat16 or Double");
 }
 
-TEST(ArrayArgument, OfACopyStandsBesideAMasterOfFp32) {
+TEST(ArrayArgument, TakesACopyOnlyWithAMasterOfFp32) {
   const at::Tensor wide = at::zeros({4}, at::kDouble), copy = at::zeros({4}, at::kHalf);
   EXPECT_ERROR(UsageError, update({wide, wide, copy, {}}, SgdRule{}),
-               "low_precision beside a master of dtype Double, expected none");
+               "low_precision with a master of dtype Double, expected none");
 }
 
 TEST(AdamStep, HasAPlaceAndBetasBelowOne) {
@@ -56,7 +56,7 @@ TEST(AdamStep, HasAPlaceAndBetasBelowOne) {
   EXPECT_ERROR(UsageError, adam(tensors, step), "beta2 is 1, expected a number in [0, 1)");
 }
 
-TEST(GradStats, OfNoElementsAreZero) {
+TEST(GradStats, AreZeroForNoElements) {
   const at::Tensor sum = sum_of_squares(at::zeros({0}));
   EXPECT_EQ(sum.scalar_type(), at::kDouble);
   EXPECT_EQ(sum.item<double>(), 0.0);

@@ -38,7 +38,7 @@ at::Tensor element_numbers() {
   return at::cat({at::arange(kMatrix, at::kDouble), at::arange(kVector, at::kDouble)});
 }
 
-// The same weights and gradients as the recorder's, in one slice.
+// Repeats the recorder's weights and gradients in one slice.
 struct RecordedTraining {
   RecordedTraining() : weights((element_numbers() * 0.11).cos().to(at::kFloat)) {
     segments = {{0, {0, kMatrix}, 0, {17, 59}}, {1, {kMatrix, kMatrix + kVector}, 0, {kVector}}};
@@ -101,7 +101,7 @@ TEST(OneBitGolden, ZeroOneAdamAgreesWithDeepSpeeds) {
             1e-4);
 }
 
-TEST(OneBitGolden, AStateThatIsLoadedGoesOnWithTheSameBits) {
+TEST(OneBitGolden, ContinuesWithTheSameBitsFromALoadedState) {
   for (const std::string type : {"OneBitAdam", "OneBitLamb", "ZeroOneAdam"}) {
     const std::string params =
         type == "ZeroOneAdam" ? R"({"var_freeze_step": 5, "var_update_scaler": 2, "local_step_scaler": 2})"
@@ -123,7 +123,7 @@ TEST(OneBitGolden, AStateThatIsLoadedGoesOnWithTheSameBits) {
   }
 }
 
-TEST(ZeroOneAdam, GoesOnFromWeightsThatWereWrittenBetweenExchanges) {
+TEST(ZeroOneAdam, ContinuesFromWeightsThatWereWrittenBetweenExchanges) {
   const std::string params = R"({"var_freeze_step": 1, "local_step_scaler": 1, "local_step_clipper": 4})";
   RecordedTraining training, untouched;
   const auto optimizer = make_recorded("ZeroOneAdam", params), other = make_recorded("ZeroOneAdam", params);

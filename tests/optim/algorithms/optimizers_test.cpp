@@ -218,7 +218,7 @@ TEST(Optimizers, LambTellsItsCoefficients) {
   EXPECT_EQ(coeffs[1], 1.0);
 }
 
-TEST(Optimizers, ThoseThatNeedWholeParametersSayWhichIsCut) {
+TEST(Optimizers, NameTheCutParameterIfTheyNeedItWhole) {
   for (const std::string type : {"Lamb", "Muon"}) {
     const auto optimizer = make_optimizer(type, Json::object(), std::vector<ParamGroup>(1));
     EXPECT_FALSE(optimizer->is_elementwise());

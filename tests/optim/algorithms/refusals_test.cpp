@@ -59,7 +59,7 @@ TEST(Adam, HasMomentsOfAFloatType) {
                "amsgrad needs moments of dtype Float, got BFloat16");
 }
 
-TEST(Adam, GoesOnInItsOwnTypeFromAStateOfAnother) {
+TEST(Adam, ContinuesInItsOwnTypeFromAStateOfAnother) {
   AdamOptions options;
   options.moment_dtype = at::kBFloat16;
   Adam wide({ParamGroup()}, {}), narrow({ParamGroup()}, options);

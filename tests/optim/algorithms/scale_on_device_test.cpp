@@ -83,14 +83,14 @@ void expect_no_trace(const char* type, const Json& params, int left_out) {
     EXPECT_TRUE(at::equal(state.tensors[i].second, other.tensors[i].second)) << state.tensors[i].first;
 }
 
-TEST(ScaleOnDevice, LeavesAStepOutWhereItIsNoNumber) {
+TEST(ScaleOnDevice, LeavesAStepOutIfItIsNotANumber) {
   for (const auto& [type, params] : optimizers()) {
     if (!make(type, params)->skips_on_device()) continue;
     for (const int left_out : {0, 1}) expect_no_trace(type, params, left_out);
   }
 }
 
-TEST(ScaleOnDevice, LeavesLoadedStatesOfNoStepWhereTheFirstIsLeftOut) {
+TEST(ScaleOnDevice, LeavesLoadedStatesOfNoStepIfTheFirstIsLeftOut) {
   for (const char* type : {"AdamW", "Lion", "SGD"}) {
     const Json params =
         type == std::string("SGD") ? Json{{"lr", 0.01}, {"momentum", 0.9}} : Json{{"lr", 0.01}};

@@ -62,7 +62,7 @@ TEST(SplitMasters, AdamStepsThemAsFp32Masters) {
   expect_same_training(halves, whole);
 }
 
-TEST(SplitMasters, AClassOfThisLibraryStepsThemInAnEngine) {
+TEST(SplitMasters, AreSteppedInAnEngineByAClassOfThisLibrary) {
   const auto make_client = [](const at::Tensor& parameter) {
     return std::make_unique<TorchOptimizer>(
         std::make_shared<DeepSpeedCPUAdam>(std::vector<at::Tensor>{parameter}, DeepSpeedCPUAdamOptions()),
@@ -88,7 +88,7 @@ TEST(SixteenBitMasters, AdamStepsThemAsFp32CopiesOfThem) {
   }
 }
 
-TEST(SplitMasters, OthersSayThatTheyNeedFp32) {
+TEST(SplitMasters, AreRefusedByOptimizersThatNeedFp32) {
   for (const auto& [type, params] :
        {std::pair{"Lion", Json::object()}, std::pair{"SGD", Json{{"lr", 0.1}}},
         std::pair{"Adagrad", Json::object()}, std::pair{"RMSprop", Json::object()},

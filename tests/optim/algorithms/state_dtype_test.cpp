@@ -30,7 +30,7 @@ TEST(StateDtype, MomentsMayTakeTheParametersDtype) {
 }
 
 // A state of 16 bits is the fp32 one, rounded at the end of each step: the first steps agree bit for bit.
-TEST(StateDtype, OfTheParametersGivesTheRoundedStatesOfFp32) {
+TEST(StateDtype, RoundsTheStatesOfFp32ToTheParametersDtype) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     const auto state_after_a_step = [&](auto make) {
       const Params params = make_params(dtype);
@@ -61,7 +61,7 @@ TEST(StateDtype, OfTheParametersGivesTheRoundedStatesOfFp32) {
   }
 }
 
-TEST(StateDtype, OfTheParametersResumesBitForBit) {
+TEST(StateDtype, ResumesBitForBitInTheParametersDtype) {
   const Params params = make_params(at::kBFloat16), resumed = make_params(at::kBFloat16);
   const auto options = DeepSpeedCPULionOptions().fp32_optimizer_states(false);
   DeepSpeedCPULion first(params, options), second(resumed, options);

@@ -53,7 +53,7 @@ TEST(ChainedLr, HasTheRatesOfTorchInPython) {
   expect_torch_rates("CosineAnnealingLR", R"({"T_max": 2, "eta_min": 0.2})", {1, 0.6, 0.2, 0.6, 1});
 }
 
-TEST(ChainedLr, GoesOnFromItsStateAndFromARateSetByHand) {
+TEST(ChainedLr, ContinuesFromItsStateAndFromARateSetByHand) {
   const Json params = {{"step_size", 2}, {"gamma", 0.5}};
   auto groups = chained_groups({1.0, 0.5}), others = chained_groups({1.0, 0.5});
   const auto schedule = make_lr_scheduler("StepLR", params, groups);
@@ -88,7 +88,7 @@ TEST(ChainedLr, RefusesAStateThatIsNotItsOwn) {
   EXPECT_EQ(groups[0].lr(), 1.0);
 }
 
-TEST(LrSchedulerNames, ThatAreUnknownGetTheListOfThoseThatAreThere) {
+TEST(LrSchedulerNames, ListTheKnownOnesForAnUnknownOne) {
   auto groups = chained_groups({1.0});
   const auto complaint = [&](const char* type) {
     return error_of<ConfigError>([&] { make_lr_scheduler(type, Json::object(), groups); });

@@ -84,7 +84,7 @@ TEST(LrSchedulerSource, WritesTheRatesOfAUsersObjectIntoAllGroups) {
   EXPECT_EQ(rates_of(others), (Rates{0.5, 0.5}));
 }
 
-TEST(LrSchedulerSource, PrefersGetLastLrAndStepsByNumberWhereTheObjectCan) {
+TEST(LrSchedulerSource, PrefersGetLastLrAndStepsByNumberIfTheObjectCan) {
   Groups groups = two_groups();
   const auto scheduler = LrSchedulerSource(std::make_shared<Counting>()).make({groups});
   EXPECT_EQ(rates_of(groups), (Rates{0.5, 0.25}));  // it has no rates yet
@@ -117,7 +117,7 @@ TEST(LrSchedulerSource, TakesCallablesOverTheGroups) {
   EXPECT_EQ(rates_of(groups), (Rates{1.0, 1.0}));
 }
 
-TEST(LrSchedulerSource, FollowsATorchScheduleOverAStandInOfAnOptimizerThatIsNotTorchs) {
+TEST(LrSchedulerSource, FollowsATorchScheduleOverAStandInOptimizer) {
   Groups groups = two_groups();
   const LrSchedulerSource source = [](torch::optim::Optimizer& optimizer) {
     return std::make_shared<torch::optim::StepLR>(optimizer, 2, 0.1);
@@ -152,7 +152,7 @@ TEST(LrSchedulerSource, FollowsATorchScheduleOverAStandInOfAnOptimizerThatIsNotT
   }
 }
 
-TEST(LrSchedulerSource, TakesATorchScheduleOverTheProgramsOwnOptimizerAlone) {
+TEST(LrSchedulerSource, TakesATorchScheduleOnlyOverTheProgramsOwnOptimizer) {
   Groups groups(1);
   groups[0].set_lr(0.5);
   const auto make_sgd = [] {

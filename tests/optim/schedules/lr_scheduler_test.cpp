@@ -129,7 +129,7 @@ TEST(OneCycle, TakesNoStepThatRaisesTheMomentumToOne) {
   EXPECT_EQ(groups[0].options.pair("betas"), betas);
 }
 
-TEST(LrScheduler, OfNoStepsIsForEvaluationAlone) {
+TEST(LrScheduler, IsOnlyForEvaluationWithoutSteps) {
   for (const char* type : {"WarmupDecayLR", "WarmupCosineLR"}) {
     SCOPED_TRACE(type);
     auto groups = groups_with_lr({0.01});
@@ -180,7 +180,7 @@ TEST(WarmupCosineLr, FollowsTheWorkedVector) {
       {0, 0, 0.005, 0.00792481, 0.01, 0.00933019, 0.00750025, 0.0050005, 0.00250075, 0.00067081, 1e-6, 1e-6});
 }
 
-TEST(LrScheduler, GoesOnFromItsState) {
+TEST(LrScheduler, ContinuesFromItsState) {
   const Json params = Json::parse(R"({"total_num_steps": 20, "warmup_num_steps": 4})");
   auto groups = groups_with_lr({0.01}), others = groups_with_lr({0.01});
   const auto scheduler = make_lr_scheduler("WarmupCosineLR", params, groups);

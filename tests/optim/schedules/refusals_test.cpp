@@ -54,7 +54,7 @@ TEST_F(HandMadeSchedule, RefusesAStepBeforeTheFirst) {
   EXPECT_ERROR(UsageError, schedule.check_step(-2), "step(-2)", "at least -1");
 }
 
-TEST_F(HandMadeSchedule, OfTorchTellsTheRatesOfItsGroups) {
+TEST_F(HandMadeSchedule, ReturnsTheRatesOfItsGroupsFromTorch) {
   groups_[1].set_lr(0.25);
   ChainedLr schedule(groups_, exponential_lr(0.5));
   EXPECT_NO_THROW(schedule.check_step({}));

@@ -32,7 +32,7 @@ TEST(Hyperparameters, ComeBackFromJson) {
   EXPECT_EQ(options.number("steps"), 4.0);
 }
 
-TEST(Hyperparameters, OfJsonNameWhatFitsNone) {
+TEST(Hyperparameters, NameWhatDoesNotFitInJson) {
   Hyperparameters options;
   EXPECT_ERROR(UsageError, set_from_json(options, {{"betas", {1, 2, 3}}}, "group"), "group.betas is [1,2,3]",
                "a pair of numbers");

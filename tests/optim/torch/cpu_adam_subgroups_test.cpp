@@ -78,7 +78,7 @@ TEST(CpuAdamSubgroups, TakeAStepBackBitForBit) {
   }
 }
 
-TEST(CpuAdamSubgroups, ARollbackLeavesOtherSubgroupsAlone) {
+TEST(CpuAdamSubgroups, LeaveOtherSubgroupsAloneInARollback) {
   const auto values = optim::test_gradients(2, {9});
   const at::Tensor first = values[0].clone(), second = values[0].clone();
   DeepSpeedCPUAdam optimizer(Params{first}, options());

@@ -134,7 +134,7 @@ TEST(DeepSpeedOptimizers, GroupsHaveOptionsOfTheirOwnThatSchedulersChange) {
   EXPECT_TRUE(at::equal(params[1], alone[1]));
 }
 
-TEST(DeepSpeedOptimizers, AGroupThatComesLaterKeepsItsOptions) {
+TEST(DeepSpeedOptimizers, KeepTheOptionsOfAGroupThatComesLater) {
   FusedAdam optimizer(make_params(), FusedAdamOptions().lr(0.01).weight_decay(0.1));
   optimizer.add_param_group(
       OptimizerParamGroup(make_params(), std::make_unique<FusedAdamOptions>(FusedAdamOptions().lr(0.5))));

@@ -19,7 +19,7 @@ using enum InstructionKind;
 constexpr int kMostStages = 16;
 constexpr int kMostMicroBatches = 64;
 
-TEST(Checker, Proves1F1BAlsoWhereSendsWaitForTheirReceives) {
+TEST(Checker, Proves1F1BEvenIfSendsWaitForTheirReceives) {
   for (int stages = 1; stages <= kMostStages; ++stages) {
     for (int micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
       const auto pipeline = train_steps("1f1b", micro_batches, stages);
@@ -29,7 +29,7 @@ TEST(Checker, Proves1F1BAlsoWhereSendsWaitForTheirReceives) {
   }
 }
 
-TEST(Checker, ProvesInferenceAlsoWhereSendsWaitForTheirReceives) {
+TEST(Checker, ProvesInferenceEvenIfSendsWaitForTheirReceives) {
   for (int stages = 1; stages <= kMostStages; ++stages) {
     for (int micro_batches = 1; micro_batches <= kMostMicroBatches; ++micro_batches) {
       const auto pipeline = inference_steps(micro_batches, stages);
@@ -150,7 +150,7 @@ TEST(Checker, FindsABatchThatEndsEarlyOrWithoutAStep) {
 TEST(Checker, FindsSendsThatWouldWaitForTheirReceives) {
   const auto pipeline = train_steps("zero_bubble", 2, 2);
   EXPECT_EQ(fault_of(pipeline), "");
-  EXPECT_THAT(fault_of(pipeline, SendMode::kRendezvous), HasSubstr("waits for ever"));
+  EXPECT_THAT(fault_of(pipeline, SendMode::kRendezvous), HasSubstr("waits forever"));
 }
 
 TEST(Checker, FindsStagesThatWaitForEachOther) {
@@ -183,7 +183,7 @@ TEST(Checker, FindsStagesThatWaitForEachOther) {
                                {kSendGrad, 0},
                                {kBackwardPass, 1},
                                {kSendGrad, 1}});
-  EXPECT_EQ(fault_of({2, 1, {first, last}, {2, 2}}), "stage 0 waits for ever");
+  EXPECT_EQ(fault_of({2, 1, {first, last}, {2, 2}}), "stage 0 waits forever");
 }
 
 }  // namespace

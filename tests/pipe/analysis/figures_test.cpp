@@ -29,14 +29,14 @@ void expect_formula(const char* kind, int chunks, const PassCosts& costs, int st
   }
 }
 
-TEST(Bubble, IsThatOfTheFormulaForPassesOfEqualLength) {
+TEST(Bubble, FollowsTheFormulaForPassesOfEqualLength) {
   expect_formula("1f1b", 1, {}, 1);
   expect_formula("zero_bubble", 1, {}, 1);
   expect_formula("interleaved", 2, {}, 1);
   expect_formula("interleaved", 3, {}, 5);
 }
 
-TEST(Bubble, IsThatOfTheFormulaForOtherLengths) {
+TEST(Bubble, FollowsTheFormulaForOtherLengths) {
   for (const PassCosts& costs : {PassCosts{1, 1.5, 0.5}, PassCosts{2, 1, 1}, PassCosts{1, 2, 1}}) {
     expect_formula("1f1b", 1, costs, 3);
     expect_formula("zero_bubble", 1, costs, 3);
@@ -52,7 +52,7 @@ TEST(Bubble, HasTheKnownValues) {
   EXPECT_NEAR(bubble_formula("zero_bubble", 5, 1), 0, 1e-12);
 }
 
-TEST(Bubble, OfZeroBubbleIsNeverLargerThanThatOf1F1B) {
+TEST(Bubble, IsNeverLargerWithZeroBubbleThanWith1F1B) {
   for (const PassCosts& costs : {PassCosts{}, PassCosts{1, 1, 3}, PassCosts{1, 3, 2}, PassCosts{3, 1, 2}}) {
     for (int stages = 1; stages <= 8; ++stages) {
       for (int micro_batches = 1; micro_batches <= 24; ++micro_batches) {
@@ -64,7 +64,7 @@ TEST(Bubble, OfZeroBubbleIsNeverLargerThanThatOf1F1B) {
   }
 }
 
-TEST(PeakActivations, AreThoseOfTheFormulaAndFitTheBuffers) {
+TEST(PeakActivations, FollowTheFormulaAndFitTheBuffers) {
   struct Case {
     const char* kind;
     int chunks;
@@ -85,7 +85,7 @@ TEST(PeakActivations, AreThoseOfTheFormulaAndFitTheBuffers) {
   }
 }
 
-TEST(PeakActivations, OfZeroBubbleAreThoseOfTheFirstStageOf1F1B) {
+TEST(PeakActivations, EqualTheFirstStageOf1F1BWithZeroBubble) {
   EXPECT_EQ(peak_activations(train_steps("1f1b", 8, 4).stages[0]), 4);
   for (const auto& steps : train_steps("zero_bubble", 8, 4).stages) EXPECT_EQ(peak_activations(steps), 4);
 }

@@ -211,7 +211,7 @@ TEST(PipelineEngine, ReadsDataSetsOfStructs) {
   });
 }
 
-TEST(PipelineEngine, CastsItsInputsWhereFp16AsksForIt) {
+TEST(PipelineEngine, CastsItsInputsIfFp16AsksForIt) {
   run_ranks(2, [](comm::World&) {
     for (const char* schedule : {"1f1b", "zero_bubble"}) {
       Json config = config_of(2);
@@ -417,8 +417,8 @@ TEST(PipelineEngine, TellsBubbleAndActivationsOfItsSchedule) {
               "2 stages x 1 data-parallel ranks, 4 micro batches, schedule 1f1b: bubble 25 % of the "
               "computation of equal stages; activations kept at most by stage: 2, 1 micro batches"},
              {"zero_bubble",
-              "schedule zero_bubble: bubble 8.3 % of the computation of equal stages; "
-              "activations kept at most by stage: 2, 2 micro batches"}}) {
+              "schedule zero_bubble: bubble 8.3 % of the computation of equal stages; activations kept at "
+              "most by stage: 2, 2 micro batches"}}) {
       std::string lines;
       const log::Level level = log::level();
       log::set_level(log::Level::kInfo);

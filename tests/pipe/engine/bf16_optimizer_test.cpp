@@ -86,7 +86,7 @@ TEST(FilesOfTheBf16Optimizer, GiveMastersAndMomentsBitByBit) {
   }
 }
 
-TEST(FilesOfTheBf16Optimizer, BecomeUniversalWhereTheModelFileHasShapes) {
+TEST(FilesOfTheBf16Optimizer, BecomeUniversalIfTheModelFileHasShapes) {
   const TemporaryFolder folder;
   const auto expected = train_and_save_in_form(folder.path(), /*has_zero=*/true);
   const fs::path saved = folder.path() / "global_step3", output = folder.path() / "universal";
@@ -94,7 +94,7 @@ TEST(FilesOfTheBf16Optimizer, BecomeUniversalWhereTheModelFileHasShapes) {
   expect_equal(resume(kRun, 4, folder.path(), /*is_universal=*/true), expected, kTolerance, "universal");
 }
 
-TEST(FilesOfTheBf16Optimizer, WithoutShapesBecomeNoUniversalCheckpoint) {
+TEST(FilesOfTheBf16Optimizer, BecomeNoUniversalCheckpointWithoutShapes) {
   const TemporaryFolder folder;
   train_and_save_in_form(folder.path(), /*has_zero=*/false);
   EXPECT_ERROR(CheckpointError,

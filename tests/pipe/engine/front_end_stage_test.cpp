@@ -48,7 +48,7 @@ TEST(FrontEndStage, RunsByItsOwnForwardUnderItsOwnNames) {
   });
 }
 
-TEST(FrontEndStage, MayHaveATiedKeyThatOneLayerAloneHas) {
+TEST(FrontEndStage, MayHaveATiedKeyThatOnlyOneLayerHas) {
   run_ranks(1, [](comm::World&) {
     const at::Tensor weight = at::ones({2});
     PipelineModuleOptions own = options_of(weight);

@@ -59,7 +59,7 @@ TEST(PipelineCheckpoint, ResumesWithAnotherScheduleRanksAndZeroStage) {
 }
 
 // No rank opens files of both saves.
-TEST(PipelineCheckpoint, WhoseStagesAreOfTwoSavesIsRefused) {
+TEST(PipelineCheckpoint, IsRefusedIfItsStagesAreFromTwoSaves) {
   const TemporaryFolder folder, other;
   const PipelineRun run{.num_stages = 2, .zero_stage = 0};
   train_and_save(run, 2, folder.path());
@@ -80,7 +80,7 @@ TEST(PipelineCheckpoint, WhoseStagesAreOfTwoSavesIsRefused) {
   });
 }
 
-TEST(PipelineCheckpoint, WithoutOptimizerFilesStillGivesItsWeights) {
+TEST(PipelineCheckpoint, GivesItsWeightsWithoutOptimizerFiles) {
   for (const int zero_stage : {1, 2}) {
     const TemporaryFolder folder;
     const PipelineRun run{.num_stages = 2, .zero_stage = zero_stage};
@@ -149,7 +149,7 @@ TEST(PipelineCheckpoint, SaysWhatDoesNotFit) {
   });
 }
 
-TEST(PipelineCheckpoint, LayersThatTheModelDoesNotHaveAreNotLeftOutUnlessThatIsAsked) {
+TEST(PipelineCheckpoint, RefusesUnknownLayersUnlessAskedToSkipThem) {
   const TemporaryFolder folder;
   const PipelineRun run{.num_stages = 2};
   train_and_save(run, 2, folder.path());
@@ -168,7 +168,7 @@ TEST(PipelineCheckpoint, LayersThatTheModelDoesNotHaveAreNotLeftOutUnlessThatIsA
   });
 }
 
-TEST(PipelineCheckpoint, LayersAreSavedAndLoadedAlone) {
+TEST(PipelineCheckpoint, SavesAndLoadsSingleLayers) {
   const TemporaryFolder folder;
   run_ranks(2, [&](comm::World& world) {
     const PipelineRun run{.num_stages = 2, .is_tied = true};

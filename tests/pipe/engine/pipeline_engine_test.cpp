@@ -40,23 +40,23 @@ void expect_losses(const PipelineRun& run, int num_ranks, double tolerance) {
   });
 }
 
-TEST(PipelineEngine, OneStageTrainsAsTheWholeModel) { expect_losses({.num_stages = 1}, 1, 0.0); }
+TEST(PipelineEngine, TrainsOneStageAsTheWholeModel) { expect_losses({.num_stages = 1}, 1, 0.0); }
 
-TEST(PipelineEngine, TwoStagesTrainAsTheWholeModelBitForBit) { expect_losses({.num_stages = 2}, 2, 0.0); }
+TEST(PipelineEngine, TrainsTwoStagesAsTheWholeModelBitForBit) { expect_losses({.num_stages = 2}, 2, 0.0); }
 
-TEST(PipelineEngine, FourStagesTrainAsTheWholeModelBitForBit) {
+TEST(PipelineEngine, TrainsFourStagesAsTheWholeModelBitForBit) {
   expect_losses({.num_stages = 4, .micro_batches = 7}, 4, 0.0);
 }
 
-TEST(PipelineEngine, InterleavedChunksTrainAsTheWholeModelBitForBit) {
+TEST(PipelineEngine, TrainsInterleavedChunksAsTheWholeModelBitForBit) {
   expect_losses({.num_stages = 2, .model_chunks = 2, .schedule = "interleaved"}, 2, 0.0);
 }
 
-TEST(PipelineEngine, ZeroBubbleTrainsAsTheWholeModelBitForBit) {
+TEST(PipelineEngine, TrainsByZeroBubbleAsTheWholeModelBitForBit) {
   expect_losses({.num_stages = 4, .schedule = "zero_bubble"}, 4, 0.0);
 }
 
-TEST(PipelineEngine, TiedWeightsTrainAsOneWeight) {
+TEST(PipelineEngine, TrainsTiedWeightsAsOneWeight) {
   expect_losses({.num_stages = 2, .is_tied = true}, 2, 1e-6);
   expect_losses({.num_stages = 4, .schedule = "zero_bubble", .is_tied = true}, 4, 1e-6);
 }
@@ -66,12 +66,12 @@ TEST(PipelineEngine, ClipsByTheNormOfAllStages) {
   expect_losses({.num_stages = 2, .clipping = 0.1, .is_tied = true}, 2, 1e-6);
 }
 
-TEST(PipelineEngine, StagesTrainDataParallelAtEachZeroStage) {
+TEST(PipelineEngine, TrainsDataParallelAtEachZeroStage) {
   for (const int stage : {0, 1, 2})
     expect_losses({.num_stages = 2, .zero_stage = stage, .is_tied = true}, 4, 1e-6);
 }
 
-TEST(PipelineEngine, RecomputedLayersTrainAlike) {
+TEST(PipelineEngine, TrainsRecomputedLayersEqually) {
   for (const int interval : {1, 2, 4})
     expect_losses({.num_stages = 2, .checkpoint_interval = interval}, 2, 0.0);
   expect_losses({.num_stages = 2, .schedule = "zero_bubble", .zero_stage = 2, .checkpoint_interval = 2}, 2,

@@ -60,7 +60,7 @@ std::vector<std::string> ranks_until_an_error(int num_ranks,
   return values;
 }
 
-TEST(PipelineErrors, LayersThatDoNotFitAreNamedWithTheirShapesOnAllRanks) {
+TEST(PipelineErrors, NameLayersThatDoNotFitWithTheirShapesOnAllRanks) {
   const auto outcomes = ranks_until_an_error(2, [](comm::World& world) {
     auto layers = linears();
     layers[3] = LayerSpec::of<torch::nn::Linear>(5, 1);
@@ -90,7 +90,7 @@ struct OwnFailure : std::runtime_error {
 
 at::Tensor fail(const at::Tensor&) { throw OwnFailure("no such file"); }
 
-TEST(PipelineErrors, AnExceptionOfALayerOrOfTheLossSaysWhereItWas) {
+TEST(PipelineErrors, SayWhichLayerOrLossThrew) {
   for (const bool is_in_loss : {false, true}) {
     const std::string place = is_in_loss ? "this was in loss_fn of the PipelineModule, which was given the "
                                            "outputs [2, 1] Float and the labels [2, 1] Float"
@@ -142,7 +142,7 @@ struct FailingLayer : torch::nn::Module {
   static inline int calls = 0;
 };
 
-TEST(PipelineErrors, ABatchThatFailedInItsMiddleLeavesNothingInTheNextOne) {
+TEST(PipelineErrors, LeaveNothingOfAFailedBatchInTheNextOne) {
   run_ranks(1, [](comm::World&) {
     for (const int zero_stage : {0, 1}) {
       for (const char* where : {"forward", "backward"}) {
@@ -176,7 +176,7 @@ TEST(PipelineErrors, ABatchThatFailedInItsMiddleLeavesNothingInTheNextOne) {
   });
 }
 
-TEST(PipelineErrors, AnErrorOfALayersConstructorNamesTheLayer) {
+TEST(PipelineErrors, NameTheLayerWhoseConstructorThrows) {
   run_ranks(1, [](comm::World&) {
     const std::vector<LayerSpec> layers = {LayerSpec::of<torch::nn::Linear>(4, 4),
                                            LayerSpec::of<torch::nn::Linear>(4, -1)};
@@ -191,7 +191,7 @@ TEST(PipelineErrors, AnErrorOfALayersConstructorNamesTheLayer) {
   });
 }
 
-TEST(PipelineErrors, DataThatEndsWithinABatchIsAnErrorOnAllRanks) {
+TEST(PipelineErrors, ReachAllRanksIfDataEndWithinABatch) {
   run_ranks(4, [](comm::World& world) {
     const auto engine = initialize(two_stages(linears()), {.config = plain_config(3)}).engine;
     const auto batches = rows(5, 4);
@@ -226,7 +226,7 @@ TEST(PipelineErrors, ShapesMayChangeFromBatchToBatch) {
   });
 }
 
-TEST(PipelineErrors, OutputsOfAnotherShapeForEqualInputsNeedAWord) {
+TEST(PipelineErrors, NameOutputsWhoseShapeChangesForEqualInputs) {
   for (const bool is_dynamic : {false, true}) {
     ranks_until_an_error(2, [is_dynamic](comm::World& world) {
       const auto calls = std::make_shared<int>(0);
@@ -269,7 +269,7 @@ class KillingOptimizer : public optim::OptimizerWithStates {
   bool kills_;
 };
 
-TEST(PipelineErrors, AKilledStageEndsTheOthersLongBeforeATimeout) {
+TEST(PipelineErrors, EndTheOtherStagesLongBeforeATimeoutIfOneIsKilled) {
   enum class Moment { kForward, kBackward, kStep };
   for (const int victim : {0, 1, 2}) {
     for (const Moment moment : {Moment::kForward, Moment::kBackward, Moment::kStep}) {
@@ -321,7 +321,7 @@ TEST(PipelineErrors, AKilledStageEndsTheOthersLongBeforeATimeout) {
   }
 }
 
-TEST(PipelineErrors, AStageThatCallsSomethingElseIsNamed) {
+TEST(PipelineErrors, NameAStageThatCallsSomethingElse) {
   const auto outcomes = ranks_until_an_error(2, [](comm::World& world) {
     const auto engine = initialize(two_stages(linears()), {.config = plain_config()}).engine;
     const auto batches = rows(4, 4);
@@ -342,7 +342,7 @@ TEST(PipelineErrors, AStageThatCallsSomethingElseIsNamed) {
   }
 }
 
-TEST(PipelineErrors, ModulesThatCannotBeCutSayWhatToChange) {
+TEST(PipelineErrors, SayWhatToChangeIfAModuleCannotBeCut) {
   run_ranks(2, [](comm::World&) {
     const auto refuses = [](std::vector<LayerSpec> layers, PipelineModuleOptions options,
                             const std::vector<std::string>& texts) {
@@ -363,7 +363,7 @@ TEST(PipelineErrors, ModulesThatCannotBeCutSayWhatToChange) {
   });
 }
 
-TEST(PipelineErrors, LayersThatDifferBetweenRanksAreNamed) {
+TEST(PipelineErrors, NameLayersThatDifferBetweenRanks) {
   run_ranks(2, [](comm::World& world) {
     std::vector<LayerSpec> layers = linears();
     if (world.rank() == 1) layers.push_back(LayerSpec::of<torch::nn::ReLU>());
@@ -377,7 +377,7 @@ TEST(PipelineErrors, LayersThatDifferBetweenRanksAreNamed) {
   });
 }
 
-TEST(PipelineErrors, NumbersOfStagesThatDifferBetweenRanksAreNamed) {
+TEST(PipelineErrors, NameNumbersOfStagesThatDifferBetweenRanks) {
   run_ranks(2, [](comm::World& world) {
     const int num_stages = world.rank() == 0 ? 2 : 1;
     const std::string error = error_of<UsageError>([&] {
@@ -393,7 +393,7 @@ TEST(PipelineErrors, NumbersOfStagesThatDifferBetweenRanksAreNamed) {
   });
 }
 
-TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
+TEST(PipelineErrors, NameTheKeyThatDoesNotFitAPipeline) {
   run_ranks(2, [](comm::World&) {
     const auto refuses = [](const char* key, Json value, const char* text) {
       Json config = plain_config();
@@ -420,7 +420,7 @@ TEST(PipelineErrors, ConfigsThatDoNotFitAPipelineNameTheKey) {
   });
 }
 
-TEST(PipelineErrors, CallsOfTheOtherEngineAreRefused) {
+TEST(PipelineErrors, RefuseCallsOfTheOtherEngine) {
   run_ranks(2, [](comm::World&) {
     const auto engine = initialize(two_stages(linears()), {.config = plain_config()}).engine;
     const at::Tensor tensor = at::ones({1});

@@ -176,7 +176,7 @@ TEST(Slices, TrainAsTheWholeModelWithEachSchedule) {
   train_in_slices({.stages = 2, .data = 2, .pipeline = {{"schedule", "zero_bubble"}}}, expected);
 }
 
-TEST(Slices, TrainAsTheWholeModelWhereEachKeepsAPartOfWhatIsRecomputed) {
+TEST(Slices, TrainAsTheWholeModelIfEachKeepsAPartOfTheInputs) {
   const Trained expected = expected_training(3);
   const Json recomputed = {{"activation_checkpoint_interval", 1}};
   train_in_slices({.stages = 2, .data = 2, .pipeline = recomputed, .partitions_activations = true}, expected);
@@ -218,7 +218,7 @@ TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
 }
 
 // Activations and gradients are equal whether they travel whole or in one part per slice.
-TEST(Slices, TrainAlikeWhetherActivationsTravelInParts) {
+TEST(Slices, TrainEquallyWithActivationsInParts) {
   run_ranks(4, [&](comm::World&) {
     const PipeModelDataParallelTopology topology(2, 2, 1);
     const PipelineParallelGrid grid(topology);

@@ -146,7 +146,7 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
   for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << ": " << text;
 }
 
-TEST(UnnamedStates, ThatFitNoCutNameTheWaysOut) {
+TEST(UnnamedStates, NameTheWaysOutIfTheyFitNoCut) {
   const TemporaryFolder folder;
   train_and_save({.num_stages = 2}, 2, folder.path());
   forget_names(folder.path(), [](Dict& state_dict) {
@@ -174,7 +174,7 @@ TEST(UnnamedStates, SayWhichLayersFileIsMissing) {
   });
 }
 
-TEST(UnnamedStates, InSeveralGroupsNameTheFileAndTheWaysOut) {
+TEST(UnnamedStates, NameTheFileAndTheWaysOutInSeveralGroups) {
   const TemporaryFolder folder;
   train_and_save({.num_stages = 2}, 2, folder.path());
   forget_names(folder.path(), [](Dict& state_dict) {
@@ -190,7 +190,7 @@ TEST(UnnamedStates, InSeveralGroupsNameTheFileAndTheWaysOut) {
       {"mp_rank_00_model_states.pt", "2 parameter groups", "which is 2", "load_optimizer_states = false"});
 }
 
-TEST(UnnamedStates, OfModelsWithFrozenParametersWantTheStagesThatWroteThem) {
+TEST(UnnamedStates, NeedTheirOwnStagesForModelsWithFrozenParameters) {
   const TemporaryFolder folder;
   train_and_save({.num_stages = 2}, 2, folder.path());
   forget_names(folder.path());

@@ -24,13 +24,13 @@ std::vector<double> numbers_of(const std::string& text) {
   return numbers;
 }
 
-TEST(PartitionUniform, TheFirstPartsGetWhatIsLeftOver) {
+TEST(PartitionUniform, GivesTheRemainderToTheFirstParts) {
   EXPECT_THAT(partition_uniform(8, 4), ElementsAre(0, 2, 4, 6, 8));
   EXPECT_THAT(partition_uniform(10, 4), ElementsAre(0, 3, 6, 8, 10));
   EXPECT_THAT(partition_uniform(7, 1), ElementsAre(0, 7));
 }
 
-TEST(PartitionUniform, WithFewerItemsThanPartsTheLastPartsAreEmpty) {
+TEST(PartitionUniform, LeavesTheLastPartsEmptyWithTooFewItems) {
   EXPECT_THAT(partition_uniform(2, 4), ElementsAre(0, 1, 2, 2, 2));
   EXPECT_THAT(partition_uniform(0, 2), ElementsAre(0, 0, 0));
 }
@@ -48,7 +48,7 @@ TEST(PartitionBalanced, CutsWhereDeepSpeedCuts) {
   EXPECT_EQ(lines, 152);
 }
 
-TEST(PartitionBalanced, OfEqualCutsTheLaterOneIsTaken) {
+TEST(PartitionBalanced, TakesTheLaterOfEqualCuts) {
   EXPECT_THAT(partition_balanced({1, 1, 1}, 2), ElementsAre(0, 2, 3));
   EXPECT_THAT(partition_balanced({0, 1, 0, 1, 0}, 2), ElementsAre(0, 3, 5));
 }

@@ -41,7 +41,7 @@ std::vector<std::string> names_of(const PipelineModule& module) {
   return names;
 }
 
-TEST(PipelineModule, BuildsTheLayersOfItsStageAlone) {
+TEST(PipelineModule, BuildsOnlyTheLayersOfItsStage) {
   run_ranks(2, [](comm::World& world) {
     for (const auto& [method, others] : std::map<std::string, int>{{"uniform", 0}, {"parameters", 4}}) {
       built = 0;
@@ -96,7 +96,7 @@ TEST(PipelineModule, SeedsEachLayerWhereItIsBuiltAndRun) {
   });
 }
 
-TEST(PipelineModule, OfSeededLayersHasTheSameWeightsOnAnyNumberOfStages) {
+TEST(PipelineModule, HasTheSameSeededWeightsOnAnyNumberOfStages) {
   run_ranks(2, [](comm::World&) {
     const std::vector<LayerSpec> layers(4, LayerSpec::of<torch::nn::Linear>(3, 3));
     for (const char* method : {"uniform", "parameters"}) {
@@ -150,7 +150,7 @@ TEST(PipelineModule, RecomputesBlocksOfTheLayersThatMayBe) {
   });
 }
 
-TEST(PipelineModule, RepeatsSeededDropoutWhereItIsRecomputed) {
+TEST(PipelineModule, RepeatsSeededDropoutInARecomputation) {
   run_ranks(1, [](comm::World&) {
     const auto gradients = [](int interval) {
       std::vector<LayerSpec> layers;
@@ -180,7 +180,7 @@ TEST(PipelineModule, RepeatsSeededDropoutWhereItIsRecomputed) {
   });
 }
 
-TEST(PipelineModule, SaysWhereALossIsMissing) {
+TEST(PipelineModule, SaysThatALossIsMissing) {
   run_ranks(1, [](comm::World&) {
     PipelineModule module({torch::nn::Linear(2, 2)}, {.num_stages = 1});
     const pipe::Tensors outputs = module(at::ones({3, 2}));

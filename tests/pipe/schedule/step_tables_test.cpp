@@ -60,7 +60,7 @@ TEST(StepTables, AreDeepSpeedsForUpToEightStagesAndSixteenMicroBatches) {
   EXPECT_EQ(lines, 3 * 8 * 16);
 }
 
-TEST(StepTables, OfTrainingAreTheWorkedExampleOfTwoStagesAndTwoMicroBatches) {
+TEST(StepTables, MatchTheWorkedExampleOfTwoStagesAndTwoMicroBatches) {
   EXPECT_EQ(text_of(TrainSchedule(2, 2, 1)),
             "2\n"
             "\n"

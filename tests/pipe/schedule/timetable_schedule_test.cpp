@@ -38,7 +38,7 @@ TEST(ZeroBubbleSchedule, SendsInputGradientsBeforeItComputesThoseOfWeights) {
                                  kBackwardWeight, kReduceTiedGrads, kReduceGrads, kOptimizerStep));
 }
 
-TEST(InterleavedSchedule, GroupsAreEqualAndNoneIsSmallerThanTheStages) {
+TEST(InterleavedSchedule, MakesEqualGroupsNotSmallerThanTheStages) {
   EXPECT_THAT(interleaved_groups(8, 4), ElementsAre(4, 4));
   EXPECT_THAT(interleaved_groups(10, 4), ElementsAre(5, 5));
   EXPECT_THAT(interleaved_groups(11, 4), ElementsAre(6, 5));
@@ -64,7 +64,7 @@ TEST(InterleavedSchedule, RefusesOneStageOrOneChunk) {
   EXPECT_ERROR(UsageError, InterleavedSchedule(4, 2, 0, 1), "model_chunks is 1", "2 or more");
 }
 
-TEST(Timetable, OrdersThatWaitForEachOtherAreAnError) {
+TEST(Timetable, RefusesOrdersThatWaitForEachOther) {
   // The only stage would run its backward before its forward.
   const std::vector<std::vector<Pass>> orders = {{{kBackwardPass, 0}, {kForwardPass, 0}}};
   EXPECT_ERROR(UsageError, place_in_order({1, 1}, orders), "wait for each other in slot 0");

@@ -30,7 +30,7 @@ TEST(ParallelRanks, KnowTheirPlaceOnThreeAxes) {
   EXPECT_EQ(ranks.model_parallel_size(), 4);
 }
 
-TEST(ParallelRanks, WithoutAModelAxisEachRankIsItsOwnSlice) {
+TEST(ParallelRanks, AreTheirOwnSlicesWithoutAModelAxis) {
   const ParallelRanks ranks(PipeDataParallelTopology(3, 2), 3);
   EXPECT_EQ(ranks.slice_parallel_size(), 1);
   EXPECT_EQ(ranks.slice_parallel_rank(), 0);
@@ -39,7 +39,7 @@ TEST(ParallelRanks, WithoutAModelAxisEachRankIsItsOwnSlice) {
   EXPECT_THAT(ranks.model_parallel_groups(), ElementsAre(ElementsAre(0, 2, 4), ElementsAre(1, 3, 5)));
 }
 
-TEST(ParallelRanks, WithoutADataAxisThereIsOnePipelineOfAllRanks) {
+TEST(ParallelRanks, FormOnePipelineWithoutADataAxis) {
   const ParallelRanks ranks(ProcessTopology({"pipe", "model"}, {2, 2}), 3);
   EXPECT_EQ(ranks.data_parallel_size(), 1);
   EXPECT_THAT(ranks.data_parallel_group(), ElementsAre(3));

@@ -23,14 +23,14 @@ TEST(ProcessTopology, LaysRanksOutWithTheLastAxisFastest) {
   EXPECT_THAT(topology.get_axis_list("col", 0), ElementsAre(0, 3));
 }
 
-TEST(ProcessTopology, AnAxisThatItLacksHasSizeZeroAndNoGroups) {
+TEST(ProcessTopology, GivesAMissingAxisSizeZeroAndNoGroups) {
   const ProcessTopology topology({"row", "col"}, {2, 3});
   EXPECT_EQ(topology.get_dim("col"), 3);
   EXPECT_EQ(topology.get_dim("depth"), 0);
   EXPECT_TRUE(topology.get_axis_comm_lists("depth").empty());
 }
 
-TEST(ProcessTopology, GroupsDifferOnTheirAxisAloneAndFollowTheOtherAxes) {
+TEST(ProcessTopology, GroupsDifferOnlyOnTheirAxis) {
   const PipeModelDataParallelTopology topology(2, 2, 2);
   EXPECT_THAT(topology.get_axis_names(), ElementsAre("pipe", "data", "model"));
   EXPECT_THAT(topology.get_axis_comm_lists("pipe"),

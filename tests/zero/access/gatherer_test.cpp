@@ -92,7 +92,7 @@ TEST_F(GathererTest, SendsSmallParametersTogetherAndLargeOnesAlone) {
   EXPECT_TRUE(calls.empty());
 }
 
-TEST_F(GathererTest, SendsEachParameterAloneWhereTheConfigSaysSo) {
+TEST_F(GathererTest, SendsEachParameterAloneIfConfigured) {
   Gatherable &a = add("a", 4), &b = add("b", 6);
   GathererOptions options;
   options.keys.stage3_allgather_sequential = true;
@@ -173,7 +173,7 @@ TEST_F(GathererTest, GathersFromNearRanksUntilTheShardsChange) {
   EXPECT_EQ(take_calls(), (std::vector<Call>{{1, kExact}}));
 }
 
-TEST_F(GathererTest, GathersExactValuesFromAllRanksWhereTheSecondaryPartIsRounded) {
+TEST_F(GathererTest, GathersExactValuesFromAllRanksIfTheSecondaryPartIsRounded) {
   Gatherable& a = add("a", 4);
   Gatherer& gather = make({.num_near = 1});
   gather.make_whole(a);

@@ -49,7 +49,7 @@ TEST_F(LiveParamsTest, FillsAndEmptiesTheStorage) {
   EXPECT_ANY_THROW(made.tensor(a).sum());
 }
 
-TEST_F(LiveParamsTest, ReleasesTheLeastRecentlyUsedWhereTheLimitAsksForIt) {
+TEST_F(LiveParamsTest, ReleasesTheLeastRecentlyUsedAtTheLimit) {
   Gatherable &a = add_whole("a", 10), &b = add_whole("b", 10), &c = add_whole("c", 10);
   live.note_used(a);
   EXPECT_EQ(live.latest(), &a);
@@ -83,7 +83,7 @@ TEST_F(LiveParamsTest, KeepsWhatIsInUseHeldPersistentOrWritten) {
   EXPECT_EQ(held.state, State::kWhole);
 }
 
-TEST_F(LiveParamsTest, KeepsEverythingInAPassWithoutATraceAndNothingOutsideOfOne) {
+TEST_F(LiveParamsTest, KeepsEverythingInAPassWithoutATraceAndNothingOutsideOne) {
   Gatherable &a = add_whole("a", 10), &member = add_whole("member", 10);
   table.join("leaf", {&member});
   EXPECT_TRUE(live.is_done(a));

@@ -94,7 +94,7 @@ TEST(ParamAccess, ForwardAndBackwardEqualThePlainModelOnOneToFourRanks) {
   }
 }
 
-TEST(ParamAccess, AGptWithATiedHeadEqualsThePlainOne) {
+TEST(ParamAccess, EqualsThePlainModelForAGptWithATiedHead) {
   for (const int ranks : {1, 2, 3}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       const auto model = make_model<testing::TinyGPT>(testing::TinyGPTConfig{});
@@ -156,7 +156,7 @@ int64_t bytes_after_forward(const testing::AllocationCounter& counter, Mlp& mode
   return after - before;
 }
 
-TEST(ParamAccess, UnderAutocastNoCopyOfTheModelLivesThroughForwardAndBackward) {
+TEST(ParamAccess, KeepsNoCopyOfTheModelUnderAutocast) {
   testing::run_ranks(2, [](comm::World& world) {
     const testing::AllocationCounter counter;
     const auto model = make_model<Mlp>(128, 8);
@@ -189,7 +189,7 @@ TEST(ParamAccess, WholeParametersKeepToTheLiveLimitBothWays) {
   });
 }
 
-TEST(ParamAccess, UseOutsideOfAWindowThrowsWithTheNameAndTheWayOut) {
+TEST(ParamAccess, ThrowsOutsideAWindowWithTheNameAndTheWayOut) {
   testing::run_ranks(2, [](comm::World& world) {
     const auto model = make_model<Mlp>(8, 2);
     const ShardStore store = shard(*model, world.group());
@@ -231,7 +231,7 @@ TEST(ParamAccess, SizesAreTheLogicalOnesWithoutAWindow) {
   });
 }
 
-TEST(ParamAccess, WritesThrowInsideOfAWindow) {
+TEST(ParamAccess, ThrowsForWritesInsideAWindow) {
   testing::run_ranks(2, [](comm::World& world) {
     const auto model = make_model<Mlp>(8, 1);
     const ShardStore store = shard(*model, world.group());
@@ -247,7 +247,7 @@ TEST(ParamAccess, WritesThrowInsideOfAWindow) {
   });
 }
 
-TEST(ParamAccess, ParametersThatNobodyUsesStayPartitioned) {
+TEST(ParamAccess, LeavesUnusedParametersPartitioned) {
   testing::run_ranks(2, [](comm::World& world) {
     const auto model = make_model<Mlp>(8, 2);
     const ShardStore store = shard(*model, world.group());
@@ -298,7 +298,7 @@ TEST(ParamAccess, SmallParametersStayWholeUntilTheirShardsChange) {
   });
 }
 
-TEST(ParamAccess, ACopyOfAParameterThatChangedMeanwhileIsAnError) {
+TEST(ParamAccess, RefusesACopyWhoseParameterHasChanged) {
   testing::run_ranks(2, [](comm::World& world) {
     const auto model = make_model<Mlp>(8, 2);
     ShardStore store = shard(*model, world.group());
@@ -313,7 +313,7 @@ TEST(ParamAccess, ACopyOfAParameterThatChangedMeanwhileIsAnError) {
   });
 }
 
-TEST(ParamAccess, ACopyThatIsWrittenIsATensorOfItsOwn) {
+TEST(ParamAccess, MakesAWrittenCopyATensorOfItsOwn) {
   testing::run_ranks(2, [](comm::World& world) {
     const auto model = make_model<Mlp>(8, 2);
     ShardStore store = shard(*model, world.group(), nothing_persistent(0));
@@ -344,7 +344,7 @@ std::vector<std::string> errors_of(const std::function<void(Mlp&, comm::World&)>
   });
 }
 
-TEST(ParamAccess, AParameterThatOneRankUsesAloneIsNamedWithinSeconds) {
+TEST(ParamAccess, NamesAParameterThatOnlyOneRankUsesWithinSeconds) {
   const auto texts = errors_of([](Mlp& model, comm::World& world) {
     if (world.rank() == 1) model.linear(1)->weight.sum();
     const at::Tensor loss = at::ones({7});
@@ -355,7 +355,7 @@ TEST(ParamAccess, AParameterThatOneRankUsesAloneIsNamedWithinSeconds) {
                             HasSubstr("parameter 'linear1.weight'")));
 }
 
-TEST(ParamAccess, RanksThatUseParametersInDifferentOrdersAreToldBoth) {
+TEST(ParamAccess, NamesBothOrdersIfRanksUseParametersDifferently) {
   const auto texts = errors_of([](Mlp& model, comm::World& world) {
     const bool first = world.rank() == 0;
     model.linear(first ? 0 : 1)->weight.sum();  // both have the same size
@@ -366,7 +366,7 @@ TEST(ParamAccess, RanksThatUseParametersInDifferentOrdersAreToldBoth) {
                             HasSubstr("rank 1 called all_gather"), HasSubstr("parameter 'linear1.weight'")));
 }
 
-TEST(ParamAccess, TwoModelsHaveWindowsOfTheirOwn) {
+TEST(ParamAccess, KeepsTheWindowsOfTwoModelsApart) {
   testing::run_ranks(2, [](comm::World& world) {
     const auto a = make_model<Mlp>(8, 1);
     const auto b = make_model<Mlp>(8, 1);

@@ -83,7 +83,7 @@ TEST_F(ParamTableTest, TellsWhichUnitWasUsedLast) {
   EXPECT_EQ(table.current(), nullptr);
 }
 
-TEST_F(ParamTableTest, AForgottenParameterLeavesItsUnitAndItsCopiesStillFindTheUnit) {
+TEST_F(ParamTableTest, RemovesAForgottenParameterFromItsUnit) {
   Gatherable &a = add("a", 3), &b = add("b", 5);
   const GatherUnit& unit = table.join("leaf 'x'", {&a, &b});
   const Gatherable& copy = made.add_copy(a, at::kHalf);

@@ -167,7 +167,7 @@ TEST(GatheredParameters, RefuseWritesWithoutAModifierRankDuringAPass) {
   });
 }
 
-TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOfOneWithout) {
+TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOneWithout) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);
@@ -199,7 +199,7 @@ TEST(GatheredParameters, KeepWhatAModifierRankWritesInsideOfOneWithout) {
   }
 }
 
-TEST(GatheredParameters, ThatReadMayBeInsideOfOneThatWrites) {
+TEST(GatheredParameters, MayReadInsideOneThatWrites) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);
@@ -234,7 +234,7 @@ TEST(GatheredParameters, Nest) {
   });
 }
 
-TEST(GatheredParameters, ThatReadSeeWhatIsWrittenInside) {
+TEST(GatheredParameters, SeeWhatIsWrittenInsideThem) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);
@@ -244,7 +244,7 @@ TEST(GatheredParameters, ThatReadSeeWhatIsWrittenInside) {
       const auto write = [&](double value, bool fails) {
         const GatheredParameters inner({weight}, 0);
         if (world.rank() == 0 || fails) weight.fill_(value);
-        EXPECT_ERROR(UsageError, GatheredParameters({weight}, 0), "can have none");
+        EXPECT_ERROR(UsageError, GatheredParameters({weight}, 0), "cannot have a modifier_rank");
         if (fails) throw std::runtime_error("spoilt");
       };
       {
@@ -314,7 +314,7 @@ TEST(GatheredParameters, LeaveTensorsOverThemFromBeforeAsTheyAre) {
   });
 }
 
-TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
+TEST(GatheredParameters, ForgetWritesIfAnExceptionEndsThem) {
   for (const int ranks : {1, 2}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 1);
@@ -419,7 +419,7 @@ TEST(ShardStore, RefusesParametersThatItWouldUntie) {
                  ShardStore({{{"c", at::ones({2}, at::kLong)}}}, {}, ZeroGroups(world.group()), {}),
                  "parameter 'c' is CPULongType", "expected a dense float tensor");
     EXPECT_ERROR(UsageError, ShardStore({{{"c", memory}, {"c", memory}}}, {}, ZeroGroups(world.group()), {}),
-                 "parameter 'c' stands in the parameter groups twice");
+                 "parameter 'c' is in the parameter groups twice");
     EXPECT_ERROR(UsageError, ShardStore({{}}, {}, ZeroGroups(world.group()), {}),
                  "a parameter group is empty");
   });

@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 using testing::Mlp;
 using testing::on_disk;
 
-TEST(ZeroInitScope, NestsWhereOneHasAConfigThatNamesNoType) {
+TEST(ZeroInitScope, NestsIfOneHasAConfigThatNamesNoType) {
   testing::run_ranks(1, [](comm::World& world) {
     const Json plain = {{"train_micro_batch_size_per_gpu", 1}, {"zero_optimization", {{"stage", 3}}}};
     Json half = plain;
@@ -49,7 +49,7 @@ TEST(ZeroInitScope, NestsWhereOneHasAConfigThatNamesNoType) {
   });
 }
 
-TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
+TEST(ZeroInitScope, NestsIfBothSayTheSame) {
   testing::run_ranks(1, [](comm::World& world) {
     const Init outer({.world = world, .max_whole_bytes = 0});
     {
@@ -59,9 +59,9 @@ TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
     const torch::nn::Linear a(3, 3), b(3, 3), c(3, 3);
     EXPECT_TRUE(is_partitioned(a->weight));  // the outer one continues
     EXPECT_THAT(error_of<UsageError>([&] { const Init other({.dtype = at::kHalf, .world = world}); }),
-                HasSubstr("another zero::Init lives"));
+                HasSubstr("another zero::Init is active"));
     EXPECT_ERROR(UsageError, Init({.module = a.ptr(), .world = world}),
-                 "module: the model is passed inside of another zero::Init", "end that first");
+                 "module: the model is passed inside another zero::Init", "end that first");
   });
 }
 
@@ -83,7 +83,7 @@ TEST(ZeroInitScope, IsOfItsThread) {
   });
 }
 
-TEST(ZeroInitScope, EndsWithoutAWordWhereAConstructorThrows) {
+TEST(ZeroInitScope, EndsSilentlyIfAConstructorThrows) {
   testing::run_ranks(2, [](comm::World& world) {
     at::Tensor kept;
     const auto fail = [&] {
@@ -112,7 +112,7 @@ TEST(ZeroInitScope, TellsWhoUsesAnOldViewAfterItsEnd) {
       const torch::nn::Linear b(3, 3), c(3, 3);
       view = a->weight.t();
     }
-    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make it anew"));
+    EXPECT_THAT(error_of<UsageError>([&] { view.sum(); }), HasSubstr("make it again"));
     const ParameterAccess access(a->parameters());
     EXPECT_EQ(a->weight.t().sum().item<float>(), a->weight.sum().item<float>());
   });
@@ -158,7 +158,7 @@ TEST(ZeroInitArguments, AreCheckedByName) {
   });
 }
 
-TEST(ZeroInitArguments, OfWhereTheShardsAreContradictNothing) {
+TEST(ZeroInitArguments, DoNotContradictEachOtherAboutTheShardsHome) {
   testing::run_ranks(1, [](comm::World& world) {
     const auto error = [&]<class Error>(std::type_identity<Error>, InitArguments arguments) {
       arguments.world = world;
@@ -182,7 +182,7 @@ TEST(ZeroInitArguments, OfWhereTheShardsAreContradictNothing) {
   });
 }
 
-TEST(ZeroInitArguments, OfAConfigGiveTheTypeAndTheLimits) {
+TEST(ZeroInitArguments, TakeTheTypeAndTheLimitsFromAConfig) {
   testing::run_ranks(2, [](comm::World& world) {
     const Json config = {{"train_micro_batch_size_per_gpu", 1},
                          {"bf16", {{"enabled", true}}},

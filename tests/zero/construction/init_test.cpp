@@ -132,7 +132,7 @@ TEST_P(ZeroInit, GivesTheSameValuesWhereverTheShardsAre) {
   });
 }
 
-TEST_P(ZeroInit, OnADiskHoldsTheBuffersAndAFewLayers) {
+TEST_P(ZeroInit, HoldsTheBuffersAndAFewLayersWithShardsOnADisk) {
   const testing::TemporaryFolder folder;
   testing::run_ranks(GetParam(), [&](comm::World& world) {
     constexpr int64_t kLayer = 4 * (128 * 128 + 3 * 128), kLayers = 16;
@@ -209,7 +209,7 @@ TEST(ZeroInitUse, GathersWhatIsReadAndRefusesWrites) {
   });
 }
 
-TEST(ZeroInitUse, InsideOfGatheredParametersWhileItLivesKeepsTheModifiersValues) {
+TEST(ZeroInitUse, KeepsTheModifiersValuesInsideGatheredParameters) {
   for (const int ranks : {1, 2, 3}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       for (const int64_t whole : {int64_t{0}, int64_t{1} << 30}) {
@@ -243,7 +243,7 @@ TEST(ZeroInitUse, InsideOfGatheredParametersWhileItLivesKeepsTheModifiersValues)
   }
 }
 
-TEST(ZeroInitClose, WithAModelPartitionsItsParametersAndNothingElse) {
+TEST(ZeroInitClose, PartitionsTheModelsParametersAndNothingElse) {
   testing::run_ranks(2, [](comm::World& world) {
     const testing::AllocationCounter counter;
     Init init({.world = world, .max_whole_bytes = 0});

@@ -120,7 +120,7 @@ void for_each_dtype(int world_size,
 }
 
 // The gradients are 1 and 1/256; bf16 rounds their sum to 1.
-TEST(GradReducer, RoundsASumToWhatTravelsAndToWhatIsKeptAlone) {
+TEST(GradReducer, RoundsASumOnlyToTheDtypesSentAndKept) {
   for_each_dtype(2, [](const ReducerCase& one, const comm::ProcessGroup& group) {
     const bool is_rounded = one.options.communication_dtype == at::kBFloat16 ||
                             one.options.accumulation_dtype.value_or(one.dtype) == at::kBFloat16;
@@ -272,19 +272,19 @@ TEST(GradReducer, NamesTheGradientThatWasNotFiniteBeforeItMetOthers) {
       one.use.trace_non_finite = true;
       const Reduced reduced(one, world.group());
       reduced.backward();
-      EXPECT_FALSE(reduced.reducer->first_non_finite());
+      EXPECT_FALSE(reduced.reducer->non_finite_nearest_loss());
       reduced.reducer->clear();
       reduced.backward(reduced.rank == 1 ? std::numeric_limits<double>::infinity() : 1.0);
-      const auto first = reduced.reducer->first_non_finite();
-      ASSERT_EQ(first.has_value(), reduced.rank == 1) << one.name;
-      if (first) {
-        EXPECT_EQ(first->param, 3U) << one.name;
+      const auto found = reduced.reducer->non_finite_nearest_loss();
+      ASSERT_EQ(found.has_value(), reduced.rank == 1) << one.name;
+      if (found) {
+        EXPECT_EQ(found->param, 3U) << one.name;
       }
     }
   });
 }
 
-TEST(GradReducer, LaysItsBucketsAnewBetweenBackwards) {
+TEST(GradReducer, LaysNewBucketsBetweenBackwards) {
   for_each_case([](const ReducerCase& one, const comm::ProcessGroup& group) {
     const Reduced reduced(one, group);
     reduced.backward();

@@ -32,7 +32,7 @@ TEST(GradWindow, HasAResultAfterTheBoundarysBackward) {
   EXPECT_TRUE(window.is_idle());
 }
 
-TEST(GradWindow, ReducesBeforeTheBoundaryWhereEveryBackwardDoes) {
+TEST(GradWindow, ReducesBeforeTheBoundaryIfEveryBackwardDoes) {
   GradWindow window(/*always_reduces=*/true);
   window.set_boundary(false);
   EXPECT_TRUE(window.reduces());
@@ -57,7 +57,7 @@ TEST(GradWindow, KeepsForABackwardWhatItsFirstGradientFound) {
   EXPECT_FALSE(window.reduces());
 }
 
-TEST(GradWindow, LeavesGradientsOfABackwardThatNobodyHasAnnounced) {
+TEST(GradWindow, LeavesGradientsOfAnUnannouncedBackward) {
   GradWindow window(/*always_reduces=*/false);
   window.leave_unannounced();
   window.set_announced(true);

@@ -141,7 +141,7 @@ TEST(QuantizedSum, ErrorFeedbackMakesUpForWhatRoundingTook) {
   });
 }
 
-TEST(QuantizedSum, GoesOnWithTheErrorsOfAnotherOfItsLayoutAlone) {
+TEST(QuantizedSum, TakesErrorsOnlyOfItsOwnLayout) {
   run_ranks(4, [](comm::World& world) {
     for (const int per_node : {1, 2, 4}) {
       constexpr int64_t kNumel = 700;

@@ -105,7 +105,7 @@ TEST(WaitingGradients, AreThisRanksOwnUntilTheyAreReduced) {
   });
 }
 
-TEST(WaitingGradients, OfABackwardThatBeganBeforeTheBoundaryWasSetAreReducedWithIt) {
+TEST(WaitingGradients, AreReducedWithABoundaryThatIsSetDuringTheirBackward) {
   testing::run_ranks(2, [](comm::World& world) {
     const Reduced reduced(reducer_cases(1).front(), world.group());
     for (const bool begins_at_boundary : {false, true}) {
@@ -122,7 +122,7 @@ TEST(WaitingGradients, OfABackwardThatBeganBeforeTheBoundaryWasSetAreReducedWith
   });
 }
 
-TEST(WaitingGradients, ThatAreGivenUpLeaveNothing) {
+TEST(WaitingGradients, LeaveNothingIfTheyAreGivenUp) {
   testing::run_ranks(2, [](comm::World& world) {
     const Reduced reduced(reducer_cases(1).front(), world.group());
     reduced.reducer->set_boundary(false);

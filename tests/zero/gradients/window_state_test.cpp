@@ -32,7 +32,7 @@ std::optional<WindowState> after_all_of(std::initializer_list<WindowEvent> event
   return state;
 }
 
-TEST(WindowState, IsReducedAfterTheBoundarysBackwardAlone) {
+TEST(WindowState, IsReducedOnlyAfterTheBoundarysBackward) {
   EXPECT_EQ(after_all_of({kGradient}), kOpen);
   EXPECT_EQ(after_all_of({kGradient, kEnd}), kIdle);
   EXPECT_EQ(after_all_of({kGradient, kEnd, kGradient, kEndAtBoundary}), kReduced);

@@ -46,7 +46,7 @@ TEST(ReplicaSum, CutsWhatItConvertsIntoPieces) {
   });
 }
 
-TEST(ReplicaSum, GoesOnWithMoreAfterASum) {
+TEST(ReplicaSum, AddsMoreAfterASum) {
   run_ranks(3, [](comm::World& world) {
     const ReplicaSum replicas(world.group(), {}, at::kCPU);
     const at::Tensor sums = at::full({4}, 1.0 + world.rank());

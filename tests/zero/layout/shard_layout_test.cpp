@@ -42,7 +42,7 @@ TEST(ShardLayout, PadsEachParameterByItself) {
   EXPECT_EQ(layout.padded_numel(3), 0);
 }
 
-TEST(ShardLayout, ASubGroupEndsWhereItIsFullAsInDeepSpeed) {
+TEST(ShardLayout, EndsASubGroupWhenItIsFullAsInDeepSpeed) {
   // Shards of 4 elements on each of two ranks.
   EXPECT_EQ(sizes_of_sub_groups({8, 8, 8, 8, 8}, 2, 6), (std::vector<size_t>{2, 2, 1}));
   EXPECT_EQ(sizes_of_sub_groups({8, 8, 8, 8}, 2, 8), (std::vector<size_t>{2, 2}));

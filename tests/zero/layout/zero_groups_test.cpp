@@ -71,7 +71,7 @@ TEST(ZeroGroups, HaveTheNodesOfABlock) {
   });
 }
 
-TEST(ZeroGroups, OfABlockThatNodesCutUnevenlyAreAnErrorOnAllRanks) {
+TEST(ZeroGroups, AreRefusedOnAllRanksIfNodesCutABlockUnevenly) {
   testing::run_ranks(6, [](comm::World& world) {
     env::set("DEEPSPEED_RANKS_PER_NODE", "2");
     EXPECT_ERROR(UsageError,

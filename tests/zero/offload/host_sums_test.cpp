@@ -45,7 +45,7 @@ TEST(HostSums, AddTwoPiecesOfOneElementOneAfterTheOther) {
   EXPECT_THAT(floats_of(kept), ElementsAre(15, 1500));
 }
 
-TEST(HostSums, WaitForWhatMeetsThePartAlone) {
+TEST(HostSums, WaitOnlyForWhatOverlapsThePart) {
   HostSums sums = sums_on_cpu();
   const at::Tensor kept = sums.make(4, at::kFloat), other = sums.make(4, at::kFloat);
   sums.take(0, kept, {0, 2}, at::tensor({1.0F, 2.0F}), /*adds=*/true);

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(SliceArrivals, ASliceIsCompleteWithItsLastPart) {
+TEST(SliceArrivals, CompleteASliceWithItsLastPart) {
   // Slices of 10 elements; parts of 6, which straddle them, and one in the other group.
   SliceArrivals arrivals({{0, {0, 10}}, {0, {10, 20}}, {1, {0, 10}}},
                          {{0, {0, 6}}, {0, {6, 12}}, {0, {12, 18}}, {0, {18, 20}}, {1, {0, 10}}});
@@ -20,7 +20,7 @@ TEST(SliceArrivals, ASliceIsCompleteWithItsLastPart) {
   EXPECT_THAT(arrivals.note({0, {0, 6}}), ElementsAre(0));
 }
 
-TEST(SliceArrivals, APartMayCompleteSeveral) {
+TEST(SliceArrivals, CompleteSeveralSlicesWithOnePart) {
   SliceArrivals arrivals({{0, {0, 2}}, {0, {2, 4}}, {0, {4, 4}}}, {{0, {0, 4}}});
   EXPECT_THAT(arrivals.note({0, {0, 4}}), ElementsAre(0, 1));
 }

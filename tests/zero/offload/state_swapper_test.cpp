@@ -87,7 +87,7 @@ TEST_P(Pipelines, StepAsInMemory) {
   });
 }
 
-TEST_P(Pipelines, HoldMemoryForAFewUnitsAlone) {
+TEST_P(Pipelines, HoldMemoryForOnlyAFewUnits) {
   SwappedUnits units(std::vector<int64_t>(20, 10'000));
   StateSwapper swapper(options(), units.all());
   swapper.for_each(units.order, Access::kChange, [](size_t) {});
@@ -141,7 +141,7 @@ TEST_P(Pipelines, TakeOverTensorsThatAreExchanged) {
               HasSubstr("36 bytes on cpu in the place of one of 4"));
 }
 
-TEST(StateSwapper, FoldersAndBuffersThatDoNotDoAreErrors) {
+TEST(StateSwapper, RefusesUnusableFoldersAndBuffers) {
   SwappedUnits units({10});
   EXPECT_THAT(error_of<IoError>([&] { StateSwapper({.folder = "/proc/none"}, units.all()); }),
               HasSubstr("nvme_path: cannot make a file in \"/proc/none\""));

@@ -48,7 +48,7 @@ TEST(MemoryOverlap, LetsBlocksOfColumnsLieBetweenEachOther) {
   EXPECT_ERROR(UsageError, overlap.add(row), "parameters 'left' and 'row'");
 }
 
-TEST(MemoryOverlap, SeesNoneWhereThereIsNoMemory) {
+TEST(MemoryOverlap, SeesNoneIfThereIsNoMemory) {
   const at::Tensor memory = at::zeros({4});
   const std::vector<NamedTensor> params = {{"whole", memory},
                                            {"empty", memory.narrow(0, 2, 0)},

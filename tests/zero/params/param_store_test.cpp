@@ -32,7 +32,7 @@ TEST(ParamStore, TakesParametersOfOneDeviceEachOnce) {
   EXPECT_NO_THROW(store({{a}}));
   EXPECT_ERROR(UsageError, store({{a, b}}), "parameter 'b' is on meta, the others on cpu",
                "move the model to one device");
-  EXPECT_ERROR(UsageError, store({{a}, {a}}), "parameter 'a' stands in the parameter groups twice");
+  EXPECT_ERROR(UsageError, store({{a}, {a}}), "parameter 'a' is in the parameter groups twice");
   EXPECT_ERROR(UsageError, store({{a}, {}}), "a parameter group is empty");
   EXPECT_ERROR(UsageError, store({{a}}, 3), "stage 3 with parameters that are not partitioned", "0 to 2");
 }
@@ -63,7 +63,7 @@ TEST(ShardStore, TakesParametersThatHaveValuesEachOnce) {
   const NamedTensor a = param("a");
   EXPECT_ERROR(UsageError, store_shards({{param("m", at::device(at::kMeta))}}),
                "parameter 'm' is on the meta device and has no values", "zero::Init");
-  EXPECT_ERROR(UsageError, store_shards({{a}, {a}}), "parameter 'a' stands in the parameter groups twice");
+  EXPECT_ERROR(UsageError, store_shards({{a}, {a}}), "parameter 'a' is in the parameter groups twice");
   EXPECT_ERROR(UsageError, store_shards({}), "there are no parameters");
 }
 

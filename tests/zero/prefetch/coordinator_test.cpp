@@ -66,7 +66,7 @@ TEST(Coordinator, GathersWhatComesNextAheadHoweverLargeItIs) {
   });
 }
 
-TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
+TEST(Coordinator, GathersOneParameterAheadIfTheyComeOneAfterTheOther) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
     Mlp model(8, 3);
@@ -89,7 +89,7 @@ TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
   });
 }
 
-TEST(Coordinator, LetsGoOfWhatIsNotUsedAgainSoon) {
+TEST(Coordinator, ReleasesWhatIsNotUsedAgainSoon) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
     // Between the two uses of the first weight there are 64 elements, not counting the parameter in use.

@@ -58,7 +58,7 @@ TEST(UseTrace, KnowsWhatComesNextInLaterPasses) {
   EXPECT_EQ(trace.distance_to(3), std::nullopt);
 }
 
-TEST(UseTrace, IsRecordedAnewFromWhereAPassLeavesIt) {
+TEST(UseTrace, IsRecordedAgainFromWhereAPassLeavesIt) {
   UseTrace trace;
   run_pass(trace, {1, 2, 3, 4});
   trace.begin();

@@ -102,7 +102,7 @@ TEST(ShardFile, TakesItsBuffersFromTheLargestShardAndItsRoomFromAll) {
   EXPECT_TRUE(std::filesystem::is_empty(folder / "zero_stage_3" / "rank0")) << "the file has no name";
 }
 
-TEST(ShardFile, ForgetsWhatItReadAheadWhereThatIsWritten) {
+TEST(ShardFile, ForgetsWhatItReadAheadIfThatIsWritten) {
   const TemporaryFolder folder;
   FileWithShards all(file_options(folder.path()));
   all.shards[0]->start_read();

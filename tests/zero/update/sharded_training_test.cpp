@@ -180,7 +180,7 @@ TEST(ShardedTraining, IsTheSameWhateverStaysWholeAndHoweverGradientsTravel) {
 }
 
 // Tests copies between device and host within one memory. None may come too early or too late.
-TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
+TEST(ShardedTraining, IsTheSameWithTheStepInAnotherMemory) {
   for (const int ranks : {1, 3}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       for (const char* masters : {"fp32 model", "fp32", "bf16", "split"}) {
@@ -216,7 +216,7 @@ TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
   }
 }
 
-TEST(ShardedTraining, WithAccumulationEqualsStageTwo) {
+TEST(ShardedTraining, EqualsStageTwoWithAccumulation) {
   for (const int ranks : {1, 2, 3}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Recipe recipe;
@@ -228,7 +228,7 @@ TEST(ShardedTraining, WithAccumulationEqualsStageTwo) {
   }
 }
 
-TEST(ShardedTraining, InSixteenBitsEqualsStageZero) {
+TEST(ShardedTraining, EqualsStageZeroInSixteenBits) {
   testing::run_ranks(2, [](comm::World& world) {
     for (const bool sixteen_bit_masters : {false, true}) {
       Recipe recipe;
@@ -241,7 +241,7 @@ TEST(ShardedTraining, InSixteenBitsEqualsStageZero) {
   });
 }
 
-TEST(ShardedTraining, WithClippingIsAsCloseToStageZeroAsTheNormsSumIs) {
+TEST(ShardedTraining, IsAsCloseToStageZeroWithClippingAsTheNormsSumIs) {
   testing::run_ranks(3, [](comm::World& world) {
     Recipe recipe;
     recipe.zero.update.gradient_clipping = 0.05;
@@ -252,7 +252,7 @@ TEST(ShardedTraining, WithClippingIsAsCloseToStageZeroAsTheNormsSumIs) {
   });
 }
 
-TEST(ShardedTraining, HoldsTheShardsAlone) {
+TEST(ShardedTraining, HoldsOnlyTheShards) {
   testing::run_ranks(2, [](comm::World& world) {
     testing::TinyGPT model{testing::TinyGPTConfig{}};
     int64_t numel = 0;

@@ -118,7 +118,7 @@ TEST(SlicePlan, LeavesWhatAPartialOffloadDoesNotTakeOnTheDevice) {
   EXPECT_FALSE(plan.crosses_memory);
 }
 
-TEST(SlicePlan, CopiesOnACpuWhereItIsAskedTo) {
+TEST(SlicePlan, CopiesOnACpuIfAsked) {
   StepOptions options;
   options.offload.device = OffloadDevice::kCpu;
   options.offload.always_copies = true;
@@ -127,7 +127,7 @@ TEST(SlicePlan, CopiesOnACpuWhereItIsAskedTo) {
   EXPECT_EQ(plan_slice(slice, options).route, kSent);
 }
 
-TEST(SlicePlan, LetsNewWeightsWaitInTheGradientsMemoryWhereNobodyNeedsThese) {
+TEST(SlicePlan, LetsNewWeightsWaitInUnusedGradientMemory) {
   struct Case {
     at::ScalarType dtype;
     bool partitions_gradients;

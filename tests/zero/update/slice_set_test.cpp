@@ -40,7 +40,7 @@ StepOptions offloaded(int64_t piece_numel) {
   return options;
 }
 
-TEST(SliceSet, CutsWhatTheRankOwnsIntoPiecesWhereTheOptimizerIsOffloaded) {
+TEST(SliceSet, CutsTheRanksPartIntoPiecesForAnOffloadedOptimizer) {
   const SecondOfTwo whole(at::kBFloat16, {});
   ASSERT_EQ(whole.slices.size(), 1u);
   EXPECT_EQ(whole.slices[0].interval, whole.all());
@@ -65,7 +65,7 @@ TEST(SliceSet, ShowsAPartThatSeveralSlicesHold) {
   EXPECT_TRUE(at::equal(state.master, rank.owned_weights().narrow(0, 2, 5).to(at::kFloat)));
 }
 
-TEST(SliceSet, RoundsChangedMastersIntoTheWeightsAndMakesThemAnewOfThese) {
+TEST(SliceSet, RoundsChangedMastersIntoTheWeightsAndRestoresThem) {
   SecondOfTwo rank(at::kBFloat16, offloaded(4));
   rank.slices.visit(0, {4, 8}, SliceSet::Access::kChange,
                     [](const StateSlice& slice) { slice.master.fill_(1.0 + 1.0 / 1024); });

@@ -59,7 +59,7 @@ OptimizerOffload super_offload() {
   return offload;
 }
 
-TEST(StepOptions, OfMastersFitTheModelAndTheOptimizer) {
+TEST(StepOptions, FitMastersToTheModelAndTheOptimizer) {
   HandMade made;
   EXPECT_NO_THROW(made.make());
   made.update.sixteen_bit_masters = true;
@@ -76,7 +76,7 @@ TEST(StepOptions, OfMastersFitTheModelAndTheOptimizer) {
   EXPECT_ERROR(UsageError, made.make(), "split masters of a model in BFloat16 with 16-bit masters");
 }
 
-TEST(StepOptions, OfOffloadingFitTheStage) {
+TEST(StepOptions, FitOffloadingToTheStage) {
   HandMade made;
   made.update.offload.device = OffloadDevice::kCpu;
   EXPECT_NO_THROW(made.make());
@@ -86,7 +86,7 @@ TEST(StepOptions, OfOffloadingFitTheStage) {
   EXPECT_ERROR(UsageError, made.make(), "offloading at stage 0, expected stage 1, 2 or 3");
 }
 
-TEST(StepOptions, OfStepsBesideBackwardFitWhatIsStepped) {
+TEST(StepOptions, FitStepsDuringBackwardToWhatIsStepped) {
   HandMade made;
   made.update.offload = super_offload();
   EXPECT_NO_THROW(made.make());
@@ -100,7 +100,7 @@ TEST(StepOptions, OfStepsBesideBackwardFitWhatIsStepped) {
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.update.offload.device = OffloadDevice::kNvme; }).make(),
                "super_offload at stage 2", "with the optimizer offloaded to the CPU");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.update.gradient_clipping = 2.0; }).make(),
-               "super_offload with clipping to 2", "known after backward alone");
+               "super_offload with clipping to 2", "known only after backward");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.optimizer = "Adagrad"; }).make(),
                "super_offload with optimizer", "Adagrad", "expected Adam or AdamW");
   EXPECT_ERROR(UsageError, with([](HandMade& m) { m.doubles = true; }).make(),

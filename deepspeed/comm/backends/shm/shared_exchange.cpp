@@ -80,8 +80,7 @@ kernels::CombineOp combine_op(ReduceOp op) {
 shm::Reduction reduction_of(at::ScalarType type, ReduceOp op) {
   if (!SharedExchange::can_reduce(type, op))
     raise<NotSupportedError>("there is no such reduction of ", type,
-                             " on the CPU, expected a float of 16, 32 or 64 "
-                             "bits, or an integer");
+                             " on the CPU, expected a float of 16, 32 or 64 bits, or an integer");
   return {combine_op(op), *combine_type(type)};
 }
 
@@ -126,7 +125,7 @@ struct SharedExchange::State {
   bool has_thread = false;
   bool stopped = false;
 
-  shm::Clock::time_point deadline() const { return shm::Clock::now() + timeout; }
+  Clock::time_point deadline() const { return Clock::now() + timeout; }
   /// Runs the oldest operation of the queue. Returns false if there is none, or another thread runs one.
   bool run_next();
   void stop();
@@ -185,9 +184,12 @@ bool SharedExchange::State::run_next() {
 }
 
 void SharedExchange::State::stop() {
-  const std::lock_guard lock(mutex);
-  stopped = true;
-  changed.notify_all();
+  {
+    const std::lock_guard lock(mutex);
+    stopped = true;
+    changed.notify_all();
+  }
+  abort();
 }
 
 void SharedExchange::State::abort() {
@@ -211,7 +213,6 @@ void SharedExchange::State::start_thread(const std::shared_ptr<State>& state) {
     const auto held = weak.lock();
     if (!held || held->member->is_child()) return;
     held->stop();
-    held->abort();
     std::unique_lock lock(held->mutex);
     held->changed.wait_for(lock, kSharedEndLimit, [&] { return !held->is_busy; });
   });
@@ -226,7 +227,6 @@ SharedExchange::~SharedExchange() {
   state_->member
       ->leave();  // before ending operations, so that peers that notice are told that this rank left
   state_->stop();
-  state_->abort();
 }
 
 void SharedExchange::abort() { state_->abort(); }

@@ -1,3 +1,6 @@
+// Activations with vectors of each instruction set. Highway compiles the part before HWY_ONCE once for each;
+// the functions behind it choose the processor's own at run time. Rows are read in vectors of a wider type,
+// and each element is computed once. The backward of bias + GELU adds the bias's gradient into `sums`.
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
 
 #undef HWY_TARGET_INCLUDE

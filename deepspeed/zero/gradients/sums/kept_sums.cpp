@@ -9,6 +9,7 @@
 
 #include "deepspeed/device/host_pool/idle_memory.h"
 #include "deepspeed/tensor/scaling.h"
+#include "deepspeed/zero/gradients/dense_gradient.h"
 
 namespace deepspeed::zero {
 namespace {
@@ -119,10 +120,6 @@ std::function<void()> KeptSums::hand_over(size_t group, const Interval& part) {
   return on_host_->hand_over(group, part);
 }
 
-int64_t KeptSums::bytes() const {
-  int64_t bytes = 0;
-  for (const at::Tensor& own : own_) bytes += static_cast<int64_t>(own.nbytes());
-  return bytes;
-}
+int64_t KeptSums::bytes() const { return bytes_of(own_); }
 
 }  // namespace deepspeed::zero

@@ -44,10 +44,6 @@ void WaitingSums::clear() {
   for (const at::Tensor& flat : flat_) device::lend_memory(flat);
 }
 
-int64_t WaitingSums::bytes() const {
-  int64_t bytes = 0;
-  for (const at::Tensor& flat : flat_) bytes += static_cast<int64_t>(flat.nbytes());
-  return bytes;
-}
+int64_t WaitingSums::bytes() const { return bytes_of(flat_); }
 
 }  // namespace deepspeed::zero

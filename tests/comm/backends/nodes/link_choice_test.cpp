@@ -11,7 +11,7 @@ constexpr NodeShape kTwoOfTwo{2, 2};
 constexpr LinkFigures kSlowBetween{{10, 40}, {100, 1}}, kAlike{{10, 40}, {10, 80}};
 constexpr int64_t kMegabyte = 1'000'000;
 
-TEST(LinkChoice, TimesFollowFromLatenciesAndBytes) {
+TEST(LinkChoice, ComputesTimesFromLatenciesAndBytes) {
   // For parts of 250,000 bytes, 2 Mbit take 50 us within a node and 2000 us over a link of 1 Gbit/s alone.
   const WayTimes gather = estimate(kSlowBetween, kTwoOfTwo, false, kMegabyte);
   EXPECT_DOUBLE_EQ(gather.flat, 100 + 2 * 4000 + 50);
@@ -21,7 +21,7 @@ TEST(LinkChoice, TimesFollowFromLatenciesAndBytes) {
   EXPECT_DOUBLE_EQ(sum.by_nodes, 2 * (100 + 4000 + 10 + 2 * 50));
 }
 
-TEST(LinkChoice, GoesByNodesWhereTheLinkBetweenThemIsSlow) {
+TEST(LinkChoice, GoesByNodesIfTheLinkBetweenThemIsSlow) {
   const at::Tensor large = at::zeros({kMegabyte}), small = at::zeros({4});
   EXPECT_TRUE(is_faster_by_nodes(kSlowBetween, kTwoOfTwo, {operations::AllReduce{large, ReduceOp::kSum}}));
   EXPECT_TRUE(is_faster_by_nodes(kSlowBetween, kTwoOfTwo, {operations::AllGather{large, large}}));
@@ -34,7 +34,7 @@ TEST(LinkChoice, GoesByNodesWhereTheLinkBetweenThemIsSlow) {
   EXPECT_FALSE(is_faster_by_nodes(kAlike, kTwoOfTwo, {operations::AllGather{large, large}}));
 }
 
-TEST(LinkChoice, OtherOperationsGoAsEver) {
+TEST(LinkChoice, LeavesOtherOperationsAlone) {
   const at::Tensor large = at::zeros({kMegabyte});
   EXPECT_FALSE(is_faster_by_nodes(kSlowBetween, kTwoOfTwo, {operations::Broadcast{large, 0}}));
   EXPECT_FALSE(is_faster_by_nodes(kSlowBetween, kTwoOfTwo, {operations::AllToAll{large, large}}));

@@ -153,7 +153,7 @@ TEST(NodeLevels, AverageWithoutOverflow) {
   });
 }
 
-TEST(NodeLevels, RunUnderWayTogetherAndBesideOtherCalls) {
+TEST(NodeLevels, RunTogetherAndDuringOtherCalls) {
   const LinksOfJobs links(kFastWithin, 2);
   run_ranks(4, [](World& world) {
     const auto own = world.own_group("levels");
@@ -171,7 +171,7 @@ TEST(NodeLevels, RunUnderWayTogetherAndBesideOtherCalls) {
   });
 }
 
-TEST(NodeLevels, AreLeftOutWhereOneStepIsFaster) {
+TEST(NodeLevels, AreLeftOutIfOneStepIsFaster) {
   const LinksOfJobs links(kSlowWithin, 2);
   run_ranks(4, [](World& world) {
     const at::Tensor large = at::ones({4000});
@@ -189,7 +189,7 @@ TEST(NodeLevels, NeedAFile) {
   env::set("DEEPSPEED_RANKS_PER_NODE", std::nullopt);
 }
 
-TEST(NodeLevels, RanksThatCallOtherThingsAreTold) {
+TEST(NodeLevels, TellRanksThatCallOtherThings) {
   const LinksOfJobs links(kFastWithin, 2);
   const auto outcomes = testing::fork_ranks(
       4,
@@ -205,7 +205,7 @@ TEST(NodeLevels, RanksThatCallOtherThingsAreTold) {
                                      HasSubstr("called all_reduce")));
 }
 
-TEST(NodeLevels, OfARankThatDiesNameIt) {
+TEST(NodeLevels, NameARankThatDies) {
   const LinksOfJobs links(kFastWithin, 2);
   const auto outcomes = testing::fork_ranks(4,
                                             [](int rank) {
@@ -225,7 +225,7 @@ TEST(NodeLevels, OfARankThatDiesNameIt) {
   }
 }
 
-TEST(AgreedLinks, ABadFileOfRank0IsAnErrorOnAllRanks) {
+TEST(AgreedLinks, RefuseABadFileOfRank0OnAllRanks) {
   const LinksOfJobs links(kFastWithin, 2);
   std::ofstream(links.path()) << "{}";
   const auto outcomes =
@@ -240,7 +240,7 @@ TEST(AgreedLinks, ABadFileOfRank0IsAnErrorOnAllRanks) {
     EXPECT_THAT(outcome.value, AllOf(HasSubstr(links.path()), HasSubstr("has no within_node")));
 }
 
-TEST(AgreedLinks, ThoseOfRank0CountWhereFilesDiffer) {
+TEST(AgreedLinks, TakeRank0sFigureIfFilesDiffer) {
   const LinksOfJobs links(kFastWithin, 2), others(kSlowWithin, 2);
   const auto outcomes = testing::fork_ranks(
       4,

@@ -24,7 +24,7 @@ class BucketPlanTest : public ::testing::Test {
   ReducerOptions options;
 };
 
-TEST_F(BucketPlanTest, LaysTheLastParametersFirstAndBeginsAnewWithOtherSizes) {
+TEST_F(BucketPlanTest, LaysTheLastParametersFirstAndStartsAgainWithOtherSizes) {
   BucketPlan plan = make();
   ASSERT_EQ(plan.buckets().size(), 2u);
   EXPECT_EQ(plan.bucket(0).params, (std::vector<size_t>{1, 2}));
@@ -36,7 +36,7 @@ TEST_F(BucketPlanTest, LaysTheLastParametersFirstAndBeginsAnewWithOtherSizes) {
   EXPECT_ERROR(UsageError, plan.lay_out(0), "bucket size 0");
 }
 
-TEST_F(BucketPlanTest, SendsEachParameterAloneWhereTheConfigSaysSo) {
+TEST_F(BucketPlanTest, SendsEachParameterAloneIfConfigured) {
   options.keys.contiguous_gradients = false;
   EXPECT_EQ(make().buckets().size(), 3u);
 }

@@ -1,10 +1,10 @@
-#include "deepspeed/config/table/base64.h"
+#include "deepspeed/base/base64.h"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-namespace deepspeed::config {
+namespace deepspeed {
 namespace {
 
 TEST(Base64, DecodesWhatTheStandardGives) {
@@ -34,4 +34,4 @@ TEST(Base64, EncodesWhatItDecodes) {
 }
 
 }  // namespace
-}  // namespace deepspeed::config
+}  // namespace deepspeed

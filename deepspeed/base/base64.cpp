@@ -1,9 +1,9 @@
-#include "deepspeed/config/table/base64.h"
+#include "deepspeed/base/base64.h"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace deepspeed::config {
+namespace deepspeed {
 namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -61,4 +61,4 @@ std::string encode_base64(std::string_view bytes) {
   return text;
 }
 
-}  // namespace deepspeed::config
+}  // namespace deepspeed
