@@ -12,7 +12,6 @@ import deepspeed
 from deepspeed.comm.config import CommsLoggerConfig
 from deepspeed.monitor.config import CometConfig, CSVConfig, TensorBoardConfig, WandbConfig
 from deepspeed.runtime.precision_config import DeepSpeedBF16Config, DeepSpeedFP16Config
-from deepspeed.runtime.zenflow.zenflow_config import ZenFlowConfig
 from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
 from deepspeed.runtime.zero.offload_config import DeepSpeedZeroOffloadOptimizerConfig, DeepSpeedZeroOffloadParamConfig
@@ -73,7 +72,6 @@ MODELS = {
     "zero_optimization.offload_param": DeepSpeedZeroOffloadParamConfig,
     "zero_optimization.offload_optimizer": DeepSpeedZeroOffloadOptimizerConfig,
     "zero_optimization.leaf_module": DeepSpeedZeroLeafModuleConfig,
-    "zero_optimization.zenflow": ZenFlowConfig,
     "fp16": DeepSpeedFP16Config,
     "bf16": DeepSpeedBF16Config,
     "tensorboard": TensorBoardConfig,

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from deepspeed.runtime.config_model import DeepSpeedConfigModel
 from deepspeed.runtime.config_utils import pp_int
-from deepspeed.runtime.zenflow.zenflow_config import ZenFlowConfig
 from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
 from deepspeed.runtime.zero.offload_config import (
     DeepSpeedZeroOffloadOptimizerConfig,
@@ -62,7 +61,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
 
     offload_param: DeepSpeedZeroOffloadParamConfig | None = None
     offload_optimizer: DeepSpeedZeroOffloadOptimizerConfig | None = None
-    zenflow: ZenFlowConfig | None = None
+    zenflow: dict[str, Any] | None = None
     sub_group_size: int = Field(pp_int(1e9), ge=0)
     cpu_offload_param: bool | None = Field(None, json_schema_extra=_moved("offload_param", DeepSpeedZeroOffloadParamConfig))
     cpu_offload_use_pin_memory: bool | None = Field(
