@@ -111,11 +111,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = _lazy.lazy(
         __name__,
-        submodules=(
-            *("checkpoint", "constants", "elasticity", "git_version_info", "inference", "module_inject", "moe"),
-            # They have no counterpart, but for helpers of compression; their names refuse with the way out.
-            *("autotuning", "compile", "compression", "io", "linear", "model_implementations", "profiling"),
-        ),
+        submodules=("checkpoint", "compression", "constants", "elasticity", "git_version_info", "module_inject", "moe"),
         names={
             "ADAM_OPTIMIZER": "deepspeed.runtime.optimizer_names",
             "LAMB_OPTIMIZER": "deepspeed.runtime.optimizer_names",

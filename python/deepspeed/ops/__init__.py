@@ -32,7 +32,7 @@ else:
     _MODULES = "Embedding LayerNorm LinearCrossEntropy RMSNorm RotaryEmbedding"
     __getattr__ = lazy(
         __name__,
-        submodules=("adam", "adagrad", "functional", "lamb", "lion", "modules", "transformer", "sparse_attention", "fp_quantizer"),
+        submodules=("adam", "adagrad", "functional", "lamb", "lion", "modules", "transformer"),
         names={
             "DeepSpeedTransformerLayer": "deepspeed.ops.transformer",
             "DeepSpeedTransformerConfig": "deepspeed.ops.transformer",
