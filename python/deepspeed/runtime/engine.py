@@ -121,7 +121,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         self._tput_timer = None
         self._is_gradient_accumulation_boundary: bool | None = None  # what set_gradient_accumulation_boundary() was given
         self._drops_layers = self.pld_enabled()
-        self._steps_in_backward = self._flag("zero_optimization", "offload_optimizer", "super_offload")
+        self._steps_in_backward = self._key(bool, "zero_optimization.offload_optimizer.super_offload")
         self._refuses_direct_backward = core.has_optimizer() and core.zero_optimization_stage() == 0
         self.training_dataloader: DeepSpeedDataLoader | None = None
         if training_data is not None:
@@ -367,7 +367,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
             data_parallel_rank=self._data_parallel_rank,
             dataloader_drop_last=self.dataloader_drop_last(),
             shuffle=route == "train",
-            seed=self._key("seed") or 0,
+            seed=self._key(int, "seed") or 0,
         )
 
     # --- as a module ---

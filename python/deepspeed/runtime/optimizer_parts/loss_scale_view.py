@@ -35,18 +35,18 @@ class LossScaleView:
 
     @property
     def scale_window(self) -> int:
-        return self._engine._whole("fp16", "loss_scale_window")
+        return self._engine._key(int, "fp16.loss_scale_window")
 
     @property
     def delayed_shift(self) -> int:
-        return self._engine._whole("fp16", "hysteresis")
+        return self._engine._key(int, "fp16.hysteresis")
 
     @property
     def consecutive_hysteresis(self) -> bool:
-        return self._engine._flag("fp16", "consecutive_hysteresis")
+        return self._engine._key(bool, "fp16.consecutive_hysteresis")
 
     @property
     def min_scale(self) -> float:
-        return self._engine._real("fp16", "min_loss_scale")
+        return self._engine._key(float, "fp16.min_loss_scale")
 
     min_loss_scale = min_scale

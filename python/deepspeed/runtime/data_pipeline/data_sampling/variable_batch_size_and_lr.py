@@ -138,7 +138,7 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
     Without dataset_seqlens the lengths are read from the section's metrics_path; where they are not there,
     batch_seqlens_fn(a collated batch) gives those of its samples, and they are kept there. All ranks call it.
     """
-    data = engine._key("data_efficiency")
+    data = engine._key(dict, "data_efficiency")
     sampling, batching = data["data_sampling"], data["data_sampling"]["dynamic_batching"]
     if not is_enabled(engine.config):
         raise UsageError(f"{_SECTION}.enabled is false, expected true for batches of so many tokens")
