@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    import torch
     from torch.distributed import ProcessGroup
 
-    from deepspeed.runtime.engine import DeepSpeedEngine
-
-engines: weakref.WeakSet[DeepSpeedEngine] = weakref.WeakSet()  # that live
+engines: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # each a DeepSpeedEngine that lives
 _joined: ProcessGroup | None = None  # the default group over whose ranks the core's world is
 
 

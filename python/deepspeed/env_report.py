@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-import deepspeed
-from deepspeed import _build, _core, git_version_info
+from deepspeed import _build, _core, _version, ops
 from deepspeed.accelerator import get_accelerator
 from deepspeed.launcher import programs
 
@@ -27,7 +26,7 @@ _SHM_WANTED = 512 * 1024**2
 def op_report(verbose: bool = True) -> None:
     """Prints of each op whether the engine has it; nothing is compiled at run time."""
     print("DeepSpeed C++ op report: kernels are compiled into the engine")
-    for name, is_there in sorted(deepspeed.ops.__compatible_ops__.items()):
+    for name, is_there in sorted(ops.__compatible_ops__.items()):
         if name != "deepspeed_not_implemented":
             print(f"{name} {'.' * max(_WIDTH - len(name), 1)} {'yes' if is_there else 'no'}")
 
@@ -67,8 +66,8 @@ def _lines() -> Iterator[tuple[str, object]]:
     accelerator = get_accelerator()
     yield "torch install path", torch.__path__
     yield "torch version", torch.__version__
-    yield "deepspeed install path", deepspeed.__path__
-    yield "deepspeed info", f"{deepspeed.__version__}, {git_version_info.git_hash}, {git_version_info.git_branch}"
+    yield "deepspeed install path", [os.path.dirname(os.path.abspath(__file__))]
+    yield "deepspeed info", f"{_version.__version__}, {_version.git_hash}, {_version.git_branch}"
     yield "torch cuda version", torch.version.cuda
     yield "nvcc", nvcc_version()
     yield "engine's cuda", f"{_build.CUDA}, for {_build.CUDA_ARCHITECTURES}" if _build.CUDA_ARCHITECTURES else "not built"

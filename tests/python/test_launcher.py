@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from deepspeed.launcher import multinode_runner, programs, resources, runner
+from deepspeed.launcher import multinode_runner, programs, resources, runner, scripts
 
 HOSTS = {"one": [0, 1], "two": [0, 1]}
 
@@ -144,7 +144,7 @@ def test_programs_find_torch_wherever_it_is_installed(monkeypatch):
             monkeypatch.setenv("LD_LIBRARY_PATH", known)
         programs.run("deepspeed", [])
         assert os.environ.get("LD_LIBRARY_PATH") == known  # the ranks of the launcher find libraries as before
-        programs.zero_to_fp32()
+        scripts.zero_to_fp32()
         assert os.environ["LD_LIBRARY_PATH"] == expected
 
 

@@ -6,6 +6,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from deepspeed import _core
 from deepspeed._errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,12 +59,18 @@ def require_sizes(enabled: bool, section: Mapping[str, Any]) -> None:
             raise ElasticityConfigError(f"elasticity.{key}: missing, expected it beside elasticity.enabled true")
 
 
+def batch_of(section: Mapping[str, Any], world_size: int) -> tuple[int, list[int], int]:
+    """Returns (train batch size, numbers of devices that it fits, micro batch size of world_size devices or 0)."""
+    try:
+        return _core.elastic_batch(dict(section), world_size)
+    except ConfigError as error:
+        raise ElasticityConfigError(str(error)) from None
+
+
 class ElasticityConfig:
     """Holds the section's values under DeepSpeed's names. Raises ElasticityConfigError as the core finds faults."""
 
     def __init__(self, param_dict: Mapping[str, Any]) -> None:
-        from deepspeed.elasticity.elasticity import batch_of
-
         values = {**_DEFAULTS, **param_dict}
         require_sizes(values["enabled"], param_dict)
         batch_of(values, 0)

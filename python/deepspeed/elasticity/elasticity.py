@@ -7,12 +7,11 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from deepspeed import _core
-from deepspeed._errors import ConfigError
 from deepspeed.elasticity.config import (
     ElasticityConfigError,
     ElasticityError,
     ElasticityIncompatibleWorldSize,
+    batch_of,
     require_sizes,
 )
 
@@ -24,14 +23,6 @@ _SECTION = "elasticity"
 _LATEST = 0.2
 _OLDEST_DEEPSPEED = (0, 3, 8)
 _VARIABLE = "DEEPSPEED_ELASTICITY_CONFIG"
-
-
-def batch_of(section: Mapping[str, Any], world_size: int) -> tuple[int, list[int], int]:
-    """Returns (train batch size, numbers of devices that it fits, micro batch size of world_size devices or 0)."""
-    try:
-        return _core.elastic_batch(dict(section), world_size)
-    except ConfigError as error:
-        raise ElasticityConfigError(str(error)) from None
 
 
 def elasticity_enabled(ds_config: Mapping[str, Any]) -> bool:

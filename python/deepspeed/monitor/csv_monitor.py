@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed._errors import IoError
-from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.base import Monitor
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:

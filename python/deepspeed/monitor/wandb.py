@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.base import Monitor
 from deepspeed.monitor.utils import check_wandb_availability
 
 if TYPE_CHECKING:

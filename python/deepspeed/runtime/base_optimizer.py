@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from deepspeed import _core
     from deepspeed._slices import SliceStepper
-    from deepspeed.runtime.engine import DeepSpeedEngine
     from deepspeed.runtime.optimizer_parts.loss_scale_view import LossScaleView
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
@@ -58,7 +58,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self._optimizer_load_state_dict_pre_hooks = OrderedDict()
         self._optimizer_load_state_dict_post_hooks = OrderedDict()
         self._opt_called = True  # torch's schedules warn where a step came before any of this object's
-        self._engine: Callable[[], DeepSpeedEngine] = None  # type: ignore[assignment]  # until _attach()
+        self._engine: Callable[[], Owner] = None  # type: ignore[assignment]  # until _attach()
         self._written: list[dict[str, Any]] = []  # of each of the core's groups: what a schedule's constructor has written into its dict
         self._given: list[int] = []  # of each of the core's groups: the number of the dict that it comes from
         self._seen: list[dict[str, Any]] = []  # of each of the core's groups: its options when they were last compared
@@ -70,10 +70,10 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
             for own, was in zip(dicts, before)
         ]
 
-    def _attach(self, engine: DeepSpeedEngine) -> None:
+    def _attach(self, engine: Owner) -> None:
         """Begins to follow the engine's core, whose options are newer than the dicts but for what a schedule's constructor wrote
         there: the core's own schedule has written the first rate."""
-        self._engine = cast("Callable[[], DeepSpeedEngine]", weakref.ref(engine))
+        self._engine = cast("Callable[[], Owner]", weakref.ref(engine))
         for index, written in enumerate(self._written):
             for key, value in written.items():
                 self._core.set_group_option(index, key, value)
@@ -131,7 +131,8 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         """Lets the optimizer below show the states; while it writes its state_dict, its groups hold what they are of."""
         basic.state = self.state
         if isinstance(basic, TrustRatios):
-            basic._engine = self._engine
+            engine = self._engine
+            basic._find_core = lambda: getattr(engine(), "_core", None)
         basic._optimizer_state_dict_pre_hooks[id(self)] = lambda _: self._set_fp32_optimizer_param_groups()
         basic._optimizer_state_dict_post_hooks[id(self)] = lambda *_: self._clear_fp32_optimizer_param_groups()
 

@@ -107,7 +107,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         if core.has_optimizer():
             self.optimizer = self._groups.facade_of(core.param_groups())
             self.optimizer._attach(self)
-        self._schedules.show_own(self)
+        self._schedules.show_own(self, self.optimizer)
         if plan.slice_optimizer is not None and self.sparse_gradients_enabled() and core.zero_optimization_stage() == 0:
             plan.slice_optimizer["stepper"].give_rows(_params_with_sparse_gradients(model))
         self._module_calls = ModuleCalls(core)
@@ -432,6 +432,8 @@ def _params_with_sparse_gradients(model: torch.nn.Module) -> list[torch.Tensor]:
 def _end_engines_of(model: torch.nn.Module) -> None:
     """Destroys an engine that the module has already: scripts initialize a module again and forget the engine that they had."""
     for engine in list(_world.engines):
-        if engine.__dict__.get("_core") is not None and engine.module is model and not engine._is_destroyed:
+        if not isinstance(engine, DeepSpeedEngine) or engine.__dict__.get("_core") is None:
+            continue
+        if engine.module is model and not engine._is_destroyed:
             logger.warning("initialize() takes the module from the engine that it had, which is destroyed")
             engine.destroy()

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from deepspeed._types import HasGroups
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 LR_SCHEDULE = "lr_schedule"
 LR_RANGE_TEST = "LRRangeTest"
@@ -75,15 +76,16 @@ class EngineSchedule:
         self._write()
 
     @classmethod
-    def of_engine(cls, engine: DeepSpeedEngine) -> EngineSchedule:
+    def of_engine(cls, engine: Owner, optimizer: DeepSpeedOptimizer) -> EngineSchedule:
+        """Shows the schedule that the core has made for an engine with this optimizer."""
         kinds = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}
         name = engine.scheduler_name()
-        assert name is not None and engine.optimizer is not None
+        assert name is not None
         kind = kinds[name]
         made = kind.__new__(kind)
-        made._written = engine.optimizer
+        made._written = optimizer
         made._params = dict(engine.scheduler_params() or {})
-        made._source = _ScheduleOfEngine(engine)
+        made._source = _ScheduleOfEngine(engine, optimizer)
         return made
 
     def _leave_engine(self) -> None:
@@ -155,8 +157,9 @@ def _with_known_warmup(params: dict[str, Any]) -> dict[str, Any]:
 
 
 class _ScheduleOfEngine:
-    def __init__(self, engine: DeepSpeedEngine) -> None:
-        self._engine = cast("Callable[[], DeepSpeedEngine]", weakref.ref(engine))
+    def __init__(self, engine: Owner, optimizer: DeepSpeedOptimizer) -> None:
+        self._engine = cast("Callable[[], Owner]", weakref.ref(engine))
+        self._optimizer = optimizer
 
     @property
     def _core(self) -> _core.TrainingEngine:
@@ -186,9 +189,7 @@ class _ScheduleOfEngine:
         """Changes nothing: the engine's groups show the rates already."""
 
     def _showing(self) -> AbstractContextManager[None]:
-        optimizer = self._engine().optimizer
-        assert optimizer is not None
-        return optimizer._showing()
+        return self._optimizer._showing()
 
 
 class WarmupLR(EngineSchedule):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -25,7 +25,7 @@ class fragment_address:
 
 def engine_of(param: object) -> DeepSpeedEngine | None:
     """Returns the living engine whose parameter it is; None where there is none."""
-    for engine in list(_world.engines):
+    for engine in cast("list[DeepSpeedEngine]", list(_world.engines)):
         if engine.__dict__.get("_core") is None:
             continue
         ids = engine.__dict__.get("_param_ids")

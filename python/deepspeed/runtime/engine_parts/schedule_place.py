@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from deepspeed._core import TrainingEngine
     from deepspeed._types import RateSchedule, Schedule
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
     from deepspeed.runtime.engine_parts.param_groups import ParamGroups
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
 class SchedulePlace:
@@ -45,10 +46,10 @@ class SchedulePlace:
             core.set_scheduler(None if schedule is None else self.maker(schedule))
         self.shown = cast("RateSchedule | None", schedule)
 
-    def show_own(self, engine: DeepSpeedEngine) -> None:
+    def show_own(self, engine: Owner, optimizer: DeepSpeedOptimizer | None) -> None:
         """Shows the schedule of the config, which the core has made."""
-        if self.shown is None and engine._core.has_scheduler():
-            self.shown = EngineSchedule.of_engine(engine)
+        if self.shown is None and optimizer is not None and engine._core.has_scheduler():
+            self.shown = EngineSchedule.of_engine(engine, optimizer)
 
     def maker(self, schedule: Any) -> Callable[[Any], ClientSchedule] | None:
         """Returns the function by which the core gets a schedule of the script's; None where there is none."""

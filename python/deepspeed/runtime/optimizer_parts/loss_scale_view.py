@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
 class LossScaleView:
@@ -13,7 +13,7 @@ class LossScaleView:
 
     scale_factor = 2.0
 
-    def __init__(self, engine: DeepSpeedEngine) -> None:
+    def __init__(self, engine: Owner) -> None:
         self._engine = engine
 
     @property

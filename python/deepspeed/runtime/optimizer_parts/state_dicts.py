@@ -7,7 +7,7 @@ torch, are taken at every stage. Checkpoints of the engine have no such limits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -17,14 +17,27 @@ from deepspeed._slices import SCALAR
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed._core import TrainingEngine
+    from deepspeed.runtime.optimizer_parts.owned_state import OwnedState
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
-def write(optimizer: DeepSpeedOptimizer) -> dict[str, Any]:
+class _Optimizer(Protocol):
+    """Declares what DeepSpeedOptimizer has, for the functions below."""
+
+    param_groups: list[dict[str, Any]]
+    _engine: Callable[[], Owner]
+    _given: list[int]
+    _owned: OwnedState
+
+    @property
+    def _core(self) -> TrainingEngine: ...
+
+
+def write(optimizer: _Optimizer) -> dict[str, Any]:
     """Returns what load() takes. Its tensors are the optimizer's own where they lie in memory."""
     engine = optimizer._engine()
     if engine.zero_optimization_stage() > 0:
@@ -37,7 +50,7 @@ def write(optimizer: DeepSpeedOptimizer) -> dict[str, Any]:
     return written
 
 
-def load(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
+def load(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
     """Takes over options and states. All ranks call it. Throws UsageError for those of another optimizer, and loses nothing then."""
     own, new = optimizer.param_groups, state_dict["param_groups"]
     if len(new) != len(own):
@@ -51,7 +64,7 @@ def load(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
 
 
 def take(
-    optimizer: DeepSpeedOptimizer,
+    optimizer: _Optimizer,
     states_of: Mapping[torch.Tensor, Mapping[str, Any]],
     masters_of: Mapping[torch.Tensor, torch.Tensor] | None = None,
 ) -> None:
@@ -70,7 +83,7 @@ def take(
     _core.load_whole_state(core, groups)
 
 
-def _write_part(optimizer: DeepSpeedOptimizer, engine: DeepSpeedEngine) -> dict[str, Any]:
+def _write_part(optimizer: _Optimizer, engine: Owner) -> dict[str, Any]:
     parts = optimizer._owned.parts()
     groups = [dict(_options(group), params=[]) for group in optimizer.param_groups]
     state: dict[int, dict[str, Any]] = {}
@@ -93,7 +106,7 @@ def _write_part(optimizer: DeepSpeedOptimizer, engine: DeepSpeedEngine) -> dict[
     }
 
 
-def _load_part(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
+def _load_part(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
     engine, core = optimizer._engine(), optimizer._core
     own = {"zero_stage": engine.zero_optimization_stage(), "partition_count": engine.dp_world_size, "rank": engine.global_rank}
     for key, value in own.items():
@@ -116,7 +129,7 @@ def _load_part(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> Non
     _core.load_owned_state(core, groups)
 
 
-def _load_whole(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
+def _load_whole(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
     params: dict[int, torch.Tensor] = {}  # by the numbers of the state
     for index, (group, new) in enumerate(zip(optimizer.param_groups, state_dict["param_groups"])):
         if "params" not in new or len(new["params"]) != len(group["params"]):
@@ -133,7 +146,7 @@ def _load_whole(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> No
     take(optimizer, {params[number]: states for number, states in state_dict["state"].items() if number in params}, masters_of)
 
 
-def _numbered(optimizer: DeepSpeedOptimizer) -> tuple[list[dict[str, Any]], dict[int, int]]:
+def _numbered(optimizer: _Optimizer) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """Returns torch's groups, with the parameters' numbers, and {id of a parameter: its number}."""
     groups: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}

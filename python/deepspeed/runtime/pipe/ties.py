@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
 
-    from deepspeed.runtime.pipe.module import PipelineModule
     from deepspeed.runtime.pipe.topology import PipelineParallelGrid
 
 
@@ -27,7 +26,7 @@ def tied_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
     return weight
 
 
-def make_tied_comms(module: PipelineModule) -> dict[str, dict[str, Any]]:
+def make_tied_comms(module: PipelinePart) -> dict[str, dict[str, Any]]:
     """Returns for each key on this stage the ranks that share the module, their process group, the names of the weights and the module.
 
     All ranks call it, since all of them make the groups.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch.distributed as dist
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from deepspeed.runtime.engine import DeepSpeedEngine
     from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
+
+_Engine = TypeVar("_Engine", bound="torch.nn.Module")
 
 
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
@@ -71,14 +72,15 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
 
 
 @contextlib.contextmanager
-def unwrap_model_for_generation(model: DeepSpeedEngine) -> Iterator[DeepSpeedEngine]:
+def unwrap_model_for_generation(model: _Engine) -> Iterator[_Engine]:
     """Holds all parameters of an engine whole for a scope, so that no call of generate() gathers them. Collective."""
-    calls = model._module_calls
+    engine: Any = model
+    calls: ModuleCalls = engine._module_calls
     is_watched = bool(calls.forward_hooks)
-    with GatheredParameters(model.parameters()):
+    with GatheredParameters(engine.parameters()):
         calls.stop()
         try:
             yield model
         finally:
             if is_watched:
-                calls.watch(model.module)
+                calls.watch(engine.module)

@@ -15,7 +15,7 @@ import numpy
 if TYPE_CHECKING:
     from typing import Any
 
-    from deepspeed._makers import Parts
+    from deepspeed._objects.parts import Parts
 
 _KINDS = "biufcmMOSUV"  # booleans, numbers, times, objects, texts, bytes, records
 _DTYPE_TEXT = re.compile(r"[?a-zA-Z][0-9]{0,10}")

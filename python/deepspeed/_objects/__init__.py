@@ -1,6 +1,6 @@
 """Objects of Python in checkpoints: how pickle would make them, and how they are made again.
 
-A file may name anything. Classes of the table below and of torch's own list may stand in it as values, and what _makers.py lists may be
+A file may name anything. Classes of the table below and of torch's own list may stand in it as values, and what makers.py lists may be
 called, with the arguments that pickle writes. All else is refused until the program adds it by torch.serialization.add_safe_globals().
 """
 
@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from deepspeed._errors import CheckpointError
-from deepspeed._makers import MAKERS, Parts
+from deepspeed._objects.makers import MAKERS
+from deepspeed._objects.parts import Parts
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
     from typing import Any
 
 _PATHS = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"})
-# The classes that may stand as values. What may be called is another list (_makers.py).
+# The classes that may stand as values. What may be called is another list (makers.py).
 _PLAIN: dict[str, frozenset[str]] = {
     "argparse": frozenset({"Namespace"}),
     "builtins": frozenset("bool bytearray bytes complex dict float frozenset int list object range set slice str tuple".split()),

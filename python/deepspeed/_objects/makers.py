@@ -15,23 +15,15 @@ import pathlib
 import re
 import types
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
+
+from deepspeed._objects.parts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-
-class Parts(NamedTuple):
-    """Holds what a file says of an object beside its callable."""
-
-    arguments: tuple[Any, ...] = ()
-    keywords: dict[Any, Any] = {}
-    state: Any = None
-    items: list[Any] = []  # are appended
-    pairs: list[tuple[Any, Any]] = []  # are set
 
 
 if TYPE_CHECKING:
@@ -159,10 +151,10 @@ def _stage(number: int) -> Any:
 
 def _numpy(name: str) -> Maker:
     def maker(parts: Parts) -> Any:
-        from deepspeed import _arrays
+        from deepspeed._objects import arrays
 
         _refuse_others(parts, "state")
-        return getattr(_arrays, name)(parts)
+        return getattr(arrays, name)(parts)
 
     return maker
 
