@@ -1,7 +1,7 @@
-"""Names of DeepSpeed that this package lacks can be imported, since programs import more than they use.
+"""Lets programs import names of DeepSpeed that this package lacks.
 
-A table lists absent packages, modules and names. Below an absent package every name is absent. A finder makes absent modules.
-Calling what is absent raises NotSupportedError, which says what to use in its place.
+Programs import more than they use. A table lists absent packages, modules and names. Below an absent package every name is absent. A
+finder makes absent modules. Calling what is absent raises NotSupportedError, which says what to use in its place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
-# {what to use in their place: what is absent below `deepspeed`}. Of two prefixes the longer one decides.
+# Maps what to use instead to the names that are absent below `deepspeed`. Of two matching prefixes the longer one decides.
 _ABSENT = {
     "run the script with several configs and compare its speed": "autotuning",
     "engine.compile() compiles the module by torch.compile at stages 0 to 2; leave passes over graphs out": "compile ops.compile",
@@ -92,7 +92,10 @@ _WAYS_OUT = {f"deepspeed.{prefix}": way_out for way_out, prefixes in _ABSENT.ite
 
 
 def way_out_of(fullname: str) -> str | None:
-    """Returns what to use in place of a dotted name; None unless the name, or a package above it, is absent."""
+    """Returns what to use in place of a dotted name that is absent.
+
+    A name is absent if the table lists it or a package above it. Returns None for any other name.
+    """
     prefix = fullname
     while prefix:
         if prefix in _WAYS_OUT:
@@ -102,9 +105,10 @@ def way_out_of(fullname: str) -> str | None:
 
 
 def stand_in(module: str, name: str) -> Any:
-    """Returns what stands for an absent name of a module: a class for a capital, else a module, which can be called too.
+    """Returns what stands for an absent name of a module.
 
-    Raises AttributeError for a name that is not absent.
+    A capitalized name gives a class, any other name a module, which can also be called. Raises AttributeError for a name that is not
+    absent.
     """
     full = f"{module}.{name}"
     way_out = way_out_of(full)
@@ -120,7 +124,7 @@ def stand_in(module: str, name: str) -> Any:
 
 
 class _AbsentModule(types.ModuleType):
-    """Makes its names when they are asked for. As it may stand for a function, it refuses to be called."""
+    """Makes its names when they are requested. The module may stand for a function, so calling it raises NotSupportedError."""
 
     def __getattr__(self, name: str) -> Any:
         return stand_in(self.__name__, name)
@@ -130,7 +134,7 @@ class _AbsentModule(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes absent modules. It stands last on the path, so it is asked only for modules without a file."""
+    """Makes absent modules. It is the last finder of the path, so it only sees modules that no file provides."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if way_out_of(fullname) is None:
@@ -145,6 +149,6 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Puts the finder behind all others, once."""
+    """Appends the finder to sys.meta_path, once."""
     if not any(type(finder).__qualname__ == "_Finder" and type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

@@ -1,6 +1,6 @@
-"""The names that a file may have called, and with what: an exact list.
+"""Lists exactly which names a file may call, and with which arguments.
 
-Each maker takes the kinds of arguments that pickle itself writes, and makes no more than they hold: a small file stays small.
+Each maker accepts the argument types that pickle itself writes, and makes nothing larger than they are: a small file stays small.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _refuse_others(parts: Parts, *taken: str) -> None:
 
 
 def _of(make: Callable[..., Any], *forms: tuple[tuple[type, ...], ...], takes: str = "") -> Maker:
-    """Returns a maker that calls `make` where the arguments are of one of the forms: their exact types, one by one."""
+    """Returns a maker that calls `make` if the arguments' exact types match one of the forms."""
 
     def fits(form: tuple[tuple[type, ...], ...], arguments: tuple[Any, ...]) -> bool:
         return len(form) == len(arguments) and all(kinds is _ANY or type(one) in kinds for kinds, one in zip(form, arguments))
@@ -110,7 +110,7 @@ def _uuid(parts: Parts) -> uuid.UUID:
 
 
 def _either(left: enum.Flag, right: enum.Flag) -> enum.Flag:
-    """Stands for operator.or_: Python 3.11.2 pickles flags as a union of their members."""
+    """Stands for operator.or_: Python 3.11.2 pickles a flag as a union of its members."""
     if not isinstance(left, enum.Flag) or type(left) is not type(right):
         raise TypeError(f"it joins a {type(left).__name__} with a {type(right).__name__}, expected two flags of one enumeration")
     return left | right

@@ -1,4 +1,4 @@
-"""What a file says of one object."""
+"""Defines what a file says about one object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """Holds what a file says of an object beside its callable."""
+    """Holds what a file says about an object, other than its callable."""
 
     arguments: tuple[Any, ...] = ()
     keywords: dict[Any, Any] = {}

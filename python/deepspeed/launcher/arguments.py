@@ -1,4 +1,4 @@
-"""The command line of the launcher."""
+"""Defines the launcher's command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPEC = "NAME[:SLOT[,SLOT ...]][@NAME...]"
 
 
 def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
-    """Reads the flags up to the script; all words after it are the script's (user_args)."""
+    """Parses the flags before the script; all later words are the script's (user_args)."""
     parser = argparse.ArgumentParser(
         description="Starts a script once a rank, on this machine or on those of a hostfile.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

@@ -1,4 +1,4 @@
-"""The programs of the engine, and how this process becomes one of them."""
+"""Finds the engine's programs, and replaces this process by one of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ def path_of(name: str) -> str:
 
 
 def run(name: str, words: Sequence[str], needs_torch: bool = False) -> NoReturn:
-    """Becomes the program."""
+    """Replaces this process by the program."""
     program = path_of(name)
-    os.environ.setdefault("PYTHON", sys.executable)  # by which the launcher runs scripts
+    os.environ.setdefault("PYTHON", sys.executable)  # the launcher runs scripts with it
     if needs_torch:
         _let_it_find_torch()
     os.execv(program, [program, *words])
 
 
 def _let_it_find_torch() -> None:
-    """Names the folder of torch's libraries to the program, which looks for torch beside this package alone."""
+    """Puts the folder of torch's libraries into the program's LD_LIBRARY_PATH.
+
+    By itself the program only looks for torch next to this package.
+    """
     torch = importlib.util.find_spec("torch")  # imports nothing
     if torch is None or not torch.submodule_search_locations:
         return

@@ -1,4 +1,4 @@
-"""The launcher's front: it becomes the program `deepspeed`, which starts and watches the ranks of one machine or more."""
+"""Becomes the program `deepspeed`, which starts and watches ranks on one or more machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPORT_ENVS = ["MLFLOW", "PYTHON", "MV2", "UCX"]
 DEEPSPEED_ENVIRONMENT_NAME = os.getenv("DS_ENV_FILE", ".deepspeed_env")
 DEEPSPEED_ENVIRONMENT_PATHS = [os.path.expanduser("~"), "."]
 
-# Flags of the program, which has a value for each of them that is not given.
+# Flags and options of the program. It has a default for each.
 _FLAGS = (
     "no_ssh",
     "no_ssh_check",
@@ -45,7 +45,7 @@ _NUMBERS = ("num_nodes", "node_rank", "min_elastic_nodes", "max_elastic_nodes", 
 
 
 def main(args: Sequence[str] | str | None = None) -> None:
-    """Becomes the program `deepspeed`, which runs scripts by this Python. Raises ValueError for words that it does not take."""
+    """Becomes the program `deepspeed`, which runs scripts with this Python. Raises ValueError for words that it does not accept."""
     words = args.split() if isinstance(args, str) else list(sys.argv[1:] if args is None else args)
     if not (words and (words[0] in ("-h", "--version") or words[0].startswith("--help"))):
         words = program_words(parse_args(words))
@@ -54,14 +54,14 @@ def main(args: Sequence[str] | str | None = None) -> None:
 
 
 def program_words(args: argparse.Namespace, launcher: str | None = None) -> list[str]:
-    """Returns the words of the program's command line. launcher: in place of that of the arguments."""
+    """Returns the arguments for the program. launcher: replaces the one of `args`."""
     launcher = args.launcher if launcher is None else launcher
     words = [f"--{name}" for name in _FLAGS if getattr(args, name)]
     values = {name: value for name in _VALUES if (value := getattr(args, name)) not in (None, "")}
     values.update({name: value for name in _NUMBERS if (value := getattr(args, name)) >= 0})
     if args.hostfile != DLTS_HOSTFILE:
         values["hostfile"] = args.hostfile
-    if args.num_gpus >= 0:  # the program means GPUs by --num_gpus; a rank on a CPU is one as well
+    if args.num_gpus >= 0:  # for the program --num_gpus counts GPUs; here a rank on a CPU counts as one
         values["num_procs"] = args.num_gpus
     if launcher is not None:
         values["launcher"] = launcher

@@ -1,4 +1,4 @@
-"""The package's console scripts: each becomes the program of the engine with its name."""
+"""Defines the console scripts, each of which becomes the engine's program of that name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deepspeed.launcher.programs import run
 
 
 def deepspeed() -> None:
-    """Starts a script once a rank and watches over the ranks; scripts run by the Python of this package."""
+    """Starts a script once for each rank and watches the ranks. Scripts run with this package's Python."""
     runner.main()
 
 

@@ -1,4 +1,4 @@
-"""What all monitors have in common."""
+"""Defines the base class of all monitors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Monitor(abc.ABC):
-    """Takes events: tuples (name, value, step), the step being the samples trained so far."""
+    """Writes events: tuples (name, value, step). The step counts the samples trained so far."""
 
     @abc.abstractmethod
     def __init__(self, monitor_config: Any) -> None:
@@ -25,4 +25,4 @@ class Monitor(abc.ABC):
 
     @abc.abstractmethod
     def write_events(self, event_list: Sequence[Event]) -> None:
-        """Writes them, on rank 0."""
+        """Writes the events on rank 0."""

@@ -1,4 +1,4 @@
-"""All monitors of an engine. Rank 0 writes."""
+"""Writes to all monitors of an engine, on rank 0."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class MonitorMaster(Monitor):
-    """Makes the monitors that a config turns on, and hands events to all of them.
+    """Makes the monitors that a config turns on, and passes events to all of them.
 
-    monitor_config: has `tensorboard`, `wandb`, `csv_monitor` and `comet`, and `enabled`, whether one of them is. Raises ImportError, on
-    all ranks, where the package of one is missing.
+    monitor_config: has `tensorboard`, `wandb`, `csv_monitor` and `comet`, and `enabled`, which tells whether one of them is on. Raises
+    ImportError on all ranks if a package is missing.
     """
 
     def __init__(self, monitor_config: Any) -> None:

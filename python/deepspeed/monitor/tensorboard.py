@@ -1,4 +1,4 @@
-"""Scalars go to TensorBoard, by torch's writer."""
+"""Sends scalars to TensorBoard by torch's writer."""
 
 from __future__ import annotations
 

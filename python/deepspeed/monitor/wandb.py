@@ -1,4 +1,4 @@
-"""Scalars go to Weights & Biases."""
+"""Sends scalars to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WandbMonitor(Monitor):
-    """Makes a run of the project. Raises ImportError without the package wandb."""
+    """Starts a run of the project. Raises ImportError without the package wandb."""
 
     def __init__(self, wandb_config: Any) -> None:
         super().__init__(wandb_config)

@@ -1,4 +1,4 @@
-"""Optimizers, fused operators, the transformer layer, and which of DeepSpeed's ops there are."""
+"""Provides optimizers, fused operators and the transformer layer, and lists DeepSpeed's ops."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What a script asks an engine about its config and its counters."""
+"""Answers a script's questions about an engine's config and counters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _setting(kind: type[_Value], path: str) -> Callable[[EngineSettings], _Value
 
 
 def _core_call(call: Callable[[TrainingEngine], _Value]) -> Callable[[EngineSettings], _Value]:
-    """Makes a method that returns what this method of the core's engine returns."""
+    """Makes a method that returns the result of a method of the core's engine."""
 
     def ask(self: EngineSettings) -> _Value:
         return call(self._core)
@@ -44,7 +44,7 @@ def _core_call(call: Callable[[TrainingEngine], _Value]) -> Callable[[EngineSett
 
 
 def _is_on(section: str) -> Callable[[EngineSettings], bool]:
-    """Makes a method that tells whether a section of the config is enabled; False without the section."""
+    """Makes a method that tells whether a section is enabled; False without the section."""
     find = _optional(bool, section, "enabled")
 
     def read(self: EngineSettings) -> bool:
@@ -55,7 +55,7 @@ def _is_on(section: str) -> Callable[[EngineSettings], bool]:
 
 
 def _optional(kind: type[_Value], section: str, key: str) -> Callable[[EngineSettings], _Value | None]:
-    """Makes a method that returns the value of a key in a section; None without the section."""
+    """Makes a method that returns a key's value in a section; None without the section."""
 
     def read(self: EngineSettings) -> _Value | None:
         found: _Value | None = (self._resolved().get(section) or {}).get(key)
@@ -119,7 +119,7 @@ class EngineSettings(EngineRanks):
 
     # --- constants: what no config turns on ---
 
-    has_moe_layers = False  # of experts that ranks share out
+    has_moe_layers = False  # True for experts that ranks share, which do not exist here
     inside_no_sync_ctxt = False
 
     def amp_enabled(self) -> bool:
@@ -141,7 +141,7 @@ class EngineSettings(EngineRanks):
         return resolved
 
     def _key(self, kind: type[_Value], path: str) -> _Value:
-        """Returns the resolved config's value at a path, which has this type unless it is null."""
+        """Returns the resolved config's value at a path. It has this type, unless it is null."""
         value: Any = self._resolved()
         for key in path.split("."):
             value = value[key]
@@ -190,16 +190,19 @@ class EngineSettings(EngineRanks):
         return self._core.get_batch_info()[2]
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
-        """Changes the accumulation steps, so that the micro batch stays; an accumulation window that has begun keeps its own."""
+        """Changes the accumulation steps to reach a train batch size. The micro batch stays.
+
+        A window that has begun keeps its own steps.
+        """
         self._core.set_train_batch_size(train_batch_size)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
-        """Keeps the accumulation steps, and changes the train batch with the micro batch."""
+        """Changes the micro batch size, and with it the train batch size. The accumulation steps stay."""
         self._core.set_train_micro_batch_size(micro_batch_size)
 
     @property
     def tput_timer(self) -> ThroughputTimer:
-        """Counts samples a second from the call that asks for it first; the core's own report is in the log."""
+        """Counts samples per second from the first call on. The core's own report is in the log."""
         if self._tput_timer is None:
             from deepspeed.utils.timer import ThroughputTimer
 
@@ -207,7 +210,7 @@ class EngineSettings(EngineRanks):
         return self._tput_timer
 
     def get_lr(self) -> list[float]:
-        """Returns the rate of each group: what the core's schedule or the script's has written there last."""
+        """Returns each group's learning rate, as the core's or the script's schedule wrote it last."""
         if self.optimizer is None:
             return self._core.get_lr()
         return [group.get("lr", 0.0) for group in self.optimizer.param_groups]
@@ -240,7 +243,7 @@ class EngineSettings(EngineRanks):
         return self.fp16_enabled() and self.fp16_auto_cast()
 
     def get_data_types(self) -> tuple[torch.dtype, torch.dtype]:
-        """Returns (dtype of the model, dtype in which gradients are summed up)."""
+        """Returns (dtype of the model, dtype in which gradients are accumulated)."""
         name = self._key(str, "data_types.grad_accum_dtype")
         names = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
         return self._dtype, names.get(name, self._dtype)
@@ -258,11 +261,11 @@ class EngineSettings(EngineRanks):
 
     @property
     def _num_shards(self) -> int:
-        """Counts the ranks that hold everything once."""
+        """Counts the ranks that together hold everything once."""
         return self.mics_shard_size() if self.mics_shard_size() > 0 else self.dp_world_size
 
     def is_first_weights_partition_group(self) -> bool:
-        """Returns whether this rank is one of those of stage 3 that hold the first copy of the weights, and save them."""
+        """Returns whether this rank holds, and saves, part of the first copy of stage 3's weights."""
         return self.zero_optimization_partition_weights() and self._data_parallel_rank < self._num_shards
 
     def zero_cpu_offload(self) -> bool:
@@ -309,7 +312,7 @@ class EngineSettings(EngineRanks):
 
     @property
     def gradient_average(self) -> bool:
-        """Tells whether the gradients of the ranks are averaged, else summed. What is assigned holds for the reductions from there on."""
+        """Tells whether gradients are averaged over the ranks; otherwise they are summed. An assigned value holds for later reductions."""
         return self._core.gradient_average()
 
     @gradient_average.setter
@@ -321,7 +324,7 @@ class EngineSettings(EngineRanks):
 
     @property
     def sparse_tensor_module_names(self) -> set[str]:
-        """Names the embeddings' weights whose gradients may be sparse; load_checkpoint() takes over the file's."""
+        """Names the embedding weights that may have sparse gradients. load_checkpoint() takes over the file's names."""
         return set(self._core.sparse_tensor_module_names())
 
     def log_level(self) -> str | None:

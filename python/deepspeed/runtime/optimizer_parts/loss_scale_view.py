@@ -1,4 +1,4 @@
-"""What scripts read off `optimizer.loss_scaler` and `optimizer.loss_scale_config`; the core scales."""
+"""Shows scripts the loss scale, which the core applies. They read `optimizer.loss_scaler` and `optimizer.loss_scale_config`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LossScaleView:
-    """Shows the engine's loss scale as it is now, and the config's keys of fp16."""
+    """Shows the engine's current loss scale, and the config's keys of fp16."""
 
     scale_factor = 2.0
 
@@ -24,7 +24,7 @@ class LossScaleView:
 
     @property
     def cur_iter(self) -> int:
-        """Counts the updates, skipped ones included."""
+        """Counts the updates, including skipped ones."""
         return self._engine.global_steps
 
     @property

@@ -1,4 +1,4 @@
-"""The engine, as its optimizer, its loss scaler and its schedule see it."""
+"""Describes the engine as its optimizer, loss scaler and schedule see it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Value = TypeVar("_Value")
 
 
 class Owner(Protocol):
-    """Declares what DeepSpeedEngine has, for objects that it owns and that ask it."""
+    """Declares members of DeepSpeedEngine that its own objects use."""
 
     _names: dict[str, torch.nn.Parameter]
     _plan: OptimizerPlan

@@ -1,8 +1,8 @@
-"""An optimizer's state_dict(), and the way back.
+"""Writes and loads an optimizer's state_dict().
 
-At stage 0 it is torch's: states by the numbers of the parameters, in their shapes. From stage 1 on it is this rank's part, flat, with
-the masters, as DeepSpeed's is: for the same rank of as many. States of whole parameters, of a run without ZeRO or of an optimizer of
-torch, are taken at every stage. Checkpoints of the engine have no such limits.
+At stage 0 it is torch's: states by parameter number, in the parameters' shapes. From stage 1 on it is this rank's part, flat, with the
+masters, as in DeepSpeed, and fits only the same rank of as many ranks. States of whole parameters, from a run without ZeRO or an
+optimizer of torch, load at every stage. The engine's checkpoints have no such limits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Optimizer(Protocol):
-    """Declares what DeepSpeedOptimizer has, for the functions below."""
+    """Declares members of DeepSpeedOptimizer that the functions below use."""
 
     param_groups: list[dict[str, Any]]
     _engine: Callable[[], Owner]
@@ -38,7 +38,7 @@ class _Optimizer(Protocol):
 
 
 def write(optimizer: _Optimizer) -> dict[str, Any]:
-    """Returns what load() takes. Its tensors are the optimizer's own where they lie in memory."""
+    """Returns the state for load(). Its tensors are the optimizer's own if they are in memory."""
     engine = optimizer._engine()
     if engine.zero_optimization_stage() > 0:
         return _write_part(optimizer, engine)
@@ -51,7 +51,7 @@ def write(optimizer: _Optimizer) -> dict[str, Any]:
 
 
 def load(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
-    """Takes over options and states. All ranks call it. Throws UsageError for those of another optimizer, and loses nothing then."""
+    """Loads options and states. Collective. Raises UsageError for those of another optimizer, and changes nothing then."""
     own, new = optimizer.param_groups, state_dict["param_groups"]
     if len(new) != len(own):
         raise UsageError(f"load_state_dict(): the state has {len(new)} parameter groups, the optimizer has {len(own)}")
@@ -68,7 +68,7 @@ def take(
     states_of: Mapping[torch.Tensor, Mapping[str, Any]],
     masters_of: Mapping[torch.Tensor, torch.Tensor] | None = None,
 ) -> None:
-    """Makes states of whole parameters the optimizer's own: {parameter: {name: tensor or number}}. All ranks call it."""
+    """Loads states of whole parameters: {parameter: {name: tensor or number}}. Collective."""
     core, params_of = optimizer._core, optimizer._engine()._names
     names = {id(param): name for name, param in params_of.items()}
     states = {names[id(param)]: states for param, states in states_of.items() if id(param) in names}
@@ -99,7 +99,7 @@ def _write_part(optimizer: _Optimizer, engine: Owner) -> dict[str, Any]:
         "state": state,
         "param_groups": groups,
         "single_partition_of_fp32_groups": masters,
-        **({"fp32_flat_groups": masters} if stage == 3 else {}),  # DeepSpeed's name there
+        **({"fp32_flat_groups": masters} if stage == 3 else {}),  # DeepSpeed's name at stage 3
         "zero_stage": stage,
         "partition_count": engine.dp_world_size,
         "rank": engine.global_rank,
@@ -130,7 +130,7 @@ def _load_part(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
 
 
 def _load_whole(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
-    params: dict[int, torch.Tensor] = {}  # by the numbers of the state
+    params: dict[int, torch.Tensor] = {}  # by number in the state
     for index, (group, new) in enumerate(zip(optimizer.param_groups, state_dict["param_groups"])):
         if "params" not in new or len(new["params"]) != len(group["params"]):
             raise UsageError(
@@ -147,7 +147,7 @@ def _load_whole(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
 
 
 def _numbered(optimizer: _Optimizer) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """Returns torch's groups, with the parameters' numbers, and {id of a parameter: its number}."""
+    """Returns torch's groups with the parameters' numbers, and {id of a parameter: number}."""
     groups: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}
     for group in optimizer.param_groups:
@@ -162,13 +162,13 @@ def _options(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_scalars(states: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns states of one number as such, which are kept as one number an element."""
+    """Returns states with scalars, which the core stores once for each element, as single numbers."""
     numbers = {name[len(SCALAR) :]: value.reshape(-1)[0].clone() for name, value in states.items() if name.startswith(SCALAR)}
     return {**{name: value for name, value in states.items() if not name.startswith(SCALAR)}, **numbers}
 
 
 def _tensors(states: Mapping[str, Any], param: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the states of one parameter as tensors of its size, but for the number of steps."""
+    """Returns one parameter's states as tensors of its size, except the step count."""
     shape = getattr(param, "ds_shape", param.shape)
     tensors = {}
     for name, value in states.items():
@@ -188,7 +188,7 @@ def _step_of(states_of: Mapping[str, Mapping[str, Any]], params: Iterable[str]) 
             f"parameters of one group have made {min(steps)} to {max(steps)} steps: the engine counts {max(steps)} for all of them"
         )
     if not steps and any(states_of.get(name) for name in params):
-        return 1  # states that count no steps, as those of SGD, have made one
+        return 1  # states without a step count, such as SGD's, have made one step
     return max(steps, default=0)
 
 

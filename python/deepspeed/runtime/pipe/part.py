@@ -1,4 +1,4 @@
-"""What the parts of a PipelineModule have in common: nothing at run time, names and types for those who read and check them."""
+"""Declares what the parts of a PipelineModule share, for type checkers and readers."""
 
 from __future__ import annotations
 
