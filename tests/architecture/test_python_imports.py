@@ -113,11 +113,11 @@ def faults_of(modules, table):
     return faults + [f"{room} -> {target} is used by no import" for room, target in sorted(unused)]
 
 
-def test_imports_go_to_the_rooms_of_the_table():
+def test_keeps_imports_within_the_rooms_of_the_table():
     assert faults_of(modules_of(PACKAGE), (pathlib.Path(__file__).parent / "python_rooms.txt").read_text()) == []
 
 
-def test_folders_stay_small():
+def test_keeps_folders_small():
     files = collections.Counter(path.parent for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi"))
     assert {str(folder): count for folder, count in files.items() if count > MOST_FILES} == {}
 
@@ -130,7 +130,7 @@ def write(folder, **files):
         path.with_suffix(".py").write_text(text)
 
 
-def test_the_rule_finds_what_is_wrong(tmp_path):
+def test_finds_broken_rules(tmp_path):
     table = "high -> low\n    / high\nlow ->\n    low\n"
     write(tmp_path, high="from deepspeed.low import one", low__one="", low__two="import deepspeed.low.one")
     assert faults_of(modules_of(tmp_path), table) == []
