@@ -33,7 +33,10 @@ class BF16_Optimizer(ZeROOptimizer):
 
     @property
     def fp32_groups_gradients_flat(self) -> list[torch.Tensor | None]:
-        """The reduced gradients of all ranks' parts, with padding. Collective. None between step() and the next backward."""
+        """The reduced gradients of all ranks' parts, with padding. Collective.
+
+        None after step(), until the next update's gradients are reduced.
+        """
         group = self._engine().data_parallel_group
         return [_gathered(own, group) for own in self._owned.reduced()]
 

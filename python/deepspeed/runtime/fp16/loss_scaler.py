@@ -41,7 +41,7 @@ class LossScalerBase(DeepSpeedConfigObject):
         return tuple(self.loss_scale * grad for grad in grad_in)
 
     def update_scale(self, overflow: bool) -> None:
-        """Takes whether the last step overflowed."""
+        """Updates the scale after a step that may have overflowed."""
 
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         return loss * self.loss_scale

@@ -33,7 +33,7 @@ used_elsewhere = torch.utils.weak.WeakIdKeyDictionary()  # parameters that anoth
 
 
 def is_zero_param(parameter: object) -> bool:
-    """Returns whether stage 3 has partitioned the tensor. A parameter that zero.Init still keeps whole is partitioned by the question."""
+    """Returns whether stage 3 has partitioned the tensor. The call partitions a parameter that zero.Init still keeps whole."""
     if not isinstance(parameter, torch.Tensor):
         return False
     if not _core.is_partitioned(parameter):
