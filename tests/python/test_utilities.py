@@ -146,6 +146,8 @@ def test_takes_a_number_in_collectives_of_one_tensor():
         ("runtime.data_pipeline.data_sampling.data_analyzer", "DataAnalyzer", "dynamic batching takes lengths as dataset_seqlens"),
         ("compile.passes.sp_compile", "prepare_autosp_inputs", "sequence parallelism does not exist"),
         ("compile.passes.zero3_compile", "add_z3_gather_release", "leave passes over graphs out"),
+        ("inference.v2.any_module.below", "any_function", "run the module itself"),
+        ("linear", "AnyLayer", "or PEFT for LoRA"),
     ],
 )
 def test_imports_absent_names_that_refuse_with_the_way_out(module, name, way_out):
