@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from deepspeed import _version
 from deepspeed._version import __version__, __version_major__, __version_minor__, __version_patch__, git_branch, git_hash
 
-_version.check_python()  # what does not fit is said in one line
+_version.check_python()  # each check raises an error of one line
 
 import torch  # its libraries must be loaded before _core, which uses them
 
@@ -28,7 +28,7 @@ from deepspeed._errors import (
 from deepspeed._initialize import add_config_arguments, initialize
 from deepspeed.accelerator import get_accelerator
 from deepspeed.comm.comm import init_distributed
-from deepspeed.launcher import runner  # clients read deepspeed.launcher.runner off the package
+from deepspeed.launcher import runner  # clients read deepspeed.launcher.runner from the package
 from deepspeed.pipe import PipelineModule
 from deepspeed.runtime import lr_schedules
 from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer, ZeROOptimizer
@@ -111,11 +111,7 @@ if TYPE_CHECKING:
 else:
     __getattr__ = _lazy.lazy(
         __name__,
-        submodules=(
-            *("checkpoint", "constants", "elasticity", "git_version_info", "inference", "module_inject", "moe"),
-            # They have no counterpart, but for helpers of compression; their names refuse with the way out.
-            *("autotuning", "compile", "compression", "io", "linear", "model_implementations", "profiling"),
-        ),
+        submodules=("checkpoint", "compression", "constants", "elasticity", "git_version_info", "module_inject", "moe"),
         names={
             "ADAM_OPTIMIZER": "deepspeed.runtime.optimizer_names",
             "LAMB_OPTIMIZER": "deepspeed.runtime.optimizer_names",

@@ -1,4 +1,4 @@
-"""Which optimizer the core makes: of the config, or of what the client brought."""
+"""Chooses the optimizer that the core makes: from the config, or from the client's own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from deepspeed._slices import SliceStepper, take_states_of_steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-# Of torch's classes whose arithmetic the core has: the config's type and params, the options that it reads, and those that must
-# be off. The config's Adam decouples the weight decay unless it is told not to.
+# Optimizers of torch that the core can replace: the config's type and params, the options to copy, and those that must be off. The
+# config's Adam decouples weight decay unless a parameter says otherwise.
 _OF_TORCH = {
     torch.optim.Adam: (
         ("Adam", {"torch_adam": True, "adam_w_mode": False}),
@@ -33,23 +33,23 @@ _OF_TORCH = {
 }
 
 
-# Of the names of torch.optim's classes, those that the core makes of a config itself.
+# Names of torch.optim classes for which the core makes an optimizer of its own.
 _MADE_BY_CORE = ("Adagrad", "Adam", "AdamW", "LBFGS", "Muon", "RMSprop", "SGD")
 _OF_MUP = {"muadam": "MuAdam", "muadamw": "MuAdamW", "musgd": "MuSGD"}
 
 
 @dataclasses.dataclass
 class OptimizerPlan:
-    """Describes what the engine builds its optimizer of."""
+    """Describes what the engine builds its optimizer from."""
 
-    config: dict[str, Any]  # with the section `optimizer` as the core is to have it
+    config: dict[str, Any]  # its section `optimizer` is what the core should read
     groups: list[Any]  # for the core: [(parameters, options)]
     dicts: list[dict[str, Any]]  # the groups that clients see
     client: torch.optim.Optimizer | None = None
-    slice_optimizer: dict[str, Any] | None = None  # of an optimizer that Python steps
+    slice_optimizer: dict[str, Any] | None = None  # set for an optimizer whose step runs in Python
     states: dict[torch.Tensor, dict[str, Any]] = dataclasses.field(
         default_factory=dict
-    )  # that the client has made before: {parameter: {name: tensor or number}}
+    )  # from the client's earlier steps: {parameter: {name: tensor or number}}
 
 
 def plan_optimizer(
@@ -58,7 +58,7 @@ def plan_optimizer(
     optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None,
     model_parameters: Iterable[Any] | None,
 ) -> OptimizerPlan:
-    """Plans from the arguments of initialize()."""
+    """Makes the plan from the arguments of initialize()."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         if not callable(optimizer):
             raise TypeError(f"optimizer: got {type(optimizer).__name__}, expected a torch.optim.Optimizer or a callable")
@@ -67,7 +67,7 @@ def plan_optimizer(
     if optimizer is not None:
         _check_place(config, optimizer)
         return _of_client(config, optimizer)
-    if not isinstance(config.get("optimizer"), Mapping):  # of a wrong kind: the core says so
+    if not isinstance(config.get("optimizer"), Mapping):  # the core reports a wrong type
         return OptimizerPlan(config, [], [])
     if str(config["optimizer"].get("type")).lower() == "muon":
         _check_muon(config)
@@ -86,9 +86,10 @@ def plan_optimizer(
 
 
 def _named_class(section: Mapping[str, Any]) -> Callable[[Iterable[Any]], torch.optim.Optimizer] | None:
-    """Returns how to make an optimizer that Python alone has, of its parameters; None where the core knows the config's type.
+    """Returns a function that makes an optimizer which only Python has; None if the core has the type.
 
-    There are torch's, and muP's: torch's as well, whose groups have the rates that the widths ask for.
+    These are optimizers of torch, and those of muP: torch's too, with one learning rate for each width. The function takes the
+    parameters.
     """
     name = str(section.get("type"))
     kind = getattr(torch.optim, name, None)
@@ -151,7 +152,7 @@ def _check_place(config: Mapping[str, Any], client: torch.optim.Optimizer) -> No
 
 
 def _check_muon(config: Mapping[str, Any]) -> None:
-    """Tells a script that asks for reduce_scatter itself, as DeepSpeed does, that the momenta of Muon do not go with offload."""
+    """Warns that Muon's momenta are not offloaded if the config sets reduce_scatter, as DeepSpeed does."""
     zero = config.get("zero_optimization") or {}
     if offload_device(config) != "none" and zero.get("reduce_scatter") is True and zero.get("stage") in (1, 2):
         raise ConfigError(
@@ -161,7 +162,7 @@ def _check_muon(config: Mapping[str, Any]) -> None:
 
 
 def _of_core(client: torch.optim.Optimizer) -> tuple[str, dict[str, Any], Sequence[str]] | None:
-    """Returns (type, params, keys of the groups) where the core has the optimizer's arithmetic."""
+    """Returns (type, params, keys of the groups) if the core has the optimizer's arithmetic."""
     own = getattr(client, "_core_optimizer", None)  # a class of deepspeed.ops
     if own is not None:
         described: tuple[str, dict[str, Any], Sequence[str]] = own()
@@ -172,7 +173,7 @@ def _of_core(client: torch.optim.Optimizer) -> tuple[str, dict[str, Any], Sequen
     if any(group.get(key) for group in client.param_groups for key in off):
         return None
     amsgrad = {bool(group.get("amsgrad")) for group in client.param_groups}
-    if len(amsgrad) > 1:  # the core's holds for all groups
+    if len(amsgrad) > 1:  # the core has one value for all groups
         return None
     return name, {**params, "amsgrad": True} if amsgrad == {True} else params, keys
 
@@ -188,7 +189,7 @@ def _slice_optimizer(config: Mapping[str, Any], client: torch.optim.Optimizer) -
 
 
 def _with_list(group: Any) -> Any:
-    """Returns the client's dict, with a list of its parameters, which may be an iterator that one reading uses up."""
+    """Returns the client's dict with its parameters in a list. They may come as an iterator, which can be read only once."""
     if not isinstance(group["params"], list):
         params = [group["params"]] if isinstance(group["params"], torch.Tensor) else list(group["params"])
         if isinstance(group, dict):
@@ -199,22 +200,25 @@ def _with_list(group: Any) -> Any:
 
 
 def _with_parameters(dicts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leaves groups out that hold no parameter: neither a step nor a schedule would reach their options."""
+    """Leaves out groups without parameters: no step or schedule would reach their options."""
     return [group for group in dicts if group["params"]]
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the options that are the core's: numbers, flags and text; names and the like stay in the dict."""
+    """Returns the options that the core takes: numbers, flags and text. Other entries stay in the dict."""
     return {key: _number(value) for key, value in group.items() if key not in ("params", "name", "param_names", "moe")}
 
 
 def _held_options(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those options that the core can hold, of an optimizer that Python steps: they are in checkpoints. It may have no rate."""
+    """Returns the options that the core can hold for an optimizer whose step runs in Python.
+
+    They are saved in checkpoints. Such an optimizer need not have a learning rate.
+    """
     return {"lr": 0.0, **{key: value for key, value in _options(group).items() if _is_option(value)}}
 
 
 def _is_option(value: object) -> bool:
-    """Returns whether the core can hold it: a number, a flag, text, or two numbers."""
+    """Returns whether the core can hold the value: a number, a flag, text, or two numbers."""
     if isinstance(value, (list, tuple)):
         return len(value) == 2 and all(isinstance(item, (int, float)) for item in value)
     return isinstance(value, (bool, int, float, str))

@@ -1,4 +1,4 @@
-"""Which client runs the training, where the habits of an older one would break it."""
+"""Finds out which client runs the training, for older clients that need special treatment."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 
 def enters_no_sync_everywhere() -> bool:
-    """Returns whether Accelerate before 1.9 runs the training.
+    """Returns whether Accelerate older than 1.9 runs the training.
 
-    It enters no_sync() at all stages, and before 1.8 it steps inside of the scope.
+    It enters no_sync() at all stages, and before 1.8 it calls step() inside the scope.
     """
     accelerate = sys.modules.get("accelerate")
     version = getattr(accelerate, "__version__", None)

@@ -1,4 +1,4 @@
-"""A config as clients give it becomes a dict that the core reads."""
+"""Turns a config, in any form that clients pass, into a dict that the core reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _PREFETCH = "stage3_prefetch_bucket_size"
 _MONITORS = ("tensorboard", "csv_monitor", "wandb", "comet")
-_PLAIN = ("optimizer", "scheduler", "eigenvalue", "progressive_layer_drop")  # sections from which DeepSpeed takes what it knows
+_PLAIN = ("optimizer", "scheduler", "eigenvalue", "progressive_layer_drop")  # DeepSpeed ignores unknown keys in these sections
 
 
 def dict_raise_error_on_duplicate_keys(ordered_pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuses keys that stand twice in one object, as an object_pairs_hook of json.load. Raises ValueError, naming them."""
+    """Raises ValueError that names the keys which occur twice in one object. Is an object_pairs_hook for json.load."""
     counts = collections.Counter(key for key, _ in ordered_pairs)
     twice = [key for key, count in counts.items() if count > 1]
     if twice:
@@ -34,7 +34,10 @@ def dict_raise_error_on_duplicate_keys(ordered_pairs: list[tuple[str, Any]]) -> 
 
 
 def read_config(config: Any) -> Mapping[str, Any]:
-    """Returns the dict of a dict or another mapping, a path, an open file, JSON text, or its base64. The core reads what is text."""
+    """Returns the dict of a config.
+
+    It may be a dict or another mapping, a path, an open file, JSON text or base64 of it. The core parses the text.
+    """
     if isinstance(config, Mapping):
         return config
     if hasattr(config, "read"):
@@ -53,7 +56,7 @@ load_ds_config = read_config  # DeepSpeed's name
 
 
 def _or_hjson(read: Callable[[], Mapping[str, Any]], text_of: Callable[[], str]) -> Mapping[str, Any]:
-    """Reads JSON with comments, as programs in C++ do; what is HJSON instead, where its package is installed."""
+    """Reads JSON with comments, as C++ programs do, or HJSON if its package is installed."""
     try:
         return read()
     except ConfigError as error:
@@ -80,16 +83,16 @@ def _text_of(given: str) -> str:
 
 
 def without_auto(config: Any) -> Any:
-    """Leaves out what is "auto": what a client had nothing to fill in for has the default."""
+    """Leaves out values that are "auto", so that their defaults apply."""
     if isinstance(config, Mapping):
         return {key: without_auto(value) for key, value in config.items() if not _is_auto(value)}
     return config
 
 
 def check_autos(config: Mapping[str, Any], sections: Sequence[str]) -> None:
-    """Looks for arguments of the optimizer and the schedule that are "auto" where no client will fill them in any more.
+    """Looks for arguments of optimizer and schedule that are still "auto".
 
-    sections: those that the engine uses. Raises ConfigError for the rate of the optimizer, and names others in a warning.
+    sections: those that the engine uses. Raises ConfigError for the optimizer's learning rate, and names other arguments in a warning.
     """
     for name in sections:
         section: Any = config.get(name)
@@ -105,7 +108,7 @@ def check_autos(config: Mapping[str, Any], sections: Sequence[str]) -> None:
 
 
 def for_core(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the config as the core takes it: without autos, and without top-level keys that are the program's own."""
+    """Returns the config for the core, without "auto" values and unknown top-level keys."""
     known: dict[str, Any] = without_auto(config)
     for key in [key for key in known if key not in _core.config_keys()]:
         near = _core.nearest_config_key(key)
@@ -116,7 +119,7 @@ def for_core(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stage_of(config: Mapping[str, Any]) -> int:
-    """Returns the number of the stage; 0 where the core will refuse what stands there. `true` in place of the section means 1."""
+    """Returns the number of the ZeRO stage. Returns 0 for a value that the core will refuse. `true` in place of the section means 1."""
     zero = config.get("zero_optimization")
     stage = zero.get("stage", 0) if isinstance(zero, Mapping) else int(zero is True)
     if isinstance(stage, str) and stage.strip().isdecimal():
@@ -125,7 +128,7 @@ def stage_of(config: Mapping[str, Any]) -> int:
 
 
 def _with_stage_in_section(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Gives the section `zero_optimization` and its stage the shapes that this package reads, as far as they have others."""
+    """Converts other accepted forms of the section `zero_optimization` and its stage."""
     zero, stage = config.get("zero_optimization"), stage_of(config)
     if isinstance(zero, bool):
         return {**config, "zero_optimization": {"stage": stage}}
@@ -135,7 +138,7 @@ def _with_stage_in_section(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_monitors(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns monitors off in the core: those of this package write, also into CSV files."""
+    """Turns the core's monitors off: those of this package write instead, CSV files included."""
     on = [name for name in _MONITORS if _is_on(config, name)]
     return {**config, **{name: {**config[name], "enabled": False} for name in on}}
 
@@ -145,7 +148,7 @@ def _is_on(config: Mapping[str, Any], name: str) -> bool:
 
 
 def monitors_of(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> SimpleNamespace:
-    """Returns the sections of monitors, with defaults, as attributes, and `enabled`: whether one is on."""
+    """Returns the monitors' sections as attributes, with defaults. `enabled` tells whether any monitor is on."""
     sections = {name: types.SimpleNamespace(**resolved[name]) for name in _MONITORS}
     for name, section in sections.items():
         section.enabled = _is_on(given, name)
@@ -153,7 +156,7 @@ def monitors_of(given: Mapping[str, Any], resolved: Mapping[str, Any]) -> Simple
 
 
 def _without_further_keys(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leaves out keys that nobody knows in sections that DeepSpeed does not check."""
+    """Leaves out unknown keys in sections that DeepSpeed does not check."""
     for name in _PLAIN:
         section: Any = config.get(name)
         known = _core.config_keys(name)
@@ -165,7 +168,7 @@ def _without_further_keys(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_idle_offload(config: dict[str, Any]) -> dict[str, Any]:
-    """Leaves offload sections out that DeepSpeed does not look at: of parameters below stage 3, of the optimizer at stage 0."""
+    """Leaves out offload sections that DeepSpeed ignores. These are offload_param below stage 3, and offload_optimizer at stage 0."""
     zero = config.get("zero_optimization")
     if not isinstance(zero, Mapping):
         return config
@@ -178,7 +181,7 @@ def _without_idle_offload(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def offload_device(config: Mapping[str, Any]) -> str:
-    """Returns where the optimizer's states go: "cpu", "nvme" or "none"; the key cpu_offload of older configs means "cpu"."""
+    """Returns the device of the optimizer's states: "cpu", "nvme" or "none". The older key cpu_offload means "cpu"."""
     zero = config.get("zero_optimization") or {}
     section = zero.get("offload_optimizer")
     device: str | None = section.get("device") if isinstance(section, Mapping) else None
@@ -188,7 +191,7 @@ def offload_device(config: Mapping[str, Any]) -> str:
 
 
 def _without_token_batches(config: dict[str, Any]) -> dict[str, Any]:
-    """Takes the word enabled off dynamic_batching, whose loader and schedule the package makes itself."""
+    """Removes the key `enabled` of dynamic_batching: this package makes its loader and schedule itself."""
     data: Any = config.get("data_efficiency")
     sampling: Any = data.get("data_sampling") if isinstance(data, Mapping) else None
     batching = sampling.get("dynamic_batching") if isinstance(sampling, Mapping) else None
@@ -199,7 +202,7 @@ def _without_token_batches(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_whole_sizes(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Rounds a size down that older clients compute: 0.9 times the square of the hidden size need not be a whole number."""
+    """Rounds down sizes that older clients compute as fractions. 0.9 times the square of the hidden size need not be a whole number."""
     zero: Any = config.get("zero_optimization")
     size = zero.get(_PREFETCH) if isinstance(zero, Mapping) else None
     if not isinstance(size, float) or not math.isfinite(size):

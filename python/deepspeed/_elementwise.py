@@ -1,7 +1,8 @@
-"""Whether an optimizer of the script updates each element by itself, as ZeRO needs from stage 1 on, where a rank steps flat slices.
+"""Finds out whether a script's optimizer updates each element independently.
 
-Classes that are not known are tried out on the host: a copy without parameters steps a small matrix, another one a flat piece of the
-same numbers. Where the piece comes out otherwise, an update depends on other elements: on norms, rows, columns, products of matrices.
+ZeRO needs that from stage 1 on, because a rank steps flat slices. Unknown classes are tried on the host: a copy without parameters steps
+a small matrix, and another copy steps a flat piece of the same numbers. If the results differ, an update depends on other elements,
+through norms, rows, columns or matrix products.
 """
 
 from __future__ import annotations
@@ -31,27 +32,29 @@ _ELEMENTWISE = {
 _WHY = {"LBFGS": "evaluates the loss within its step", "SparseAdam": "takes sparse gradients, which stage 0 alone gives it"}
 
 _STEPS = 8
-# By number of dimensions. The small shapes come first: what makes matrices of the length of a vector must not get a long one.
+# By number of dimensions. Small shapes come first: an optimizer that makes square matrices from a vector's length must not get a long
+# vector.
 _SHAPES: dict[int, Sequence[tuple[int, ...]]] = {
     1: [(480,), (17680,)],
     2: [(24, 20), (136, 130)],
     3: [(4, 10, 12), (8, 34, 65)],
     4: [(6, 5, 4, 4), (34, 13, 8, 5)],
 }
-_TOLERANCE = 1e-4  # of the largest change
-_OF_TORCH = ("step", "state", "param_groups")  # attributes that a copy gets anew
+_TOLERANCE = 1e-4  # relative to the largest change
+_OF_TORCH = ("step", "state", "param_groups")  # attributes that a copy does not share
 
 
 class _NotTried(Exception):
-    """Says why the optimizer cannot be tried out."""
+    """Tells why the optimizer cannot be tried out."""
 
 
 def require_elementwise(
     client: torch.optim.Optimizer, stage: int, first_states: Sequence[Mapping[str, Callable[[torch.Tensor], Any]]]
 ) -> None:
-    """Throws ConfigError where the optimizer does not update each element by itself; warns where that cannot be found out.
+    """Raises ConfigError unless the optimizer updates each element independently.
 
-    first_states: of each group, {name: how to make for a parameter what a constructor has made}.
+    Warns if that cannot be found out. first_states: for each group, {name: function that makes the state that a constructor has made for
+    a parameter}.
     """
     kind = type(client)
     if kind in _ELEMENTWISE:
@@ -60,7 +63,7 @@ def require_elementwise(
     if why is None:
         try:
             why = _difference(client, first_states)
-        except Exception as error:  # whatever a class of the script's throws
+        except Exception as error:  # a script's class may raise anything
             logger.warning(
                 f"optimizer of class {kind.__name__} at zero_optimization.stage {stage}: whether it updates each element by itself "
                 f"could not be tried out ({type(error).__name__}: {error}). ZeRO steps flat slices of the parameters: an update that "
@@ -76,7 +79,7 @@ def require_elementwise(
 
 
 def _difference(client: torch.optim.Optimizer, first_states: Sequence[Mapping[str, Callable[[torch.Tensor], Any]]]) -> str | None:
-    """Returns what the optimizer does with a flat piece of a parameter that it does not with the whole, or None."""
+    """Returns how stepping a flat piece of a parameter differs from stepping the whole, or None."""
     with _untouched_surroundings():
         for index in _different_groups(client.param_groups):
             most_dims = max((param.dim() for param in client.param_groups[index]["params"]), default=2)
@@ -87,7 +90,7 @@ def _difference(client: torch.optim.Optimizer, first_states: Sequence[Mapping[st
                     raise _NotTried("its steps draw random numbers")
                 try:
                     piece = trained.step_piece()
-                except Exception:  # it has stepped the whole
+                except Exception:  # the whole parameter has been stepped already
                     return "cannot step a flat piece of a parameter"
                 if not trained.is_same(piece, whole):
                     return "updates a flat piece of a parameter otherwise than the whole"
@@ -95,7 +98,7 @@ def _difference(client: torch.optim.Optimizer, first_states: Sequence[Mapping[st
 
 
 class _Trial:
-    """Steps copies of an optimizer on a parameter of a shape, whose values and gradients are larger in its later rows."""
+    """Steps copies of an optimizer on a parameter of one shape. Values and gradients grow towards the later rows."""
 
     def __init__(
         self, client: torch.optim.Optimizer, index: int, first_state: Mapping[str, Callable[[torch.Tensor], Any]], shape: tuple[int, ...]
@@ -104,7 +107,7 @@ class _Trial:
         self._client, self._index, self._first_state = client, index, first_state
         slope = torch.linspace(0.1, 2.0, shape[0]).view(-1, *(1 for _ in shape[1:]))
         self._start = torch.randn(shape, generator=numbers) * slope
-        sizes = itertools.cycle([1.0, 30.0, 0.02])  # a threshold is passed in some of the steps
+        sizes = itertools.cycle([1.0, 30.0, 0.02])  # some of the steps exceed an optimizer's threshold
         self._gradients = [torch.randn(shape, generator=numbers) * slope.square() * next(sizes) for _ in range(_STEPS)]
         self._length = int(0.6 * self._start.numel()) + 1  # ends within a row
 
@@ -143,7 +146,7 @@ class _Trial:
 
 
 def _copy_without_parameters(client: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Returns an optimizer of the same class, attributes and options whose groups are empty, on the host."""
+    """Returns an optimizer of the same class and options, with empty groups, on the host."""
     made = object.__new__(type(client))
     memo = {id(param): param for group in client.param_groups for param in group["params"]}
     memo[id(client)] = made
@@ -165,12 +168,12 @@ def _options(group: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
     elif isinstance(rate, (int, float)):
         options["lr"] = 0.01  # a schedule may begin at 0
     if options.get("capturable"):
-        options["capturable"] = False  # is for devices
+        options["capturable"] = False  # it works only on devices
     return {**options, "params": []}
 
 
 def _different_groups(groups: Sequence[Mapping[str, Any]]) -> Iterator[int]:
-    """Yields the number of one group of each kind: rates and sizes of numbers make no other kind."""
+    """Yields the index of one group of each kind. Groups that differ only in numbers, such as rates, are of one kind."""
     seen = set()
     for number, group in enumerate(groups):
         kind: list[object] = [
@@ -189,7 +192,7 @@ def _kind_of(value: object) -> object:
 
 @contextlib.contextmanager
 def _untouched_surroundings() -> Iterator[None]:
-    """Gives random numbers back as they were at the end of the scope, within which nothing is compiled."""
+    """Restores the random states at the end of the scope, in which nothing is compiled."""
     states = random.getstate()
     numpy = sys.modules.get("numpy")
     of_numpy = numpy.random.get_state() if numpy is not None else None

@@ -1,7 +1,7 @@
-"""Errors of the engine.
+"""Defines the errors of the engine.
 
-Clients of DeepSpeed catch RuntimeError, AssertionError or ValueError, whichever DeepSpeed raises at the place:
-each error here is all of them.
+DeepSpeed raises RuntimeError, AssertionError or ValueError, depending on the place, and clients catch these. Each error here is all
+three.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-# How the core spells what this package has as well, and how a script does.
+# How the core and a script spell the same name.
 _SPELLINGS = (
     (re.compile(r"\b(deepspeed|zero|torch|optim|nn|checkpointing|pipe|Engine|Module|GatheredParameters)::(?=\w)"), r"\1."),
     (re.compile(r"\(\{\.(\w+) = ([^{}]*)\}\)"), lambda found: f"({found[1]}={_literal(found[2])})"),
@@ -30,49 +30,52 @@ def _literal(text: str) -> str:
 
 
 def python_words(text: str) -> str:
-    """Spells names in a text of the core as scripts do: zero.Init for zero::Init."""
+    """Replaces C++ names in a text of the core by Python's: zero.Init for zero::Init."""
     for pattern, word in _SPELLINGS:
         text = pattern.sub(word, text)
     return text
 
 
 class DeepSpeedError(RuntimeError, AssertionError, ValueError):
-    """The base of all errors of the engine."""
+    """Serves as the base class of all errors of the engine."""
 
     def __str__(self) -> str:
         return python_words(super().__str__())
 
 
 class UsageError(DeepSpeedError):
-    """A call had a wrong argument, or came in the wrong order or state."""
+    """Says that a call has a wrong argument, or comes in the wrong order or state."""
 
 
 class ConfigError(DeepSpeedError):
-    """A key of the config is unknown, has a wrong value or contradicts another one."""
+    """Says that a config key is unknown, has a wrong value or contradicts another key."""
 
 
 class NotSupportedError(DeepSpeedError, NotImplementedError):
-    """A config or a call asks for a feature that does not exist here."""
+    """Says that a config or a call needs a feature that does not exist here."""
 
 
 class IoError(DeepSpeedError, OSError):
-    """A file or a disk cannot be read or written."""
+    """Says that a file or a disk cannot be read or written."""
 
 
 class CheckpointError(DeepSpeedError, FileNotFoundError):
-    """A checkpoint is missing, torn, altered or does not fit."""
+    """Says that a checkpoint is missing, damaged, altered or does not fit."""
 
 
 class ZeRORuntimeException(CheckpointError, ConfigError):
-    """An optimizer does not fit the config, or states do not load: DeepSpeed's name."""
+    """Says that an optimizer does not fit the config, or that states do not load. The name is DeepSpeed's."""
 
 
 class CommError(DeepSpeedError):
-    """A collective or a rendezvous failed or timed out."""
+    """Says that a collective or a rendezvous failed or timed out."""
 
 
 def not_supported(name: str, way_out: str) -> Callable[..., NoReturn]:
-    """Makes a function that stands for the name and raises NotSupportedError when it is called."""
+    """Makes a function that raises NotSupportedError when it is called.
+
+    name: what the function stands for. way_out: what to use instead.
+    """
 
     def refuse(*args: object, **kwargs: object) -> NoReturn:
         raise NotSupportedError(f"{name} is not supported: {way_out}")
@@ -83,7 +86,10 @@ def not_supported(name: str, way_out: str) -> Callable[..., NoReturn]:
 
 
 def not_supported_class(name: str, way_out: str, bases: tuple[type, ...] = ()) -> Any:
-    """Makes a class that stands for the name and raises NotSupportedError when it is instantiated."""
+    """Makes a class that raises NotSupportedError when it is instantiated.
+
+    name: what the class stands for. way_out: what to use instead.
+    """
 
     def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
         raise NotSupportedError(f"{name} is not supported: {way_out}")

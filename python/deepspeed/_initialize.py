@@ -1,4 +1,4 @@
-"""deepspeed.initialize and the arguments of a script's command line."""
+"""Provides deepspeed.initialize() and the command line arguments of scripts."""
 
 from __future__ import annotations
 
@@ -76,18 +76,19 @@ def initialize(
     mesh_param: tuple[int, int] | None = None,
     config_params: str | os.PathLike[str] | Mapping[str, Any] | None = None,
 ) -> tuple[DeepSpeedEngine, DeepSpeedOptimizer | None, Any, RateSchedule | None]:
-    """Makes an engine for `model`, whose parameters keep their identity: a PipelineEngine for a PipelineModule. Collective.
+    """Makes an engine that trains `model`: a PipelineEngine for a PipelineModule. Collective.
 
-    args: a script's, whose `deepspeed_config` names the config where `config` does not. optimizer: an object, or a callable of
-    the parameters, instead of the config's. model_parameters: parameters or groups of them; None: all that need a gradient.
-    training_data: a data set, of which the loader gives this rank's micro batches, put together by collate_fn(samples).
-    lr_scheduler: an object, or a callable of the optimizer, instead of the config's. distributed_port: where ranks meet, if no
-    group is there and MASTER_PORT says nothing. mpu: of a script whose ranks share the model out: its data- and model-parallel
-    groups, as Megatron's. dist_init_required: False asserts that the script has made the default group. config: a dict, a path,
-    JSON text or its base64; config_params is its older name. mesh_param: (data, sequence) parallel sizes; the latter must be 1.
+    args: a script's arguments; their `deepspeed_config` names the config unless `config` is given. model: its parameters stay the same
+    objects. optimizer: an object, or a function of the parameters, instead of the config's. model_parameters: parameters or groups of
+    parameters; None: all that require a gradient. training_data: a data set; the returned loader gives this rank's micro batches, which
+    collate_fn(samples) puts together. lr_scheduler: an object, or a function of the optimizer, instead of the config's. distributed_port:
+    for the rendezvous, if there is no process group and MASTER_PORT is not set. mpu: for model parallelism by the script: an object with
+    its data- and model-parallel groups, as in Megatron. dist_init_required: False asserts that the script has made the default group.
+    config: a dict, a path, JSON text or its base64; config_params is its older name. mesh_param: (data, sequence) parallel sizes; the
+    second must be 1.
 
-    Returns (engine, optimizer, training_dataloader, lr_scheduler), None for what there is not. Raises ConfigError, naming the
-    key, UsageError for arguments that contradict each other, NotSupportedError, and AssertionError where DeepSpeed asserts.
+    Returns (engine, optimizer, training_dataloader, lr_scheduler); what does not exist is None. Raises ConfigError, naming the key,
+    UsageError for arguments that contradict each other, NotSupportedError, and AssertionError in the cases in which DeepSpeed asserts.
     """
     log_dist(f"DeepSpeed info: version={__version__}, git-hash={git_hash}, git-branch={git_branch}", ranks=[0])
     assert model is not None, "deepspeed.initialize requires a model"
@@ -104,10 +105,10 @@ def initialize(
         )
     _world.ensure_world(port=distributed_port)
     _check_local_rank(args)
-    if hasattr(args, "local_rank"):  # scripts read it, and torchrun and mpirun give no such argument
+    if hasattr(args, "local_rank"):  # scripts read it, but torchrun and mpirun pass no such argument
         args.local_rank = int(os.environ.get("LOCAL_RANK", 0))
     read = _config.read_config(given)
-    # Stage 3 takes parameters over that a zero.Init around this call has partitioned; other stages want them whole.
+    # Stage 3 takes over parameters that an enclosing zero.Init has partitioned; other stages need whole ones.
     with init_paused() if _config.stage_of(read) == 3 else contextlib.nullcontext():
         engine = engine_class(
             args=args,
@@ -159,7 +160,7 @@ def _check_local_rank(args: object) -> None:
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Adds --deepspeed and --deepspeed_config, and their older names, to a parser of arguments."""
+    """Adds --deepspeed, --deepspeed_config and their older names to an argument parser."""
     import argparse
 
     group = parser.add_argument_group("DeepSpeed", "DeepSpeed configurations")

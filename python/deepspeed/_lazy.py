@@ -1,4 +1,4 @@
-"""Names of a package that are imported when somebody asks for them, and those that it lacks."""
+"""Imports names of a package on first use, and makes those that it lacks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def lazy(package: str, submodules: Sequence[str] = (), names: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """Returns a module's __getattr__ for its submodules and for names that live elsewhere, {name: module}.
+    """Returns a module's __getattr__ for its submodules and for names of other modules.
 
-    A name of DeepSpeed's that has no counterpart here stands for itself, and says the way out where it is used.
+    names: {name: module}. For a name of DeepSpeed's that has no counterpart here it returns an object that raises NotSupportedError when
+    it is used.
     """
     places = names or {}
 

@@ -1,4 +1,4 @@
-"""What the core asks of a torch.nn.Module."""
+"""Answers what the core asks about a torch.nn.Module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EMBEDDINGS = (torch.nn.Embedding, torch.nn.EmbeddingBag)
 
 
 def class_name(cls: type) -> str:
-    """Returns the name as configs spell it: torch.nn.Linear, my_project.model.Block."""
+    """Returns the class name as configs spell it: torch.nn.Linear, my_project.model.Block."""
     if cls.__module__.startswith("torch.nn.modules."):
         return f"torch.nn.{cls.__qualname__}"
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -51,7 +51,7 @@ def describe(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def passing_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
-    """Yields (name, module that has it, its name there) of the buffers that no state dict holds."""
+    """Yields (name, owning module, name there) for each buffer that is in no state dict."""
     for path, part in module.named_modules():
         for name in part._non_persistent_buffers_set:
             if part._buffers.get(name) is not None:
@@ -59,7 +59,7 @@ def passing_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Mod
 
 
 def move_passing_buffers(module: torch.nn.Module, device: torch.device) -> None:
-    """Moves them to the device; the core moves what it saves."""
+    """Moves these buffers to the device; the core moves those that it saves."""
     for _, part, name in passing_buffers(module):
         buffer = part._buffers[name]
         assert buffer is not None

@@ -1,4 +1,4 @@
-"""The ranks of a script's model parallel unit, as the core takes them."""
+"""Gives the core the ranks of a script's model parallel unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def core_mpu(mpu: Mpu | None) -> _core.Mpu | None:
-    """Returns the core's view of an mpu object; None without one. The ranks of each of its groups call it together."""
+    """Returns the core's view of an mpu object; None without one. All ranks of each of its groups must call it."""
     if mpu is None:
         return None
     for name in ("get_model_parallel_group", "get_data_parallel_group"):
@@ -29,5 +29,5 @@ def core_mpu(mpu: Mpu | None) -> _core.Mpu | None:
 
 
 def _ranks_of(group: ProcessGroup | None) -> list[int]:
-    """Returns the global ranks in ascending order; of no group, this rank alone."""
+    """Returns the group's global ranks in ascending order; without a group, this rank."""
     return [dist.get_rank()] if group is None else sorted(dist.get_process_group_ranks(group))

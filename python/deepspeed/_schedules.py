@@ -1,4 +1,4 @@
-"""Schedules that a client brings, for the core to step."""
+"""Lets the core step a schedule that the client brings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ if TYPE_CHECKING:
 
 
 class ClientSchedule:
-    """Steps the client's schedule for the core; its rates stand in the optimizer's dicts."""
+    """Steps the client's schedule for the core, which reads the rates from the optimizer's dicts."""
 
     def __init__(self, schedule: Schedule, dicts: list[dict[str, Any]]) -> None:
         self._schedule = schedule
-        self._dicts = dicts  # of each of the core's groups
-        self.arguments: dict[
-            str, Any
-        ] = {}  # of the schedule's next steps, as step() of the engine has got them: the metrics of ReduceLROnPlateau
+        self._dicts = dicts  # one for each of the core's groups
+        self.arguments: dict[str, Any] = {}  # for the schedule's next step(), from engine.step(): the metrics of ReduceLROnPlateau
 
     def step(self) -> None:
         self._schedule.step(**self.arguments)
@@ -34,7 +32,7 @@ class ClientSchedule:
 
 
 def _plain(value: object) -> Any:
-    """Leaves out what JSON does not have: callables, which torch's schedules keep out of their states too."""
+    """Leaves out what JSON cannot hold: callables, which torch's schedules do not save either."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items() if not callable(item)}
     if isinstance(value, (list, tuple)):
@@ -43,7 +41,7 @@ def _plain(value: object) -> Any:
 
 
 def _like(value: Any, example: Any) -> Any:
-    """Gives containers that came through JSON the types and the keys that the schedule keeps."""
+    """Restores types and keys of containers that were stored as JSON. example: the containers that the schedule has."""
     if isinstance(example, dict) and isinstance(value, dict):
         keys = {str(key): key for key in example}
         items: dict[Any, Any] = {keys.get(key, key): item for key, item in value.items()}

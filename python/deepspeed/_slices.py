@@ -1,7 +1,7 @@
-"""Optimizers of Python whose class the core does not know, stepped over its flat slices.
+"""Steps an optimizer whose class the core does not know on the core's flat slices.
 
-ZeRO from stage 1 on partitions element by element, as DeepSpeed does with `zero_allow_untested_optimizer`: an update that
-needs whole parameters (a norm, a matrix) is right at stage 0 alone, where slices hold whole parameters (_elementwise.py).
+From stage 1 on ZeRO partitions element by element, as DeepSpeed does with `zero_allow_untested_optimizer`. An update that needs whole
+parameters (a norm, a matrix) is correct only at stage 0, at which slices hold whole parameters (_elementwise.py).
 """
 
 from __future__ import annotations
@@ -20,30 +20,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-SCALAR = "scalar:"  # marks a state of one number, which is stored as one number an element
-SHAPED = "shaped:"  # marks a part of a state of other shapes: "shaped:0:6x1,-:row" is the first one, of two parameters
+SCALAR = "scalar:"  # marks a state of one number, which is stored once for each element
+SHAPED = "shaped:"  # marks part of a state of other shapes: "shaped:0:6x1,-:row" is the first one, for two parameters
 
 
 class SliceStepper:
-    """Steps slices by the client's optimizer: a stand-in takes the parameters' place in its groups during a step."""
+    """Steps slices by the client's optimizer. During a step a stand-in takes the parameters' place in its groups."""
 
     def __init__(self, client: torch.optim.Optimizer, dicts_of_groups: Callable[[int], dict[str, Any]]) -> None:
         self._client = client
-        self._dict_of = dicts_of_groups  # callable: the number of a core's group -> the client's dict
+        self._dict_of = dicts_of_groups  # function: index of the core's group -> the client's dict
         self.first_states = [_first_state(client, group) for group in client.param_groups]
-        self._stand_ins: dict[int, list[torch.nn.Parameter]] = {}  # of each slice: [parameter]
-        self._places: dict[
-            int, tuple[int, list[tuple[int, int]]]
-        ] = {}  # of each slice: its number of elements, and [(begin, end)] of its stand-ins
+        self._stand_ins: dict[int, list[torch.nn.Parameter]] = {}  # by slice: [parameter]
+        self._places: dict[int, tuple[int, list[tuple[int, int]]]] = {}  # by slice: number of elements, and [(begin, end)] of its stand-ins
         self._cut: set[int] = set()  # slices that may cut parameters
-        self._waiting: dict[
-            int, tuple[list[tuple[str, torch.Tensor]], int]
-        ] = {}  # of each slice: a loaded state that its first step will use
-        self._group_of: dict[int, int] = {}  # of each slice: the number of the core's group
+        self._waiting: dict[int, tuple[list[tuple[str, torch.Tensor]], int]] = {}  # by slice: a loaded state for its first step
+        self._group_of: dict[int, int] = {}  # by slice: index of the core's group
         self._params_by_rows: dict[int, torch.Tensor] = {}  # {address: parameter}
 
     def give_rows(self, params: Iterable[torch.Tensor]) -> None:
-        """Gives the optimizer the gradients of these parameters sparse from here on: of the rows that a batch has used."""
+        """Makes the gradients of these parameters sparse from now on: only the rows that a batch used."""
         self._params_by_rows = {param.data_ptr(): param for param in params}
 
     def step(
@@ -100,7 +96,7 @@ class SliceStepper:
 
     @contextlib.contextmanager
     def _rows_in_params(self) -> Iterator[None]:
-        """Makes the gradients of the parameters themselves sparse until the end of the scope, for optimizers inside of the client's."""
+        """Makes the gradients of the parameters sparse within the scope. Optimizers that the client's one contains read them there."""
         dense = [(param, param.grad) for param in self._params_by_rows.values() if param.grad is not None]
         for param, gradient in dense:
             param.grad = gradient.to_sparse(1)
@@ -111,7 +107,7 @@ class SliceStepper:
                 param.grad = gradient
 
     def stand_ins(self) -> list[tuple[int, list[torch.nn.Parameter]]]:
-        """Returns (the number of the core's group, parameters that the client's state is of) of the slices that were stepped."""
+        """Returns (index of the core's group, keys of the client's state) for each stepped slice."""
         return [(self._group_of[slice_id], stand_ins) for slice_id, stand_ins in self._stand_ins.items()]
 
     def state(self, slice_id: int) -> tuple[list[tuple[str, torch.Tensor]], int]:
@@ -142,7 +138,7 @@ class SliceStepper:
             self._waiting[slice_id] = (state, step)
 
     def check_state(self, names: Sequence[str]) -> None:
-        """Takes any names: which ones the optimizer keeps is known after its first step alone."""
+        """Accepts any names: only its first step shows which ones the optimizer keeps."""
 
     def state_bytes(self) -> int:
         total = 0
@@ -153,7 +149,7 @@ class SliceStepper:
         return total
 
     def _joined(self, name: str, slice_id: int, states: Sequence[Mapping[str, Any]]) -> list[tuple[str, torch.Tensor]]:
-        """Returns [(name, the state of the whole slice)], zeros where it has no parameter."""
+        """Returns [(name, state of the whole slice)], with zeros for parameters without it."""
         stand_ins, (numel, places) = self._stand_ins[slice_id], self._places[slice_id]
         parts: list[Any] = [state.get(name) for state in states]
         if not all(_is_as_parameter(part, stand_in, slice_id in self._cut) for part, stand_in in zip(parts, stand_ins)):
@@ -168,7 +164,10 @@ class SliceStepper:
         return [(name if is_elementwise else SCALAR + name, joined)]
 
     def _packed(self, name: str, slice_id: int, parts: Sequence[Any]) -> list[tuple[str, torch.Tensor]]:
-        """Returns a state whose shapes are none of the parameters' in as many tensors of the slice's size as it fills."""
+        """Packs a state of other shapes than the parameters' into tensors of the slice's size.
+
+        It returns as many tensors as the state fills.
+        """
         if slice_id in self._cut:
             raise NotSupportedError(
                 f"the state {name!r} of {type(self._client).__name__} is not of one number an element, so that no checkpoint can hold "
@@ -189,7 +188,7 @@ class SliceStepper:
         return made
 
     def _give_packed(self, slice_id: int, tensors: Sequence[tuple[str, torch.Tensor]]) -> None:
-        """Takes what _packed() has made: the parts of a state in their order."""
+        """Unpacks what _packed() has made: the parts of a state in their order."""
         _, places = self._places[slice_id]
         whole: dict[tuple[str, str], list[torch.Tensor]] = {}
         for marked, tensor in sorted(tensors, key=lambda item: int(item[0].split(":")[1])):
@@ -219,8 +218,10 @@ class SliceStepper:
 
 
 def _first_state(client: torch.optim.Optimizer, group: Mapping[str, Any]) -> dict[str, Callable[[torch.Tensor], Any]]:
-    """Takes the states that a constructor has made for a group's parameters, as Adagrad's does: of one number each. Returns how to
-    make each of them for a slice: {name: function of the stand-in}."""
+    """Removes the states that a constructor has made for a group's parameters, as Adagrad does.
+
+    They are numbers, or tensors filled with one. Returns how to make each for a slice: {name: function of the stand-in}.
+    """
     states = [client.state.pop(param) for param in group["params"] if param in client.state]
     makers: dict[str, Callable[[torch.Tensor], Any]] = {}
     for name, example in states[0].items() if states else ():
@@ -247,7 +248,10 @@ def _filled(number: float, dtype: torch.dtype) -> Callable[[torch.Tensor], Any]:
 
 
 def take_states_of_steps(client: torch.optim.Optimizer) -> dict[torch.Tensor, dict[str, Any]]:
-    """Takes the states that steps have made, which a constructor's are not: its tensors are of one number. Returns {parameter: states}."""
+    """Removes and returns the states that earlier steps have made: {parameter: states}.
+
+    Returns {} if each state holds only one number: then a constructor has made them.
+    """
     params = [param for group in client.param_groups for param in group["params"] if param in client.state]
     numbers: dict[str, set[float]] = {}
     for param in params:
@@ -267,7 +271,7 @@ def _views(flat: torch.Tensor, places: Sequence[tuple[int, int, Sequence[int]]])
 
 
 def _is_as_parameter(part: object, stand_in: torch.Tensor, is_cut: bool) -> bool:
-    """Returns whether a state is one number, or one an element of the parameter."""
+    """Returns whether a state is one number, or has one for each element of the parameter."""
     if not isinstance(part, torch.Tensor):
         return part is not None
     return part.dim() == 0 or part.shape == stand_in.shape or (is_cut and part.numel() in (1, stand_in.numel()))

@@ -1,4 +1,4 @@
-"""Types that annotations of this package name. No module imports it at run time."""
+"""Defines types for annotations of this package. No module imports them at run time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Protocol, TypeAlias
 
 from torch.distributed import ProcessGroup
 
-Event: TypeAlias = tuple[str, Any, int]  # of a monitor: name, value, samples trained so far
-CoreGroup: TypeAlias = tuple[dict[str, Any], Sequence[str], int]  # of the core: options, names of parameters, index of the client's group
+Event: TypeAlias = tuple[str, Any, int]  # for a monitor: name, value, samples trained so far
+CoreGroup: TypeAlias = tuple[dict[str, Any], Sequence[str], int]  # from the core: options, parameter names, index of the client's group
 
 
 class HasGroups(Protocol):
-    """An optimizer, of torch or not, whose groups a schedule writes."""
+    """Describes an optimizer, of torch or not, whose groups a schedule writes."""
 
     param_groups: list[dict[str, Any]]
 
 
 class Schedule(Protocol):
-    """What an engine can step as its `lr_scheduler`."""
+    """Describes what an engine can step as its `lr_scheduler`."""
 
     def step(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -28,13 +28,13 @@ class Schedule(Protocol):
 
 
 class RateSchedule(Schedule, Protocol):
-    """A schedule that tells the rates that it has written last, as those of torch and of this package do."""
+    """Describes a schedule that returns the rates that it wrote last, as torch's do."""
 
     def get_last_lr(self) -> list[Any]: ...
 
 
 class Mpu(Protocol):
-    """A script's model parallel unit, as Megatron's: the groups of ranks that share data or the model out."""
+    """Describes a script's model parallel unit, as Megatron's: its data- and model-parallel groups."""
 
     def get_data_parallel_group(self) -> ProcessGroup: ...
 

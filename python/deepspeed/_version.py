@@ -1,4 +1,7 @@
-"""The package's version, DeepSpeed's whose names it has and that of the engine, and whether the build fits where it runs."""
+"""Holds the package's version, and checks that the build fits this Python and torch.
+
+The version joins DeepSpeed's, whose names the package has, and the engine's.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _ANEW = "build the package anew here (`pip install .` in a checkout)"
 
 
 def check_python() -> None:
-    """Raises ImportError where this is another Python than that of the build, or one without torch."""
+    """Raises ImportError if this Python is not the one of the build, or has no torch."""
     found = sysconfig.get_config_var("SOABI")
     if found != PYTHON:
         raise ImportError(
@@ -34,7 +37,7 @@ def check_python() -> None:
 
 
 def check_torch(found: str) -> None:
-    """Raises ImportError where torch's version `found` is another minor version than the one of the build."""
+    """Raises ImportError if `found` is not the minor version of torch that was built with."""
     if not found.startswith(TORCH + "."):
         raise ImportError(
             f"deepspeed {__version__} was built for torch {TORCH}, and this is torch {found}: install torch=={TORCH}.*, the wheel "
@@ -44,7 +47,7 @@ def check_torch(found: str) -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Says in one line why _core cannot be loaded, where the loader's text is known."""
+    """Explains in one line why _core cannot be loaded, if the loader's error is known."""
     try:
         yield
     except ImportError as problem:

@@ -1,7 +1,7 @@
-"""The process's place among the ranks: torch.distributed's default group, and the core's world over its ranks.
+"""Joins the process to torch.distributed's default group and to the core's world.
 
-The core talks over connections of its own. Its collectives run on threads beside the script, which may use the default
-group at any time: two threads do not keep one order on all ranks.
+The core has connections of its own. Its collectives run on threads beside the script, which may use the default group at any time, and
+two threads do not keep the same order on all ranks.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    import torch
     from torch.distributed import ProcessGroup
 
-    from deepspeed.runtime.engine import DeepSpeedEngine
-
-engines: weakref.WeakSet[DeepSpeedEngine] = weakref.WeakSet()  # that live
-_joined: ProcessGroup | None = None  # the default group over whose ranks the core's world is
+engines: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # each is a living DeepSpeedEngine
+_joined: ProcessGroup | None = None  # the default group whose ranks form the core's world
 
 
 def ensure_world(
@@ -42,7 +41,7 @@ def ensure_world(
     port: int = 29500,
     auto_mpi_discovery: bool = True,
 ) -> None:
-    """Makes the default group where there is none, and the core's world over its ranks."""
+    """Makes the default group if there is none, and the core's world of its ranks."""
     global _joined
     if not dist.is_initialized():
         _init_process_group(backend, timeout, init_method, rank, world_size, port, auto_mpi_discovery)
@@ -50,21 +49,21 @@ def ensure_world(
     if group is _joined and _core.has_world():
         return
     _watch_interrupts()
-    _join(group, timeout)  # also where the script has destroyed its group, and has made another
+    _join(group, timeout)  # also after the script has destroyed its group and made another
     _joined = group
     atexit.unregister(leave_world)
     atexit.register(leave_world)
 
 
 def leave_world() -> None:
-    """Lets go of the engines, of the core's world and of torch.distributed's groups, before the interpreter ends.
+    """Releases engines, the core's world and torch.distributed's groups before the interpreter ends.
 
-    A thread of a group that drops a tensor of Python's after the interpreter's end would end the process by an abort. So
-    the groups are destroyed here, and their threads are joined.
+    A group's thread that drops a Python tensor after the interpreter's end would abort the process. So the groups are destroyed here, and
+    their threads joined.
     """
     global _joined
     _joined = None
-    has_failed = hasattr(sys, "last_value")  # the error that ends the script
+    has_failed = hasattr(sys, "last_value")  # an uncaught error ends the script
     if has_failed:
         _core.leave_world(has_failed)
     for engine in list(engines):
@@ -78,7 +77,7 @@ def leave_world() -> None:
 
 
 def _watch_interrupts() -> None:
-    """Lets Ctrl-C end a wait of the core; the script's handler runs as it would."""
+    """Lets Ctrl-C end a wait of the core. The script's handler runs as usual."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         return
@@ -120,7 +119,7 @@ def _init_process_group(
         options["store"] = dist.distributed_c10d.PrefixStore("default_pg", job.store)
         rank, world_size = job.rank, job.world_size
         if job.is_one_machine and any(name == "lo" for _, name in socket.if_nameindex()):
-            # Else torch's Gloo asks for the address of the machine's name, and listens there.
+            # Otherwise torch's Gloo looks up the address of the host name, and listens there.
             environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     elif init_method is not None:
         options["init_method"] = init_method
@@ -132,24 +131,25 @@ def _init_process_group(
 
 
 def _meets_by_the_core(init_method: str | None, rank: int) -> bool:
-    """Says whether the core opens the store: for what is no file, and no address with words that torch reads.
+    """Returns whether the core opens the store.
 
-    Torch's own store listens at every address of the machine, for everyone.
+    It does so unless the address is a file or has arguments that torch reads. Torch's own store listens on every address of the machine,
+    for everyone.
     """
     if rank < 0 and "RANK" not in os.environ:
-        return False  # torch says what is missing
+        return False  # torch reports what is missing
     return init_method in (None, "env://") or re.fullmatch(r"tcp://[^/?#]+:[0-9]+", init_method) is not None
 
 
 def default_backend() -> str:
-    """Returns "nccl" where the accelerator is a GPU, else "gloo"."""
+    """Returns "nccl" if the accelerator is a GPU, otherwise "gloo"."""
     from deepspeed.accelerator import get_accelerator
 
     return get_accelerator().communication_backend_name()
 
 
 def _read_mpi_variables() -> None:
-    """Takes rank and size from the variables of Open MPI, MPICH or Slurm, where one of them has started the process."""
+    """Takes rank and size from the variables of Open MPI, MPICH or Slurm, if any are set."""
     for rank, size, local in (
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
         ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),

@@ -1,4 +1,4 @@
-"""The installed package as a C++ library: `python -m deepspeed.cmake` prints the prefix for CMake's find_package(deepspeed)."""
+"""Tells CMake's find_package(deepspeed) the installed package's prefix. Usage: python -m deepspeed.cmake"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def prefix() -> str:
 
 
 def main() -> None:
-    """Prints the prefix, and to stderr what CMake cannot know: where torch is, if it is not beside the package."""
+    """Prints the prefix. It prints to stderr where torch is if torch is not next to the package, since CMake cannot find it then."""
     try:
         folder = prefix()
     except FileNotFoundError as problem:

@@ -1,4 +1,4 @@
-"""Names and defaults of the whole package."""
+"""Defines names and defaults of the whole package."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""ds_report: what is installed, which ops the engine has, and what of the machine matters to it."""
+"""Implements ds_report, which prints what is installed, the engine's ops, and the machine's limits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-import deepspeed
-from deepspeed import _build, _core, git_version_info
+from deepspeed import _build, _core, _version, ops
 from deepspeed.accelerator import get_accelerator
 from deepspeed.launcher import programs
 
@@ -25,9 +24,9 @@ _SHM_WANTED = 512 * 1024**2
 
 
 def op_report(verbose: bool = True) -> None:
-    """Prints of each op whether the engine has it; nothing is compiled at run time."""
+    """Prints for each op whether the engine has it. Nothing is compiled at run time."""
     print("DeepSpeed C++ op report: kernels are compiled into the engine")
-    for name, is_there in sorted(deepspeed.ops.__compatible_ops__.items()):
+    for name, is_there in sorted(ops.__compatible_ops__.items()):
         if name != "deepspeed_not_implemented":
             print(f"{name} {'.' * max(_WIDTH - len(name), 1)} {'yes' if is_there else 'no'}")
 
@@ -37,7 +36,7 @@ def ds_report() -> None:
 
 
 def human_readable_size(size: float) -> str:
-    """Returns bytes as people read them, as "1.50 GB"."""
+    """Returns bytes in readable form, such as "1.50 GB"."""
     units = ("B", "KB", "MB", "GB", "TB")
     index = 0
     while size >= 1024 and index < len(units) - 1:
@@ -47,7 +46,7 @@ def human_readable_size(size: float) -> str:
 
 
 def get_shm_size() -> tuple[str, list[str]]:
-    """Returns (size of /dev/shm, warnings): NCCL and data loaders pass data through it."""
+    """Returns (size of /dev/shm, warnings). NCCL and data loaders use it to pass data."""
     try:
         stats = os.statvfs("/dev/shm")
     except OSError:
@@ -59,7 +58,7 @@ def get_shm_size() -> tuple[str, list[str]]:
 
 
 def nvcc_version() -> str:
-    """Returns where nvcc is: the engine needs none, since its kernels are compiled in."""
+    """Returns the path of nvcc, if it is installed. The engine's kernels are compiled in."""
     return shutil.which("nvcc") or "not installed, and not needed"
 
 
@@ -67,8 +66,8 @@ def _lines() -> Iterator[tuple[str, object]]:
     accelerator = get_accelerator()
     yield "torch install path", torch.__path__
     yield "torch version", torch.__version__
-    yield "deepspeed install path", deepspeed.__path__
-    yield "deepspeed info", f"{deepspeed.__version__}, {git_version_info.git_hash}, {git_version_info.git_branch}"
+    yield "deepspeed install path", [os.path.dirname(os.path.abspath(__file__))]
+    yield "deepspeed info", f"{_version.__version__}, {_version.git_hash}, {_version.git_branch}"
     yield "torch cuda version", torch.version.cuda
     yield "nvcc", nvcc_version()
     yield "engine's cuda", f"{_build.CUDA}, for {_build.CUDA_ARCHITECTURES}" if _build.CUDA_ARCHITECTURES else "not built"
@@ -106,7 +105,7 @@ def main(hide_operator_status: bool = False, hide_errors_and_warnings: bool = Fa
 
 
 def report_of_hosts(args: argparse.Namespace) -> NoReturn:
-    """Becomes ds_ssh, which runs the report by this Python on all hosts at once."""
+    """Becomes ds_ssh, which runs the report with this Python on all hosts at once."""
     words = ["-f", args.hostfile] + ([] if args.ssh_port is None else ["-p", str(args.ssh_port)])
     words += ["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", sys.executable, "-m", "deepspeed.env_report"]
     flags = [f"--{name}" for name in ("hide_operator_status", "hide_errors_and_warnings") if getattr(args, name)]

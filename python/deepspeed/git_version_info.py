@@ -1,4 +1,4 @@
-"""The versions of this package, and of the torch that it was built with."""
+"""Tells the versions of this package and of the torch that it was built with."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@ CHECKED = {"scripts_may_reduce_beside_the_engine": {"TORCH_DISTRIBUTED_DEBUG": "
 
 
 @pytest.mark.parametrize("name", names_of("probe_autograd.py"))
-def test_on_two_ranks(name):
+def test_follows_autograd_on_two_ranks(name):
     expect_to_pass("probe_autograd.py", name, env=CHECKED.get(name))

@@ -13,7 +13,7 @@ import deepspeed
 from launching import run
 
 
-def test_objects_come_back(tmp_path):
+def test_returns_objects(tmp_path):
     run("client_state.py", {"folder": str(tmp_path)}, ranks=1)
 
 
@@ -90,7 +90,7 @@ def save(folder, caplog, model=None, client_state={}, **more):
         (collections.defaultdict(Own), "Own"),
     ],
 )
-def test_a_save_warns_of_what_the_load_refuses(tmp_path, caplog, value, name):
+def test_warns_at_the_save_of_what_the_load_refuses(tmp_path, caplog, value, name):
     lines, engine = save(tmp_path, caplog, client_state={"fine": 1, "mine": [value]})
     full = f"{__name__}.{name}"
     assert len(set(lines)) == 1 and "client_state.mine[0]" in lines[0] and f"{full} is saved" in lines[0], lines
@@ -102,7 +102,7 @@ def test_a_save_warns_of_what_the_load_refuses(tmp_path, caplog, value, name):
 @pytest.mark.parametrize(
     "value", [1, {"a": (1.5, None)}, torch.ones(2), torch.float16, collections.Counter("ab"), pathlib.PurePosixPath("a")]
 )
-def test_a_save_of_what_loads_says_nothing(tmp_path, caplog, value):
+def test_saves_what_loads_without_a_warning(tmp_path, caplog, value):
     lines, engine = save(tmp_path, caplog, client_state={"mine": value})
     assert not lines
     assert "mine" in engine.load_checkpoint(str(tmp_path), tag="saved")[1]
@@ -117,7 +117,7 @@ def load_pickled(folder, caplog, value):
     return engine.load_checkpoint(str(folder), tag="saved")[1]["mine"]
 
 
-def test_a_member_that_python_3_11_2_pickled_by_its_name_comes_with_its_class(tmp_path, caplog):
+def test_loads_enum_members_that_python_3_11_2_pickled_by_name(tmp_path, caplog):
     for value, name in ((ByName.RED, "ByName.RED"), (FlagsByName.A | FlagsByName.B, "FlagsByName.[AB]")):
         advice = rf"{name}, which is no safe global.*add_safe_globals\(\[{type(value).__name__}\]\)"
         with pytest.raises(deepspeed.CheckpointError, match=advice):
@@ -126,14 +126,14 @@ def test_a_member_that_python_3_11_2_pickled_by_its_name_comes_with_its_class(tm
             assert load_pickled(tmp_path, caplog, value) == value
 
 
-def test_an_attribute_of_a_safe_class_that_is_no_member_stays_refused(tmp_path, caplog):
+def test_refuses_attributes_of_a_safe_class_that_are_no_members(tmp_path, caplog):
     with torch.serialization.safe_globals([ByName]):
         for name in ("mro", "__reduce_ex__", "BLUE"):
             with pytest.raises(deepspeed.CheckpointError, match=rf"ByName.{name}, which is no safe.*globals\(\[ByName.{name}\]\)"):
                 load_pickled(tmp_path, caplog, CallsGetattr(ByName, name))
 
 
-def test_texts_with_surrogates_that_stand_alone_come_back(tmp_path, caplog):
+def test_returns_texts_with_lone_surrogates(tmp_path, caplog):
     text = "a\udc80b\ud83d"
     _, engine = save(tmp_path, caplog, client_state={"note": text, text: [text]})
     state = engine.load_checkpoint(str(tmp_path), tag="saved")[1]
@@ -143,7 +143,7 @@ def test_texts_with_surrogates_that_stand_alone_come_back(tmp_path, caplog):
     assert read["mine"] == {text: text}
 
 
-def test_a_load_that_one_rank_refuses_changes_the_engine_of_none(tmp_path):
+def test_leaves_all_engines_unchanged_if_one_rank_refuses_a_load(tmp_path):
     run("failed_load.py", {"folder": str(tmp_path)}, ranks=2)
 
 
@@ -177,7 +177,7 @@ class ScheduleWithMemory:
         pass
 
 
-def test_a_save_warns_of_what_a_module_and_an_optimizer_keep_beside_tensors(tmp_path, caplog):
+def test_warns_of_what_module_and_optimizer_keep_besides_tensors(tmp_path, caplog):
     lines, _ = save(tmp_path, caplog, model=torch.nn.Sequential(torch.nn.Linear(2, 2), WithExtraState(2, 2)))
     assert len(lines) == 1 and "1: what get_extra_state() of WithExtraState returns is not saved" in lines[0], lines
     model = torch.nn.Linear(2, 2)
@@ -185,7 +185,7 @@ def test_a_save_warns_of_what_a_module_and_an_optimizer_keep_beside_tensors(tmp_
     assert len(lines) == 1 and "SgdWithMemory: the state 'own' is no number and no tensor but a Own" in lines[0], lines
 
 
-def test_a_schedule_that_keeps_an_object_of_its_own_is_named_at_the_save(tmp_path, caplog):
+def test_names_a_schedule_with_an_object_of_its_own_at_the_save(tmp_path, caplog):
     _, engine = save(tmp_path, caplog, lr_scheduler=ScheduleWithMemory)
     engine.lr_scheduler.own = Own()
     with pytest.raises(TypeError, match="lr_scheduler.own: got .*Own.*, expected what JSON has"):

@@ -40,13 +40,13 @@ class Graphs(list):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_compiled_models_give_the_losses_of_eager_ones(stage):
+def test_gives_compiled_models_the_losses_of_eager_ones(stage):
     graphs = Graphs()
     assert losses_of(stage, graphs) == losses_of(stage) and len(graphs) == 1
     assert losses_of(stage, "aot_eager") == pytest.approx(losses_of(stage), rel=1e-6)
 
 
-def test_at_stage_3_compile_warns_and_stays_eager(caplog):
+def test_warns_and_stays_eager_at_stage_3(caplog):
     graphs = Graphs()
     losses = losses_of(3, graphs)
     assert [record.message for record in caplog.records if "compile()" in record.message] == [
@@ -77,7 +77,7 @@ class Scaled(TwoLayers):
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("how", ["model", "engine", "engine.compile"])
-def test_every_way_to_compile_trains_as_eager_does(stage, how):
+def test_trains_as_eager_in_every_way_to_compile(stage, how):
     def train(how):
         torch._dynamo.reset()
         torch.manual_seed(0)
@@ -106,7 +106,7 @@ class Recomputed(TwoLayers):
 
 @pytest.mark.parametrize("stage", [None, 0, 1, 3])
 @pytest.mark.parametrize("name", ["checkpoint", "non_reentrant_checkpoint"])
-def test_a_recomputed_region_is_no_part_of_a_compiled_graph(stage, name):
+def test_keeps_recomputed_regions_out_of_compiled_graphs(stage, name):
     def gradient_of(checkpoint, is_compiled):
         torch._dynamo.reset()
         torch.manual_seed(0)
@@ -126,7 +126,7 @@ def test_a_recomputed_region_is_no_part_of_a_compiled_graph(stage, name):
     torch.testing.assert_close(gradient_of(getattr(deepspeed.checkpointing, name), True), expected, rtol=1e-6, atol=1e-7)
 
 
-def test_a_compiled_layer_stays_compiled_in_a_recomputed_region():
+def test_keeps_a_compiled_layer_compiled_in_a_recomputed_region():
     torch.manual_seed(0)
     graphs, layer = Graphs(), torch.nn.Linear(4, 4)
     compiled = torch.compile(lambda inputs: torch.tanh(layer(inputs)), backend=graphs)
@@ -139,7 +139,7 @@ def test_a_compiled_layer_stays_compiled_in_a_recomputed_region():
 
 # An engine without ZeRO refuses loss.backward().
 @pytest.mark.parametrize(("stage", "is_direct"), [(0, False), *itertools.product([1, 2, 3], [False, True])])
-def test_compiled_autograd_is_off_for_an_engine_and_comes_back(stage, is_direct, caplog):
+def test_turns_compiled_autograd_off_for_an_engine_and_on_again(stage, is_direct, caplog):
     from torch._dynamo import compiled_autograd
 
     from deepspeed.runtime.uncompiled import warn_of_compiled_autograd

@@ -21,7 +21,7 @@ from deepspeed.runtime.sparse_tensor import SparseTensor
 CONFIG = {"train_batch_size": 4, "optimizer": {"type": "Adam", "params": {"lr": 0.5}}}
 
 
-def test_a_config_shows_keys_and_sections():
+def test_shows_keys_and_sections_of_a_config():
     config = deepspeed.DeepSpeedConfig({**CONFIG, "zero_optimization": {"stage": 2}})
     assert (config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps) == (4, 4, 1)
     assert (config.zero_optimization_stage, config.zero_enabled, config.optimizer_name) == (2, True, "Adam")
@@ -31,7 +31,7 @@ def test_a_config_shows_keys_and_sections():
         config.no_such_key
 
 
-def test_a_config_with_features_that_do_not_exist_can_be_read():
+def test_reads_a_config_with_features_that_do_not_exist():
     given = {
         **CONFIG,
         "autotuning": {"enabled": True},
@@ -46,7 +46,7 @@ def test_a_config_with_features_that_do_not_exist_can_be_read():
 
 
 @pytest.mark.parametrize("stage, idle", [(0, ["offload_param", "offload_optimizer"]), (2, ["offload_param"]), (3, [])])
-def test_offload_that_the_stage_does_not_know_is_said_and_left_out(stage, idle, caplog):
+def test_warns_of_offload_that_the_stage_lacks_and_leaves_it_out(stage, idle, caplog):
     model = torch.nn.Linear(2, 2)
     zero = {"stage": stage, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}
     config = {**CONFIG, "zero_force_ds_cpu_optimizer": False, "zero_optimization": zero}
@@ -58,14 +58,14 @@ def test_offload_that_the_stage_does_not_know_is_said_and_left_out(stage, idle, 
     assert devices == ("cpu" if stage == 3 else "none", "none" if stage == 0 else "cpu")
 
 
-def test_keys_beside_an_optimizers_own_are_said_and_left_out(caplog):
+def test_warns_of_keys_that_an_optimizer_lacks_and_leaves_them_out(caplog):
     with caplog.at_level(logging.WARNING, logger=deepspeed.logger.name):
         config = deepspeed.DeepSpeedConfig({**CONFIG, "optimizer": {"type": "Adam", "params": {"lr": 0.5}, "torch_adam": True}})
     assert config.optimizer_params == {"lr": 0.5}
     assert "'optimizer' has unknown keys, which are ignored: 'torch_adam'" in caplog.text
 
 
-def test_a_sum_of_gradients_does_not_go_with_everything():
+def test_refuses_summed_gradients_with_some_features():
     for more, words in (
         ({"zero_optimization": {"stage": 3}}, "not supported with ZeRO stage 3"),
         ({"zero_optimization": {"stage": 2, "zenflow": {}}}, "not supported with ZenFlow"),
@@ -75,7 +75,7 @@ def test_a_sum_of_gradients_does_not_go_with_everything():
             deepspeed.DeepSpeedConfig({**CONFIG, "gradient_allreduce_op": "sum", **more})
 
 
-def test_batch_sizes_are_found_from_one_another():
+def test_computes_batch_sizes_from_each_other():
     config = deepspeed.DeepSpeedConfig(CONFIG)
     config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps = 12, None, 3
     config._configure_train_batch_size()
@@ -85,7 +85,7 @@ def test_batch_sizes_are_found_from_one_another():
         config._configure_train_batch_size()
 
 
-def test_getters_and_constants_know_the_cores_defaults():
+def test_returns_the_cores_defaults_from_getters_and_constants():
     assert config_names.get_gradient_clipping({}) == constants.GRADIENT_CLIPPING_DEFAULT == 1.0
     assert config_names.get_gradient_clipping({"gradient_clipping": 0.5}) == 0.5
     assert constants.TRAIN_BATCH_SIZE == "train_batch_size" and config_names.ADAM_OPTIMIZER == "adam"
@@ -112,7 +112,7 @@ def given_in_each_way(text, folder):
     yield open(path, "rb")
 
 
-def test_every_reader_takes_the_comments_that_the_core_takes(tmp_path):
+def test_accepts_the_cores_comments_in_every_reader(tmp_path):
     for given in given_in_each_way(COMMENTED, tmp_path):
         config = deepspeed.DeepSpeedConfig(given)
         assert (config.train_batch_size, config.zero_optimization_stage) == (4, 3), given
@@ -125,7 +125,7 @@ def test_every_reader_takes_the_comments_that_the_core_takes(tmp_path):
     deepspeed.checkpointing.configure(None, deepspeed_config=path)
 
 
-def test_a_fault_in_a_text_has_the_cores_words(tmp_path):
+def test_reports_a_fault_in_a_text_in_the_cores_words(tmp_path):
     faults = (
         ('{"train_batch_size": 4,\n "fp16": {"enabled": true, "enabled": false}}', "line 2 column 36: the key fp16.enabled is given twice"),
         ('{"train_batch_size": Infinity}', "line 1 column 22: train_batch_size: got Infinity, which JSON does not have"),
@@ -144,14 +144,14 @@ def test_a_fault_in_a_text_has_the_cores_words(tmp_path):
 HJSON = "{\n  # a comment\n  train_batch_size: 2\n}"
 
 
-def test_hjson_asks_for_its_package(tmp_path, monkeypatch):
+def test_asks_for_the_package_of_hjson(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "hjson", None)
     for given in given_in_each_way(HJSON, tmp_path):
         with pytest.raises(ValueError, match="line 3 column 5: syntax error.*install the package hjson"):
             deepspeed.DeepSpeedConfig(given)
 
 
-def test_hjson_reads_what_is_no_json(tmp_path, monkeypatch):
+def test_reads_by_hjson_what_is_no_json(tmp_path, monkeypatch):
     def loads(text, object_pairs_hook):
         if text != HJSON:
             raise ValueError("bad HJSON")
@@ -165,7 +165,7 @@ def test_hjson_reads_what_is_no_json(tmp_path, monkeypatch):
             deepspeed.DeepSpeedConfig(given)
 
 
-def test_the_level_of_the_log_is_deepspeeds():
+def test_logs_at_deepspeeds_levels():
     assert deepspeed.logger.getEffectiveLevel() == logging.WARNING
     model = torch.nn.Linear(2, 2)
     engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={**CONFIG, "log_level": "error"})[0]
@@ -175,7 +175,7 @@ def test_the_level_of_the_log_is_deepspeeds():
         deepspeed.logger.setLevel(logging.WARNING)
 
 
-def test_sparse_tensors_hold_the_rows_that_are_not_zero():
+def test_holds_nonzero_rows_in_sparse_tensors():
     dense = torch.tensor([[0.0, 0.0], [1.0, -1.0], [2.0, 0.0]])
     sparse = SparseTensor(dense)
     assert sparse.indices.tolist() == [1, 2]
@@ -183,7 +183,7 @@ def test_sparse_tensors_hold_the_rows_that_are_not_zero():
     assert torch.equal(sparse.to_dense(), 2 * dense) and torch.equal(sparse.to_coo_tensor().to_dense(), 2 * dense)
 
 
-def test_names_of_the_package_come_when_they_are_asked_for():
+def test_imports_names_of_the_package_on_first_use():
     assert deepspeed.checkpointing.checkpoint and deepspeed.OnDevice
     for name in ("init_inference", "tp_model_init", "InferenceEngine"):
         with pytest.raises(NotImplementedError, match="is not supported: "):
@@ -191,7 +191,7 @@ def test_names_of_the_package_come_when_they_are_asked_for():
     assert not hasattr(deepspeed, "no_such_name")
 
 
-def test_the_stub_names_what_the_compiled_module_has():
+def test_lists_the_compiled_module_in_the_stub():
     named = {}  # {function or "class.function": its arguments}
     classes = {}
     for node in ast.parse(pathlib.Path(deepspeed.__file__).resolve().with_name("_core.pyi").read_text()).body:
@@ -221,7 +221,7 @@ def arguments_of(function):
     return re.findall(r"[(,] ?(\w+): ", signature)
 
 
-def test_a_file_without_an_object_is_named(tmp_path):
+def test_names_a_file_without_an_object(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[1]")
     for read in (deepspeed.DeepSpeedConfig, lambda file: deepspeed.initialize(model=torch.nn.Linear(2, 2), config=file)):
@@ -230,12 +230,12 @@ def test_a_file_without_an_object_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("value, words", [(10**400, "lr: got an integer of 1329 bits"), ("\ud800", "lr: got the text .*ud800.*UTF-8")])
-def test_what_no_config_can_hold_is_an_error_that_names_the_key(value, words):
+def test_names_the_key_of_what_no_config_can_hold(value, words):
     with pytest.raises(ValueError, match=words):
         deepspeed.DeepSpeedConfig({**CONFIG, "optimizer": {"type": "Adam", "params": {"lr": value}}})
 
 
-def test_a_config_that_nests_deeply_is_an_error():
+def test_refuses_a_config_that_nests_deeply():
     deep = {}
     for _ in range(250):
         deep = {"a": deep}

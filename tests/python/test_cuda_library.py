@@ -70,33 +70,33 @@ built_with_cuda = pytest.mark.skipif(not _build.CUDA_ARCHITECTURES, reason="a bu
 
 
 @pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
-def test_without_a_driver_nothing_of_cuda_is_loaded():
+def test_loads_nothing_of_cuda_without_a_driver():
     found = told(variables())
     assert not found["is_loaded"] and found["devices"] == 0 and found["accelerator"] == "cpu"
     assert "no NVIDIA driver" in found["why"] or "this build has no CUDA" in found["why"]
 
 
 @built_with_cuda
-def test_with_a_driver_it_is_loaded(stub):
+def test_loads_it_with_a_driver(stub):
     found = told(variables(stub))
     assert found["is_loaded"] and found["devices"] == 0 and found["accelerator"] == "cpu"
     assert "shows no device" in found["why"]
 
 
 @built_with_cuda
-def test_ds_accelerator_cpu_leaves_it_alone(stub):
+def test_does_not_load_it_with_ds_accelerator_cpu(stub):
     found = told(variables(stub, DS_ACCELERATOR="cpu"))
     assert not found["is_loaded"] and "DS_ACCELERATOR" in found["why"]
 
 
-def test_a_machine_with_a_driver_but_without_a_device_trains_on_the_cpu(stub):
+def test_trains_on_the_cpu_with_a_driver_but_no_device(stub):
     run = python(TRAIN, variables(stub))
     assert run.returncode == 0 and "loss" in run.stdout, run.stderr
     assert (run.stdout + run.stderr).count("NVIDIA driver") == (0 if _build.CUDA_ARCHITECTURES else 1)
 
 
 @built_with_cuda
-def test_a_program_without_torchs_cuda_libraries_says_so_once_and_trains(stub, tmp_path):
+def test_warns_once_and_trains_without_torchs_cuda_libraries(stub, tmp_path):
     """In a build folder a program finds torch, but not always the libraries of CUDA that torch loads on a machine with a GPU."""
     gpt2, root = PROGRAMS.parent / "examples" / "gpt2", pathlib.Path(__file__).parents[2]
     if not gpt2.exists():
@@ -125,6 +125,6 @@ def test_a_program_without_torchs_cuda_libraries_says_so_once_and_trains(stub, t
     assert len(said) <= 1 and all("could not be loaded" in line for line in said)
 
 
-def test_the_core_and_the_package_tell_the_same_build():
+def test_tells_the_same_build_in_core_and_package():
     assert bool(_build.CUDA) == bool(_build.CUDA_ARCHITECTURES)
     assert _core.version() in __import__("deepspeed").__version__

@@ -24,15 +24,15 @@ def go_on(name, client=False, direct=False):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_configs_optimizer_goes_on(name):
+def test_resumes_with_the_configs_optimizer(name):
     go_on(name)
 
 
 @pytest.mark.parametrize("name", ["stage1_fp32", "stage2_fp32", "stage3_fp32"])
-def test_an_optimizer_of_the_script_goes_on(name):
+def test_resumes_with_an_optimizer_of_the_script(name):
     go_on(name, client=True)
 
 
 @pytest.mark.parametrize("name", ["stage1_fp32", "stage3_fp32"])
-def test_a_backward_of_the_scripts_own_goes_on(name):
+def test_resumes_with_a_backward_of_the_scripts_own(name):
     go_on(name, direct=True)

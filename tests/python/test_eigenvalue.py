@@ -18,7 +18,7 @@ class Quadratic(torch.nn.Module):
         return sum(0.5 * layer[0] @ a @ layer[0] for layer, a in zip(self.layers, self.matrices))
 
 
-def test_the_greatest_eigenvalue_of_each_layer_is_found():
+def test_finds_the_largest_eigenvalue_of_each_layer():
     model = Quadratic([torch.diag(torch.tensor([1.0, 8.0])), torch.diag(torch.tensor([2.0, -0.5, 1.0]))])
     scale = 64.0
     params = list(model.parameters())
@@ -32,7 +32,7 @@ def test_the_greatest_eigenvalue_of_each_layer_is_found():
     assert summary_events(found, 32)[1] == ("Train/Eigenvalues/ModelBlockParam_1", second[0], 32)
 
 
-def test_without_a_graph_there_is_none():
+def test_returns_none_without_a_graph():
     model = Quadratic([torch.eye(2)])
     model().backward()
     assert Eigenvalue(layer_name="layers", layer_num=1).compute_eigenvalue(model) == {}

@@ -18,7 +18,7 @@ def without_world_size(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 
-def test_a_batch_comes_with_the_numbers_that_it_fits():
+def test_returns_a_batch_with_the_numbers_that_it_fits():
     assert batch(0.1) == (96, [1, 2, 3, 4, 6, 8, 12, 24])
     assert batch(0.1, world_size=6) == (96, [1, 2, 3, 4, 6, 8, 12, 24], 8)
     with pytest.raises(ElasticityIncompatibleWorldSize, match="world size 5 does not fit a batch of 96"):
@@ -26,7 +26,7 @@ def test_a_batch_comes_with_the_numbers_that_it_fits():
 
 
 @pytest.mark.parametrize("version", [0.1, 0.2])
-def test_a_micro_batch_size_takes_the_world_of_the_job(version, monkeypatch):
+def test_uses_the_jobs_world_for_a_micro_batch_size(version, monkeypatch):
     with pytest.raises(ElasticityConfigError, match="expected world_size, or the variable WORLD_SIZE"):
         batch(version, return_microbatch=True)
     monkeypatch.setenv("WORLD_SIZE", "many")
@@ -37,14 +37,14 @@ def test_a_micro_batch_size_takes_the_world_of_the_job(version, monkeypatch):
     assert batch(version, world_size=12, return_microbatch=True)[2] == 8  # the argument comes first
 
 
-def test_a_world_of_the_job_that_does_not_fit_is_an_error_of_the_rules_of_numbers(monkeypatch):
+def test_refuses_a_jobs_world_that_does_not_fit_by_the_rules_of_numbers(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "5")
     with pytest.raises(ElasticityIncompatibleWorldSize, match="world size 5 does not fit a batch of 96"):
         batch(0.1, return_microbatch=True)
     assert batch(0.1) == (96, [1, 2, 3, 4, 6, 8, 12, 24])
 
 
-def test_the_rules_of_machines_have_a_batch_of_their_own_for_the_world_of_the_job(monkeypatch):
+def test_chooses_a_batch_for_the_jobs_world_by_the_rules_of_machines(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "5")
     assert batch(0.2) == (100, [5])
     assert batch(0.2, return_microbatch=True) == (100, [5], 4)

@@ -103,7 +103,7 @@ def of_torch(name):
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("name", ["Adafactor", "Muon", "LBFGS", "SparseAdam"])
-def test_those_of_torch_that_need_whole_parameters_are_refused_from_stage_1_on(stage, name):
+def test_refuses_torchs_optimizers_of_whole_parameters_from_stage_1_on(stage, name):
     model = torch.nn.Linear(4, 3, bias=False)
     optimizer = of_torch(name)(model.parameters())
     with pytest.raises(deepspeed.ConfigError, match=rf"stage: got {stage} .*class {name}, which .*expected 0.*set stage 0"):
@@ -111,14 +111,14 @@ def test_those_of_torch_that_need_whole_parameters_are_refused_from_stage_1_on(s
 
 
 @pytest.mark.parametrize("kind", [ByNorm, Clipping, Centering, FactoringLargeOnes])
-def test_those_of_the_script_are_found_by_a_trial(kind):
+def test_finds_those_of_the_script_by_a_trial(kind):
     model = torch.nn.Linear(4, 3)
     with pytest.raises(deepspeed.ConfigError, match=rf"class {kind.__name__}, which updates a flat piece of a parameter otherwise"):
         make(config_of(2), model, optimizer=kind(model.parameters(), strength=0.5))
     make(config_of(0), model, optimizer=kind(model.parameters(), strength=0.5))
 
 
-def test_a_group_that_differs_is_tried_out_as_well():
+def test_tries_out_each_group_that_differs():
     class ByGroup(Base):
         def move(self, param, group):
             (ByNorm if group["by_norm"] else Base).move(self, param, group)
@@ -130,7 +130,7 @@ def test_a_group_that_differs_is_tried_out_as_well():
 
 
 @pytest.mark.parametrize("kind", [Noisy, OfDevices, WithCopies])
-def test_those_that_cannot_be_tried_out_are_named_in_a_warning(kind, monkeypatch):
+def test_warns_of_those_that_cannot_be_tried_out(kind, monkeypatch):
     lines = []
     monkeypatch.setattr(logger, "warning", lines.append)
     model = torch.nn.Linear(4, 3)
@@ -157,7 +157,7 @@ def elementwise_ones(params):
 
 
 @pytest.mark.parametrize("name", elementwise_ones([torch.nn.Parameter(torch.ones(2))]))
-def test_elementwise_ones_are_neither_refused_nor_warned_of(name, monkeypatch):
+def test_accepts_elementwise_ones_without_a_warning(name, monkeypatch):
     lines = []
     monkeypatch.setattr(logger, "warning", lines.append)
     model = torch.nn.Linear(4, 3)
@@ -165,7 +165,7 @@ def test_elementwise_ones_are_neither_refused_nor_warned_of(name, monkeypatch):
     assert lines == []
 
 
-def test_a_trial_leaves_everything_as_it_is():
+def test_leaves_everything_unchanged_after_a_trial():
     model = torch.nn.Linear(4, 3)
     optimizer = Base(model.parameters(), strength=0.5)
     hooked = []
@@ -187,7 +187,7 @@ def test_a_trial_leaves_everything_as_it_is():
 
 @pytest.mark.parametrize("name", ["Adafactor", "Muon", "Preconditioned"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_states_of_other_shapes_resume_at_stage_0(name, bias, tmp_path, monkeypatch):
+def test_resumes_states_of_other_shapes_at_stage_0(name, bias, tmp_path, monkeypatch):
     if name == "Muon" and bias:
         pytest.skip("it is for matrices")
     lines = []

@@ -5,6 +5,6 @@ import pytest
 from launching import run
 
 
-def test_a_model_is_born_before_any_other_call():
+def test_builds_a_model_before_any_other_call():
     found = run("born_first.py")
     assert found["is_partitioned"] and found["losses"] == pytest.approx(found["expected"], rel=1e-6)

@@ -31,7 +31,7 @@ def program(tmp_path):
 
 
 @pytest.mark.parametrize("how, status", [("0", 0), ("3", 3), ("raise", 1)])
-def test_it_ends_as_one_that_was_started(program, how, status):
+def test_ends_as_a_started_rank(program, how, status):
     hashes, descriptors = [], {}
     for forked in (True, False):
         results = finish(start(program, how, ranks=2, cwd=program.parent, forked=forked))
@@ -46,7 +46,7 @@ def test_it_ends_as_one_that_was_started(program, how, status):
     assert descriptors[True] <= descriptors[False] + 1
 
 
-def test_one_that_waits_is_killed(program):
+def test_kills_a_rank_that_waits(program):
     (rank,) = start(program, "wait", ranks=1, cwd=program.parent, forked=True)
     assert rank.stdout.readline() and rank.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):

@@ -18,7 +18,7 @@ import deepspeed
 from one_engine import CONFIG, make, step
 
 
-def test_signatures_are_deepspeeds():
+def test_has_deepspeeds_signatures():
     names = list(inspect.signature(deepspeed.initialize).parameters)
     assert names == [
         "args",
@@ -41,7 +41,7 @@ def test_signatures_are_deepspeeds():
 
 
 @pytest.mark.parametrize("form", ["dict", "path", "text", "base64", "mapping"])
-def test_a_config_is_given_in_each_form(form, tmp_path):
+def test_takes_a_config_in_each_form(form, tmp_path):
     text = json.dumps(CONFIG)
     path = tmp_path / "ds_config.json"
     path.write_text(text)
@@ -55,7 +55,7 @@ def test_a_config_is_given_in_each_form(form, tmp_path):
     assert make(given)[0].train_batch_size() == 2
 
 
-def test_config_errors_name_the_key_and_have_the_kinds_that_scripts_catch(tmp_path):
+def test_names_the_key_in_config_errors_of_types_that_scripts_catch(tmp_path):
     for kind in (AssertionError, ValueError, RuntimeError, deepspeed.ConfigError):
         with pytest.raises(kind, match="zero_optimization.stage"):
             make({**CONFIG, "zero_optimization": {"stage": 7}})
@@ -71,7 +71,7 @@ def test_config_errors_name_the_key_and_have_the_kinds_that_scripts_catch(tmp_pa
         make(mpu=object())
 
 
-def test_autos_infinity_and_keys_of_the_script_pass(caplog):
+def test_accepts_autos_infinity_and_keys_of_the_script(caplog):
     config = {**CONFIG, "steps_per_print": float("inf"), "gradient_clipping": "auto", "my_own_key": 1}
     config["zero_optimization"] = {"stage": 2, "reduce_bucket_size": 5e8, "allgather_bucket_size": "auto"}
     engine = make(config)[0]
@@ -98,7 +98,7 @@ def final_weights(habit):
     return model.weight.detach().clone()
 
 
-def test_the_habits_of_accumulation_give_the_same_weights():
+def test_gives_the_same_weights_in_each_style_of_accumulation():
     assert torch.equal(final_weights("native"), final_weights("boundary"))
 
 
@@ -110,7 +110,7 @@ class KeptLayers(torch.nn.Linear):
         return super().forward(inputs)
 
 
-def test_forward_is_told_which_part_of_the_layers_progressive_layer_drop_keeps():
+def test_passes_the_share_of_progressive_layer_drop_to_forward():
     engine = make({**CONFIG, "progressive_layer_drop": {"enabled": True, "theta": 0.5, "gamma": 0.1}}, KeptLayers(4, 3))[0]
     seen = []
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_forward_is_told_which_part_of_the_layers_progressive_layer_drop_keeps()
     assert plain.module.options == {} and plain.get_pld_theta() is None
 
 
-def test_the_timer_of_the_throughput_counts_from_where_it_is_asked_for():
+def test_counts_throughput_from_the_first_request_on():
     engine = make({**CONFIG, "gradient_accumulation_steps": 2})[0]
     step(engine)
     timer = engine.tput_timer
@@ -135,7 +135,7 @@ def test_the_timer_of_the_throughput_counts_from_where_it_is_asked_for():
     assert timer.avg_samples_per_sec() > 0 and engine.tput_timer is timer
 
 
-def test_a_module_gets_the_types_that_the_config_says():
+def test_converts_a_module_to_the_configs_dtypes():
     engine = make({**CONFIG, "bf16": {"enabled": True}, "data_types": {"buffer_dtype": "fp16"}})[0]
     engine._assert_valid_mixed_precision_config()
     assert engine._mixed_precision_dtypes() == (torch.bfloat16, torch.float16)
@@ -152,7 +152,7 @@ def test_a_module_gets_the_types_that_the_config_says():
     }
 
 
-def test_losses_are_scaled_one_number_at_a_time():
+def test_scales_only_losses_of_one_number():
     engine = make({**CONFIG, "zero_optimization": {"stage": 1}, "fp16": {"enabled": True, "loss_scale": 8}})[0]
     assert engine.optimizer.needs_scaler() and engine.scale(torch.ones(1)).item() == 8
     with pytest.raises(AssertionError, match=r"shape \(2,\), expected a scalar tensor"):
@@ -161,7 +161,7 @@ def test_losses_are_scaled_one_number_at_a_time():
     assert not plain.optimizer.needs_scaler()
 
 
-def test_attributes_fall_back_to_the_module():
+def test_finds_attributes_of_the_module():
     model = torch.nn.Linear(4, 3)
     model.own = "mine"
     engine = make(model=model)[0]
@@ -171,7 +171,7 @@ def test_attributes_fall_back_to_the_module():
     assert engine.module is model and engine.eval() is engine and not model.training
 
 
-def test_the_group_may_be_destroyed_and_made_again():
+def test_allows_to_destroy_the_group_and_make_it_again():
     for _ in range(3):
         engine = make()[0]
         step(engine)
@@ -179,7 +179,7 @@ def test_the_group_may_be_destroyed_and_made_again():
         torch.distributed.destroy_process_group()
 
 
-def test_data_of_initialize_is_loaded():
+def test_loads_the_data_of_initialize():
     data = [(torch.ones(4) * index, torch.zeros(3)) for index in range(8)]
     _, _, loader, _ = make(training_data=data)
     seen = [inputs for inputs, _ in loader]
@@ -188,7 +188,7 @@ def test_data_of_initialize_is_loaded():
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_the_order_of_data_follows_from_the_seed_of_the_config_alone(seed):
+def test_orders_data_only_by_the_configs_seed(seed):
     config = CONFIG if seed is None else {**CONFIG, "seed": seed}
     data = [(torch.ones(4) * index, torch.zeros(3)) for index in range(8)]
     expected = list(torch.utils.data.DistributedSampler(data, num_replicas=1, rank=0, seed=seed or 0))
@@ -198,7 +198,7 @@ def test_the_order_of_data_follows_from_the_seed_of_the_config_alone(seed):
         assert torch.cat([inputs for inputs, _ in loader])[:, 0].tolist() == expected
 
 
-def test_the_loss_scale_is_shown_as_deepspeed_does():
+def test_shows_the_loss_scale_as_deepspeed_does():
     engine, optimizer, _, _ = make({**CONFIG, "fp16": {"enabled": True, "initial_scale_power": 4, "loss_scale_window": 2}})
     view = optimizer.loss_scale_config
     assert (view.cur_scale, view.cur_iter, view.dynamic_loss_scale, view.scale_window) == (16, 0, True, 2)
@@ -207,7 +207,7 @@ def test_the_loss_scale_is_shown_as_deepspeed_does():
     assert (optimizer.loss_scaler.cur_scale, optimizer.loss_scaler.cur_iter) == (32, 3)
 
 
-def test_gradients_are_scattered_in_one_collective():
+def test_scatters_gradients_in_one_collective():
     from deepspeed.runtime.comm.coalesced_collectives import reduce_scatter_coalesced
 
     make()
@@ -216,7 +216,7 @@ def test_gradients_are_scattered_in_one_collective():
     assert [part.tolist() for part in parts] == [[0, 1, 2, 3, 4, 5], [1]]
 
 
-def test_a_process_alone_needs_no_port_and_leaves_a_launchers_other_numbers_aside():
+def test_runs_alone_without_a_port_or_a_launchers_numbers():
     import os
     import socket
     import subprocess
@@ -234,7 +234,7 @@ def test_a_process_alone_needs_no_port_and_leaves_a_launchers_other_numbers_asid
     assert done.returncode == 0, done.stderr
 
 
-def test_a_backward_of_the_script_is_refused_without_zero_as_in_deepspeed():
+def test_refuses_a_scripts_backward_without_zero_as_in_deepspeed():
     engine = make()[0]
     inputs = torch.ones(2, 4, requires_grad=True)
     loss = engine(inputs).sum()
@@ -250,7 +250,7 @@ def test_a_backward_of_the_script_is_refused_without_zero_as_in_deepspeed():
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("precision", [{}, {"fp16": {"enabled": True, "loss_scale": 64}}, {"bf16": {"enabled": True}}])
-def test_derivatives_of_outputs_are_the_models_and_penalties_train_as_in_torch(precision, stage):
+def test_returns_the_models_derivatives_and_trains_penalties_as_torch(precision, stage):
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(next(iter(precision), ""), torch.float32)
     tolerance = {"rtol": 1e-4, "atol": 1e-6} if not precision else {"rtol": 3e-2, "atol": 3e-2}
     torch.manual_seed(1)
@@ -287,7 +287,7 @@ def test_derivatives_of_outputs_are_the_models_and_penalties_train_as_in_torch(p
             torch.testing.assert_close(ours.float(), torchs, **tolerance)
 
 
-def test_coalescing_is_refused_beside_sums_in_fp32_as_in_deepspeed():
+def test_refuses_coalescing_with_sums_in_fp32_as_in_deepspeed():
     sums = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
     engine = make({**CONFIG, **sums, "zero_optimization": {"stage": 1}})[0]
     with pytest.raises(NotImplementedError, match="optimizer wrapper BF16_Optimizer.* set stage 2"):
@@ -296,7 +296,7 @@ def test_coalescing_is_refused_beside_sums_in_fp32_as_in_deepspeed():
 
 
 @pytest.mark.parametrize("stage", [0, 3])
-def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_them(stage):
+def test_names_fp32_buffers_that_a_bf16_forward_refuses(stage):
     config = {**CONFIG, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
     images = torch.ones(2, 3, 4, 4, dtype=torch.bfloat16)
 
@@ -311,7 +311,7 @@ def test_buffers_that_stay_in_fp32_beside_bf16_are_named_where_forward_refuses_t
 
 @pytest.mark.parametrize("stage", [1, 2])
 @pytest.mark.parametrize("arguments", [{"load_optimizer_states": False}, {"load_module_only": True}])
-def test_weights_load_where_the_optimizers_files_are_gone(stage, arguments, tmp_path):
+def test_loads_weights_without_the_optimizers_files(stage, arguments, tmp_path):
     engine = make({**CONFIG, "zero_optimization": {"stage": stage}})[0]
     step(engine)
     engine.save_checkpoint(tmp_path, tag="a")
@@ -327,7 +327,7 @@ def test_weights_load_where_the_optimizers_files_are_gone(stage, arguments, tmp_
 
 @pytest.mark.parametrize("was_sparse", [False, True])
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_a_loose_load_takes_over_which_embeddings_are_sparse(was_sparse, is_sparse, tmp_path):
+def test_takes_over_sparse_embeddings_in_a_loose_load(was_sparse, is_sparse, tmp_path):
     def engine_of(sparse, *layers):
         config = {"train_batch_size": 2, "sparse_gradients": sparse}
         return deepspeed.initialize(model=torch.nn.Sequential(*layers), config=config)[0]
@@ -342,7 +342,7 @@ def test_a_loose_load_takes_over_which_embeddings_are_sparse(was_sparse, is_spar
 
 
 @pytest.mark.parametrize("name", ["profiling.flops_profiler.get_model_profile", "autotuning.autotuner.Autotuner"])
-def test_names_of_profilers_and_autotuners_are_there_and_refuse(name):
+def test_refuses_names_of_profilers_and_autotuners(name):
     module, _, member = name.rpartition(".")
     found = getattr(importlib.import_module(f"deepspeed.{module}"), member)
     off_the_package = deepspeed
@@ -353,13 +353,13 @@ def test_names_of_profilers_and_autotuners_are_there_and_refuse(name):
         found(None)
 
 
-def test_packages_that_deepspeed_imports_are_there_at_once():
+def test_imports_deepspeeds_packages_at_once():
     names = ("autotuning", "compile", "compression", "elasticity", "io", "linear", "model_implementations", "profiling")
     program = f"import deepspeed; [getattr(deepspeed, name) for name in {names}]"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_compiler_has_torch_compiler_under_its_names():
+def test_has_torch_compiler_under_its_names():
     from deepspeed.runtime import compiler
 
     assert compiler.is_compile_supported() and not compiler.is_compiling()

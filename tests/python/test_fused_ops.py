@@ -11,7 +11,7 @@ def learned(*sizes, dtype=torch.float64):
     return torch.randn(*sizes, dtype=dtype, requires_grad=True)
 
 
-def test_operators_are_torchs():
+def test_computes_what_torchs_operators_do():
     torch.manual_seed(0)
     x, r, w, b = learned(3, 8, dtype=torch.float32), torch.randn(3, 8), torch.rand(8), torch.randn(8)
     close = torch.testing.assert_close
@@ -32,7 +32,7 @@ def test_operators_are_torchs():
     close(ops.linear_cross_entropy(x, r, targets, label_smoothing=0.1), F.cross_entropy(x @ r.T, targets, label_smoothing=0.1))
 
 
-def test_gradients_pass_gradcheck():
+def test_passes_gradcheck():
     torch.manual_seed(1)
     check = torch.autograd.gradcheck
     assert check(ops.add_layer_norm, (learned(3, 5), learned(3, 5), learned(5), learned(5)))
@@ -51,7 +51,7 @@ def test_gradients_pass_gradcheck():
         )
 
 
-def test_dropout_comes_again_with_the_seed():
+def test_repeats_dropout_with_the_seed():
     x = torch.ones(1000, requires_grad=True)
     torch.manual_seed(2)
     first = ops.dropout(x, 0.25)
@@ -64,7 +64,7 @@ def test_dropout_comes_again_with_the_seed():
 
 
 @pytest.mark.parametrize("head", [torch.float16, torch.float32])
-def test_a_loss_scale_reaches_gradients_that_wait_in_fp16(head):
+def test_applies_a_loss_scale_to_gradients_that_wait_in_fp16(head):
     torch.manual_seed(4)
     hidden, weight, targets = torch.randn(512, 8).half(), (torch.randn(8000, 8) * 0.02 + 0.05).to(head), torch.randint(8000, (512,))
 
@@ -78,7 +78,7 @@ def test_a_loss_scale_reaches_gradients_that_wait_in_fp16(head):
         assert (got - want).norm() < 5e-3 * want.norm()
 
 
-def test_modules_learn():
+def test_trains_modules():
     torch.manual_seed(3)
     tokens, norm, rms, loss = ops.Embedding(11, 8, 0), ops.LayerNorm(8), ops.RMSNorm(8), ops.LinearCrossEntropy(8, 11, bias=True)
     rotary = ops.RotaryEmbedding(4, 4)
@@ -101,7 +101,7 @@ def test_modules_learn():
         rotary(torch.zeros(1, 1, 5, 4))
 
 
-def test_errors_name_the_argument():
+def test_names_the_argument_in_errors():
     with pytest.raises(Exception, match=r"weight has shape \[7\], expected \[8\]"):
         ops.layer_norm(torch.zeros(2, 8), torch.ones(7))
     with pytest.raises(Exception, match="reduction is 'avg', expected 'mean', 'sum' or 'none'"):

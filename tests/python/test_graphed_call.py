@@ -36,7 +36,7 @@ def call(scope, x, factor=2.0):
     return run_graphed(scope, run, [{"x": x, "y": ones}, factor], {"mask": ones})
 
 
-def test_tensors_come_back_in_the_containers_of_the_forward():
+def test_returns_tensors_in_the_forwards_containers():
     scope = Scope()
     for value in range(3):
         answer = call(scope, torch.full((3,), float(value)))
@@ -45,7 +45,7 @@ def test_tensors_come_back_in_the_containers_of_the_forward():
     assert len(scope.captured) == 1
 
 
-def test_another_number_or_container_is_another_graph():
+def test_makes_another_graph_for_another_number_or_container():
     scope = Scope()
     assert call(scope, torch.ones(3)).loss == 6
     assert call(scope, torch.ones(3), factor=1.0).loss == 3
@@ -53,7 +53,7 @@ def test_another_number_or_container_is_another_graph():
     assert len(scope.captured) == 3
 
 
-def test_what_a_graph_keeps_of_a_forward_holds_no_tensor():
+def test_keeps_no_tensor_of_a_forward():
     scope = Scope()
     call(scope, torch.ones(3))
     ((_, frame),) = scope.captured.values()
@@ -64,7 +64,7 @@ class Opaque:
     pass
 
 
-def test_values_that_may_hide_tensors_are_refused():
+def test_refuses_values_that_may_hide_tensors():
     with pytest.raises(deepspeed.UsageError, match=r"forward\(\) takes a Opaque.*cuda_graphs.enabled"):
         run_graphed(Scope(), run, [Opaque()], {})
     with pytest.raises(deepspeed.UsageError, match=r"forward\(\) returns a Opaque.*use_cache=False"):
@@ -72,7 +72,7 @@ def test_values_that_may_hide_tensors_are_refused():
 
 
 @pytest.mark.parametrize(("section", "why"), [({}, "a model on cpu"), ({"zero_optimization": {"stage": 3}}, "at stage 3")])
-def test_a_config_that_cannot_have_graphs_is_refused(section, why):
+def test_refuses_a_config_that_cannot_have_graphs(section, why):
     config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Adam"}, "cuda_graphs": {"enabled": True}, **section}
     with pytest.raises(deepspeed.ConfigError, match=f"cuda_graphs.enabled: got true.*{why}"):
         deepspeed.initialize(model=torch.nn.Linear(2, 2), config=config)

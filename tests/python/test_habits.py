@@ -17,7 +17,7 @@ BATCH = torch.ones(2, 4), torch.full((2, 3), 5.0)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_two_ranks_train_on_as_if_nothing_had_happened(stage):
+def test_trains_on_two_ranks_as_if_nothing_had_happened(stage):
     habits = [dict(), dict(habit="forward"), dict(habit="backward"), dict(habit="eval"), dict(workers=2)]
     habits += [dict(gas=2), dict(gas=2, habit="forward"), dict(gas=2, habit="backward"), dict(gas=2, habit="eval")]
     habits += [dict(habit="forgotten"), dict(habit="destroyed")]
@@ -28,7 +28,7 @@ def test_two_ranks_train_on_as_if_nothing_had_happened(stage):
 
 
 @pytest.mark.parametrize("stage, is_direct", [(0, False), *((stage, is_direct) for stage in (1, 2, 3) for is_direct in (False, True))])
-def test_a_failed_backward_in_a_window_says_how_to_go_on(stage, is_direct):
+def test_tells_how_to_continue_after_a_failed_backward(stage, is_direct):
     engine, other = make_engine(stage, gas=2), make_engine(stage, gas=2)
     for each in (engine, other):
         micro_step(each, *BATCH)
@@ -42,7 +42,7 @@ def test_a_failed_backward_in_a_window_says_how_to_go_on(stage, is_direct):
     assert [micro_step(engine, *BATCH) for _ in range(3)] == [micro_step(other, *BATCH) for _ in range(3)]
 
 
-def test_a_refused_backward_leaves_the_window_as_it_is():
+def test_leaves_the_window_unchanged_by_a_refused_backward():
     engine = make_engine(2, gas=2)
     micro_step(engine, *BATCH)
     with pytest.raises(deepspeed.DeepSpeedError, match="loss"):
@@ -53,14 +53,14 @@ def test_a_refused_backward_leaves_the_window_as_it_is():
 
 @pytest.mark.parametrize("stage", [0, 2, 3])
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_an_engine_is_not_copied(stage, copied):
+def test_refuses_to_copy_an_engine(stage, copied):
     engine = make_engine(stage)
     with pytest.raises(TypeError, match="cannot be copied or pickled.*save_checkpoint"):
         copied(engine)
     assert micro_step(engine, *BATCH) > micro_step(engine, *BATCH)
 
 
-def test_the_module_is_copied_as_an_average_of_weights_needs_it():
+def test_copies_the_module_for_averages_of_weights():
     engine = make_engine(2)
     average = copy.deepcopy(engine.module)
     before = average.first.weight.detach().clone()
@@ -71,7 +71,7 @@ def test_the_module_is_copied_as_an_average_of_weights_needs_it():
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_a_notebook_runs_its_cell_again(stage):
+def test_runs_a_notebooks_cell_again(stage):
     def cell():
         engine = make_engine(stage)
         return engine, [micro_step(engine, *BATCH) for _ in range(3)]
@@ -82,27 +82,27 @@ def test_a_notebook_runs_its_cell_again(stage):
     assert micro_step(first, *BATCH) < losses[-1]
 
 
-def test_workers_of_a_loader_live_on_over_epochs():
+def test_keeps_a_loaders_workers_over_epochs():
     engine = make_engine(2)
     loader = torch.utils.data.DataLoader(Numbers(), batch_size=2, num_workers=2, persistent_workers=True)
     losses = [[micro_step(engine, *batch) for batch in loader] for _ in range(2)]
     assert len(losses[0]) == 12 and sum(losses[1]) < sum(losses[0])
 
 
-def test_random_numbers_go_on_as_the_script_has_seeded_them():
+def test_leaves_the_scripts_random_numbers_unchanged():
     found = run("random_streams.py")
     assert found["bare"][0] == found["bare"][1]
     assert all(drawn == found["bare"] for drawn in found["stages"])
 
 
-def test_the_seed_of_the_config_gives_each_rank_numbers_of_its_own():
+def test_gives_each_rank_its_own_numbers_by_the_configs_seed():
     first, second = run("random_streams.py")["seed"]
     assert first != second and [first, second] == run("random_streams.py")["seed"]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("gas, in_place", [(1, False), (1, True), (2, False)])
-def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_drop(gas, in_place, stage):
+def test_lets_a_module_drop_gradients_of_a_loss_through_two_engines(gas, in_place, stage):
     """Two models train against each other, as in a GAN: zero_grad() of the judge's module drops what the maker's loss left there."""
 
     def play(engines):
@@ -139,7 +139,7 @@ def test_a_loss_through_two_engines_leaves_gradients_that_the_other_module_can_d
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_two_players_with_parameters_and_windows_of_any_kind_drop_what_they_see(stage):
+def test_drops_gradients_of_two_players_in_windows_of_any_kind(stage):
     """Gradients that another engine's loss leaves are dropped by any means, in fp16 and where the optimizer is on the host."""
     for how in ("module", "engine", "optimizer", "grad"):
         for extra in ({}, {"fp16": {"enabled": True, "loss_scale": 8}}, {"offload": True}):

@@ -58,7 +58,7 @@ def launchers():
 
 
 @pytest.mark.parametrize("launcher", ["deepspeed", "torchrun", "mpirun"])
-def test_the_launchers_train_alike(launcher, tmp_path):
+def test_trains_equally_by_each_launcher(launcher, tmp_path):
     if launcher == "mpirun" and shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed")
     (tmp_path / "ds_config.json").write_text(json.dumps(CONFIG))

@@ -10,7 +10,7 @@ import deepspeed.cmake
 from deepspeed import _build, _version
 
 
-def test_another_minor_version_of_torch_is_refused_with_the_one_that_fits():
+def test_refuses_another_minor_version_of_torch_and_names_the_one_that_fits():
     _version.check_torch(f"{_build.TORCH}.7+cu130")
     with pytest.raises(ImportError) as error:
         _version.check_torch("2.10.0")
@@ -19,14 +19,14 @@ def test_another_minor_version_of_torch_is_refused_with_the_one_that_fits():
     assert "pip install ." in text and "\n" not in text
 
 
-def test_another_python_is_refused(monkeypatch):
+def test_refuses_another_python(monkeypatch):
     _version.check_python()
     monkeypatch.setattr(_version, "PYTHON", "cpython-39-x86_64-linux-gnu")
     with pytest.raises(ImportError, match="was built for cpython-39-x86_64-linux-gnu, and this Python is cpython-3"):
         _version.check_python()
 
 
-def test_a_python_without_torch_is_told_which_to_install(monkeypatch):
+def test_names_the_torch_to_install_if_there_is_none(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     monkeypatch.setattr(_version.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"no torch is installed: pip install 'torch==2\.\d+\.\*'"):
@@ -47,18 +47,18 @@ def test_a_python_without_torch_is_told_which_to_install(monkeypatch):
         ("/a/_core.so: undefined symbol: _ZN5torch3jit4loadEv", "this torch is another build, without _ZN5torch3jit4loadEv"),
     ],
 )
-def test_what_the_loader_says_becomes_one_line_with_a_way_out(loader, said):
+def test_turns_the_loaders_error_into_one_line_with_a_way_out(loader, said):
     with pytest.raises(ImportError, match=said) as error, _version.explained():
         raise ImportError(loader)
     assert "pip install ." in str(error.value) and "\n" not in str(error.value)
 
 
-def test_other_errors_of_the_import_stay_as_they_are():
+def test_leaves_other_import_errors_unchanged():
     with pytest.raises(ImportError, match="^something else$"), _version.explained():
         raise ImportError("something else")
 
 
-def test_cmake_is_told_the_folder_of_the_package(tmp_path, monkeypatch, capsys):
+def test_tells_cmake_the_packages_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "deepspeed/lib/cmake/deepspeed").mkdir(parents=True)
     (tmp_path / "deepspeed/lib/cmake/deepspeed/deepspeedConfig.cmake").touch()
     monkeypatch.setattr(deepspeed, "__path__", [str(tmp_path / "deepspeed")])
@@ -68,7 +68,7 @@ def test_cmake_is_told_the_folder_of_the_package(tmp_path, monkeypatch, capsys):
     assert "pass -DDEEPSPEED_TORCH_DIR=" in said.err
 
 
-def test_a_build_folder_has_no_files_for_cmake():
+def test_finds_no_files_for_cmake_in_a_build_folder():
     run = subprocess.run([sys.executable, "-m", "deepspeed.cmake"], capture_output=True, text=True)
     assert run.returncode == 1 and run.stdout == ""
     assert "[deepspeed.cmake]" in run.stderr and "holds no files for CMake" in run.stderr and "Traceback" not in run.stderr

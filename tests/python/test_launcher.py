@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from deepspeed.launcher import launch as launch_module, multinode_runner, programs, resources, runner
+from deepspeed.launcher import launch as launch_module, multinode_runner, programs, resources, runner, scripts
 
 HOSTS = {"one": [0, 1], "two": [0, 1]}
 
@@ -23,21 +23,21 @@ HOSTS = {"one": [0, 1], "two": [0, 1]}
         ("", "one:0@two:0,1", {"one": [1]}),
     ],
 )
-def test_filters_choose_slots(include, exclude, expected):
+def test_chooses_slots_by_filters(include, exclude, expected):
     assert runner.parse_resource_filter(HOSTS, include, exclude) == expected
 
 
 @pytest.mark.parametrize("include, exclude", [("one", "two"), ("three", ""), ("", "one:2")])
-def test_filters_refuse_what_is_not_there(include, exclude):
+def test_refuses_filters_of_what_does_not_exist(include, exclude):
     with pytest.raises(ValueError):
         runner.parse_resource_filter(HOSTS, include, exclude)
 
 
-def test_an_included_slot_may_be_beyond_the_hostfiles_number():
+def test_allows_included_slots_beyond_the_hostfiles_number():
     assert runner.parse_inclusion_exclusion({"one": 2, "two": 2}, "one:3", "") == {"one": [3]}
 
 
-def test_a_hostfile_has_one_line_a_host(tmp_path):
+def test_reads_one_line_for_each_host(tmp_path):
     path = tmp_path / "hosts"
     path.write_text("# comment\none slots=2\n\ntwo slots=4\n")
     assert runner.fetch_hostfile(str(path)) == {"one": 2, "two": 4}
@@ -65,7 +65,7 @@ def commands(*words):
         yield made.name, made.get_cmd(environment, HOSTS), environment
 
 
-def test_commands_of_several_machines_start_the_part_of_each():
+def test_starts_each_machines_part_by_commands():
     starts = {"openmpi": ["mpirun", "-n", "4"], "mpich": ["mpirun", "-n", "4"], "impi": ["mpirun", "-ppn", "2"]}
     starts.update(slurm=["srun", "-n", "4"], mvapich=["mpirun", "-np", "4"])
     for name, command, environment in commands():
@@ -73,21 +73,21 @@ def test_commands_of_several_machines_start_the_part_of_each():
         assert environment["KEY"] == "value" and not {"value", "train.py", "a b"} & set(command)
 
 
-def test_the_interface_of_open_mpi_is_eth0_or_that_of_the_launchers_arguments():
+def test_passes_open_mpi_eth0_or_the_arguments_interface():
     word = runner.encode_world_info(HOSTS)
     for words, interface in ((["x.py"], "eth0"), (["--launcher_arg", "-mca btl_tcp_if_include eth1", "x.py"], "eth1")):
         command = multinode_runner.OpenMPIRunner(runner.parse_args(words), word, HOSTS).get_cmd({}, HOSTS)
         assert {"eth0", "eth1"} & set(command) == {interface}
 
 
-def test_pdsh_starts_the_part_of_each_machine():
+def test_starts_each_machines_part_by_pdsh():
     args = runner.parse_args(["--master_addr", "10.0.0.1", "--ssh_port", "2222", "train.py", "a b"])
     command, kill, environment = multinode_runner.PDSHRunner(args, runner.encode_world_info(HOSTS)).get_cmd({}, HOSTS)
     assert command[0] == "pdsh" and "one,two" in command and environment["PDSH_RCMD_TYPE"] == "ssh" and kill == []
     assert command[-1] == "%n" and "-p 2222" in environment["PDSH_SSH_ARGS_APPEND"] and "a b" not in command
 
 
-def test_flags_that_a_launcher_does_not_honour_are_errors():
+def test_refuses_flags_that_a_launcher_does_not_honour():
     word = runner.encode_world_info(HOSTS)
     for words in (["-i", "one", "x.py"], ["--num_nodes", "1", "x.py"], ["--num_gpus", "1", "x.py"]):
         for kind in (multinode_runner.OpenMPIRunner, multinode_runner.MPICHRunner, multinode_runner.MVAPICHRunner):
@@ -96,7 +96,7 @@ def test_flags_that_a_launcher_does_not_honour_are_errors():
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "$(x)", "one;two", "^hosts", "n[1-2]", "%h", "one,two"])
-def test_names_that_no_machine_has_are_refused(host):
+def test_refuses_names_that_no_machine_has(host):
     args = runner.parse_args(["x.py"])
     for made in (multinode_runner.PDSHRunner(args, ""), multinode_runner.MPICHRunner(args, "", {host: 1})):
         with pytest.raises(ValueError, match="expected a name or an address"):
@@ -105,7 +105,7 @@ def test_names_that_no_machine_has_are_refused(host):
         runner._parse_hostfile([f"{host} slots=2"])
 
 
-def test_variables_go_to_ranks_as_they_stand_and_are_shown_as_a_shell_reads_them():
+def test_passes_variables_unchanged_and_shows_them_quoted():
     made, environment = multinode_runner.SlurmRunner(runner.parse_args(["x.py"]), "", HOSTS), {}
     for value, shown in (("a.b:c", "a.b:c"), ("64(x2)", '"64(x2)"'), ('a "b" $c', r'"a \"b\" \$c"')):
         made.add_export("KEY", value)
@@ -113,18 +113,18 @@ def test_variables_go_to_ranks_as_they_stand_and_are_shown_as_a_shell_reads_them
         assert made.exports == {"KEY": shown} and environment["KEY"] == value
 
 
-def test_filters_may_leave_nothing():
+def test_allows_filters_that_leave_nothing():
     assert runner.parse_resource_filter(HOSTS, exclude_str="one@two:0,1") == {}
     with pytest.raises(ValueError, match="three"):
         runner.parse_resource_filter(HOSTS, exclude_str="three")
 
 
-def test_world_info_goes_there_and_back():
+def test_encodes_and_decodes_world_info():
     assert resources.decode_world_info(runner.encode_world_info({"one": 2, "two": [0, 1]})) == HOSTS
     assert resources.decode_world_info(runner.encode_world_info(HOSTS)) == HOSTS
 
 
-def test_the_programs_command_line_says_the_same():
+def test_translates_arguments_into_the_programs_command_line():
     args = runner.parse_args(["--num_gpus", "2", "--master_port", "29501", "--module", "-q", "package.train", "--num_gpus", "7"])
     words = runner.program_words(args)
     assert sorted(words[:4]) == ["--master_port=29501", "--module", "--num_gpus=2", "--quiet"]
@@ -135,7 +135,7 @@ def test_the_programs_command_line_says_the_same():
     assert {*given, "--ssh_port=22", "--max_restarts=0"} == set(words[:-2])
 
 
-def test_arguments_have_the_defaults_of_deepspeed():
+def test_has_the_defaults_of_deepspeed():
     args = runner.parse_args(["train.py"])
     numbers = dict.fromkeys(("num_gpus", "num_nodes", "node_rank", "min_elastic_nodes", "max_elastic_nodes"), -1)
     expected = dict(numbers, hostfile=runner.DLTS_HOSTFILE, include="", master_addr="", master_port=29500, ssh_port=None, module=False)
@@ -149,7 +149,7 @@ def test_arguments_have_the_defaults_of_deepspeed():
         launch_module.program_words(launch_module.parse_args(["train.py"]))
 
 
-def test_the_program_gets_the_words_as_they_are_given(monkeypatch):
+def test_gives_the_program_the_words_as_they_are(monkeypatch):
     started = []
     monkeypatch.setattr(os, "execv", lambda program, words: started.append(words[1:]))
     monkeypatch.setattr(sys, "argv", ["deepspeed", "--num_g", "2", "--no-such-flag", "train.py"])
@@ -158,7 +158,7 @@ def test_the_program_gets_the_words_as_they_are_given(monkeypatch):
     assert started == [sys.argv[1:], ["--num_gpus", "2", "--num_gpus", "3", "train.py", "-q"]]
 
 
-def test_programs_find_torch_wherever_it_is_installed(monkeypatch):
+def test_finds_torch_wherever_it_is_installed(monkeypatch):
     libraries = os.path.join(os.path.dirname(torch.__file__), "lib")
     monkeypatch.setattr(os, "execv", lambda program, words: None)
     for known, expected in ((None, libraries), ("/else", f"/else:{libraries}")):
@@ -167,11 +167,11 @@ def test_programs_find_torch_wherever_it_is_installed(monkeypatch):
             monkeypatch.setenv("LD_LIBRARY_PATH", known)
         programs.run("deepspeed", [])
         assert os.environ.get("LD_LIBRARY_PATH") == known  # the ranks of the launcher find libraries as before
-        programs.zero_to_fp32()
+        scripts.zero_to_fp32()
         assert os.environ["LD_LIBRARY_PATH"] == expected
 
 
-def test_contradictions_are_errors_before_anything_starts():
+def test_refuses_contradictions_before_anything_starts():
     for words in ("--num_nodes 1 -i one x.py", "--no_ssh x.py", "--launcher rsh x.py", "--autotuning run x.py"):
         for form in (words, words.split()):
             with pytest.raises(ValueError):
@@ -197,7 +197,7 @@ def launch(tmp_path, world, node_rank, word):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(os.environ, DS_ACCELERATOR="cpu"))
 
 
-def test_launch_starts_the_ranks_of_its_machine(tmp_path):
+def test_starts_the_ranks_of_its_machine_by_launch(tmp_path):
     done = launch(tmp_path, {"one": [0], "two": [0, 1]}, 1, "a b")
     assert done.returncode == 0, done.stderr
     place, arguments = json.loads((tmp_path / "2").read_text())
@@ -205,6 +205,6 @@ def test_launch_starts_the_ranks_of_its_machine(tmp_path):
     assert place == dict(RANK="2", LOCAL_RANK="1", WORLD_SIZE="3", LOCAL_SIZE="2", CROSS_RANK="1", MASTER_PORT="29507")
 
 
-def test_a_rank_that_fails_ends_the_launch_with_its_code(tmp_path):
+def test_ends_the_launch_with_a_failed_ranks_code(tmp_path):
     done = launch(tmp_path, {"one": [0, 1, 2, 3]}, 0, "2")
     assert done.returncode == 5, done.stderr

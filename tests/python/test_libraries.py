@@ -15,7 +15,7 @@ print("\\n".join({line.split()[-1] for line in open("/proc/self/maps") if ".so" 
 """
 
 
-def test_one_libtorch_is_in_the_process():
+def test_loads_one_libtorch():
     torch_file, *libraries = subprocess.check_output([sys.executable, "-c", PROGRAM], text=True).splitlines()
     folder = torch_file.rsplit("/", 1)[0] + "/lib/"
     for name in ("libtorch_cpu.so", "libtorch.so", "libc10.so", "libtorch_python.so"):

@@ -11,7 +11,7 @@ from launching import finish, result_of, start
 
 @pytest.mark.parametrize("how, status", [("raise", 1), ("exit", 3)])
 @pytest.mark.parametrize("stage", [0, 2, 3])
-def test_the_other_rank_has_an_error_that_names_it(how, status, stage):
+def test_names_a_lost_rank_in_the_other_ranks_error(how, status, stage):
     kept, left = finish(start("loses_a_rank.py", json.dumps(dict(how=how, stage=stage)), forked=True))
     assert kept[0] == 0 and left[0] == status, kept[1][-2000:] + left[1][-2000:]
     assert how == "exit" or "Lost: no more" in left[1]
@@ -23,7 +23,7 @@ def test_the_other_rank_has_an_error_that_names_it(how, status, stage):
 
 
 @pytest.mark.parametrize("stage", [0, 3])
-def test_a_rank_that_is_stopped_is_named_and_the_job_goes_on(stage):
+def test_names_a_stopped_rank_and_continues_the_job(stage):
     ranks = start("loses_a_rank.py", json.dumps(dict(how="stop", stage=stage)), forked=True)
     said = []
     limit = threading.Timer(100, lambda: [rank.kill() for rank in ranks])

@@ -15,23 +15,23 @@ JOINS = PROGRAMS / "joins.py"
 
 
 @pytest.mark.parametrize("how", ["twice", "again", "tcp", "env", "script", "store"])
-def test_the_ways_to_join(how):
+def test_joins_in_each_way(how):
     results = finish(start(JOINS, how, forked=True))
     assert [status for status, _ in results] == [0, 0], results
     assert result_of(results[0][1]) == 1.0
 
 
-def test_a_file(tmp_path):
+def test_joins_by_a_file(tmp_path):
     results = finish(start(JOINS, "file", tmp_path / "store", forked=True))
     assert result_of(results[0][1]) == 1.0
 
 
-def test_spawned_ranks():
+def test_joins_spawned_ranks():
     ((status, output),) = finish(start(JOINS, "spawned", ranks=1))
     assert status == 0, output[-3000:]
 
 
-def test_a_port_of_another_job_of_this_user_is_an_error():
+def test_refuses_a_port_of_another_job_of_this_user():
     first, second = start("waits.py"), []
     try:
         assert any("waiting" in line for line in iter(first[0].stdout.readline, ""))
@@ -54,7 +54,7 @@ def has_namespaces():
     return shutil.which("unshare") and subprocess.run(["unshare", "-m", "-n", "true"], capture_output=True).returncode == 0
 
 
-def test_a_job_of_one_machine_asks_no_name_server_and_listens_at_loopback_alone():
+def test_listens_only_at_loopback_and_asks_no_name_server_on_one_machine():
     if not has_namespaces():
         pytest.skip("no namespaces of one's own")
     command = ["unshare", "-m", "-n", sys.executable, PROGRAMS / "dead_name_server.py", "listens.py"]
@@ -121,12 +121,12 @@ MODES = ["standalone", "c10d", "static", "static, two nodes", "c10d, two nodes"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_torchrun_starts_a_program_of_python(mode):
+def test_starts_a_python_program_by_torchrun(mode):
     assert result_of(nodes_of(modes_of(mode), [JOINS, "twice"])) == 1.0
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_torchrun_starts_a_program_of_cpp(mode):
+def test_starts_a_cpp_program_by_torchrun(mode):
     program = pathlib.Path(os.environ["DEEPSPEED_PROGRAMS"]) / "ds_bench"
     words = ["--backend", "gloo", "--all-reduce", "--maxsize", "4K", "--trials", "2", "--warmups", "1"]
     output = nodes_of([[*mode, "--no-python"] for mode in modes_of(mode)], [program, *words])
@@ -134,13 +134,13 @@ def test_torchrun_starts_a_program_of_cpp(mode):
 
 
 @pytest.mark.parametrize("mode", ["static", "c10d, two nodes"])
-def test_torchrun_starts_ranks_anew(mode):
+def test_restarts_ranks_by_torchrun(mode):
     modes = [[*mode, "--max-restarts", "1"] for mode in modes_of(mode)]
     assert result_of(nodes_of(modes, [JOINS, "restarted"])) == 1.0
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
-def test_mpirun_starts_a_program_of_cpp():
+def test_starts_a_cpp_program_by_mpirun():
     program = pathlib.Path(os.environ["DEEPSPEED_PROGRAMS"]) / "ds_bench"
     words = ["--backend", "gloo", "--all-reduce", "--maxsize", "4K", "--trials", "2", "--warmups", "1"]
     environ = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}

@@ -6,5 +6,5 @@ from launching import expect_to_pass, names_of
 
 
 @pytest.mark.parametrize("name", names_of("probe_mics.py"))
-def test_on_four_ranks(name):
+def test_trains_in_blocks_on_four_ranks(name):
     expect_to_pass("probe_mics.py", name, ranks=4)

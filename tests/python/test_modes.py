@@ -26,7 +26,7 @@ class Told(torch.nn.Module):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_modules_are_told_once(stage):
+def test_sets_modes_of_modules_once(stage):
     model = Told()
     config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "Adam"}, "zero_optimization": {"stage": stage}}
     engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]

@@ -27,7 +27,7 @@ def with_csv(folder, **more):
     return {**CONFIG, "csv_monitor": {"enabled": True, "output_path": str(folder), "job_name": "job"}, **more}
 
 
-def test_files_get_the_rate_after_each_update_of_a_schedule_of_the_scripts_own(tmp_path):
+def test_writes_the_rate_after_each_update_of_a_scripts_schedule(tmp_path):
     engine = make(
         with_csv(tmp_path, gradient_accumulation_steps=2),
         lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda count: 1 / (1 + count)),
@@ -42,7 +42,7 @@ def test_files_get_the_rate_after_each_update_of_a_schedule_of_the_scripts_own(t
     assert rows(tmp_path, "Eval_perplexity") == [["step", "perplexity"], ["12", "4.5"]]
 
 
-def test_a_pipeline_writes_its_losses(tmp_path):
+def test_writes_a_pipelines_losses(tmp_path):
     deepspeed.init_distributed()
     model = PipelineModule([torch.nn.Linear(4, 3)], num_stages=1, loss_fn=F.mse_loss)
     engine = make(with_csv(tmp_path), model=model)[0]
@@ -54,7 +54,7 @@ def test_a_pipeline_writes_its_losses(tmp_path):
     assert rows(tmp_path, "Train_Samples_lr")[1] == ["2", "0.01"]
 
 
-def test_a_disk_that_fails_is_told_once_and_the_training_goes_on(tmp_path, caplog):
+def test_logs_a_failing_disk_once_and_trains_on(tmp_path, caplog):
     engine = make(with_csv(tmp_path))[0]
     (tmp_path / "job" / "Train_Samples_lr.csv").mkdir()
     deepspeed.logger.addHandler(caplog.handler)
@@ -97,7 +97,7 @@ def packages(monkeypatch):
     return told
 
 
-def test_services_get_what_files_get(packages):
+def test_sends_services_what_files_get(packages):
     engine = make(
         {
             **CONFIG,
@@ -118,19 +118,19 @@ def test_services_get_what_files_get(packages):
 
 
 @pytest.mark.parametrize("section, package", [("tensorboard", "tensorboard"), ("wandb", "wandb"), ("comet", "comet_ml")])
-def test_a_package_that_is_missing_is_named(section, package, monkeypatch):
+def test_names_a_missing_package(section, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=f"section '{section}'.*{package}.*pip install"):
         make({**CONFIG, section: {"enabled": True}})
 
 
-def test_an_old_comet_is_named(packages, monkeypatch):
+def test_names_an_old_comet(packages, monkeypatch):
     monkeypatch.setattr(sys.modules["comet_ml"], "__version__", "3.9.0")
     with pytest.raises(ImportError, match="3.9.0, expected 3.41.0"):
         make({**CONFIG, "comet": {"enabled": True}})
 
 
-def test_times_are_written_where_they_are_taken(tmp_path):
+def test_writes_elapsed_times_with_wall_clock_breakdown(tmp_path):
     engine = make(with_csv(tmp_path, wall_clock_breakdown=True))[0]
     for _ in range(2):
         step(engine)
@@ -139,13 +139,13 @@ def test_times_are_written_where_they_are_taken(tmp_path):
         assert len(found) == 2 and all(float(value) >= 0 for _, value in found)
 
 
-def test_without_monitors_events_go_nowhere():
+def test_drops_events_without_monitors():
     engine = make()[0]
     assert not engine.monitor.enabled
     engine.monitor.write_events([("a", 1.0, 1)])
 
 
-def test_sections_are_models():
+def test_reads_sections_as_models():
     config = DeepSpeedConfig({"train_batch_size": 2, "tensorboard": {"enabled": True, "job_name": "job"}, "wandb": {}})
     found = config.monitor_config
     assert found.enabled and found.tensorboard.job_name == "job" and found.comet.samples_log_interval == 100

@@ -6,12 +6,12 @@ from launching import expect_to_pass, names_of, run
 
 
 @pytest.mark.parametrize("name", names_of("probe_mpu.py"))
-def test_slices_on_four_ranks(name):
+def test_trains_slices_on_four_ranks(name):
     ranks = 2 if name == "the_norm_covers_stages_of_the_scripts_own" else 4
     expect_to_pass("probe_mpu.py", name, ranks=ranks)
 
 
-def test_slices_keep_parts_of_activations_and_engines_train_with_an_mpu():
+def test_keeps_parts_of_activations_in_slices_and_trains_with_an_mpu():
     """Two ranks share a model out: the program compares losses and gradients with those of the whole model."""
     found = run("train_slices.py")
     assert found["losses"] == pytest.approx(found["expected"], rel=1e-6)

@@ -39,7 +39,7 @@ def inputs_of(seed=1):
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4])
-def test_gradients_stay_and_all_but_the_latest_go(device, kept):
+def test_keeps_gradients_and_offloads_all_but_the_latest(device, kept):
     expected = layers()
     forward(expected, inputs_of()).backward()
     parts = layers()
@@ -51,7 +51,7 @@ def test_gradients_stay_and_all_but_the_latest_go(device, kept):
     assert stats.kept_last_tensors == kept and stats.offloaded_bytes == stats.restored_bytes == (4 - kept) * 3 * 8 * 4
 
 
-def test_what_is_on_the_host_is_read_from_there(device):
+def test_reads_back_what_is_on_the_host(device):
     class Doubled(torch.nn.Module):
         def forward(self, x):
             return x * x
@@ -68,7 +68,7 @@ def test_what_is_on_the_host_is_read_from_there(device):
     assert inputs.grad.abs().sum() == 0
 
 
-def test_a_second_backward_and_a_second_step_use_what_is_there(device):
+def test_reuses_copies_in_a_second_backward_and_a_second_step(device):
     parts, offload = layers(), CheckpointHiddenStatesOffload(min_offload_bytes=0, keep_last_count=0)
     for _ in range(2):
         with offload:
@@ -83,7 +83,7 @@ def test_a_second_backward_and_a_second_step_use_what_is_there(device):
         assert len(offload._buffers) == 4
 
 
-def test_small_expanded_and_unmarked_tensors_stay(device):
+def test_leaves_small_expanded_and_unmarked_tensors(device):
     offload = CheckpointHiddenStatesOffload(min_offload_bytes=3 * 8 * 4 + 1, keep_last_count=0)
     with offload:
         forward(layers(), inputs_of(), offload).backward()
@@ -95,7 +95,7 @@ def test_small_expanded_and_unmarked_tensors_stay(device):
     assert wide.stats.skipped_marked_tensors == 1 and wide.stats.offloaded_tensors == 0
 
 
-def test_a_backward_after_the_scope_says_so(device):
+def test_refuses_a_backward_after_the_scope(device):
     offload = CheckpointHiddenStatesOffload(min_offload_bytes=0, keep_last_count=0)
     with offload:
         loss = forward(layers(), inputs_of(), offload)
@@ -103,7 +103,7 @@ def test_a_backward_after_the_scope_says_so(device):
         loss.backward()
 
 
-def test_a_cpu_keeps_everything():
+def test_keeps_everything_on_a_cpu():
     offload = CheckpointHiddenStatesOffload(min_offload_bytes=0, keep_last_count=0)
     with offload, pytest.raises(RuntimeError, match="not re-entrant"):
         offload.__enter__()

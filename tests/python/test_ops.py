@@ -24,7 +24,7 @@ def train(make, steps=5, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("kind", [DeepSpeedCPUAdam, FusedAdam])
-def test_adam_is_torchs(kind):
+def test_steps_adam_as_torch(kind):
     found, optimizer = train(lambda params: kind(params, lr=0.01, weight_decay=0.1))
     expected, peer = train(lambda params: torch.optim.AdamW(params, lr=0.01, weight_decay=0.1))
     for a, b in zip(found, expected):
@@ -33,7 +33,7 @@ def test_adam_is_torchs(kind):
         assert optimizer.state[a]["step"] == 5
 
 
-def test_adam_without_decoupled_decay_is_torchs():
+def test_steps_adam_without_decoupled_decay_as_torch():
     found, _ = train(lambda params: DeepSpeedCPUAdam(params, lr=0.01, weight_decay=0.1, adamw_mode=False))
     expected, _ = train(lambda params: torch.optim.Adam(params, lr=0.01, weight_decay=0.1))
     for a, b in zip(found, expected):
@@ -41,7 +41,7 @@ def test_adam_without_decoupled_decay_is_torchs():
 
 
 @pytest.mark.parametrize("kind", [DeepSpeedCPULion, FusedLion, FusedLamb, DeepSpeedCPUAdagrad])
-def test_others_step_and_go_on_from_their_state(kind):
+def test_steps_others_and_resumes_their_state(kind):
     whole, optimizer = train(lambda params: kind(params, lr=0.01))
     begin, _ = train(lambda params: kind(params, lr=0.01), steps=0)
     assert all(not torch.equal(a, b) for a, b in zip(whole, begin))
@@ -57,7 +57,7 @@ def test_others_step_and_go_on_from_their_state(kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sixteen_bits_are_updated_in_fp32_and_rounded(dtype):
+def test_updates_16_bits_in_fp32_and_rounds(dtype):
     found, _ = train(lambda params: DeepSpeedCPUAdam(params, lr=0.01), dtype=dtype)
     expected, _ = train(lambda params: torch.optim.AdamW(params, lr=0.01, weight_decay=0.0))
     for a, b in zip(found, expected):
@@ -66,7 +66,7 @@ def test_sixteen_bits_are_updated_in_fp32_and_rounded(dtype):
 
 
 @pytest.mark.parametrize("decouples", [True, False])
-def test_a_subgroups_step_is_taken_back(decouples):
+def test_undoes_a_subgroups_step(decouples):
     param = torch.nn.Parameter(torch.linspace(-1, 1, 64))
     optimizer = DeepSpeedCPUAdam([param], lr=0.1, weight_decay=0.1, adamw_mode=decouples)
     before = []
@@ -86,7 +86,7 @@ def test_a_subgroups_step_is_taken_back(decouples):
         optimizer.rollback_subgroup(8)
 
 
-def test_sparse_gradients_go_where_they_mean_something():
+def test_takes_sparse_gradients_only_if_they_make_sense():
     def stepped(kind, **options):
         torch.manual_seed(1)
         embedding = torch.nn.Embedding(6, 3, sparse=True)
@@ -102,7 +102,7 @@ def test_sparse_gradients_go_where_they_mean_something():
         stepped(DeepSpeedCPUAdam)
 
 
-def test_lamb_says_its_trust_ratios():
+def test_returns_lambs_trust_ratios():
     begin, unused = train(lambda params: FusedLamb(params, lr=0.01, weight_decay=0.1), steps=0)
     assert unused.get_lamb_coeffs() == []
     _, optimizer = train(lambda params: FusedLamb(params, lr=0.01, weight_decay=0.1), steps=1)

@@ -15,7 +15,7 @@ from deepspeed.runtime.zero.utils import ZeRORuntimeException
 from one_engine import CONFIG, make, step
 
 
-def test_groups_are_the_clients_own_dicts():
+def test_keeps_the_clients_own_dicts_as_groups():
     model = torch.nn.Linear(4, 3)
     groups = [{"params": [model.weight], "lr": 0.5, "name": "w"}, {"params": [model.bias]}]
     engine, optimizer, _, _ = make(model=model, model_parameters=groups)
@@ -28,7 +28,7 @@ def test_groups_are_the_clients_own_dicts():
 
 
 @pytest.mark.parametrize("kind", [None, torch.optim.AdamW, torch.optim.NAdam])
-def test_a_group_without_parameters_is_left_out_as_in_deepspeed(kind):
+def test_leaves_out_groups_without_parameters_as_deepspeed_does(kind):
     model = torch.nn.Linear(4, 3)
     groups = [{"params": [], "lr": 0.5}, {"params": list(model.parameters()), "lr": 0.25}]
     config = {**CONFIG, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 4, "warmup_max_lr": 0.125}}}
@@ -43,14 +43,14 @@ def test_a_group_without_parameters_is_left_out_as_in_deepspeed(kind):
     assert len(optimizer.param_groups[0]["params"]) == 2
 
 
-def test_overflow_is_about_the_last_update():
+def test_tells_the_last_updates_overflow():
     engine, optimizer, _, _ = make({**CONFIG, "gradient_accumulation_steps": 2, "fp16": {"enabled": True, "initial_scale_power": 8}})
     for _ in range(3):
         step(engine, torch.ones(2, 4).half())
         assert optimizer.overflow is False
 
 
-def test_the_optimizers_of_mup_scale_rates_by_width(monkeypatch):
+def test_scales_rates_by_width_with_mups_optimizers(monkeypatch):
     def mu_sgd(params, lr, momentum=0.0):
         """Is as mup's: the weight of a wide layer gets a group and a rate of its own."""
         wide = [param for param in params if param.ndim == 2]
@@ -106,7 +106,7 @@ def final_embedding(model, step_once):
 
 
 @pytest.mark.parametrize("is_combined", [False, True])
-def test_optimizers_of_the_script_get_sparse_gradients(is_combined):
+def test_gives_a_scripts_optimizers_sparse_gradients(is_combined):
     def optimizer_of(model):
         sparse, dense = [model.embedding.weight], list(model.linear.parameters())
         for param in dense:
@@ -134,7 +134,7 @@ def test_optimizers_of_the_script_get_sparse_gradients(is_combined):
     assert torch.equal(found[[0, 3, 4]], Bag().embedding.weight[[0, 3, 4]])
 
 
-def test_an_optimizer_that_steps_past_its_groups_is_warned_of(caplog):
+def test_warns_of_an_optimizer_that_steps_past_its_groups(caplog):
     model = Bag()
     optimizer = Combined(list(model.linear.parameters()), [model.embedding.weight])
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": True}
@@ -144,13 +144,13 @@ def test_an_optimizer_that_steps_past_its_groups_is_warned_of(caplog):
     assert "Combined.step() changed nothing" in caplog.text
 
 
-def test_add_param_group_is_refused_with_the_way_out():
+def test_refuses_add_param_group_with_the_way_out():
     optimizer = make()[1]
     with pytest.raises(deepspeed.NotSupportedError, match="pass all groups"):
         optimizer.add_param_group({"params": []})
 
 
-def test_the_optimizer_has_the_class_that_deepspeed_makes():
+def test_returns_an_optimizer_of_deepspeeds_class():
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 
     def made(params=None, **sections):
@@ -173,7 +173,7 @@ def test_the_optimizer_has_the_class_that_deepspeed_makes():
     assert step(engine) > step(engine)
 
 
-def test_muon_shows_a_group_of_matrices_and_one_for_adam():
+def test_shows_muons_group_of_matrices_and_one_for_adam():
     from deepspeed.runtime.zero.muon.muon_optimizer import MuonWithAuxAdam
 
     def run(groups=None, **arguments):
@@ -202,7 +202,7 @@ def test_muon_shows_a_group_of_matrices_and_one_for_adam():
     assert halved[:2] == losses[:2] and halved[2] != losses[2]
 
 
-def test_an_offloaded_optimizer_of_the_script_is_one_for_the_host_unless_any_will_do():
+def test_requires_a_host_optimizer_for_offload_unless_any_will_do():
     config = {**CONFIG, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}
     model = torch.nn.Linear(4, 3)
     optimizer = torch.optim.Adam(model.parameters())
@@ -215,7 +215,7 @@ def test_an_offloaded_optimizer_of_the_script_is_one_for_the_host_unless_any_wil
     step(make(config, host, optimizer=DeepSpeedCPUAdam(host.parameters()))[0])
 
 
-def test_muon_with_reduce_scatter_by_name_refuses_offload_as_in_deepspeed():
+def test_refuses_offload_for_muon_with_reduce_scatter_as_in_deepspeed():
     zero = {"stage": 1, "offload_optimizer": {"device": "cpu"}}
     config = {**CONFIG, "optimizer": {"type": "Muon", "params": {"lr": 0.01}}, "zero_optimization": {**zero, "reduce_scatter": True}}
     with pytest.raises(ValueError, match="reduce_scatter.*Muon with reduce scatter does not support optimizer offload; leave the key out"):
@@ -224,7 +224,7 @@ def test_muon_with_reduce_scatter_by_name_refuses_offload_as_in_deepspeed():
 
 
 @pytest.mark.parametrize("offload", [{"offload_optimizer": {"device": "cpu"}}, {"cpu_offload": True}])
-def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monkeypatch):
+def test_offloads_the_configs_optimizer_of_mup(offload, monkeypatch):
     package = types.SimpleNamespace(MuAdam=lambda params, **options: torch.optim.Adam(params, **options))
     monkeypatch.setitem(sys.modules, "mup", package)
     config = {**CONFIG, "optimizer": {"type": "MuAdam", "params": {"lr": 0.01}}, "zero_optimization": {"stage": 2, **offload}}
@@ -234,7 +234,7 @@ def test_an_optimizer_of_mup_is_the_configs_and_goes_with_offload(offload, monke
 
 
 @pytest.mark.parametrize("stage, name", [(0, "Lamb"), (1, "Lamb"), (3, "Lamb"), (0, "OneBitLamb")])
-def test_lamb_says_the_trust_ratios_of_the_engines_step(stage, name):
+def test_returns_lambs_trust_ratios_of_the_engines_step(stage, name):
     config = {**CONFIG, "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True}
     engine, optimizer, _, _ = make({**config, "optimizer": {"type": name, "params": {"lr": 0.01}}})
     assert optimizer.optimizer.get_lamb_coeffs() == []
@@ -293,7 +293,7 @@ def expect_weights(found, expected):
 @pytest.mark.parametrize(
     "options", [{}, {"amsgrad": True}, {"decoupled_weight_decay": True}, {"maximize": True}], ids=["plain", "amsgrad", "decoupled", "up"]
 )
-def test_adam_of_the_script_steps_as_torchs_does(stage, kind, options):
+def test_steps_a_scripts_adam_as_torch(stage, kind, options):
     if kind is torch.optim.AdamW and "decoupled_weight_decay" in options:
         pytest.skip("AdamW has no such option")
 
@@ -305,7 +305,7 @@ def test_adam_of_the_script_steps_as_torchs_does(stage, kind, options):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 3])
-def test_states_that_a_constructor_makes_are_those_of_the_engines_steps(stage):
+def test_uses_a_constructors_states_in_the_engines_steps(stage):
     def make_optimizer(params):
         return torch.optim.Adagrad(params, lr=0.05, initial_accumulator_value=0.1)
 
@@ -314,7 +314,7 @@ def test_states_that_a_constructor_makes_are_those_of_the_engines_steps(stage):
 
 
 @pytest.mark.parametrize("stage", [0, 2])
-def test_a_config_may_name_any_class_of_torchs(stage):
+def test_makes_any_class_of_torch_that_a_config_names(stage):
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
     config["optimizer"] = {"type": "RAdam", "params": {"lr": 0.05, "betas": [0.8, 0.9]}}
     expect_weights(by_engine(config), straight(lambda params: torch.optim.RAdam(params, lr=0.05, betas=(0.8, 0.9)), None))
@@ -336,7 +336,7 @@ class OtherBetas(torch.optim.lr_scheduler.LambdaLR):
 
 @pytest.mark.parametrize("stage", [0, 1, 3])
 @pytest.mark.parametrize("schedule", [OtherBetas, lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=6)])
-def test_what_a_schedules_constructor_writes_holds_from_the_first_step_on(stage, schedule):
+def test_applies_what_a_schedules_constructor_writes_from_the_first_step_on(stage, schedule):
     def make_optimizer(params):
         return torch.optim.AdamW(params, lr=0.05, eps=1e-3, weight_decay=0.01)
 
@@ -348,7 +348,7 @@ def test_what_a_schedules_constructor_writes_holds_from_the_first_step_on(stage,
 
 
 @pytest.mark.parametrize("stage", [0, 1, 3])
-def test_another_optimizer_goes_on_from_a_checkpoint_with_the_options_of_its_groups(stage, tmp_path):
+def test_resumes_another_optimizer_with_its_groups_options(stage, tmp_path):
     def make_engine(weight_decay):
         torch.manual_seed(3)
         model = torch.nn.Linear(4, 1)  # 5 elements, which the core's memory has more room than
@@ -388,7 +388,7 @@ class WithManyOptions(torch.optim.Optimizer):
                 param.data.add_(param.grad, alpha=-group["lr"])
 
 
-def test_options_of_any_kind_stay_as_the_script_wrote_them(tmp_path):
+def test_leaves_options_of_any_type_as_the_script_wrote_them(tmp_path):
     model = torch.nn.Linear(4, 3)
     client = WithManyOptions(model.parameters())
     given = {key: value for key, value in client.param_groups[0].items() if key != "params"}
@@ -401,6 +401,6 @@ def test_options_of_any_kind_stay_as_the_script_wrote_them(tmp_path):
     assert found == given and [type(value) for value in found.values()] == [type(value) for value in given.values()]
 
 
-def test_whoever_an_optimizer_is_compared_with_may_know_better():
+def test_lets_the_other_operand_decide_a_comparison():
     engine, optimizer = make()[:2]
     assert optimizer == unittest.mock.ANY and unittest.mock.ANY == optimizer and optimizer != engine and optimizer == optimizer

@@ -41,7 +41,7 @@ FP16 = {"fp16": {"enabled": True}}
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("config", [{}, BF16], ids=["fp32", "bf16"])
-def test_flat_masters_are_those_of_the_parameters(stage, config):
+def test_shows_the_parameters_flat_masters(stage, config):
     engine = train(make(stage, **config))
     optimizer = engine.optimizer
     masters = optimizer.fp32_partitioned_groups_flat if stage == 3 else optimizer.single_partition_of_fp32_groups
@@ -54,7 +54,7 @@ def test_flat_masters_are_those_of_the_parameters(stage, config):
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_states_are_of_the_flat_masters_and_follow_each_step(stage):
+def test_keys_states_by_flat_masters_and_follows_each_step(stage):
     engine = make(stage)
     optimizer = engine.optimizer
     assert len(optimizer.state) == 0
@@ -67,7 +67,7 @@ def test_states_are_of_the_flat_masters_and_follow_each_step(stage):
     assert master in optimizer.state and torch.zeros(1) not in optimizer.state
 
 
-def test_without_zero_states_are_of_the_parameters():
+def test_keys_states_by_parameters_without_zero():
     engine = train(make())
     for param in engine.module.parameters():
         state = engine.optimizer.state[param]
@@ -76,7 +76,7 @@ def test_without_zero_states_are_of_the_parameters():
 
 
 @pytest.mark.parametrize("stage", [0, 2])
-def test_the_optimizer_below_writes_them_into_its_state_dict(stage):
+def test_writes_them_into_the_state_dict_of_the_optimizer_below(stage):
     engine = train(make(stage, optimizer=lambda params: torch.optim.Adam(params, lr=0.01)))
     below = engine.optimizer.optimizer
     groups = [group["params"] for group in below.param_groups]
@@ -87,13 +87,13 @@ def test_the_optimizer_below_writes_them_into_its_state_dict(stage):
     assert all(group["params"] is params for group, params in zip(below.param_groups, groups))
 
 
-def test_an_optimizer_of_python_writes_its_own_states():
+def test_writes_the_own_states_of_an_optimizer_in_python():
     engine = train(make(1, optimizer=lambda params: torch.optim.NAdam(params, lr=0.01)))
     written = engine.optimizer.optimizer.state_dict()
     assert float(written["state"][0]["step"]) == 2 and "mu_product" in written["state"][0]
 
 
-def test_groups_hold_the_masters_between_set_and_clear():
+def test_holds_the_masters_in_groups_between_set_and_clear():
     engine = train(make(3))
     optimizer = engine.optimizer
     params = optimizer.param_groups[0]["params"]
@@ -103,7 +103,7 @@ def test_groups_hold_the_masters_between_set_and_clear():
     assert optimizer.param_groups[0]["params"] is params
 
 
-def test_sixteen_bits_without_zero():
+def test_shows_16_bits_without_zero():
     fused, unfused, bf16 = make(**FP16), make(kind="Lamb", **FP16), make(kind="Lamb", **BF16)
     assert isinstance(fused.optimizer, FP16_Optimizer) and fused.optimizer.fp32_groups_flat[0].dtype == torch.float32
     assert isinstance(unfused.optimizer, FP16_UnfusedOptimizer)
@@ -112,7 +112,7 @@ def test_sixteen_bits_without_zero():
     assert isinstance(bf16.optimizer, FP16_UnfusedOptimizer) and bf16.optimizer.low_precision_dtype == torch.bfloat16
 
 
-def test_bf16_with_sums_in_fp32_has_a_class_of_its_own_at_stage_1():
+def test_has_a_class_for_bf16_with_sums_in_fp32_at_stage_1():
     in_fp32 = {"data_types": {"grad_accum_dtype": "fp32"}, **BF16}
     first, second = make(1, **in_fp32), make(2, **in_fp32)
     assert isinstance(first.optimizer, BF16_Optimizer) and not isinstance(second.optimizer, BF16_Optimizer)
@@ -128,7 +128,7 @@ def test_bf16_with_sums_in_fp32_has_a_class_of_its_own_at_stage_1():
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_states_in_bf16_want_an_optimizer_that_keeps_them_so(stage):
+def test_refuses_bf16_states_without_an_optimizer_that_keeps_them(stage):
     config = {
         "bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True},
         "zero_optimization": {"stage": stage, "offload_optimizer": {"device": "cpu"}},
@@ -140,14 +140,14 @@ def test_states_in_bf16_want_an_optimizer_that_keeps_them_so(stage):
     assert states and all(state["exp_avg"].dtype == torch.bfloat16 for state in states)
 
 
-def test_nothing_is_shown_after_destroy():
+def test_shows_nothing_after_destroy():
     engine = train(make(1))
     engine.destroy()
     with pytest.raises(deepspeed.UsageError):
         engine.optimizer.single_partition_of_fp32_groups
 
 
-def test_a_save_in_an_open_window_warns_and_resumes_at_its_begin(tmp_path):
+def test_warns_of_a_save_in_an_open_window_and_resumes_at_its_start(tmp_path):
     engine = make(1, gradient_accumulation_steps=2)
     engine.backward(engine(torch.ones(2, 4)).sum())
     engine.step()
@@ -157,7 +157,7 @@ def test_a_save_in_an_open_window_warns_and_resumes_at_its_begin(tmp_path):
     assert engine.micro_steps % 2 == 1 and resumed.micro_steps % 2 == 0
 
 
-def test_a_module_that_is_initialized_again_leaves_its_engine():
+def test_destroys_the_engine_of_a_module_that_is_initialized_again():
     first = train(make(2))
     config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}
     weights = [param.detach().clone() for param in first.module.parameters()]
@@ -168,7 +168,7 @@ def test_a_module_that_is_initialized_again_leaves_its_engine():
         first.step()
 
 
-def test_custom_load_fn_gets_the_weights(tmp_path):
+def test_passes_the_weights_to_custom_load_fn(tmp_path):
     engine = train(make(1))
     engine.save_checkpoint(tmp_path)
     loaded = {}
@@ -178,7 +178,7 @@ def test_custom_load_fn_gets_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize("kind, name", [("OneBitAdam", "OnebitAdam"), ("OneBitLamb", "OnebitLamb"), ("ZeroOneAdam", "ZeroOneAdam")])
-def test_optimizers_that_exchange_bits_have_deepspeeds_classes(kind, name):
+def test_gives_1_bit_optimizers_deepspeeds_classes(kind, name):
     from deepspeed.runtime.fp16.onebit.adam import OnebitAdam
     from deepspeed.runtime.fp16.onebit.lamb import OnebitLamb
     from deepspeed.runtime.fp16.onebit.zoadam import ZeroOneAdam
@@ -198,7 +198,7 @@ def test_optimizers_that_exchange_bits_have_deepspeeds_classes(kind, name):
 
 @pytest.mark.parametrize("precision", [BF16, FP16])
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_masters_follow_weights_that_a_script_loads_or_clamps_in_place(stage, precision):
+def test_updates_masters_from_weights_that_a_script_loads_or_clamps(stage, precision):
     engine = train(make(stage, **precision))
     other = {name: torch.full_like(param, 0.75) for name, param in engine.module.named_parameters()}
     engine.module.load_state_dict(other)

@@ -37,7 +37,7 @@ def golden(name):
         ("parameters", {"stages": 2, "partition": "parameters"}),
     ],
 )
-def test_losses_and_cuts_are_those_of_deepspeeds_pipeline(name, options):
+def test_gives_the_losses_and_cuts_of_deepspeeds_pipeline(name, options):
     found = run("train_pipeline.py", options)
     assert [*found["losses"], found["eval"]] == pytest.approx(golden(name), rel=1e-6)
     assert (found["parts"], found["names"]) == (GOLDEN[name]["parts"], GOLDEN[name]["names"])
@@ -56,14 +56,14 @@ def test_losses_and_cuts_are_those_of_deepspeeds_pipeline(name, options):
         ("50 steps, four stages", 4, {"stages": 4, "interval": 1, "pipeline": {"schedule": "zero_bubble"}}),
     ],
 )
-def test_fifty_steps_stay_with_deepspeeds_pipeline(name, ranks, options):
+def test_stays_with_deepspeeds_pipeline_for_fifty_steps(name, ranks, options):
     losses = losses_of({**options, "steps": 50}, ranks)
     assert len(losses) == 51 and losses[-2] < 0.6 * losses[0]
     assert losses == pytest.approx(golden(name), rel=1e-4)
 
 
 @pytest.mark.parametrize("interval", [0, 1])
-def test_dropout_is_the_same_under_every_schedule(interval):
+def test_repeats_dropout_under_every_schedule(interval):
     seeds = {"stages": 2, "seed_layers": True, "dropout": 0.2, "partition": "uniform", "interval": interval}
     expected = losses_of(seeds, 2)
     for section in ({"pipeline": {"schedule": "zero_bubble"}}, INTERLEAVED):
@@ -75,7 +75,7 @@ GOLDEN_FOLDER = pathlib.Path(__file__).parent / "golden"
 
 
 @pytest.mark.parametrize("stages, zero, loads", [(2, 1, 1), (1, 1, 1), (2, 2, 1), (2, 0, 0), (2, 1, 0), (1, 0, 0), (1, 1, 0)])
-def test_a_checkpoint_of_deepspeeds_pipeline_goes_on(stages, zero, loads):
+def test_resumes_a_checkpoint_of_deepspeeds_pipeline(stages, zero, loads):
     """`loads` is the ZeRO stage of the run that DeepSpeed saved."""
     options = {**SMALL, "stages": stages, "zero": zero, "load": str(GOLDEN_FOLDER / f"pipeline_checkpoint_zero{loads}")}
     expected = GOLDEN["saved" if loads == 1 else "saved at ZeRO 0"]["losses"][4:]
@@ -83,7 +83,7 @@ def test_a_checkpoint_of_deepspeeds_pipeline_goes_on(stages, zero, loads):
 
 
 @pytest.mark.parametrize("ranks", [3, 4])
-def test_states_that_deepspeed_does_not_name_go_on_at_more_stages(ranks):
+def test_resumes_states_that_deepspeed_does_not_name_at_more_stages(ranks):
     options = {**SMALL, "stages": ranks, "zero": 0, "load": str(GOLDEN_FOLDER / "pipeline_checkpoint_zero0")}
     expected = GOLDEN["saved at ZeRO 0"]["losses"][4:]
     assert run("train_pipeline.py", options, ranks=ranks)["losses"] == pytest.approx(expected, rel=1e-6)
@@ -117,7 +117,7 @@ def assert_alike(found, expected, place):
 
 
 @pytest.mark.parametrize("zero, num_files", [(0, 6), (1, 8)])
-def test_a_checkpoint_holds_what_deepspeeds_pipeline_writes_into_its_own(tmp_path, zero, num_files):
+def test_writes_what_deepspeeds_pipeline_writes_into_a_checkpoint(tmp_path, zero, num_files):
     golden_folder = GOLDEN_FOLDER / f"pipeline_checkpoint_zero{zero}"
     run("train_pipeline.py", {**SMALL, "stages": 2, "zero": zero, "steps": 4, "save_at": 4, "save": str(tmp_path)})
     assert (tmp_path / "latest").read_text().strip() == (golden_folder / "latest").read_text().strip()
@@ -129,7 +129,7 @@ def test_a_checkpoint_holds_what_deepspeeds_pipeline_writes_into_its_own(tmp_pat
         assert_alike(ours, theirs, name)
 
 
-def test_sixteen_bits_give_the_losses_of_deepspeed():
+def test_gives_deepspeeds_losses_in_16_bits():
     assert losses_of({"stages": 2, "dtype": "bf16"}) == pytest.approx(golden("bf16"), rel=1e-3)
 
 
@@ -143,17 +143,17 @@ def test_sixteen_bits_give_the_losses_of_deepspeed():
     ],
     ids=["zero_bubble", "interleaved", "recomputed", "recomputed_by_config"],
 )
-def test_schedules_and_recomputation_change_no_loss(options):
+def test_changes_no_loss_by_schedules_and_recomputation(options):
     assert losses_of({"stages": 2, **options}) == pytest.approx(golden("fp32"), rel=1e-6)
 
 
-def test_losses_are_those_of_the_layers_without_a_pipeline():
+def test_gives_the_losses_of_the_layers_without_a_pipeline():
     for name, options in (("fp32", {}), ("clip", {"clip": 0.5})):
         assert run("train_pipeline.py", {"plain": True, **options}, ranks=1)["losses"] == pytest.approx(GOLDEN[name]["losses"], rel=1e-6)
 
 
 @pytest.mark.parametrize("subject", ["layers", "batches", "errors"])
-def test_probes_on_two_ranks(subject, tmp_path):
+def test_passes_the_probes_on_two_ranks(subject, tmp_path):
     program = f"probe_pipeline_{subject}.py"
     for rank, (status, output) in enumerate(finish(start(program, cwd=tmp_path, forked=True), timeout=600)):
         assert status == 0, f"rank {rank} ended with {status}:\n{output[-3000:]}"
@@ -161,7 +161,7 @@ def test_probes_on_two_ranks(subject, tmp_path):
     assert names == names_of(program)
 
 
-def test_rank_0_prints_the_loss_of_each_steps_per_print_batches():
+def test_prints_the_loss_every_steps_per_print_batches_on_rank_0():
     options = json.dumps({"stages": 2, "prints_every": 5})
     outputs = [output for _, output in finish(start("train_pipeline.py", options, forked=True))]
     lines = [[line.split() for line in output.splitlines() if line.startswith("steps: ")] for output in outputs]
@@ -174,7 +174,7 @@ def test_rank_0_prints_the_loss_of_each_steps_per_print_batches():
 # --- what needs no ranks ---
 
 
-def test_steps_are_lists_of_instructions_of_deepspeeds_classes():
+def test_lists_a_steps_instructions_in_deepspeeds_classes():
     steps = list(schedule.TrainSchedule(micro_batches=2, stages=2, stage_id=1))
     assert [[repr(instruction) for instruction in step] for step in steps] == [
         [],
@@ -189,7 +189,7 @@ def test_steps_are_lists_of_instructions_of_deepspeeds_classes():
     assert schedule.TrainSchedule(8, 4, 1).num_pipe_buffers() == 3 and schedule.InferenceSchedule(8, 4, 1).num_pipe_buffers() == 2
 
 
-def test_a_schedule_of_the_script_has_its_own_steps():
+def test_yields_the_steps_of_a_scripts_schedule():
     class Forwards(schedule.PipeSchedule):
         def steps(self):
             for micro_batch in range(self.micro_batches):
@@ -201,7 +201,7 @@ def test_a_schedule_of_the_script_has_its_own_steps():
     assert [step[0].buffer_id for step in Forwards(3, 1, 0)] == [0, 1, 0]
 
 
-def test_topologies_map_ranks_and_survive_a_copy():
+def test_maps_ranks_by_topologies_and_copies_them():
     topology = PipeModelDataParallelTopology(num_pp=2, num_mp=2, num_dp=3)
     assert topology.get_coord(7) == topology.ProcessCoord(pipe=1, data=0, model=1)
     assert topology.get_rank(pipe=1, data=0, model=1) == 7 and topology.mapping[topology.get_coord(7)] == 7
@@ -214,7 +214,7 @@ def test_topologies_map_ranks_and_survive_a_copy():
         ProcessTopology(["a", "b"], [2])
 
 
-def test_values_come_back_from_their_lists():
+def test_returns_values_from_their_lists():
     x, y = torch.ones(2), torch.zeros(3)
     for value in (x, (x,), (x, y), (x, None), (None, x), (x, None, None), ()):
         back = from_list(to_list(value, "a value"))
@@ -224,7 +224,7 @@ def test_values_come_back_from_their_lists():
         to_list((x, 1), "what layer 3 gives")
 
 
-def test_specs_say_what_they_build():
+def test_describes_what_specs_build():
     spec = LayerSpec(torch.nn.Linear, 4, 2, bias=False)
     assert repr(spec) == "Linear(4, 2, bias=False)" and spec.build().weight.shape == (2, 4)
     assert TiedLayerSpec("tie", torch.nn.Linear, 4, 2, tied_weight_attr="weight").tied_weight_attr == ["weight"]
@@ -232,11 +232,11 @@ def test_specs_say_what_they_build():
         LayerSpec(dict)
 
 
-def test_the_module_lists_its_stages(capsys):
+def test_lists_the_modules_stages(capsys):
     deepspeed.PipelineModule([LayerSpec(torch.nn.Linear, 4, 2), torch.relu], num_stages=1, loss_fn=torch.nn.MSELoss())
     assert capsys.readouterr().out.splitlines() == ["stage=0 layers=2", "     0: Linear", "     1: relu", "  loss: MSELoss"]
 
 
-def test_cuts_are_those_of_the_core():
+def test_uses_the_cores_cuts():
     assert deepspeed.runtime.utils.partition_uniform(7, 3) == [0, 3, 5, 7]
     assert deepspeed.runtime.utils.partition_balanced([8, 1, 1, 1, 1], 2) == [0, 1, 5]

@@ -25,7 +25,7 @@ ENDINGS = [("normal", 0), ("destroy", 0), ("held", 0), ("groups", 0), ("exceptio
 
 
 @pytest.mark.parametrize("how, expected", ENDINGS)
-def test_the_exit_status_is_the_scripts(how, expected):
+def test_exits_with_the_scripts_status(how, expected):
     begin = ENDINGS.index((how, expected))
     for number in range(begin, begin + RUNS):
         stage = STAGES[number % len(STAGES)]
@@ -33,7 +33,7 @@ def test_the_exit_status_is_the_scripts(how, expected):
             assert status == expected, output[-2000:]
 
 
-def test_ctrl_c_ends_a_wait_for_another_rank():
+def test_ends_a_wait_for_another_rank_by_ctrl_c():
     waiting, missing = start("waits.py")
     try:
         assert any("waiting" in line for line in iter(waiting.stdout.readline, ""))
@@ -58,19 +58,19 @@ def launch(*command, **variables):
 ARGUMENT = json.dumps({"how": "normal"})
 
 
-def test_torchrun():
+def test_ends_under_torchrun():
     port = str(free_port())
     launch(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, ENDS, ARGUMENT)
 
 
-def test_the_launcher():
+def test_ends_under_the_launcher():
     program = pathlib.Path(os.environ["DEEPSPEED_PROGRAMS"]) / "deepspeed"
     port = str(free_port())
     launch(program, "--num_procs", "2", "--master_port", port, "--no_local_rank", ENDS, ARGUMENT, PYTHON=sys.executable)
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
-def test_mpirun():
+def test_ends_under_mpirun():
     launch(
         "mpirun",
         "--allow-run-as-root",
@@ -85,11 +85,11 @@ def test_mpirun():
     )
 
 
-def test_one_process_without_a_launcher():
+def test_ends_without_a_launcher():
     launch(sys.executable, ENDS, ARGUMENT, MASTER_PORT=str(free_port()))
 
 
-def test_import_is_quick_and_brings_no_pydantic():
+def test_imports_quickly_and_without_pydantic():
     code = (
         "import sys, time; start = time.process_time(); import torch; begin = time.process_time(); import deepspeed; "
         "print((time.process_time() - begin) / (begin - start), 'pydantic' in sys.modules)"

@@ -48,7 +48,7 @@ def assert_equal(found, expected):
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_gradients_have_the_bits_of_a_plain_run():
+def test_gives_gradients_the_bits_of_a_plain_run():
     expected = gradients(plain)
     assert_equal(gradients(checkpointing.checkpoint), expected)
     assert_equal(gradients(checkpointing.non_reentrant_checkpoint), expected)
@@ -56,7 +56,7 @@ def test_gradients_have_the_bits_of_a_plain_run():
     assert_equal(gradients(lambda block, value: checkpointing.checkpoint(plain, block, value)), expected)
 
 
-def test_backward_calls_the_function_again():
+def test_calls_the_function_again_in_backward():
     calls = []
 
     def function(x):
@@ -71,7 +71,7 @@ def test_backward_calls_the_function_again():
     assert len(calls) == 3
 
 
-def test_arguments_and_results_may_be_anything():
+def test_accepts_any_arguments_and_results():
     def function(pair, table, flag, *, factor):
         a, b = pair
         return [a * table["c"] * factor, "text", None, {"sum": a + b}] if flag else None
@@ -83,7 +83,7 @@ def test_arguments_and_results_may_be_anything():
     assert a.grad.tolist() == [7.0, 7.0] and b.grad.tolist() == [1.0, 1.0] and c.grad.tolist() == [2.0, 2.0]
 
 
-def test_autocast_and_streams_of_the_tracker_are_repeated():
+def test_repeats_autocast_and_the_trackers_streams():
     tracker = checkpointing.get_cuda_rng_tracker()
 
     def run(call):
@@ -101,7 +101,7 @@ def test_autocast_and_streams_of_the_tracker_are_repeated():
     assert_equal(run(checkpointing.checkpoint), run(lambda function, *args: function(*args)))
 
 
-def test_errors_of_the_function_come_through():
+def test_raises_the_functions_errors():
     def function(x):
         if checkpointing_calls.append(1) or len(checkpointing_calls) == 2:
             raise KeyError("second")
@@ -118,7 +118,7 @@ def test_errors_of_the_function_come_through():
         checkpointing.checkpoint(lambda x: x / (1 // 0), x)
 
 
-def test_a_function_that_computes_something_else_is_told_so():
+def test_refuses_a_function_that_computes_something_else():
     calls = []
 
     def function(x):
@@ -130,14 +130,14 @@ def test_a_function_that_computes_something_else_is_told_so():
         loss.backward()
 
 
-def test_torchs_own_checkpoint_works_inside():
+def test_works_with_torchs_own_checkpoint_inside():
     def inside(block, value):
         return torch.utils.checkpoint.checkpoint(block, value, use_reentrant=False)
 
     assert_equal(gradients(lambda block, value: checkpointing.checkpoint(inside, block, value)), gradients(plain))
 
 
-def test_options_that_contradict_each_other_are_refused():
+def test_refuses_options_that_contradict_each_other():
     with pytest.raises(AssertionError, match="partition_activations"):
         checkpointing.configure(None, contiguous_checkpointing=True)
     with pytest.raises(AssertionError, match="number_checkpoints"):
@@ -154,7 +154,7 @@ def test_options_that_contradict_each_other_are_refused():
         {"synchronize": True, "profile": True},
     ],
 )
-def test_each_way_to_keep_inputs_gives_the_plain_bits(options):
+def test_gives_the_plain_bits_in_each_way_to_keep_inputs(options):
     expected = gradients(plain)
     checkpointing.configure(None, **options)
     assert checkpointing.is_configured()
@@ -163,7 +163,7 @@ def test_each_way_to_keep_inputs_gives_the_plain_bits(options):
         assert_equal(gradients(lambda block, value: checkpointing.CheckpointFunction.apply(block, [], value)), expected)
 
 
-def test_the_configs_section_sets_what_arguments_do_not(tmp_path):
+def test_takes_from_the_configs_section_what_arguments_do_not_set(tmp_path):
     section = {"partition_activations": True, "contiguous_memory_optimization": True, "number_checkpoints": 2, "cpu_checkpointing": True}
     config = {"train_batch_size": 1, "activation_checkpointing": {**section, "synchronize_checkpoint_boundary": True, "profile": True}}
     file = tmp_path / "config.json"
@@ -178,7 +178,7 @@ def test_the_configs_section_sets_what_arguments_do_not(tmp_path):
         assert [getattr(checkpointing, name) for name in names] == [False, False, None, False, False, False]
 
 
-def test_contiguous_buffers_have_room_for_the_regions_that_are_stated():
+def test_has_room_in_contiguous_buffers_for_the_stated_regions():
     checkpointing.configure(None, partition_activations=True, contiguous_checkpointing=True, num_checkpoints=2)
     x = torch.ones(3, requires_grad=True)
 
@@ -195,7 +195,7 @@ def test_contiguous_buffers_have_room_for_the_regions_that_are_stated():
     regions(3, x * 0.1).sum().backward()
 
 
-def test_seeds_of_model_parallel_ranks_have_deepspeeds_offsets():
+def test_seeds_model_parallel_ranks_with_deepspeeds_offsets():
     checkpointing.model_parallel_cuda_manual_seed(100)
     with checkpointing.get_cuda_rng_tracker().fork():
         forked = torch.rand(4)
@@ -206,7 +206,7 @@ def test_seeds_of_model_parallel_ranks_have_deepspeeds_offsets():
         assert torch.equal(torch.rand(4), torch.rand(4, generator=torch.Generator().manual_seed(200 + 2718)))
 
 
-def test_a_reentrant_region_without_gradients_warns_once(caplog):
+def test_warns_once_of_a_reentrant_region_without_gradients(caplog):
     blocks = [nn.Linear(3, 3) for _ in range(4)]
     for _ in range(6):
         for block in blocks:

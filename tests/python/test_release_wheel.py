@@ -34,7 +34,7 @@ __asm__(".symver older,changed@GLIBC_2.17\\n.symver newer,changed@@GLIBC_2.34");
 """
 
 
-def test_what_is_newer_is_hidden_from_the_linker_and_the_older_version_takes_its_place(tmp_path):
+def test_hides_newer_symbols_from_the_linker_in_favour_of_older_ones(tmp_path):
     (tmp_path / "versions").write_text("GLIBC_2.17 { global: kept; };\nGLIBC_2.34 { global: fresh; } GLIBC_2.17;\n")
     path = compile_library(tmp_path, LIBRARY, "-Wl,--version-script=versions", "-Wl,-soname,liba.so")
     data, offered = older_system.without_newer(path.read_bytes())
@@ -50,7 +50,7 @@ def test_what_is_newer_is_hidden_from_the_linker_and_the_older_version_takes_its
     assert "undefined reference to `fresh'" in link("fresh").stderr
 
 
-def test_the_archive_defines_what_the_older_library_lacks_and_refers_to_it_for_the_rest(tmp_path):
+def test_defines_in_the_archive_what_the_older_library_lacks(tmp_path):
     (tmp_path / "a.cpp").write_text('extern "C" int old() { return 1; }\nextern "C" int fresh() { return old() + 1; }\n')
     run("g++", "-c", "-O1", "-fPIC", "-fno-inline", "a.cpp", folder=tmp_path)
     data = (tmp_path / "a.o").read_bytes()
@@ -61,13 +61,13 @@ def test_the_archive_defines_what_the_older_library_lacks_and_refers_to_it_for_t
 
 
 @pytest.mark.parametrize("text, state", [("int f() { return 1; }", False), ("int f() { static int calls; return ++calls; }", True)])
-def test_variables_of_its_own_keep_a_member_out(tmp_path, text, state):
+def test_leaves_out_members_with_variables_of_their_own(tmp_path, text, state):
     (tmp_path / "a.cpp").write_text(text)
     run("g++", "-c", "-O1", "-fPIC", "a.cpp", folder=tmp_path)
     assert older_system.has_state(older_system.Elf((tmp_path / "a.o").read_bytes())) == state
 
 
-def test_versions_are_compared_as_numbers():
+def test_compares_versions_as_numbers():
     assert [older_system.is_newer(v) for v in ("GLIBC_2.28", "GLIBC_2.3.4", "GLIBC_2.29", "GLIBCXX_3.4.24", "GLIBCXX_3.4.30")] == [
         *(False, False, True, False, True)
     ]
@@ -82,7 +82,7 @@ def test_versions_are_compared_as_numbers():
         ([], "of GLIBC_2.34"),
     ],
 )
-def test_a_file_that_needs_more_than_the_tag_says_is_found(tmp_path, options, said):
+def test_finds_a_file_that_needs_more_than_the_tag_says(tmp_path, options, said):
     text = 'extern "C" int memfd_create(const char*, unsigned); extern "C" void* dlopen(const char*, int);'
     path = compile_library(tmp_path, text + "int f() { return dlopen(nullptr, memfd_create(nullptr, 0)) != nullptr; }", *options)
     found = "\n".join(audit._file_problems(path, "liba.so", audit._system_symbols()))
@@ -91,14 +91,14 @@ def test_a_file_that_needs_more_than_the_tag_says_is_found(tmp_path, options, sa
     assert said in found
 
 
-def test_a_wheel_with_problems_is_not_written(tmp_path, monkeypatch):
+def test_writes_no_wheel_with_problems(tmp_path, monkeypatch):
     monkeypatch.setattr(audit, "problems", lambda wheel, site: ["libfoo.so is missing"])
     with pytest.raises(SystemExit, match=r"is not written:\n  - libfoo\.so is missing"):
         audit.main(tmp_path / "deepspeed-1-cp311-cp311-linux_x86_64.whl", tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
 
 
-def test_libraries_are_the_wheels_torchs_or_nvidias(tmp_path):
+def test_finds_libraries_in_the_wheel_torch_or_nvidia(tmp_path):
     for name in ("torch/lib/libc10.so", "nvidia/cu13/lib/libcudart.so.13"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()

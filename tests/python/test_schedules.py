@@ -11,7 +11,7 @@ from deepspeed.runtime.lr_schedules import OneCycle, WarmupLR
 from one_engine import CONFIG, make, step
 
 
-def test_a_torch_schedule_drives_the_engines_rate():
+def test_drives_the_engines_rate_by_a_torch_schedule():
     model = torch.nn.Linear(4, 3)
     client = torch.optim.AdamW(model.parameters(), lr=1.0)
     engine, optimizer, _, _ = make({"train_micro_batch_size_per_gpu": 2}, model=model, optimizer=client)
@@ -25,7 +25,7 @@ def test_a_torch_schedule_drives_the_engines_rate():
     assert rates == [0.5, 0.25, 0.125] and client.param_groups[0]["lr"] == 0.125
 
 
-def test_schedules_drive_an_optimizer_without_an_engine():
+def test_drives_an_optimizer_without_an_engine():
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0, momentum=0.9)
     schedule = WarmupLR(optimizer, warmup_min_lr=0.0, warmup_max_lr=0.1, warmup_num_steps=4, warmup_type="linear")
     rates = []
@@ -42,7 +42,7 @@ def test_schedules_drive_an_optimizer_without_an_engine():
     assert 0.1 <= optimizer.param_groups[0]["lr"] <= 0.3
 
 
-def test_a_warm_up_of_no_steps_is_for_configs_alone():
+def test_accepts_a_warm_up_of_no_steps_only_in_configs():
     config = {**CONFIG, "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 0.5, "warmup_num_steps": 0}}}
     engine = make(config)[0]
     for _ in range(3):
@@ -52,7 +52,7 @@ def test_a_warm_up_of_no_steps_is_for_configs_alone():
         WarmupLR(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0), warmup_num_steps=0)
 
 
-def test_an_unknown_warm_up_is_logarithmic():
+def test_warms_up_logarithmically_for_an_unknown_type():
     optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0) for _ in range(2)]
     unknown, known = (WarmupLR(mine, warmup_num_steps=4, warmup_type=kind) for mine, kind in zip(optimizers, ("cubic", "log")))
     assert unknown.warmup_type == "log"
@@ -81,7 +81,7 @@ class Halving:
 
 
 @pytest.mark.parametrize("config", [{}, {"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 50}}}])
-def test_a_schedule_that_a_script_puts_into_the_engine_is_stepped_and_saved(config, tmp_path):
+def test_steps_and_saves_a_schedule_that_a_script_puts_into_the_engine(config, tmp_path):
     engine, optimizer, _, before = make({**CONFIG, **config})
     optimizer.param_groups[0]["lr"] = 0.8
     began_at = None if before is None else before.last_batch_iteration
@@ -99,13 +99,13 @@ def test_a_schedule_that_a_script_puts_into_the_engine_is_stepped_and_saved(conf
     assert own.steps == 3 and engine.get_lr() == [0.1] and engine.lr_scheduler is None
 
 
-def test_a_schedule_without_a_step_is_no_schedule():
+def test_refuses_a_schedule_without_a_step():
     engine = make()[0]
     with pytest.raises(deepspeed.DeepSpeedError, match=r"lr_scheduler: a dict has no step\(\)"):
         engine.lr_scheduler = {}
 
 
-def test_schedules_keep_tensors_of_rates_and_show_their_parameters():
+def test_keeps_tensors_of_rates_and_shows_parameters():
     def adam(lr=0.1):
         return torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=lr, betas=(0.85, 0.99))
 
@@ -129,7 +129,7 @@ def test_schedules_keep_tensors_of_rates_and_show_their_parameters():
     assert OneCycle(adam(), cycle_min_lr=0.1, cycle_max_lr=0.2, cycle_momentum=False).get_mom() is None
 
 
-def test_step_hands_its_arguments_to_the_schedule_of_the_script():
+def test_passes_steps_arguments_to_a_scripts_schedule():
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
@@ -144,7 +144,7 @@ def test_step_hands_its_arguments_to_the_schedule_of_the_script():
 
 
 @pytest.mark.parametrize("stage", [0, 1, 3])
-def test_the_configs_schedule_shows_the_optimizer_of_torch_below_the_wrapper(stage):
+def test_shows_torchs_optimizer_below_the_wrapper(stage):
     config = {**CONFIG, "zero_optimization": {"stage": stage}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 2}}}
     engine, optimizer, _, schedule = make(config)
     assert isinstance(schedule.optimizer, torch.optim.Optimizer)
@@ -157,7 +157,7 @@ def test_the_configs_schedule_shows_the_optimizer_of_torch_below_the_wrapper(sta
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("kind", ["callable", "client", "over the engine's"])
-def test_torch_does_not_warn_of_a_schedule_that_is_stepped_after_the_engine(kind, stage, recwarn):
+def test_causes_no_warning_of_torch_after_the_engines_step(kind, stage, recwarn):
     model = torch.nn.Linear(4, 3)
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
     arguments = {"model_parameters": model.parameters()}
@@ -188,7 +188,7 @@ def test_torch_does_not_warn_of_a_schedule_that_is_stepped_after_the_engine(kind
 
 
 @pytest.mark.parametrize("value", ["auto", None])
-def test_a_rate_that_no_client_has_filled_in_is_an_error(value):
+def test_refuses_a_rate_that_no_client_has_filled_in(value):
     config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": value}}}
     shown = '"auto"' if value else "null"
     with pytest.raises(ConfigError, match=f"optimizer.params.lr: got {shown}, expected a number"):
@@ -197,7 +197,7 @@ def test_a_rate_that_no_client_has_filled_in_is_an_error(value):
     step(make(config, model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=0.5))[0])  # the section is not used
 
 
-def test_other_autos_of_optimizer_and_schedule_are_named(caplog):
+def test_names_other_autos_of_optimizer_and_schedule(caplog):
     logging.getLogger("DeepSpeed").propagate = True
     params = {"warmup_num_steps": "auto", "warmup_max_lr": 0.5}
     config = {**CONFIG, "scheduler": {"type": "WarmupLR", "params": params}}

@@ -130,7 +130,7 @@ def notes(place, kind):
 
 
 @pytest.mark.parametrize("launcher", ["ssh", "pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"])
-def test_arguments_and_variables_arrive_as_they_stand(place, launcher):
+def test_passes_arguments_and_variables_unchanged(place, launcher):
     hosts = "one slots=1\ntwo slots=1\n" if launcher in ("ssh", "pdsh") else "one slots=2\n"
     code, output = launch(place, launcher, hosts, "--master_addr", "127.0.0.1", "--no_ssh_check", str(place / "script.py"), *WORDS)
     assert code == 0, output
@@ -145,7 +145,7 @@ def test_arguments_and_variables_arrive_as_they_stand(place, launcher):
     assert not list((place / "tmp").iterdir())
 
 
-def test_ssh_is_told_where_its_options_end(place):
+def test_ends_the_options_of_ssh(place):
     code, output = launch(place, "ssh", "one slots=1\ntwo slots=1\n", "--master_addr", "127.0.0.1", str(place / "script.py"))
     assert code == 0, output
     asked = notes(place, "ssh")
@@ -153,25 +153,25 @@ def test_ssh_is_told_where_its_options_end(place):
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch${IFS}$MARK", "$(touch${IFS}$MARK)", "one;two", "^hosts", "n[1-2]", "%h", "one,two"])
-def test_names_that_no_machine_has_are_refused(place, host):
+def test_refuses_names_that_no_machine_has(place, host):
     said = refusal(place, f"# machines\n{host} slots=1\none slots=1\n", str(place / "script.py"))
     assert f"{place / 'hosts'} line 2: host '{host}': expected a name or an address" in said
 
 
 @pytest.mark.parametrize("host", ["worker-1", "10.0.0.1", "me@one.example.org", "fe80::1", "a_b"])
-def test_names_of_machines_are_taken(host):
+def test_accepts_names_of_machines(host):
     assert runner._parse_hostfile([f"{host} slots=2"]) == {host: 2}
 
 
 @pytest.mark.parametrize("line", ["A;touch $MARK;B=1", "1A=2", "A B=2", "$(touch $MARK)=1", "NO_VALUE", "=1"])
-def test_names_that_no_variable_has_are_refused_with_file_and_line(place, line):
+def test_refuses_names_that_no_variable_has_with_file_and_line(place, line):
     path = place / "home" / ".deepspeed_env"
     path.write_text(f"# mine\n\nGOOD=1\n{line}\n")
     said = refusal(place, "localhost slots=1\n", "--master_addr", "127.0.0.1", str(place / "script.py"))
     assert f"{path} line 4: " in said and "expected" in said
 
 
-def test_each_mvapich_job_has_a_file_of_hosts_that_goes_with_it(place):
+def test_removes_each_mvapich_jobs_file_of_hosts_with_it(place):
     before = set(pathlib.Path("/tmp").glob("deepspeed_hosts_*"))
     code, output = launch(place, "mvapich", "one slots=2\n", "--master_addr", "127.0.0.1", "--no_ssh_check", str(place / "script.py"))
     assert code == 0, output
@@ -200,7 +200,7 @@ def lives(pid):
         return False
 
 
-def test_the_end_of_a_job_leaves_others_of_the_same_script_alone(place):
+def test_leaves_other_jobs_of_the_same_script_running(place):
     words = ("--master_addr", "127.0.0.1", str(place / "script.py"), "wait")
     jobs = []
     try:
@@ -224,7 +224,7 @@ def test_the_end_of_a_job_leaves_others_of_the_same_script_alone(place):
 
 
 @pytest.mark.parametrize("name", ["train.cpp", "train.cu", "train.cc"])
-def test_a_source_file_is_no_program(place, name):
+def test_refuses_a_source_file_as_a_program(place, name):
     source = place / name
     source.write_text("int main() {}\n")
     code, output = launch(place, "ssh", "one slots=1\ntwo slots=1\n", "--master_addr", "127.0.0.1", str(source))

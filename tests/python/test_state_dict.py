@@ -69,7 +69,7 @@ OF_TORCH = {
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("kind", OF_TORCH)
 @pytest.mark.parametrize("how", ["initialize", "load_state_dict"])
-def test_goes_on_from_an_optimizer_of_torch(stage, kind, how):
+def test_resumes_from_an_optimizer_of_torch(stage, kind, how):
     model, clean = small_model(), OF_TORCH[kind]
     optimizer = clean(model.parameters())
     train_plainly(model, optimizer, 0, 3)
@@ -84,7 +84,7 @@ def test_goes_on_from_an_optimizer_of_torch(stage, kind, how):
 
 
 @pytest.mark.parametrize("kind", OF_TORCH)
-def test_an_optimizer_of_torch_goes_on_from_stage_0(kind):
+def test_resumes_an_optimizer_of_torch_from_stage_0(kind):
     engine = make(0, optimizer=OF_TORCH[kind])
     train(engine, 0, 3)
     model = copy.deepcopy(engine.module)
@@ -96,7 +96,7 @@ def test_an_optimizer_of_torch_goes_on_from_stage_0(kind):
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("config", [{}, BF16, FP16], ids=["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("kind", ["AdamW of the config", "SGD", "NAdam"])
-def test_a_new_engine_goes_on_to_the_bit(stage, config, kind, tmp_path):
+def test_resumes_in_a_new_engine_bit_for_bit(stage, config, kind, tmp_path):
     optimizer = OF_TORCH.get(kind)
     engine = make(stage, optimizer=optimizer, **config)
     train(engine, 0, 3)
@@ -109,7 +109,7 @@ def test_a_new_engine_goes_on_to_the_bit(stage, config, kind, tmp_path):
     assert train(resumed, 3, 6) == expected
 
 
-def test_options_are_taken_and_frozen_parameters_keep_their_numbers():
+def test_takes_options_and_keeps_frozen_parameters_numbers():
     model = small_model()
     model[0].weight.requires_grad_(False)
     engine = make(0, model, lambda params: torch.optim.AdamW([{"params": list(params), "name": "all"}], **ADAM))
@@ -122,7 +122,7 @@ def test_options_are_taken_and_frozen_parameters_keep_their_numbers():
     assert all(isinstance(param, torch.nn.Parameter) for param in engine.optimizer.param_groups[0]["params"])
 
 
-def test_what_does_not_fit_is_named_and_nothing_is_lost():
+def test_names_what_does_not_fit_and_loses_nothing():
     engine = make(1)
     train(engine, 0, 2)
     good = copy.deepcopy(engine.optimizer.state_dict())
@@ -145,11 +145,11 @@ def test_what_does_not_fit_is_named_and_nothing_is_lost():
 
 
 @pytest.mark.parametrize("name", names_of("probe_state_dict.py"))
-def test_on_two_ranks(name):
+def test_resumes_on_two_ranks(name):
     expect_to_pass("probe_state_dict.py", name)
 
 
-def test_masters_of_stage_3_have_deepspeeds_name_there_as_well():
+def test_gives_stage_3_masters_deepspeeds_name_as_well():
     for stage, has in ((2, False), (3, True)):
         config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": stage}}
         model = torch.nn.Linear(4, 3)

@@ -6,7 +6,7 @@ from launching import run
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_thread_goes_on_while_the_engine_waits_for_another_rank(stage):
+def test_lets_threads_run_while_the_engine_waits_for_another_rank(stage):
     """If the core kept the interpreter's lock there, neither rank would ever come further."""
     found = run("waits_beside_a_thread.py", {"stage": stage})
     assert found["steps"] == 2 and len(found["waited_in"]) == 1, found

@@ -57,20 +57,20 @@ def train_over(engine, loader):
     return steps
 
 
-def test_samples_are_taken_in_turn_for_as_long_as_they_fit():
+def test_takes_samples_in_turn_while_they_fit():
     packed, sizes, longest = batch_by_seqlens(LENGTHS, 10)
     assert packed == [(0, [0, 1, 2]), (1, [3]), (2, [4, 5, 6]), (3, [7, 8])]
     assert sizes == [3, 1, 3, 2] and longest == [5, 9, 4, 6]
 
 
-def test_a_batch_has_whole_steps_of_micro_batches_alike():
+def test_fills_a_batch_with_whole_steps_of_equal_micro_batches():
     packed, sizes, longest = batch_by_seqlens(
         LENGTHS, 10, sequence_picking_order="seqlen", effective_batch_size=2, required_microbatches_of_same_size=True
     )
     assert [len(samples) for _, samples in packed] == [3, 3, 1, 1] and sizes == [6, 2] and longest == [4, 6]
 
 
-def test_what_does_not_fit_is_said():
+def test_refuses_unknown_options_and_too_few_micro_batches():
     with pytest.raises(deepspeed.DeepSpeedError, match="sequence_picking_order: got 'any', expected one of dataloader, random, seqlen"):
         batch_by_seqlens(LENGTHS, 10, sequence_picking_order="any")
     with pytest.raises(deepspeed.DeepSpeedError, match="make 4 micro batches of at most 10 tokens, expected 8 at least"):
@@ -79,12 +79,12 @@ def test_what_does_not_fit_is_said():
         scale_lr(2, 4, method="cubic")
 
 
-def test_rates_follow_the_size_of_a_batch():
+def test_scales_rates_by_the_size_of_a_batch():
     assert scale_lr(2, 8, 0.1) == pytest.approx(0.4) and scale_lr(2, 8, 0.1, "sqrt") == pytest.approx(0.2)
     assert scale_lr(2, 8, 0.1, None) == scale_lr(2, 8, 0.1, "none") == 0.1
 
 
-def test_lengths_are_kept_in_files(tmp_path):
+def test_keeps_lengths_in_files(tmp_path):
     write_lengths(str(tmp_path / "seqlen" / "x"), LENGTHS)
     assert read_lengths(str(tmp_path / "seqlen" / "x")).tolist() == LENGTHS
     (tmp_path / "seqlen" / "x.bin").write_bytes(np.array([1], dtype=np.int64).tobytes())
@@ -96,7 +96,7 @@ def test_lengths_are_kept_in_files(tmp_path):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_an_engine_trains_over_them(given, tmp_path):
+def test_trains_an_engine_over_them(given, tmp_path):
     engine = make_engine({"metrics_path": str(tmp_path)})
     lengths = dict(dataset_seqlens=LENGTHS) if given else dict(batch_seqlens_fn=lambda rows: (rows != 0).sum(1))
     loader, schedule, arguments = get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
@@ -113,7 +113,7 @@ def test_an_engine_trains_over_them(given, tmp_path):
         assert [len(batch) for batch in again[0]] == [3, 1, 3, 2]
 
 
-def test_lengths_must_come_from_somewhere(tmp_path):
+def test_requires_lengths(tmp_path):
     engine = make_engine({"metrics_path": str(tmp_path)})
     with pytest.raises(deepspeed.DeepSpeedError, match="pass dataset_seqlens or batch_seqlens_fn"):
         get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(Rows(), engine)
@@ -121,7 +121,7 @@ def test_lengths_must_come_from_somewhere(tmp_path):
         get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(Rows(), make_engine({"max_tokens": None}), LENGTHS)
 
 
-def test_what_stands_beside_them_is_refused():
+def test_refuses_curricula_and_a_disabled_section():
     with pytest.raises(deepspeed.DeepSpeedError, match="data_sampling.curriculum_learning.enabled"):
         make_engine({}, curriculum_learning={"enabled": True})
     with pytest.raises(deepspeed.DeepSpeedError, match="data_efficiency.enabled"):

@@ -18,23 +18,23 @@ def expect_losses(found, expected, tolerance):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_fp32_gives_the_losses_of_deepspeed(stage):
+def test_gives_deepspeeds_losses_in_fp32(stage):
     expect_losses(run("train_gpt.py", {"stage": stage}), GOLDEN["fp32"], 1e-6)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_fifty_five_steps_stay_with_deepspeed(stage):
+def test_stays_with_deepspeed_for_fifty_five_steps(stage):
     expect_losses(run("train_gpt.py", {"stage": stage, "micro_steps": 110}), GOLDEN["55 steps"], 1e-6)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("dtype, tolerance", [("bf16", 5e-4), ("fp16", 1e-4)])
-def test_sixteen_bits_give_the_losses_of_deepspeed(stage, dtype, tolerance):
+def test_gives_deepspeeds_losses_in_16_bits(stage, dtype, tolerance):
     expect_losses(run("train_gpt.py", {"stage": stage, "dtype": dtype}), GOLDEN[dtype], tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_sixteen_bits_at_stage_0_train_as_at_the_others(dtype):
+def test_trains_16_bits_at_stage_0_as_at_the_others(dtype):
     found = run("train_gpt.py", {"stage": 0, "dtype": dtype})
     expect_losses(found, GOLDEN[dtype], 5e-4)
     if dtype == "bf16":  # DeepSpeed itself runs an optimizer step at construction there
@@ -42,24 +42,24 @@ def test_sixteen_bits_at_stage_0_train_as_at_the_others(dtype):
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_a_direct_backward_gives_the_same_losses(stage):
+def test_gives_the_same_losses_with_a_direct_backward(stage):
     expect_losses(run("train_gpt.py", {"stage": stage, "direct": True}), GOLDEN["fp32"], 1e-6)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("client", ["AdamW", "SGD", "RMSprop", "NAdam"])
-def test_an_optimizer_of_the_script_gives_the_losses_of_deepspeed(stage, client):
+def test_gives_deepspeeds_losses_with_an_optimizer_of_the_script(stage, client):
     options = {"stage": stage, "client": client, "schedule": "object"}
     expect_losses(run("train_gpt.py", options), GOLDEN[client], 1e-6)
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_a_callable_schedule_gets_an_optimizer(stage):
+def test_passes_an_optimizer_to_a_callable_schedule(stage):
     expect_losses(run("train_gpt.py", {"stage": stage, "schedule": "lambda"}), GOLDEN["lambda"], 1e-6)
 
 
 @pytest.mark.parametrize("device", ["cpu", "nvme"])
-def test_offload_changes_nothing(device, tmp_path):
+def test_changes_nothing_by_offload(device, tmp_path):
     for stage in (2, 3):
         options = {"stage": stage, "offload": device, "folder": str(tmp_path)}
         expect_losses(run("train_gpt.py", options), GOLDEN["fp32"], 1e-6)
@@ -67,7 +67,7 @@ def test_offload_changes_nothing(device, tmp_path):
 
 @pytest.mark.parametrize("client", [None, "AdamW", "NAdam"])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_resuming_goes_on_as_if_nothing_had_happened(stage, client, tmp_path):
+def test_resumes_as_if_nothing_had_happened(stage, client, tmp_path):
     options = {"stage": stage, "client": client, "schedule": "object" if client else "config"}
     whole = run("train_gpt.py", {**options, "save": str(tmp_path), "save_after": 10})
     resumed = run("train_gpt.py", {**options, "load": str(tmp_path)})

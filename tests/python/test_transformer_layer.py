@@ -22,7 +22,7 @@ def config_of(**changes):
     return DeepSpeedTransformerConfig(**{**sizes, **changes})
 
 
-def test_a_layer_may_have_no_number():
+def test_allows_a_layer_without_a_number():
     config = DeepSpeedTransformerConfig.from_dict({**vars(config_of()), "layer_id": None})
     layer = DeepSpeedTransformerLayer(config)
     layer.config.layer_id = None
@@ -50,7 +50,7 @@ def plain_layer(layer, x, mask):
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("pre", [False, True])
 @pytest.mark.parametrize("options", [{}, {"attn_dropout_ratio": 0.2, "hidden_dropout_ratio": 0.2}, {"normalize_invertible": True}])
-def test_gradients_are_finite_differences(pre, mask, options):
+def test_matches_finite_differences(pre, mask, options):
     torch.manual_seed(3)
     sizes = dict(hidden_size=4, intermediate_size=6)  # a forward for each element
     layer = DeepSpeedTransformerLayer(config_of(pre_layer_norm=pre, layer_norm_eps=1e-3, seed=5, **sizes, **options)).double()
@@ -97,7 +97,7 @@ def stack_of(hidden, heads, layers, pre, fp16):
 
 
 @pytest.mark.parametrize("batch, hidden, sequence, heads, layers, pre, fp16", FORWARD)
-def test_forward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre, fp16):
+def test_computes_forward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre, fp16):
     stack = stack_of(hidden, heads, layers, pre, fp16)
     x = torch.randn(batch, sequence, hidden)
     mask = torch.where(torch.rand(batch, 1, 1, sequence) < 0.2, -10000.0, 0.0)
@@ -112,7 +112,7 @@ def test_forward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre
 @pytest.mark.parametrize(
     "batch, hidden, sequence, heads, layers, pre, tolerance", [(8, 160, 128, 2, 3, True, 0.1), (8, 160, 128, 2, 4, False, 0.2)]
 )
-def test_backward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre, tolerance):
+def test_computes_backward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pre, tolerance):
     stack = stack_of(hidden, heads, layers, pre, True)
     wide = [copy.deepcopy(layer).float() for layer in stack]
     x = torch.randn(batch, sequence, hidden)
@@ -129,7 +129,7 @@ def test_backward_at_deepspeeds_sizes(batch, hidden, sequence, heads, layers, pr
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_recomputation_repeats_the_masks(use_reentrant):
+def test_repeats_the_masks_in_recomputation(use_reentrant):
     layer = DeepSpeedTransformerLayer(config_of(attn_dropout_ratio=0.3, hidden_dropout_ratio=0.3))
     x = torch.randn(2, 5, 8, requires_grad=True)
 
@@ -170,7 +170,7 @@ def saved_bytes(**changes):
     return sum(storages.values())
 
 
-def test_hooks_of_python_see_what_the_options_leave_out():
+def test_shows_hooks_what_the_options_leave_out():
     tokens, squares = 2 * 5, 2 * 2 * 5 * 5
     whole = saved_bytes()
     assert whole - saved_bytes(gelu_checkpoint=True) == tokens * 12 * 4
@@ -178,7 +178,7 @@ def test_hooks_of_python_see_what_the_options_leave_out():
     assert whole - saved_bytes(normalize_invertible=True) == 2 * tokens * 8 * 4 + 2 * tokens * 4
 
 
-def test_config_has_deepspeeds_arguments(tmp_path):
+def test_takes_deepspeeds_arguments_of_the_config(tmp_path):
     config = DeepSpeedTransformerConfig(8, 64, -1, 4, 0.1, 0.2, 24, 0.02, 1e-6, -1, 12, True, False, True, True, False, True, True, True)
     assert (config.batch_size, config.hidden_size, config.intermediate_size, config.heads) == (8, 64, 256, 4)
     assert (config.fp16, config.pre_layer_norm, config.adjust_init_range, config.return_tuple) == (True, False, False, True)
@@ -194,7 +194,7 @@ def test_config_has_deepspeeds_arguments(tmp_path):
         DeepSpeedTransformerConfig.from_dict({"hiden_size": 16})
 
 
-def test_names_lead_to_the_layer():
+def test_exports_the_layer_under_its_names():
     assert deepspeed.DeepSpeedTransformerLayer is DeepSpeedTransformerLayer is deepspeed.ops.DeepSpeedTransformerLayer
     assert deepspeed.DeepSpeedTransformerConfig is deepspeed.ops.transformer.transformer.DeepSpeedTransformerConfig
     from deepspeed.ops.op_builder import TransformerBuilder
@@ -204,7 +204,7 @@ def test_names_lead_to_the_layer():
         deepspeed.module_inject.replace_transformer_layer(None, None)
 
 
-def test_the_layer_is_a_module_of_twelve_parameters():
+def test_has_twelve_parameters():
     layer = DeepSpeedTransformerLayer(config_of(return_tuple=True))
     assert {name: tuple(parameter.shape) for name, parameter in layer.named_parameters()} == {
         "attn_qkvw": (24, 8),
@@ -231,7 +231,7 @@ def test_the_layer_is_a_module_of_twelve_parameters():
     assert isinstance(DeepSpeedTransformerLayer(config_of(huggingface=True))(x), tuple)
 
 
-def test_eval_and_training_false_leave_dropout_out():
+def test_leaves_dropout_out_in_eval_and_with_training_false():
     layer = DeepSpeedTransformerLayer(config_of(attn_dropout_ratio=0.5, hidden_dropout_ratio=0.5))
     x = torch.randn(2, 4, 8)
     assert not torch.equal(layer(x), layer(x))
@@ -242,7 +242,7 @@ def test_eval_and_training_false_leave_dropout_out():
     torch.testing.assert_close(layer.eval()(x), expected, atol=1e-5, rtol=1e-4)
 
 
-def test_a_list_gets_the_gradients():
+def test_appends_the_gradients_to_a_list():
     layer = DeepSpeedTransformerLayer(config_of())
     grads = []
     layer(torch.randn(1, 3, 8), grads=grads).square().sum().backward()
@@ -252,7 +252,7 @@ def test_a_list_gets_the_gradients():
     assert torch.equal(found["int_W"], layer.inter_w.grad) and len(found) == 16
 
 
-def test_errors_name_what_is_wrong():
+def test_names_what_is_wrong_in_errors():
     with pytest.raises(ValueError, match="hidden_size: got 8, expected a multiple of heads, 3"):
         DeepSpeedTransformerLayer(config_of(heads=3))
     with pytest.raises(ValueError, match="num_hidden_layers: got -1"):
@@ -274,7 +274,7 @@ def test_errors_name_what_is_wrong():
         torch.autograd.grad(layer(x).sum(), x, create_graph=True)
 
 
-def test_autocast_computes_in_its_type():
+def test_computes_in_autocasts_dtype():
     layer = DeepSpeedTransformerLayer(config_of())
     x = torch.randn(2, 3, 8)
     with torch.autocast("cpu", torch.bfloat16):
@@ -285,7 +285,7 @@ def test_autocast_computes_in_its_type():
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_it_trains_in_the_engine(stage):
+def test_trains_in_the_engine(stage):
     torch.manual_seed(7)
     zero = {"stage": stage, "stage3_param_persistence_threshold": 10}
     config = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": 0.02}}, "zero_optimization": zero}
@@ -303,7 +303,7 @@ def test_it_trains_in_the_engine(stage):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_the_program_of_the_page_runs():
+def test_runs_the_pages_program():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert blocks
     for block in blocks:

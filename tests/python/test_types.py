@@ -16,17 +16,17 @@ def check(*what):
     return subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True)
 
 
-def test_mypy_finds_nothing_in_the_package():
+def test_passes_mypy():
     found = check()
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_a_script_sees_types():
+def test_shows_a_script_types():
     found = check(str(HERE / "programs" / "typed_script.py"))
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_docstrings_say_what_is_done():
+def test_says_what_is_done_in_docstrings():
     idle = re.compile(r"(Is|Has|Does|Whether)\b")
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

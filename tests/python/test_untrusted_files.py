@@ -178,7 +178,7 @@ MODEL = "t/mp_rank_00_model_states.pt"
 
 
 @pytest.mark.parametrize("attack", attacks("x"))
-def test_an_attack_in_client_state_is_refused(saved, tmp_path, attack):
+def test_refuses_an_attack_in_client_state(saved, tmp_path, attack):
     mark = tmp_path / "mark"
     restored(saved[0], tmp_path / "copy", attacks(str(mark))[attack], MODEL, ("mine",))
     before = saved[1].module.weight.detach().clone()
@@ -199,7 +199,7 @@ def places_of(value, depth=2):
     return [()] + [(key, *rest) for key, item in value.items() for rest in places_of(item, depth - 1)]
 
 
-def test_an_attack_in_any_place_of_any_file_of_a_checkpoint_runs_nothing(saved, tmp_path):
+def test_runs_nothing_of_an_attack_anywhere_in_a_checkpoint(saved, tmp_path):
     mark = tmp_path / "mark"
     tried = 0
     for file in sorted((saved[0] / "t").rglob("*.pt")):
@@ -255,7 +255,7 @@ def ways(folder, engine):
 
 
 @pytest.mark.parametrize("way", range(15))
-def test_an_attack_by_any_other_reader_runs_nothing(saved, tmp_path, way):
+def test_runs_nothing_of_an_attack_in_any_other_reader(saved, tmp_path, way):
     mark = tmp_path / "mark"
     relative, read = ways(saved[0], saved[1])[way]
     read()  # as it is
@@ -291,7 +291,7 @@ def names_two_levels_deep(module):
 
 @pytest.mark.filterwarnings("ignore")  # modules that are old
 @pytest.mark.parametrize("module", modules_of_the_tables())
-def test_nothing_that_can_be_called_comes_back_but_what_is_listed(module):
+def test_returns_only_callables_that_are_listed(module):
     listed, tried, back = listed_names(module), 0, []
     for attribute in names_two_levels_deep(module):
         tried += 1
@@ -307,7 +307,7 @@ def test_nothing_that_can_be_called_comes_back_but_what_is_listed(module):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("module", modules_of_the_tables())
-def test_nothing_is_called_but_what_is_listed(module):
+def test_calls_only_what_is_listed(module):
     for attribute in names_two_levels_deep(module):
         if (module, attribute) in _objects.MAKERS or (module, attribute) == ("copyreg", "_reconstructor"):
             continue
@@ -316,7 +316,7 @@ def test_nothing_is_called_but_what_is_listed(module):
                 _objects.build(module, attribute, None, making, (), {}, None, [], [])
 
 
-def test_no_listed_name_has_a_dot_or_leads_out_of_its_module():
+def test_lists_no_name_with_a_dot_or_out_of_its_module():
     for module, names in [*_objects._PLAIN.items(), *((module, [name]) for module, name in _objects.MAKERS)]:
         for one in names:
             assert "." not in one and not one.startswith("__"), (module, one)
@@ -382,13 +382,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_what_makes_much_of_few_bytes_is_refused(saved, tmp_path, bomb):
+def test_refuses_what_makes_much_of_few_bytes(saved, tmp_path, bomb):
     restored(saved[0], tmp_path / "copy", BOMBS[bomb], MODEL, ("mine",))
     with pytest.raises(deepspeed.CheckpointError):
         attempt_to_load(saved[1], tmp_path / "copy")
 
 
-def test_ranges_and_long_numbers_themselves_load(saved, tmp_path):
+def test_loads_ranges_and_long_numbers(saved, tmp_path):
     for operations, value in ((RANGE, range(10**8)), (number(7**90000), 7**90000), (RECORD, numpy.dtype([("a", "O")]))):
         restored(saved[0], tmp_path / "copy", operations, MODEL, ("mine",))
         assert saved[1].load_checkpoint(str(tmp_path / "copy"), tag="t")[1]["mine"] == value
@@ -445,7 +445,7 @@ VALUES = {
 
 @pytest.mark.parametrize("protocol", [2, 5])
 @pytest.mark.parametrize("what", VALUES)
-def test_what_pickle_writes_of_known_classes_loads(saved, tmp_path, what, protocol):
+def test_loads_what_pickle_writes_of_known_classes(saved, tmp_path, what, protocol):
     value = VALUES[what]
     file = restored(saved[0], tmp_path / "copy", b"N", MODEL, ("mine",))
     torch.save({**torch.load(file, weights_only=False), "mine": value}, file, pickle_protocol=protocol)
@@ -462,7 +462,7 @@ def test_what_pickle_writes_of_known_classes_loads(saved, tmp_path, what, protoc
         assert found == value
 
 
-def test_a_function_of_the_program_gives_no_listed_class_a_state(saved, tmp_path):
+def test_refuses_state_for_a_listed_class_from_the_programs_function(saved, tmp_path):
     file = restored(saved[0], tmp_path / "copy", b"N", MODEL, ("mine",))
     torch.save({**torch.load(file, weights_only=False), "mine": ByFunction()}, file)
     with (
@@ -472,7 +472,7 @@ def test_a_function_of_the_program_gives_no_listed_class_a_state(saved, tmp_path
         saved[1].load_checkpoint(str(tmp_path / "copy"), tag="t")
 
 
-def test_a_user_who_trusts_all_files_gets_what_pickle_makes(saved, tmp_path, monkeypatch):
+def test_makes_what_pickle_makes_if_the_user_trusts_all_files(saved, tmp_path, monkeypatch):
     mark = tmp_path / "mark"
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     operations = attacks(str(mark))["eval"]

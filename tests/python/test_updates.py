@@ -20,7 +20,7 @@ def micro_step(engine, factor):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_overflow_stays_what_the_last_update_was(stage):
+def test_keeps_the_last_updates_overflow(stage):
     engine, optimizer = make(gradient_accumulation_steps=2, fp16={"enabled": True}, zero_optimization={"stage": stage})
     seen = []
     for factor in (1.0, 1.0, 1.0, float("inf"), 1.0, 1.0, 1.0):
@@ -32,7 +32,7 @@ def test_overflow_stays_what_the_last_update_was(stage):
 
 @pytest.mark.parametrize("gas", [1, 2])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_batch_that_is_dropped_before_the_step_is_one_of_zeros(stage, gas):
+def test_treats_a_batch_that_is_dropped_before_the_step_as_zeros(stage, gas):
     def train(drop):
         torch.manual_seed(0)
         engine, optimizer = make(zero_optimization={"stage": stage}, gradient_accumulation_steps=gas)
@@ -49,7 +49,7 @@ def test_a_batch_that_is_dropped_before_the_step_is_one_of_zeros(stage, gas):
     assert train("engine") == train("optimizer") == train(None)
 
 
-def test_the_first_look_at_the_groups_keeps_the_rate_of_the_warm_up():
+def test_keeps_the_warm_ups_rate_at_the_first_look_at_the_groups():
     warm_up = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.25, "warmup_max_lr": 0.5, "warmup_num_steps": 4, "warmup_type": "linear"}}
     engine, optimizer = make(scheduler=warm_up)
     rates = [optimizer.param_groups[0]["lr"]]
@@ -115,7 +115,7 @@ MIRRORED = {
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", MIRRORED)
-def test_a_load_shows_what_the_engine_holds_whatever_was_there_before(name, stage, tmp_path):
+def test_shows_what_the_engine_holds_after_a_load(name, stage, tmp_path):
     change, shown, held = MIRRORED[name]
     fp16 = {"enabled": True, "initial_scale_power": 8, "hysteresis": 1}
     constant = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.01, "warmup_max_lr": 0.01, "warmup_num_steps": 2}}
@@ -134,7 +134,7 @@ def test_a_load_shows_what_the_engine_holds_whatever_was_there_before(name, stag
 @pytest.mark.parametrize("stage", [0, 2, 3])
 @pytest.mark.parametrize("client", [False, True])
 @pytest.mark.parametrize("how", ["lambda", "cyclic"])
-def test_a_schedule_of_the_script_does_not_keep_its_first_rate_over_a_load(how, client, stage, tmp_path):
+def test_forgets_a_scripts_schedules_first_rate_at_a_load(how, client, stage, tmp_path):
     """The constructor of a torch schedule writes the first rate, and the checkpoint's is there after the load."""
 
     def schedule_of(optimizer):
@@ -174,7 +174,7 @@ def test_a_schedule_of_the_script_does_not_keep_its_first_rate_over_a_load(how, 
 
 
 @pytest.mark.parametrize("load", [{"load_optimizer_states": False}, {"load_module_only": True}])
-def test_a_load_without_the_optimizer_leaves_the_rate_that_the_script_has_set(load, tmp_path):
+def test_leaves_the_scripts_rate_at_a_load_without_the_optimizer(load, tmp_path):
     engine, optimizer = make(zero_optimization={"stage": 1})
     engine.save_checkpoint(tmp_path, tag="now")
     optimizer.param_groups[0]["lr"] = 0.5
@@ -182,7 +182,7 @@ def test_a_load_without_the_optimizer_leaves_the_rate_that_the_script_has_set(lo
     assert optimizer.param_groups[0]["lr"] == 0.5 and engine.get_lr() == engine._core.get_lr() == [0.5]
 
 
-def test_calls_that_change_rates_write_over_what_the_script_has_set():
+def test_overwrites_the_scripts_rates_by_calls_that_change_them():
     constant = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.01, "warmup_max_lr": 0.01, "warmup_num_steps": 2}}
     engine, optimizer = make(scheduler=constant)
     group = optimizer.param_groups[0]
@@ -199,7 +199,7 @@ def test_calls_that_change_rates_write_over_what_the_script_has_set():
 
 
 @pytest.mark.parametrize("name", ["WarmupDecayLR", "WarmupCosineLR"])
-def test_a_schedule_of_no_steps_evaluates_and_refuses_the_first_step(name):
+def test_evaluates_with_a_schedule_of_no_steps_and_refuses_the_first_step(name):
     engine, _ = make(scheduler={"type": name, "params": {"total_num_steps": 0, "warmup_num_steps": 0}})
     engine.eval()
     assert engine(torch.ones(2, 4)).shape == (2, 3)
@@ -212,7 +212,7 @@ def test_a_schedule_of_no_steps_evaluates_and_refuses_the_first_step(name):
 
 
 @pytest.mark.parametrize("stage", [0, 1, 3])
-def test_a_batch_size_that_is_set_within_a_window_is_the_next_ones(stage):
+def test_applies_a_batch_size_that_is_set_within_a_window_to_the_next_one(stage):
     engine, _ = make(zero_optimization={"stage": stage}, gradient_accumulation_steps=2)
     boundaries, samples = [], []
     for micro in range(6):
@@ -227,7 +227,7 @@ def test_a_batch_size_that_is_set_within_a_window_is_the_next_ones(stage):
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_a_rate_that_is_written_before_backward_holds_where_backward_begins_the_step(stage):
+def test_applies_a_rate_that_is_written_before_a_stepping_backward(stage):
     def train(offload):
         torch.manual_seed(0)
         zero = {"stage": stage, **({"offload_optimizer": {"device": "cpu", "super_offload": True}} if offload else {})}

@@ -51,17 +51,17 @@ def needs(requirements):
     return [line for line in requirements if line.startswith("torch")]
 
 
-def test_the_torch_that_is_installed_is_taken():
+def test_takes_the_installed_torch():
     assert wheel_backend._chosen() == (pathlib.Path(torch.__file__).parent, ".".join(torch.__version__.split(".")[:2]))
     assert needs(wheel_backend.get_requires_for_build_wheel()) == []
 
 
-def test_its_version_is_that_of_the_build():
+def test_returns_the_builds_version():
     assert wheel_backend.dynamic_metadata("version") == deepspeed.__version__
 
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.15.0"])
-def test_its_minor_version_becomes_what_the_wheel_needs(site, version):
+def test_requires_its_minor_version_in_the_wheel(site, version):
     torch_folder = place(site, version)
     minor = ".".join(version.split(".")[:2])
     assert wheel_backend._chosen() == (torch_folder, minor)
@@ -69,26 +69,26 @@ def test_its_minor_version_becomes_what_the_wheel_needs(site, version):
     assert wheel_backend.dynamic_metadata("dependencies") == [f"torch=={minor}.*", "packaging"]
 
 
-def test_without_a_torch_pip_fetches_one(site):
+def test_fetches_a_torch_by_pip_if_there_is_none(site):
     assert needs(wheel_backend.get_requires_for_build_wheel()) == ["torch==2.11.*"]
     assert wheel_backend.dynamic_metadata("dependencies") == ["torch==2.11.*", "packaging"]
 
 
 @pytest.mark.parametrize("version", ["2.10.0", "2.16.0"])
-def test_another_torch_is_refused_by_its_folder(site, version):
+def test_refuses_another_torch_by_its_folder(site, version):
     folder = place(site, version)
     with pytest.raises(SystemExit, match=f"torch {version} is installed in {folder}"):
         wheel_backend.get_requires_for_build_wheel()
 
 
-def test_a_named_folder_comes_first(site, tmp_path_factory, monkeypatch):
+def test_prefers_a_named_folder(site, tmp_path_factory, monkeypatch):
     place(site, "2.11.0")
     other = place(tmp_path_factory.mktemp("other"), "2.15.0")
     monkeypatch.setenv("DEEPSPEED_TORCH_DIR", str(other))
     assert wheel_backend._chosen() == (other, "2.15")
 
 
-def test_what_the_machine_lacks_is_said_before_pip_fetches_torch(site, tmp_path, monkeypatch):
+def test_reports_what_the_machine_lacks_before_pip_fetches_torch(site, tmp_path, monkeypatch):
     old = tmp_path / "c++"
     old.write_text('#!/bin/sh\nexec g++ -U__GNUC__ -D__GNUC__=10 "$@"\n')
     old.chmod(0o755)
@@ -124,7 +124,7 @@ def compiled(monkeypatch):
     return "compiled.whl"
 
 
-def test_a_wheel_of_these_sources_is_taken_from_the_cache(cache, compiled, tmp_path, capsys):
+def test_takes_a_wheel_of_these_sources_from_the_cache(cache, compiled, tmp_path, capsys):
     path = put_wheel(cache)
     assert wheel_backend.get_requires_for_build_wheel() == []
     assert wheel_backend.build_wheel(tmp_path) == path.name
@@ -140,13 +140,13 @@ def test_a_wheel_of_these_sources_is_taken_from_the_cache(cache, compiled, tmp_p
         ("torch 2.11.0\n", "it does not say which sources it was made of"),
     ],
 )
-def test_another_wheel_is_passed_over_and_said_so(cache, compiled, tmp_path, capsys, text, why):
+def test_skips_another_wheel_with_a_message(cache, compiled, tmp_path, capsys, text, why):
     path = put_wheel(cache, text=text.replace("{sources}", f"sources {release_cache.sources()}"))
     assert wheel_backend.build_wheel(tmp_path) == compiled
     assert f"{path} is not used: {why}" in capsys.readouterr().err
 
 
-def test_a_wheel_without_cuda_is_passed_over_where_nvcc_is(cache, compiled, tmp_path, monkeypatch, capsys):
+def test_skips_a_wheel_without_cuda_if_nvcc_is_there(cache, compiled, tmp_path, monkeypatch, capsys):
     put_wheel(cache, text=f"sources {release_cache.sources()}\ntorch {MINOR}.0\ncuda \n")
     assert wheel_backend.build_wheel(tmp_path) != compiled
     monkeypatch.setattr(release_cache.shutil, "which", lambda name: f"/usr/local/cuda/bin/{name}")
@@ -154,14 +154,14 @@ def test_a_wheel_without_cuda_is_passed_over_where_nvcc_is(cache, compiled, tmp_
     assert "it has no CUDA, and nvcc is here" in capsys.readouterr().err
 
 
-def test_a_wheel_of_another_python_and_a_broken_one_are_passed_over(cache, compiled, tmp_path, capsys):
+def test_skips_a_wheel_of_another_python_and_a_broken_one(cache, compiled, tmp_path, capsys):
     put_wheel(cache, tag="cp39")
     (cache / f"deepspeed-2.0-{TAG}-{TAG}-linux_x86_64.whl").write_bytes(b"PK cut off")
     assert wheel_backend.build_wheel(tmp_path) == compiled
     assert "it cannot be read" in capsys.readouterr().err
 
 
-def test_a_build_with_options_of_its_own_is_compiled(cache, compiled, tmp_path, monkeypatch, capsys):
+def test_compiles_a_build_with_options_of_its_own(cache, compiled, tmp_path, monkeypatch, capsys):
     put_wheel(cache)
     assert wheel_backend.build_wheel(tmp_path, {"cmake.define.DEEPSPEED_CUDA": "OFF"}) == compiled
     monkeypatch.setenv("CUDAARCHS", "90-real")
@@ -169,7 +169,7 @@ def test_a_build_with_options_of_its_own_is_compiled(cache, compiled, tmp_path, 
     assert "CUDAARCHS is set: nothing is taken" in capsys.readouterr().err
 
 
-def test_the_hash_of_the_sources_is_that_of_names_and_contents(tmp_path):
+def test_hashes_names_and_contents_of_the_sources(tmp_path):
     (tmp_path / "deepspeed").mkdir()
     for name in ("CMakeLists.txt", "deepspeed/a.cpp"):
         (tmp_path / name).write_text("a")
@@ -184,7 +184,7 @@ def test_the_hash_of_the_sources_is_that_of_names_and_contents(tmp_path):
 
 
 @pytest.mark.parametrize("program, fits", [("#!/bin/sh\nexit 0\n", True), ("#!/bin/sh\necho no such symbol >&2; exit 127\n", False)])
-def test_an_archive_is_unpacked_and_its_programs_have_to_start(cache, capsys, program, fits):
+def test_unpacks_an_archive_and_starts_its_programs(cache, capsys, program, fits):
     path = cache / f"deepspeed-cpp-1.0-torch-{MINOR}.0-Linux-{release_cache.platform.machine()}.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for name, text in (("release.txt", f"sources {release_cache.sources()}\ntorch {MINOR}.0\ncuda \n"), ("gpt2", program)):

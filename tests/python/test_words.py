@@ -30,11 +30,11 @@ def initialize(model, **more):
         ("aten::mm of a/b::c, x -> y, {.5}", "aten::mm of a/b::c, x -> y, {.5}"),
     ],
 )
-def test_names_are_spelled_as_in_scripts(text, expected):
+def test_spells_names_as_in_scripts(text, expected):
     assert python_words(text) == expected
 
 
-def test_a_module_that_comes_late_is_told_names_that_a_script_has():
+def test_tells_a_late_module_names_that_a_script_has():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     engine = initialize(model)
     with deepspeed.zero.Init(config_dict_or_path=CONFIG):
@@ -49,7 +49,7 @@ def test_a_module_that_comes_late_is_told_names_that_a_script_has():
         engine(torch.ones(1, 2))
 
 
-def test_a_model_of_init_for_another_stage_is_told_the_way_that_a_script_has():
+def test_tells_a_model_of_init_for_another_stage_a_scripts_way():
     with deepspeed.zero.Init(config_dict_or_path=CONFIG):
         model = torch.nn.Linear(2, 2)
     values = torch.arange(4.0).view(2, 2)
@@ -78,7 +78,7 @@ deepspeed.initialize(model=model, model_parameters=model.parameters(), config=co
 """
 
 
-def test_a_warning_about_the_config_comes_once_a_job(tmp_path):
+def test_warns_about_the_config_once_for_each_job(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(ENGINE)
     results = finish(start(program, forked=True))

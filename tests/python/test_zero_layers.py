@@ -19,7 +19,7 @@ def make(stage, model, offload="none", **more):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_tiles_add_up_to_the_layer(bias):
+def test_adds_tiles_up_to_the_layer(bias):
     layer = torch.nn.Linear(7, 5, bias=bias)
     tiles = TiledLinear(7, 5, bias=bias, in_splits=3, out_splits=2, init_linear=layer)
     inputs = torch.randn(4, 7)
@@ -32,7 +32,7 @@ def test_tiles_add_up_to_the_layer(bias):
     )
 
 
-def test_tiles_return_their_bias_apart():
+def test_returns_the_tiles_bias_separately():
     class Apart(torch.nn.Linear):
         def forward(self, inputs):
             return torch.nn.functional.linear(inputs, self.weight), self.bias
@@ -45,13 +45,13 @@ def test_tiles_return_their_bias_apart():
 
 
 @pytest.mark.parametrize("splits", [0, 5])
-def test_tiles_are_at_least_one_and_at_most_the_features(splits):
+def test_requires_between_one_tile_and_the_number_of_features(splits):
     with pytest.raises(RuntimeError, match="in_splits"):
         TiledLinear(4, 8, in_splits=splits)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 4), (2, 3, 4)])
-def test_the_linear_function_has_torchs_gradients(shape):
+def test_gives_the_linear_function_torchs_gradients(shape):
     layer = LinearModuleForZeroStage3(4, 3)
     inputs = torch.randn(shape, requires_grad=True)
     tensors = [inputs, layer.weight, layer.bias]
@@ -60,7 +60,7 @@ def test_the_linear_function_has_torchs_gradients(shape):
     torch.testing.assert_close(found, expected)
 
 
-def test_the_linear_function_runs_backward_under_the_autocast_of_its_forward():
+def test_runs_the_linear_functions_backward_under_its_forwards_autocast():
     inputs, weight = torch.randn(2, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
     output = zero3_linear_wrap(inputs, weight)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -68,7 +68,7 @@ def test_the_linear_function_runs_backward_under_the_autocast_of_its_forward():
     torch.testing.assert_close(found, inputs.sum(0).expand(3, 4), rtol=0, atol=1e-6)
 
 
-def test_functions_run_forward_and_backward_under_one_autocast():
+def test_runs_forward_and_backward_of_functions_under_one_autocast():
     class Square(torch.autograd.Function):
         @staticmethod
         @autocast_custom_fwd
@@ -93,7 +93,7 @@ def test_functions_run_forward_and_backward_under_one_autocast():
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_torch_func_differentiates_through_the_engine(stage):
+def test_differentiates_through_the_engine_by_torch_func(stage):
     model = torch.nn.Linear(4, 1)
     engine = make(stage, model)
     inputs = torch.randn(3, 4)
@@ -108,14 +108,14 @@ def test_torch_func_differentiates_through_the_engine(stage):
 @pytest.mark.parametrize(
     "precision, dtype", [({}, torch.float), ({"bf16": {"enabled": True}}, torch.bfloat16), ({"fp16": {"enabled": True}}, torch.half)]
 )
-def test_models_are_born_in_the_type_of_the_config(precision, dtype):
+def test_builds_models_in_the_configs_dtype(precision, dtype):
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, **precision}
     with deepspeed.zero.Init(config_dict_or_path=config):
         layers = torch.nn.ModuleList([torch.nn.Linear(4, 2), torch.nn.Linear(4, 2, dtype=torch.bfloat16)])
     assert {param.dtype for param in layers.parameters()} == {dtype}
 
 
-def test_a_bias_that_is_made_as_long_as_it_is_stays_partitioned():
+def test_keeps_a_bias_partitioned_that_is_made_at_full_length():
     with deepspeed.zero.Init(config_dict_or_path={"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}):
         layer = torch.nn.Linear(4, 3)
     with deepspeed.zero.GatheredParameters(layer.bias):
@@ -129,7 +129,7 @@ def test_a_bias_that_is_made_as_long_as_it_is_stays_partitioned():
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_the_optimizer_shows_the_gradients_that_it_owns(stage):
+def test_shows_the_gradients_that_the_optimizer_owns(stage):
     model = torch.nn.Linear(4, 2)
     engine = make(stage, model)
     engine.backward(engine(torch.ones(2, 4)).sum())
@@ -140,7 +140,7 @@ def test_the_optimizer_shows_the_gradients_that_it_owns(stage):
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-def test_an_optimizer_on_the_host_shows_the_sums_of_a_window(stage):
+def test_shows_a_windows_sums_for_an_optimizer_on_the_host(stage):
     model = torch.nn.Linear(4, 2)
     engine = make(stage, model, gradient_accumulation_steps=2, offload="cpu")
     assert engine.optimizer.accumulated_grads_in_cpu == {}
@@ -153,7 +153,7 @@ def test_an_optimizer_on_the_host_shows_the_sums_of_a_window(stage):
     assert not hasattr(make(stage, torch.nn.Linear(4, 2)).optimizer, "accumulated_grads_in_cpu")
 
 
-def test_scopes_that_put_off_reductions_do_not_nest():
+def test_refuses_nested_scopes_that_put_off_reductions():
     engine = make(1, torch.nn.Linear(4, 2))
     with engine.coalesce_grad_reduction():
         with pytest.raises(deepspeed.DeepSpeedError, match="no_sync.* nested"):

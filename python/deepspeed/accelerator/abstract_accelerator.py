@@ -1,4 +1,4 @@
-"""What scripts ask the device of a process, under DeepSpeed's names."""
+"""Answers what scripts ask about a process's device, under DeepSpeed's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedAccelerator:
-    """Answers what CPU and GPUs answer alike. `_name` is the device's type."""
+    """Answers what CPUs and GPUs answer in the same way. `_name` is the device's type."""
 
     _name = "cpu"
     _communication_backend_name = "gloo"
@@ -61,7 +61,7 @@ class DeepSpeedAccelerator:
     def lazy_call(self, callback: Callable[[], object]) -> None:
         callback()
 
-    if TYPE_CHECKING:  # what the subclasses have
+    if TYPE_CHECKING:  # defined by the subclasses
 
         @property
         def Stream(self) -> Any: ...
@@ -109,11 +109,14 @@ class DeepSpeedAccelerator:
     # --- pinned memory, which is torch's ---
 
     def pin_memory(self, tensor: torch.Tensor, align_bytes: int = 1, make_copy: bool = True, match_shape: bool = True) -> torch.Tensor:
-        """Returns a copy in pinned memory; a CPU, which copies to no device, gives the tensor back. The keywords change nothing."""
+        """Returns a copy in pinned memory.
+
+        On a CPU, which copies to no device, it returns the tensor itself. The keywords have no effect.
+        """
         from deepspeed.utils.pin_memory import get_active_native_pinned_memory
         from deepspeed.utils.pin_memory_tracker import track_pinned_memory
 
-        get_active_native_pinned_memory()  # raises where DS_PIN_MEMORY_BACKEND asks for another kind
+        get_active_native_pinned_memory()  # raises if DS_PIN_MEMORY_BACKEND asks for another kind
         pinned = self._pin(tensor)
         if pinned is not tensor:
             track_pinned_memory(pinned.nbytes)
@@ -123,20 +126,20 @@ class DeepSpeedAccelerator:
         return tensor
 
     def unpin_memory(self, tensor: torch.Tensor) -> None:
-        """Changes nothing: torch gives pinned memory back with its tensor."""
+        """Changes nothing: torch frees pinned memory with its tensor."""
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Returns whether it lies in pinned memory; a meta or fake tensor lies in none."""
+        """Returns whether the tensor is in pinned memory; False for meta and fake tensors."""
         from torch._subclasses.fake_tensor import is_fake
 
         return not tensor.is_meta and not is_fake(tensor) and tensor.is_pinned()
 
     def register_host_memory(self, pointer: int, num_bytes: int) -> bool:
-        """Returns False: memory of others is not pinned."""
+        """Returns False: memory that others allocated cannot be pinned."""
         return False
 
     def unregister_host_memory(self, pointer: int) -> None:
-        """Changes nothing: none was registered."""
+        """Changes nothing, since no memory was registered."""
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type == self._name

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CPU_Accelerator(DeepSpeedAccelerator):
-    """A rank on CPU cores. Memory is that of the process."""
+    """Represents a rank on CPU cores. Memory figures are those of the process."""
 
     def device(self, device_index: int | None = None) -> torch.device:
         return torch.device("cpu")
@@ -27,7 +27,7 @@ class CPU_Accelerator(DeepSpeedAccelerator):
         os.environ["LOCAL_RANK"] = str(device_index)
 
     def current_device(self) -> str:
-        # What scripts give to tensors as their device, as the number of a GPU is.
+        # Scripts pass this as a device, as they pass a GPU's number.
         return "cpu"
 
     def current_device_name(self) -> str:
@@ -122,7 +122,7 @@ class CPU_Accelerator(DeepSpeedAccelerator):
         return True
 
     def is_fp16_supported(self) -> bool:
-        """Returns whether the processor multiplies matrices in fp16, as DeepSpeed asks; training in fp16 runs on all of them."""
+        """Returns whether the processor multiplies matrices in fp16, as in DeepSpeed. Training in fp16 works on every processor."""
         return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
 
     def supported_dtypes(self) -> list[torch.dtype]:

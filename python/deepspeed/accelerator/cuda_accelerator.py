@@ -18,7 +18,7 @@ except ImportError:
 
 
 class CUDA_Accelerator(DeepSpeedAccelerator):
-    """A rank on one of NVIDIA's GPUs."""
+    """Represents a rank on one of NVIDIA's GPUs."""
 
     _name = "cuda"
     _communication_backend_name = "nccl"

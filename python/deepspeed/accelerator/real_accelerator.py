@@ -16,9 +16,10 @@ def is_current_accelerator_supported() -> bool:
 
 
 def get_accelerator() -> DeepSpeedAccelerator:
-    """Returns the accelerator of this process: what DS_ACCELERATOR says, else a GPU where the engine sees one, else the CPU.
+    """Returns the accelerator of this process.
 
-    Raises ValueError where DS_ACCELERATOR is neither cpu nor cuda.
+    It is the one that DS_ACCELERATOR names, otherwise a GPU if the engine finds one, otherwise the CPU. Raises ValueError if
+    DS_ACCELERATOR is neither cpu nor cuda.
     """
     global _accelerator
     if _accelerator is None:
@@ -27,7 +28,7 @@ def get_accelerator() -> DeepSpeedAccelerator:
 
 
 def set_accelerator(accel_obj: DeepSpeedAccelerator) -> DeepSpeedAccelerator:
-    """Chooses another accelerator for this process."""
+    """Sets another accelerator for this process."""
     global _accelerator
     _accelerator = accel_obj
     return _accelerator

@@ -1,4 +1,4 @@
-"""Checkpoints beside the engine: their files' names and keys, and what a folder of them holds."""
+"""Describes checkpoints: names and keys of their files, and the contents of a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _find = lazy(
 
 
 def __getattr__(name: str) -> Any:
-    if name.isupper():  # a key of `constants`
+    if name.isupper():  # a key in `constants`
         from deepspeed.checkpoint import constants
 
         return getattr(constants, name)

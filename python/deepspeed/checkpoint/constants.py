@@ -1,4 +1,4 @@
-"""Keys and file names of DeepSpeed's checkpoints."""
+"""Defines keys and file names of DeepSpeed's checkpoints."""
 
 # Keys of an optimizer's file.
 OPTIMIZER_STATE_DICT = "optimizer_state_dict"
@@ -35,7 +35,7 @@ LAYER_FILE_PREFIX = "layer_"
 BF16_ZERO_FILE_PREFIX = "bf16_zero_pp_rank_"
 FP16_ZERO_FILE_PREFIX = "fp16_zero_pp_rank_"
 
-# Keys of universal checkpoints: what tensor parallelism cut, and how.
+# Keys of universal checkpoints that tell how tensor parallelism has cut a parameter.
 UNIVERSAL_CHECKPOINT_INFO = "universal_checkpoint_info"
 UNIVERSAL_CHECKPOINT_VERSION_KEY = "universal_checkpoint_version"
 UNIVERSAL_CHECKPOINT_VERSION_VALUE = 0.4
@@ -58,7 +58,7 @@ PARAMETER_WITH_SUB_PARAMS = "parameter_with_sub_params"
 SUB_PARAM_SHARD_WIDTHS = "sub_param_shard_widths"
 SUB_PARAMS_SHAPE = "sub_params_shape"
 
-# Keys of expert parallelism, whose checkpoints are not read here.
+# Keys of expert parallelism. Such checkpoints are not read here.
 AUTOEP_LAYERS_KEY = "ds_autoep_layers"
 AUTOEP_LAYERS_KEY_LEGACY = "autoep_layers"
 AUTOEP_EXPERT_KEY_PREFIX = "expert_key_prefix"

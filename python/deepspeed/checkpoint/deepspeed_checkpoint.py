@@ -1,4 +1,4 @@
-"""A checkpoint's folder as one object: its degrees of parallelism, what its model's files say, and its states by place."""
+"""Represents a checkpoint's folder: its degrees of parallelism, metadata and states."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ _NO_LAYERS = "files of a pipeline's layers are not read; load them by torch.load
 
 
 class DeepSpeedCheckpoint:
-    """Reads each model's file once, and keeps what describes the checkpoint. The degrees are the source's unless given.
+    """Reads each model file once, and keeps what describes the checkpoint.
 
-    model_state_metadata: [(path, {parallel dimensions, shapes of parameters, ...})] of the model's files.
+    Degrees that are not given are those of the source. model_state_metadata: for each model file, (path, {parallel dimensions, shapes of
+    parameters, ...}).
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class DeepSpeedCheckpoint:
         return self._value(ARGS_KEY)
 
     def get_checkpoint_info(self, info_key: str = CHECKPOINT_INFO_KEY) -> Any:
-        """Returns what the first model's file has under the key; None where it has nothing."""
+        """Returns the first model file's value for a key, or None."""
         return self._value(info_key)
 
     def _value(self, key: str) -> Any:
@@ -115,7 +116,7 @@ class DeepSpeedCheckpoint:
         return self.global_state[key]
 
     def get_zero_checkpoint_state(self, pp_index: int, tp_index: int, dp_index: int, strip_tensor_paddings: bool = True) -> Any:
-        """Returns the optimizer's state of a place."""
+        """Returns the optimizer state at a position in the grid of ranks."""
         return self.zero_checkpoint.get_state_for_rank(
             pp_index, tp_index, dp_index, keys_to_ignore=[PARAM_SHAPES], strip_tensor_paddings=strip_tensor_paddings
         )
@@ -128,7 +129,7 @@ class DeepSpeedCheckpoint:
         return [self.mp_rank_files[index] for index in self.new_2d_map.get_data(pp_index=pp_index, tp_index=tp_index)]
 
     def get_2d_parallel_state(self, tp_index: int, pp_index: int) -> dict[str, Any] | None:
-        """Returns the model's state of a place, joined of its files."""
+        """Returns the model state at a position, joined from its files."""
         merged = None
         for path in self.get_2d_parallel_files(tp_index=tp_index, pp_index=pp_index):
             state = read_state(path)
@@ -156,7 +157,7 @@ class DeepSpeedCheckpoint:
 
 
 def _described(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what describes a model's file, without its tensors; of a value of another type its type's name."""
+    """Returns a model file's metadata without its tensors. A value that is no dict is replaced by the name of its type."""
     experts = state.get(AUTOEP_LAYERS_KEY, state.get(AUTOEP_LAYERS_KEY_LEGACY))
     config = state.get("ds_config", {})
     dimensions = state.get(CHECKPOINT_PARALLEL_DIMS)

@@ -1,4 +1,7 @@
-"""Turns a checkpoint into a universal one: python -m deepspeed.checkpoint.ds_to_universal --input_folder ... --output_folder ..."""
+"""Converts a checkpoint into a universal one.
+
+Usage: python -m deepspeed.checkpoint.ds_to_universal --input_folder ... --output_folder ...
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def parse_arguments(args: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Turns a checkpoint into a universal one. args: has the members that parse_arguments() gives. Raises CheckpointError."""
+    """Converts a checkpoint into a universal one. args: has the members that parse_arguments() returns. Raises CheckpointError."""
     _core.convert_to_universal(
         str(args.input_folder), str(args.output_folder), int(getattr(args, "num_extract_workers", 4)), bool(getattr(args, "strict", True))
     )
@@ -37,9 +40,9 @@ def main(args: argparse.Namespace) -> None:
 def _aggregate_autoep_zero12_metadata(
     model_state_metadata: Sequence[tuple[str, Mapping[str, Any]]],
 ) -> tuple[list[dict[str, Any]], list[Any] | None, bool]:
-    """Returns (shapes of each file, expert layers or None, how experts are ordered) of what DeepSpeedCheckpoint has read.
+    """Returns (shapes of each file, expert layers or None, order of experts).
 
-    Raises RuntimeError where the files' descriptions are malformed or contradict each other.
+    They come from what DeepSpeedCheckpoint has read. Raises RuntimeError if the files' metadata is malformed or contradictory.
     """
     shapes: list[dict[str, Any]] = []
     layers: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Degrees of pipeline, tensor and data parallelism of a checkpoint, and their contraction."""
+"""Finds a checkpoint's degrees of pipeline, tensor and data parallelism, and reduces them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PP_DIM, TP_DIM, DP_DIM = "PP", "TP", "DP"
 
 
 class model_3d_desc:
-    """Holds the three degrees."""
+    """Holds the degrees of pipeline, tensor and data parallelism."""
 
     def __init__(self, pp_degree: int = 1, tp_degree: int = 1, dp_degree: int = 1) -> None:
         self.pp_degree = pp_degree
@@ -40,7 +40,7 @@ class model_3d_desc:
         return self.pp_degree * self.tp_degree * self.dp_degree
 
     def is_valid(self, pp_index: int, tp_index: int, dp_index: int) -> tuple[bool, list[str]]:
-        """Returns (whether there is such a place, texts of what is wrong)."""
+        """Returns (whether the position exists, list of texts that say what is wrong)."""
         errors = [
             f"{name} indexing error: index {index} >= degree {degree}"
             for index, (name, degree) in zip((pp_index, tp_index, dp_index), self._degrees())
@@ -49,7 +49,7 @@ class model_3d_desc:
         return not errors, errors
 
     def can_reshape(self, target_3d_desc: model_3d_desc) -> tuple[bool, list[str]]:
-        """Returns (whether no degree grows, texts of those that would)."""
+        """Returns (whether no degree grows, list of texts that name those that would)."""
         errors = [
             f"Expansion reshape not supported - {name}: {degree} ---> {wanted}"
             for (name, degree), (_, wanted) in zip(self._degrees(), target_3d_desc._degrees())
@@ -58,7 +58,7 @@ class model_3d_desc:
         return not errors, errors
 
     def reshape(self, target_3d_desc: model_3d_desc, verbose: bool = False) -> list[meg_2d_parallel_map]:
-        """Returns, for each data-parallel rank of the target, a map of its places to the files that they join."""
+        """Maps positions to the files to join, for each data-parallel rank of the target."""
         is_valid, errors = self.can_reshape(target_3d_desc)
         assert is_valid, ",".join(errors)
         target = reshape_meg_2d_parallel(
@@ -73,7 +73,7 @@ def _places(meg_2d_map: meg_2d_parallel_map) -> Iterator[tuple[int, int]]:
 
 
 def flatten_dp_dimension(meg_2d_map: meg_2d_parallel_map, src_2d_size: int, dp_degree: int) -> meg_2d_parallel_map:
-    """Returns the map with the files of all data-parallel ranks at each place."""
+    """Returns the map with the files of all data-parallel ranks at each position."""
     whole = meg_2d_parallel_map(meg_2d_map.pp_degree, meg_2d_map.tp_degree)
     for pp_index, tp_index in _places(meg_2d_map):
         for first in meg_2d_map.get_data(pp_index, tp_index):
@@ -82,7 +82,7 @@ def flatten_dp_dimension(meg_2d_map: meg_2d_parallel_map, src_2d_size: int, dp_d
 
 
 def unflatten_dp_dimension(meg_2d_map: meg_2d_parallel_map, dp_degree: int) -> list[meg_2d_parallel_map]:
-    """Cuts the files at each place into those of dp_degree ranks: one map a rank."""
+    """Splits the files at each position among dp_degree ranks: one map for each rank."""
     maps = [meg_2d_parallel_map(meg_2d_map.pp_degree, meg_2d_map.tp_degree) for _ in range(dp_degree)]
     for pp_index, tp_index in _places(meg_2d_map):
         parts = partition_data(meg_2d_map.get_data(pp_index, tp_index), dp_degree)
@@ -92,7 +92,7 @@ def unflatten_dp_dimension(meg_2d_map: meg_2d_parallel_map, dp_degree: int) -> l
 
 
 def get_model_3d_descriptor(dir: str) -> model_3d_desc:
-    """Reads the degrees off a checkpoint's folder. Raises RuntimeError where its files contradict each other."""
+    """Finds the degrees of the checkpoint in a folder. Raises RuntimeError if its files contradict each other."""
     files = get_files(dir)
     metadata = []
     for path in get_files_with_prefix(files, MODEL_FILE_PREFIX):
@@ -104,9 +104,9 @@ def get_model_3d_descriptor(dir: str) -> model_3d_desc:
 def get_model_3d_descriptor_from_metadata(
     file_list: list[str], zero_file_list: list[str], model_state_metadata: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> model_3d_desc:
-    """Finds the degrees by what the model's files say of them, else by the number of files.
+    """Finds the degrees from the model files' metadata, otherwise from the number of files.
 
-    model_state_metadata: [(path of a model's file, {its keys})].
+    model_state_metadata: [(path of a model file, {its keys})].
     """
     said = _said_degrees(model_state_metadata)
     num_models, num_zero = len(model_state_metadata), len(zero_file_list)
@@ -125,7 +125,7 @@ def get_model_3d_descriptor_from_metadata(
 
 
 def _said_degrees(model_state_metadata: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[int, int] | None:
-    """Returns (pipeline, tensor) degrees that all files tell; None where none does."""
+    """Returns the (pipeline, tensor) degrees that all files state; None if no file states any."""
     said = {path: _degrees_in(path, keys.get(CHECKPOINT_PARALLEL_DIMS)) for path, keys in model_state_metadata}
     missing = [path for path, degrees in said.items() if degrees is None]
     told = [degrees for degrees in said.values() if degrees is not None]

@@ -1,4 +1,4 @@
-"""Maps of places in pipeline and tensor parallelism to ranks, and their contraction to fewer places."""
+"""Maps positions of pipeline and tensor parallelism to ranks, and reduces the degrees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class meg_2d_parallel_map:
         self.map: dict[tuple[int, int], list[int]] = {}
 
     def simple_init(self) -> None:
-        """Gives each place one rank; neighbours have one pipeline index."""
+        """Gives each position one rank; adjacent ranks have the same pipeline index."""
         for rank in range(self.pp_degree * self.tp_degree):
             self.map[divmod(rank, self.tp_degree)] = [rank]
 
@@ -24,7 +24,7 @@ class meg_2d_parallel_map:
         self.map.setdefault((pp_index, tp_index), []).extend(data)
 
     def get_data(self, pp_index: int | None = None, tp_index: int | None = None) -> list[int]:
-        """Returns the ranks of a place, in order; None stands for all indices."""
+        """Returns the ranks of a position, in order. None means all indices."""
         self._check(pp_index, tp_index)
         pp_indices = range(self.pp_degree) if pp_index is None else [pp_index]
         tp_indices = range(self.tp_degree) if tp_index is None else [tp_index]
@@ -59,7 +59,7 @@ def _reshape_pp_dimension(old_2d_map: meg_2d_parallel_map, new_pp_degree: int) -
 def reshape_meg_2d_parallel(
     old_pp_degree: int, old_tp_degree: int, new_pp_degree: int, new_tp_degree: int, verbose: bool = False
 ) -> meg_2d_parallel_map:
-    """Returns which old ranks the places of smaller degrees join: first along tensor, then along pipeline parallelism."""
+    """Returns which old ranks each position of smaller degrees joins. It reduces tensor parallelism first, then pipeline parallelism."""
     assert new_pp_degree <= old_pp_degree
     assert new_tp_degree <= old_tp_degree
     result = meg_2d_parallel_map(old_pp_degree, old_tp_degree)
@@ -76,7 +76,7 @@ def reshape_meg_2d_parallel(
 def get_mpu_ranks(
     tp_size: int = 1, pp_size: int = 1, dp_size: int = 1, virtual_pp_size: int | None = None
 ) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-    """Returns the ranks of the groups of tensor, pipeline and data parallelism; neighbours are in one group of tensors."""
+    """Returns the ranks of the tensor, pipeline and data parallel groups. Adjacent ranks are in the same tensor group."""
     world_size = tp_size * pp_size * dp_size
     stage_size = world_size // pp_size
     data = [

@@ -1,4 +1,4 @@
-"""Files of a checkpoint's folder, and states that are joined."""
+"""Lists the files of a checkpoint's folder, and joins states."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def basic_folder_validation(dir: str) -> None:
 
 
 def get_files(dir: str) -> list[str]:
-    """Returns the paths of all files in the folder and below it."""
+    """Returns the paths of all files in a folder and its subfolders."""
     return [os.path.join(root, name) for root, _, names in os.walk(dir) for name in names]
 
 
@@ -44,7 +44,7 @@ def validate_files(file_list: list[str]) -> None:
 
 
 def sort_zero_files(files: Iterable[str], prefix: str) -> list[str]:
-    """Sorts optimizer files by the numbers of their ranks. Raises ValueError for a name without them."""
+    """Sorts optimizer files by the rank numbers in their names. Raises ValueError for a name without them."""
     pattern = re.compile(f"{prefix}([0-9]+)_{MODEL_FILE_PREFIX}([0-9]+)")
 
     def ranks(path: str) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def sort_zero_files(files: Iterable[str], prefix: str) -> list[str]:
 
 
 def get_zero_files(dir: str) -> list[str]:
-    """Returns the optimizer files of ZeRO, by rank; [] where there is none."""
+    """Returns the optimizer files of ZeRO by rank; [] if there are none."""
     files = get_files(dir)
     for prefix in (ZERO_FILE_PREFIX, FP16_ZERO_FILE_PREFIX, BF16_ZERO_FILE_PREFIX):
         found = get_files_with_prefix(files, prefix)
@@ -67,14 +67,14 @@ def get_zero_files(dir: str) -> list[str]:
 
 
 def partition_data(data_list: list[T], num_partitions: int) -> list[list[T]]:
-    """Cuts a list into consecutive parts of one size."""
+    """Cuts a list into consecutive parts of equal size."""
     assert len(data_list) % num_partitions == 0, f"{len(data_list)} elements cannot be cut into {num_partitions} equal parts"
     size = len(data_list) // num_partitions
     return [data_list[begin : begin + size] for begin in range(0, len(data_list), size)]
 
 
 def merge_state_dict(dict_a: Any, dict_b: Any, key_list: list[str]) -> Any:
-    """Returns the keys of dict_b, joined with those of dict_a that it has too."""
+    """Returns the keys of dict_b; those that dict_a has too are joined with it."""
     merged = ((key, merge_state(dict_a[key], value, [str(key)]) if key in dict_a else value) for key, value in dict_b.items())
     return type(dict_a)(merged)
 
@@ -87,7 +87,7 @@ def merge_state_list(list_a: Sequence[Any], list_b: Sequence[Any], key_list: lis
 
 
 def merge_state(state_a: Any, state_b: Any, key_list: list[str] = []) -> Any:
-    """Joins two states of one structure: tensors one after the other, of everything else the first."""
+    """Joins two states of the same structure. Tensors are concatenated; of other values the first one is kept."""
     if type(state_a) is not type(state_b):
         place = ".".join(key_list)
         raise ValueError(f"{place}: Cannot merge two states of types {type(state_a)} and type {type(state_b)}")

@@ -1,4 +1,4 @@
-"""Descriptions of parameters in universal checkpoints."""
+"""Describes parameters in universal checkpoints."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ _CORE_LOADS = 'load_checkpoint() with "checkpoint": {"load_universal": true} rea
 
 @dataclass
 class SubparamShape:
-    """Says which parameters hold several ones side by side, in what shapes, and along which dimension ranks cut them."""
+    """Says which parameters consist of several, with their shapes and the dimension that ranks cut."""
 
     patterns: list[str]
     shape: tuple[tuple[int] | int]

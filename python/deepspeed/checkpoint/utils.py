@@ -1,4 +1,4 @@
-"""Names of files in a checkpoint, and tensors as torch.save should get them."""
+"""Names the files of a checkpoint, and prepares tensors for torch.save."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get_layer_ckpt_name_for_rank(base_folder: str, layer_id: int, tp_rank: int) 
 def clone_tensors_for_torch_save(item: Any, device: torch.device | str = torch.device("cpu")) -> Any:
     """Returns the containers with copies of their tensors.
 
-    A tensor of an engine is a view of a flat buffer, all of which torch.save would write for it. Containers keep their types.
+    An engine's tensor is a view of a flat buffer, and torch.save would write the whole buffer for it. Containers keep their types.
     """
     if isinstance(item, torch.Tensor):
         return item.detach().clone() if item.device == torch.device(device) else item.detach().to(device)
@@ -40,9 +40,10 @@ def clone_tensors_for_torch_save(item: Any, device: torch.device | str = torch.d
 
 
 def read_state(path: str | os.PathLike[str], map_location: Any = "cpu") -> Any:
-    """Reads a file of torch.save() without running anything: what is no tensor and no listed class is a CheckpointError.
+    """Reads a file of torch.save() without running any code of it.
 
-    map_location: as of torch.load(); None: the CPU. Tensors are plain ones, whatever class of tensors the file says.
+    Raises CheckpointError for anything but tensors and listed classes. map_location: as for torch.load(); None: the CPU. Tensors are
+    plain ones, whatever class the file names.
     """
     from deepspeed._objects import trusts_files
 
@@ -52,7 +53,7 @@ def read_state(path: str | os.PathLike[str], map_location: Any = "cpu") -> Any:
 
 
 def _device_of(map_location: Any) -> torch.device:
-    """Returns where tensors of the CPU go."""
+    """Returns the device for tensors that were saved from the CPU."""
     if callable(map_location):
         placed = map_location(torch.UntypedStorage(0), "cpu")
         return torch.device("cpu") if placed is None else placed.device

@@ -1,4 +1,4 @@
-"""The optimizer files of a checkpoint, by the places of another number of ranks."""
+"""Reads a checkpoint's optimizer files for another number of ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUP_STATE_KEY = "state"
 
 
 class ZeROCheckpoint:
-    """Finds and joins the files that a place of the target degrees needs; the target is the source at first."""
+    """Finds and joins the files that a position of the target degrees needs. At first the target degrees are those of the source."""
 
     def __init__(self, dir: str, source_3d: model_3d_desc | None = None) -> None:
         basic_folder_validation(dir)
@@ -31,7 +31,7 @@ class ZeROCheckpoint:
         self.reshape(model_3d_desc(self.src_3d.pp_degree, self.src_3d.tp_degree, self.src_3d.dp_degree))
 
     def reshape(self, target_3d_desc: model_3d_desc) -> None:
-        """Sets the target, none of whose degrees may be larger than the source's."""
+        """Sets the target degrees, none of which may be larger than the source's."""
         self.target_3d = target_3d_desc
         self._3d_file_map = self.src_3d.reshape(target_3d_desc)
 
@@ -57,7 +57,7 @@ class ZeROCheckpoint:
     def get_state_for_rank(
         self, pp_index: int, tp_index: int, dp_index: int, keys_to_ignore: Sequence[str] = [], strip_tensor_paddings: bool = True
     ) -> Any:
-        """Returns the joined state of a place's files, by default without the zeros at the ends of their partitions."""
+        """Returns the joined state of a position's files. By default the padding at the end of partitions is removed."""
         merged = None
         for path in self.get_files_for_rank(pp_index, tp_index, dp_index):
             state = read_state(path)

@@ -1,4 +1,4 @@
-"""Collectives: torch.distributed's, under DeepSpeed's names."""
+"""Provides torch.distributed's collectives under DeepSpeed's names."""
 
 from deepspeed.comm import comm as comm
 from deepspeed.comm.comm import *

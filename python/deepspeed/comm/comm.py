@@ -1,6 +1,6 @@
-"""Collectives of scripts run over torch.distributed's groups; the engine's have connections of their own.
+"""Runs scripts' collectives on torch.distributed's groups; the engine has its own connections.
 
-Those that move data take DeepSpeed's arguments `prof`, `log_name` and `debug` too, and are timed while the log is on
+Collectives that move data also take DeepSpeed's arguments `prof`, `log_name` and `debug`. They are timed while the log is on
 (configure(enabled=True), log_summary()).
 """
 
@@ -63,7 +63,7 @@ send = timed_op(dist.send)
 
 
 def _as_vector(tensor: torch.Tensor) -> torch.Tensor:
-    # Gloo does not take a number, NCCL does.
+    # Gloo refuses tensors without dimensions, NCCL takes them.
     return tensor.view(1) if tensor.dim() == 0 else tensor
 
 
@@ -99,12 +99,13 @@ def init_distributed(
     rank: int = -1,
     world_size: int = -1,
 ) -> None:
-    """Joins the job that the environment describes, once; a process without RANK is a world of one.
+    """Joins the job that the environment describes, once.
 
-    dist_backend: "gloo" or "nccl"; None: that of the accelerator. auto_mpi_discovery: takes ranks from the variables of Open MPI,
-    MPICH or Slurm. distributed_port: where ranks meet if MASTER_PORT says nothing. timeout: of collectives. init_method, rank,
-    world_size: as torch.distributed.init_process_group() has them; -1: from the environment. dist_init_required: False asserts
-    that the group is there. verbose and config change nothing. Raises CommError where the ranks do not meet in time.
+    A process without RANK is a world of one. dist_backend: "gloo" or "nccl"; None: the accelerator's. auto_mpi_discovery: takes ranks
+    from the variables of Open MPI, MPICH or Slurm. distributed_port: for the rendezvous if MASTER_PORT is not set. timeout: of
+    collectives. init_method, rank, world_size: as for torch.distributed.init_process_group(); -1: from the environment.
+    dist_init_required: False asserts that the group exists. verbose and config have no effect. Raises CommError if the ranks do not
+    connect in time.
     """
     if dist_init_required is False and not dist.is_initialized():
         raise AssertionError(
@@ -187,7 +188,7 @@ def configure(
     verbose: bool | None = None,
     debug: bool | None = None,
 ) -> None:
-    """Configures the log of this module's collectives; those of the engine are not in it."""
+    """Configures the log of this module's collectives, which leaves out the engine's own."""
     if deepspeed_config is not None:
         comms_logger.configure(deepspeed_config.comms_config)
     given = dict(enabled=enabled, prof_all=prof_all, prof_ops=prof_ops, verbose=verbose, debug=debug)
@@ -197,7 +198,7 @@ def configure(
 
 
 def log_summary(show_straggler: bool = False, return_dict: bool = False) -> dict[str, Any] | None:
-    """Prints the log on rank 0, and returns it where return_dict is set. Collective."""
+    """Prints the log on rank 0, and returns it if return_dict is set. Collective."""
     barrier(log_name="log_summary_barrier")
     result = comms_logger.log_all(print_log=get_rank() == 0, show_straggler=show_straggler, return_dict=return_dict)
     barrier(log_name="log_summary_barrier")
@@ -221,7 +222,7 @@ def get_logged_comm_ops() -> list[str]:
 
 
 def initialize_mesh_device(mesh_shape: Sequence[int], mesh_dim_names: Sequence[str]) -> DeviceMesh:
-    """Makes a mesh of devices with axes of these sizes and names."""
+    """Makes a device mesh with axes of these sizes and names."""
     from torch.distributed.device_mesh import init_device_mesh
 
     from deepspeed.accelerator import get_accelerator

@@ -1,4 +1,4 @@
-"""The section comms_logger of a config."""
+"""Reads the section comms_logger of a config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CommsLoggerConfig(DeepSpeedConfigModel):
 
 
 class DeepSpeedCommsConfig:
-    """Reads the section of a config; without it nothing is logged."""
+    """Reads the section of a config. Without it nothing is logged."""
 
     def __init__(self, ds_config: Mapping[str, Any]) -> None:
         self.comms_logger_enabled = "comms_logger" in ds_config

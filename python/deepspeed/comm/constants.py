@@ -1,4 +1,4 @@
-"""Names of backends, and keys of the section comms_logger."""
+"""Names the backends and the keys of the section comms_logger."""
 
 NCCL_BACKEND = "nccl"
 CCL_BACKEND = "ccl"

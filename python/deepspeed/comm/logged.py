@@ -1,4 +1,4 @@
-"""Collectives that a CommsLogger times."""
+"""Times collectives for a CommsLogger."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ comms_logger = CommsLogger()
 
 
 def timed_op(func: Callable[..., R], record_name: str | None = None, keywords: Mapping[str, str] | None = None) -> Callable[..., R]:
-    """Lets a collective take prof, log_name and debug beside its own arguments; while the log is on, its calls are timed.
+    """Returns the collective with the further arguments prof, log_name and debug.
 
-    keywords: {DeepSpeed's name of an argument: the function's}.
+    While the log is on, its calls are timed. keywords: {DeepSpeed's name of an argument: the function's name}.
     """
     name = record_name or func.__name__
 

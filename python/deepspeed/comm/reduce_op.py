@@ -1,3 +1,3 @@
-"""The operations of reductions are torch's."""
+"""Exports torch's reduction operations."""
 
 from torch.distributed import ReduceOp as ReduceOp

@@ -1,4 +1,4 @@
-"""The collectives as methods of an object, as DeepSpeed's backends offer them."""
+"""Provides the collectives as methods of an object, like DeepSpeed's backends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TorchBackend:
-    """Joins the job as init_distributed() does; its methods are the functions of deepspeed.comm."""
+    """Joins the job as init_distributed() does. Its methods are the functions of deepspeed.comm."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What collectives need to know: places of ranks in the environment, and sizes of messages."""
+"""Reads ranks from the environment, and computes message sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def get_default_args(func: Callable[..., Any]) -> dict[str, Any]:
 
 
 def get_msg_size_from_args(func: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
-    """Returns the bytes that a call gives to a collective; 0 where it gives no tensor."""
+    """Returns the bytes that a call passes to a collective; 0 without a tensor."""
     given = inspect.signature(func).bind(*args, **kwargs).arguments
     message = next((given[name] for name in _MESSAGES if given.get(name) is not None), ())
     tensors = message if isinstance(message, (list, tuple)) else [message]

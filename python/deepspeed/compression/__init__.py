@@ -1,4 +1,4 @@
-"""Helpers of DeepSpeed's compression that reach into a module by name; compression itself does not exist."""
+"""Provides compression's helpers that access submodules by name. Compression itself does not exist."""
 
 from typing import TYPE_CHECKING
 

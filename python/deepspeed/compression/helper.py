@@ -1,4 +1,4 @@
-"""Gets and sets a part of a module by its dotted name."""
+"""Gets and sets parts of a module by their dotted names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def recursive_getattr(model: torch.nn.Module, module_name: str) -> Any:
-    """Returns the part of the model with the name, such as "layers.0.mlp"."""
+    """Returns the part of the model with a name such as "layers.0.mlp"."""
     return functools.reduce(getattr, module_name.split("."), model)
 
 
 def recursive_setattr(model: torch.nn.Module, module_name: str, module: object) -> None:
-    """Puts the module in the place of the part with the name, such as "layers.0.mlp"."""
+    """Replaces the part of the model with a name such as "layers.0.mlp"."""
     parent, _, name = module_name.rpartition(".")
     setattr(recursive_getattr(model, parent) if parent else model, name, module)
 

@@ -1,4 +1,4 @@
-"""Batch sizes that fit many numbers of devices, as the section elasticity of a config chooses them."""
+"""Chooses batch sizes that fit many numbers of devices, from the section elasticity."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from deepspeed.elasticity.elasticity import (
 )
 
 ELASTICITY = "elasticity"  # the section of a config
-ENABLED = "enabled"  # its key
+ENABLED = "enabled"  # a key of the section
 ENABLED_DEFAULT = False
 
 if not TYPE_CHECKING:

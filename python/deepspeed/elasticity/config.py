@@ -1,4 +1,4 @@
-"""The section elasticity, and its errors."""
+"""Reads the section elasticity, and defines its errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from deepspeed import _core
 from deepspeed._errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class ElasticityError(ConfigError):
-    """The base of the errors about elasticity."""
+    """Serves as the base class of the errors about elasticity."""
 
 
 class ElasticityConfigError(ElasticityError):
-    """A section that is missing, is not enabled, or contradicts itself."""
+    """Says that the section is missing, not enabled, or contradicts itself."""
 
 
 class ElasticityIncompatibleWorldSize(ElasticityError):
-    """A number of devices that the chosen batch does not fit."""
+    """Says that the chosen batch does not fit the number of devices."""
 
 
 @contextlib.contextmanager
 def elasticity_errors() -> Iterator[None]:
-    """Raises ElasticityConfigError in place of a ConfigError of the core that is about the section."""
+    """Raises ElasticityConfigError for each ConfigError of the core that concerns the section."""
     try:
         yield
     except ConfigError as error:
@@ -52,18 +53,27 @@ _DEFAULTS = {
 
 
 def require_sizes(enabled: bool, section: Mapping[str, Any]) -> None:
-    """Raises ElasticityConfigError where a section that is enabled has no sizes to choose from."""
+    """Raises ElasticityConfigError if the section is enabled but lacks sizes to choose from."""
     for key in ("max_train_batch_size", "micro_batch_sizes"):
         if enabled and key not in section:
             raise ElasticityConfigError(f"elasticity.{key}: missing, expected it beside elasticity.enabled true")
 
 
+def batch_of(section: Mapping[str, Any], world_size: int) -> tuple[int, list[int], int]:
+    """Returns (train batch size, numbers of devices that fit, micro batch size).
+
+    The micro batch size is for world_size devices; 0 if the batch does not fit them. Raises ElasticityConfigError.
+    """
+    try:
+        return _core.elastic_batch(dict(section), world_size)
+    except ConfigError as error:
+        raise ElasticityConfigError(str(error)) from None
+
+
 class ElasticityConfig:
-    """Holds the section's values under DeepSpeed's names. Raises ElasticityConfigError as the core finds faults."""
+    """Holds the section's values under DeepSpeed's names. Raises ElasticityConfigError for the faults that the core finds."""
 
     def __init__(self, param_dict: Mapping[str, Any]) -> None:
-        from deepspeed.elasticity.elasticity import batch_of
-
         values = {**_DEFAULTS, **param_dict}
         require_sizes(values["enabled"], param_dict)
         batch_of(values, 0)

@@ -1,4 +1,4 @@
-"""The rules by which batch sizes are chosen, as the core applies them."""
+"""Chooses batch sizes by the core's rules."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from deepspeed import _core
-from deepspeed._errors import ConfigError
 from deepspeed.elasticity.config import (
     ElasticityConfigError,
     ElasticityError,
     ElasticityIncompatibleWorldSize,
+    batch_of,
     require_sizes,
 )
 
@@ -26,20 +25,12 @@ _OLDEST_DEEPSPEED = (0, 3, 8)
 _VARIABLE = "DEEPSPEED_ELASTICITY_CONFIG"
 
 
-def batch_of(section: Mapping[str, Any], world_size: int) -> tuple[int, list[int], int]:
-    """Returns (train batch size, numbers of devices that it fits, micro batch size of world_size devices or 0)."""
-    try:
-        return _core.elastic_batch(dict(section), world_size)
-    except ConfigError as error:
-        raise ElasticityConfigError(str(error)) from None
-
-
 def elasticity_enabled(ds_config: Mapping[str, Any]) -> bool:
     return bool(ds_config.get(_SECTION, {}).get("enabled", False))
 
 
 def ensure_immutable_elastic_config(runtime_elastic_config_dict: Mapping[str, Any]) -> None:
-    """Raises ElasticityConfigError where a scheduler (DEEPSPEED_ELASTICITY_CONFIG) reckons with other values."""
+    """Raises ElasticityConfigError if the scheduler has other values, in DEEPSPEED_ELASTICITY_CONFIG."""
     if _VARIABLE not in os.environ:
         return
     expected = json.loads(os.environ[_VARIABLE])
@@ -51,7 +42,7 @@ def ensure_immutable_elastic_config(runtime_elastic_config_dict: Mapping[str, An
 
 
 def _world_size_of_job() -> int:
-    """Returns what the variable WORLD_SIZE says; 0 where it says no number."""
+    """Returns the number in the variable WORLD_SIZE; 0 if it holds none."""
     found = os.environ.get("WORLD_SIZE", "")
     return int(found) if found.isdecimal() else 0
 
@@ -59,11 +50,11 @@ def _world_size_of_job() -> int:
 def compute_elastic_config(
     ds_config: str | Mapping[str, Any], target_deepspeed_version: str, world_size: int = 0, return_microbatch: bool = False
 ) -> tuple[int, list[int]] | tuple[int, list[int], int]:
-    """Returns (train batch size, valid numbers of devices), and with world_size or return_microbatch the micro batch size.
+    """Returns (train batch size, valid numbers of devices), on request with the micro batch size.
 
-    Where no world_size is given, the micro batch size and the rules 0.2 take the variable WORLD_SIZE. Raises
-    ElasticityConfigError for a section that is missing or not enabled, ElasticityIncompatibleWorldSize for a world that
-    does not fit, ElasticityError for a version of the rules, or of DeepSpeed, that is not known.
+    world_size or return_microbatch requests it. Without world_size the micro batch size and version 0.2 of the rules use the variable
+    WORLD_SIZE. Raises ElasticityConfigError for a section that is missing or not enabled, ElasticityIncompatibleWorldSize for a world
+    that does not fit, and ElasticityError for an unknown version of the rules or of DeepSpeed.
     """
     config: Mapping[str, Any] = json.loads(ds_config) if isinstance(ds_config, str) else ds_config
     if _SECTION not in config:

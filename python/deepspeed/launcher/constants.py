@@ -1,4 +1,4 @@
-"""Names of launchers of several machines, and what they need."""
+"""Names launchers for several machines, and their constants."""
 
 PDSH_LAUNCHER = "pdsh"
 PDSH_MAX_FAN_OUT = 1024

@@ -1,6 +1,6 @@
-"""Starts the ranks of one machine: python -m deepspeed.launcher.launch --world_info=... script arguments.
+"""Starts the ranks of one machine, by the program `deepspeed`.
 
-It becomes the program `deepspeed`, which starts and watches them.
+Usage: python -m deepspeed.launcher.launch --world_info=... script arguments
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse_args(args: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def program_words(args: argparse.Namespace) -> list[str]:
-    """Returns the words of the program's command line. Raises ValueError without a world."""
+    """Returns the arguments for the program. Raises ValueError without a world."""
     if args.world_info == "None":
         raise ValueError("world_info can not be None")
     return ["--no_ssh", *flag_words(args), "--", args.training_script, *args.training_script_args]

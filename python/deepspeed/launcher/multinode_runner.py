@@ -1,7 +1,7 @@
-"""The commands by which pdsh, MPI and Slurm start a job on several machines, as the core makes them.
+"""Makes the commands by which pdsh, MPI and Slurm start a job on several machines.
 
-A command starts the program `ds_node` on each machine, or once a rank. The launcher that runs it is the other end of its link: it
-hands on the job's description by its environment, or by ssh, so that no argument and no variable's value stands on a command line.
+A command starts the program `ds_node` on each machine, or once for each rank. The launcher that runs it is the other end of its link. It
+passes on the job's description by its environment, or by ssh. So no argument and no variable's value is on a command line.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class MultiNodeRunner(ABC):
-    """Makes the command of one launcher. args: of the runner's parse_args(); world_info_base64: of encode_world_info()."""
+    """Makes the command of one launcher. args: from the runner's parse_args(). world_info_base64: from encode_world_info()."""
 
     name = ""
-    _probe = ""  # a program that is there where the launcher is
+    _probe = ""  # a program that exists if the launcher is installed
 
     def __init__(
         self, args: argparse.Namespace, world_info_base64: str, resource_pool: Mapping[str, int | Sequence[int]] | None = None
@@ -38,19 +38,19 @@ class MultiNodeRunner(ABC):
         self.user_script: str = args.user_script
         self.world_info_base64 = world_info_base64
         self.resource_pool = resource_pool
-        self.exports: dict[str, str] = {}  # {name: value as a shell reads it}, as DeepSpeed's runners have them
-        self._values: dict[str, str] = {}  # {name: value as it stands}
+        self.exports: dict[str, str] = {}  # {name: value quoted for a shell}, as in DeepSpeed's runners
+        self._values: dict[str, str] = {}  # {name: value}
 
     @abstractmethod
     def get_cmd(self, environment: dict[str, str], active_resources: Mapping[str, Sequence[int]]) -> Any:
-        """Returns the command as a list of words; the variables that it needs are added to the environment."""
+        """Returns the command as a list of words, and adds its variables to the environment."""
 
     def backend_exists(self) -> bool | str | None:
         """Returns whether the launcher is installed."""
         return shutil.which(self._probe)
 
     def add_export(self, key: str, var: str) -> None:
-        """Gives the variable to all ranks. Raises ValueError for a key that is no name of a variable."""
+        """Exports the variable to all ranks. Raises ValueError if the key is no valid name of a variable."""
         key, var = key.strip(), var.strip()
         if not _NAME.fullmatch(key):
             raise ValueError(f"variable {key!r}: expected a name of letters, digits and underscores that begins with no digit")
@@ -65,7 +65,7 @@ class MultiNodeRunner(ABC):
         """Raises ValueError for arguments that the launcher does not have."""
         from deepspeed.launcher.runner import program_words
 
-        if self.name:  # else a launcher of a program's own
+        if self.name:  # otherwise the program has a launcher of its own
             _core.check_launch(program_words(self.args, launcher=self.name))
 
     def _command(self, environment: dict[str, str], active_resources: Mapping[str, int | Sequence[int]]) -> list[str]:
@@ -86,7 +86,7 @@ class MultiNodeRunner(ABC):
 
 
 class PDSHRunner(MultiNodeRunner):
-    """Starts one program on each machine over ssh; it starts the ranks there."""
+    """Starts one program on each machine over ssh, which starts the ranks there."""
 
     name = constants.PDSH_LAUNCHER
     _probe = "pdsh"
@@ -94,8 +94,10 @@ class PDSHRunner(MultiNodeRunner):
     def get_cmd(
         self, environment: dict[str, str], active_resources: Mapping[str, Sequence[int]]
     ) -> tuple[list[str], list[str], dict[str, str]]:
-        """Returns (command, a command that ends what it has started, environment). The second is empty: programs whose launcher is gone
-        end by themselves."""
+        """Returns (command, command that ends its processes, environment).
+
+        The second is empty: programs end by themselves when their launcher is gone.
+        """
         return self._command(environment, active_resources), [], environment
 
 
@@ -121,7 +123,7 @@ class MPICHRunner(_PoolRunner):
 
 
 class IMPIRunner(_PoolRunner):
-    """Starts the ranks by Intel MPI's mpirun, one part of the command a rank."""
+    """Starts the ranks by Intel MPI's mpirun; each rank has its part of the command."""
 
     name = constants.IMPI_LAUNCHER
     _probe = "mpirun"

@@ -1,4 +1,4 @@
-"""Which slots of which machines take part: hostfiles, and the filters of --include and --exclude, as the core reads them."""
+"""Chooses slots of machines: by hostfiles and the filters --include and --exclude. The core parses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def fetch_hostfile(hostfile_path: str) -> OrderedDict[str, int] | None:
-    """Returns {host: number of slots}; None where the file does not exist."""
+    """Returns {host: number of slots}; None if the file does not exist."""
     if not os.path.isfile(hostfile_path):
         logger.warning("Unable to find hostfile, will proceed with training with local resources only.")
         return None
@@ -23,12 +23,12 @@ def fetch_hostfile(hostfile_path: str) -> OrderedDict[str, int] | None:
 
 
 def _parse_hostfile(hostfile_lines: Iterable[str], name: str = "Hostfile") -> OrderedDict[str, int]:
-    """Reads lines 'HOST slots=N'; empty lines and those that start with # are skipped. Raises ValueError."""
+    """Parses lines 'HOST slots=N'. Empty lines and those that begin with # are skipped. Raises ValueError."""
     return OrderedDict(_core.parse_hostfile("\n".join(map(str.strip, hostfile_lines)), name))
 
 
 def parse_node_config(node_config: str) -> tuple[str, list[int]]:
-    """Returns (host, [slots]) of "HOST" or "HOST:0,2"; no slot means all of them."""
+    """Returns (host, [slots]) of "HOST" or "HOST:0,2"; no slots mean all of them."""
     ((host, slots),) = _core.parse_node_specs(node_config)
     return host, slots
 
@@ -41,7 +41,10 @@ def parse_node_config_list(node_config_list: str) -> dict[str, list[int]]:
 def parse_resource_filter(
     host_info: Mapping[str, Sequence[int]], include_str: str = "", exclude_str: str = ""
 ) -> Mapping[str, Sequence[int]]:
-    """Returns {host: [slots]} after one of both filters, in the order of host_info, perhaps none. Raises ValueError for what it lacks."""
+    """Returns {host: [slots]} after one of the filters, in the order of host_info.
+
+    The result may be empty. Raises ValueError for hosts or slots that host_info lacks.
+    """
     if include_str and exclude_str:
         raise ValueError("include_str and exclude_str are mutually exclusive.")
     if not include_str and not exclude_str:
@@ -50,14 +53,14 @@ def parse_resource_filter(
 
 
 def parse_inclusion_exclusion(resource_pool: Mapping[str, int], inclusion: str, exclusion: str) -> Mapping[str, Sequence[int]]:
-    """Filters {host: number of slots}. An included host has the slots that the inclusion names, else all of its own."""
+    """Filters {host: number of slots}. An included host has the slots that the inclusion names, otherwise all of its slots."""
     named = parse_node_config_list(inclusion) if inclusion else {}
     active = OrderedDict((host, named.get(host) or list(range(count))) for host, count in resource_pool.items())
     return parse_resource_filter(active, include_str=inclusion, exclude_str=exclusion)
 
 
 def encode_world_info(world_info: Mapping[str, int | Sequence[int]]) -> str:
-    """Returns {host: slots, or their number} as a word that --world_info of deepspeed.launcher.launch takes."""
+    """Encodes {host: slots, or their number} for --world_info of deepspeed.launcher.launch."""
     return _core.encode_world_info([(host, range(slots) if isinstance(slots, int) else slots) for host, slots in world_info.items()])
 
 

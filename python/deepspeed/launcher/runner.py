@@ -1,4 +1,4 @@
-"""The launcher's front: it becomes the program `deepspeed`, which starts and watches the ranks of one machine or more."""
+"""Becomes the program `deepspeed`, which starts and watches ranks on one or more machines."""
 
 from __future__ import annotations
 

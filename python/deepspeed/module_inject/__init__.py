@@ -1,4 +1,4 @@
-"""Puts DeepSpeed's transformer layer in the place of the layers of a BERT."""
+"""Replaces the layers of a BERT by DeepSpeed's transformer layer."""
 
 from typing import TYPE_CHECKING
 

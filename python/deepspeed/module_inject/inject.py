@@ -16,8 +16,10 @@ _TANH_FORMS = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast")
 
 
 def bert_weights(layer: nn.Module) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Returns (initial_weights, initial_biases) for DeepSpeedTransformerLayer from a BertLayer of Transformers, or from a layer
-    whose parts have its names."""
+    """Returns (initial_weights, initial_biases) for DeepSpeedTransformerLayer from a BertLayer.
+
+    The layer is of Transformers, or has parts with the same names.
+    """
     attention: Any = layer.attention
     own: Any = layer
     parts = (
@@ -37,12 +39,12 @@ def module_inject(
     preln: bool = False,
     fp16: bool = False,
 ) -> nn.Module:
-    """Replaces all modules of the class `layer_obj` in `model` by DeepSpeedTransformerLayers with their weights, and returns the model.
+    """Replaces all modules of class `layer_obj` by DeepSpeedTransformerLayers with their weights.
 
-    config: the model's, as Transformers' BertConfig. micro_batch_size: the most sequences of a forward; -1 for any number.
-    max_seq_length: is DeepSpeed's argument; sequences may have any length. preln: whether the layers normalize their inputs.
-    fp16: refuses another dtype than float16. Call it before initialize(). Raises UsageError where there is no such module,
-    NotSupportedError for another activation than GELU. A GELU with erf becomes its tanh form, which a warning says.
+    Returns the model. Call it before initialize(). config: the model's, such as Transformers' BertConfig. micro_batch_size: the most
+    sequences of a forward; -1 for any number. max_seq_length: has no effect; sequences may have any length. preln: whether the layers
+    normalize their inputs. fp16: refuses other dtypes than float16. Raises UsageError if there is no such module, and NotSupportedError
+    for another activation than GELU. A GELU with erf is replaced by its tanh form, with a warning.
     """
     activation = str(getattr(config, "hidden_act", "gelu_new"))
     if activation == "gelu":

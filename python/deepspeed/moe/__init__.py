@@ -1,4 +1,4 @@
-"""Mixtures of experts: parameter groups alone; the layer is not supported."""
+"""Makes parameter groups for mixtures of experts. The layer itself is not supported."""
 
 from typing import TYPE_CHECKING
 

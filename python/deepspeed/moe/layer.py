@@ -1,4 +1,4 @@
-"""The layer of DeepSpeed's mixture of experts, by name."""
+"""Defines DeepSpeed's mixture-of-experts layer by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameter groups of models with experts: a parameter whose `allreduce` is False belongs to an expert."""
+"""Makes parameter groups for models with experts. A parameter whose `allreduce` is False belongs to an expert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def has_moe_layers(m: torch.nn.Module) -> tuple[bool, int]:
-    """Returns (whether the module has a layer of experts, the number of experts of the first one)."""
+    """Returns (whether the module has expert layers, number of experts of the first one)."""
     for part in m.modules():
         if isinstance(part, MoE):
             return True, cast(int, part.num_experts)
@@ -36,7 +36,7 @@ def split_params_into_shared_and_expert_params(params: Iterable[torch.Tensor]) -
 
 
 def split_params_grads_into_shared_and_expert_params(group: Iterable[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Returns the gradients likewise, in fp32."""
+    """Returns the gradients of shared and of expert parameters, in fp32."""
     shared, experts = split_params_into_shared_and_expert_params(param for param in group if param.grad is not None)
     return _gradients(shared), _gradients(experts)
 
@@ -48,14 +48,14 @@ def _gradients(params: list[torch.Tensor]) -> list[torch.Tensor]:
 def split_params_into_different_moe_groups_for_optimizer(
     param_groups: dict[str, Any] | Sequence[dict[str, Any]], max_group_size: int = 178956971
 ) -> list[dict[str, Any]]:
-    """Returns the groups without parameters of experts, and behind them a group of each expert group's parameters."""
+    """Returns the groups without expert parameters, followed by a group for each set of experts."""
     groups: Any = param_groups if isinstance(param_groups, (list, tuple)) else [param_groups]
     kept, added = [], []
     for group in groups:
         shared, experts = split_params_into_shared_and_expert_params(group["params"])
         kept.append(dict(group, params=shared))
         by_name: dict[str, list[torch.Tensor]] = {}
-        param: Any  # its attribute is the script's
+        param: Any  # the script has set its attribute
         for param in experts:
             by_name.setdefault(param.group_name, []).append(param)
         for name, params in by_name.items():
@@ -65,7 +65,7 @@ def split_params_into_different_moe_groups_for_optimizer(
 
 
 def _cut(params: list[torch.Tensor], max_group_size: int | None) -> list[list[torch.Tensor]]:
-    """Returns lists of at most so many elements each, or of one larger parameter."""
+    """Returns lists of at most max_group_size elements each, or of one larger parameter."""
     if max_group_size is None:
         return [params]
     parts: list[list[torch.Tensor]] = [[]]
@@ -80,12 +80,12 @@ def _cut(params: list[torch.Tensor], max_group_size: int | None) -> list[list[to
 
 
 def is_moe_param_group(param_group: Mapping[str, Any]) -> bool:
-    """Returns whether the group is one of experts."""
+    """Returns whether the group holds expert parameters."""
     return bool(param_group.get("moe", False))
 
 
 def configure_moe_param_groups(model_parameters: Iterable[Any]) -> list[Any]:
-    """Returns parameters, or groups of them, in which experts have groups of their own."""
+    """Returns parameters, or groups of them, with groups of their own for experts."""
     params = list(model_parameters)
     if params and isinstance(params[0], dict):
         return split_params_into_different_moe_groups_for_optimizer(params)

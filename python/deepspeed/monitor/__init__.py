@@ -1,1 +1,1 @@
-"""Monitors: TensorBoard, CSV files, Weights & Biases and Comet get scalars of the training."""
+"""Sends training scalars to TensorBoard, CSV files, Weights & Biases and Comet."""

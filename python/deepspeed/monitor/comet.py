@@ -1,10 +1,10 @@
-"""Scalars go to Comet."""
+"""Sends scalars to Comet."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.base import Monitor
 from deepspeed.monitor.utils import check_comet_availability
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class CometMonitor(Monitor):
     """Starts an experiment. Raises ImportError without the package comet_ml.
 
-    A name gets its first value, and then one where samples_log_interval samples were trained since its last one.
+    The first value of a name is sent, then one after at least samples_log_interval further samples.
     """
 
     def __init__(self, comet_config: Any) -> None:
@@ -25,7 +25,7 @@ class CometMonitor(Monitor):
         check_comet_availability()
         self.samples_log_interval = comet_config.samples_log_interval
         self.experiment: Any = None
-        self._logged: dict[str, int] = {}  # at how many samples each name had its last value
+        self._logged: dict[str, int] = {}  # samples at each name's last value
         if not self._writes:
             return
         import comet_ml

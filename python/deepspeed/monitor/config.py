@@ -1,4 +1,4 @@
-"""Sections tensorboard, csv_monitor, wandb and comet, as pydantic models."""
+"""Defines the sections tensorboard, csv_monitor, wandb and comet as pydantic models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECTIONS = ("tensorboard", "comet", "wandb", "csv_monitor")
 
 
 class TensorBoardConfig(DeepSpeedConfigModel):
-    """Holds the keys of tensorboard; files lie in `<output_path>/<job_name>`."""
+    """Holds the keys of tensorboard. Files are in `<output_path>/<job_name>`."""
 
     enabled: bool = False
     output_path: str = ""
@@ -24,7 +24,7 @@ class TensorBoardConfig(DeepSpeedConfigModel):
 
 
 class CSVConfig(DeepSpeedConfigModel):
-    """Holds the keys of csv_monitor; files lie in `<output_path>/<job_name>`."""
+    """Holds the keys of csv_monitor. Files are in `<output_path>/<job_name>`."""
 
     enabled: bool = False
     output_path: str = ""

@@ -1,4 +1,4 @@
-"""Scalars go to CSV files, one a name."""
+"""Writes scalars to CSV files, one for each name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed._errors import IoError
-from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.base import Monitor
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class csvMonitor(Monitor):
-    """Appends to `<output_path>/<job_name>/Train_Samples_lr.csv` what is called "Train/Samples/lr", below the line "step,lr"."""
+    """Appends to CSV files with the header "step,lr", for example.
+
+    The file of "Train/Samples/lr" is `<output_path>/<job_name>/Train_Samples_lr.csv`.
+    """
 
     def __init__(self, csv_config: Any) -> None:
         super().__init__(csv_config)
@@ -32,7 +35,7 @@ class csvMonitor(Monitor):
         self._has_failed = False
 
     def write_events(self, event_list: Sequence[Event]) -> None:
-        """Appends them. A disk that fails is logged once, and the training goes on."""
+        """Appends the events. If the disk fails, it logs that once, and training goes on."""
         if self._files is None:
             return
         try:

@@ -1,11 +1,11 @@
-"""Scalars go to TensorBoard, by torch's writer."""
+"""Sends scalars to TensorBoard by torch's writer."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.base import Monitor
 from deepspeed.monitor.utils import check_tb_availability
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The packages that monitors write by are there, or an ImportError says which one to install."""
+"""Checks that the packages exist by which monitors write."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Scalars go to Weights & Biases."""
+"""Sends scalars to Weights & Biases."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepspeed.monitor.monitor import Monitor
+from deepspeed.monitor.base import Monitor
 from deepspeed.monitor.utils import check_wandb_availability
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WandbMonitor(Monitor):
-    """Makes a run of the project. Raises ImportError without the package wandb."""
+    """Starts a run of the project. Raises ImportError without the package wandb."""
 
     def __init__(self, wandb_config: Any) -> None:
         super().__init__(wandb_config)

@@ -1,4 +1,4 @@
-"""Optimizers, fused operators, the transformer layer, and which of DeepSpeed's ops there are."""
+"""Provides optimizers, fused operators and the transformer layer, and lists DeepSpeed's ops."""
 
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ else:
     _MODULES = "Embedding LayerNorm LinearCrossEntropy RMSNorm RotaryEmbedding"
     __getattr__ = lazy(
         __name__,
-        submodules=("adam", "adagrad", "functional", "lamb", "lion", "modules", "transformer", "sparse_attention", "fp_quantizer"),
+        submodules=("adam", "adagrad", "functional", "lamb", "lion", "modules", "transformer"),
         names={
             "DeepSpeedTransformerLayer": "deepspeed.ops.transformer",
             "DeepSpeedTransformerConfig": "deepspeed.ops.transformer",

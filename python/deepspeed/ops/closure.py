@@ -1,4 +1,4 @@
-"""The closure that a script may give to an optimizer's step()."""
+"""Runs the closure that a script may pass to an optimizer's step()."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def loss_of(closure: Callable[[], float] | None) -> float | None:
-    """Calls it, with gradients, and returns its loss; None where there is no closure."""
+    """Calls the closure with gradients enabled. Returns its loss; None without a closure."""
     if closure is None:
         return None
     with torch.enable_grad():

@@ -1,4 +1,7 @@
-"""Optimizers whose arithmetic the core has: an engine steps them there, at every stage; step() does so without one."""
+"""Defines optimizers whose arithmetic the core has.
+
+An engine steps them in the core, at every stage. Without an engine step() uses the same arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class CoreOptimizer(torch.optim.Optimizer):
     _keys: tuple[str, ...] = ("lr", "betas", "eps", "weight_decay")
     _is_for_cpu = False
     _stepper: _core.OwnOptimizer | None = None
-    _takes_sparse = False  # whether an element whose gradient is 0 stays as it is, so that a sparse gradient may become dense
+    _takes_sparse = False  # whether an element with gradient 0 stays unchanged, so that a sparse gradient may be made dense
 
     def _params(self) -> dict[str, Any]:
         """Returns the options that hold for all groups."""
@@ -50,7 +53,7 @@ class CoreOptimizer(torch.optim.Optimizer):
         return loss
 
     def _step_one(self, param: torch.Tensor, options: dict[str, Any], key: Any) -> None:
-        """Steps a parameter whose state stands under the key."""
+        """Steps a parameter whose state is kept under the key."""
         stepper, given = self._own(), param.grad
         assert given is not None
         if given.is_sparse and not self._takes_sparse:
@@ -74,7 +77,7 @@ class CoreOptimizer(torch.optim.Optimizer):
             state[name] = tensor.view(param.shape) if tensor.numel() == param.numel() else tensor
 
     def _load(self, number: int, key: Any) -> None:
-        """Hands over what load_state_dict() or the script has brought."""
+        """Passes on the state that load_state_dict() or the script has set."""
         state = self.state[key]
         tensors = [(name, value.reshape(-1)) for name, value in state.items() if name != "step"]
         self._own().load_state(number, tensors, int(state.get("step", 0)))

@@ -1,8 +1,8 @@
-"""The fused operators: each makes in one pass over its tensors what several operators of torch make in as many.
+"""Provides fused operators, each of which replaces several torch operators by one pass.
 
-Tensors are fp32, bf16, fp16 or fp64, on the CPU or on CUDA; arithmetic and sums are fp32 (of fp64 fp64). A parameter (weight,
-bias) has its input's dtype or, beside 16 bits, fp32. Shapes and dtypes that do not fit are errors. A backward cannot be
-differentiated itself: create_graph is an error.
+Tensors are fp32, bf16, fp16 or fp64, on the CPU or on CUDA. Arithmetic and sums are in fp32, for fp64 in fp64. A parameter (weight, bias)
+has its input's dtype, or fp32 if the input has 16 bits. Shapes and dtypes that do not fit are errors. A backward cannot be differentiated
+again: create_graph is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def layer_norm(input: Tensor, weight: Tensor | None = None, bias: Tensor | None 
 def add_layer_norm(
     input: Tensor, residual: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
-    """Returns layer_norm(input + residual) and that sum, which goes on as the next residual."""
+    """Returns layer_norm(input + residual) and that sum, which is the next residual."""
     return _core.add_layer_norm(input, residual, weight, bias, eps)
 
 
@@ -66,10 +66,10 @@ def swiglu(gate: Tensor, up: Tensor | None = None) -> Tensor:
 
 
 def dropout(input: Tensor, ratio: float = 0.5, training: bool = True) -> Tensor:
-    """Returns input * keep / (1 - ratio), where keep is 0 with probability `ratio`, else 1.
+    """Returns input * keep / (1 - ratio). keep is 0 with probability `ratio`, otherwise 1.
 
-    The mask is not kept: backward makes it again from a seed and an offset, which the generator of the input's device gives.
-    Outside of training it returns the input.
+    The mask is not kept: backward makes it again from a seed and an offset, which come from the generator of the input's device. Outside
+    of training it returns the input.
     """
     return _core.dropout(input, ratio, training)
 
@@ -82,8 +82,7 @@ def bias_dropout_residual(input: Tensor, bias: Tensor | None, residual: Tensor, 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
     """Returns softmax(scale * scores + mask) over the last dimension of [..., keys].
 
-    The mask broadcasts to the scores and has all keys: 0 where a key counts, -inf where it does not, or a bias, which may be
-    learned.
+    The mask broadcasts to the scores, and has all keys. It is 0 for keys that count and -inf for others, or a bias, which may be learned.
     """
     return _core.masked_softmax(scores, mask, scale)
 
@@ -98,22 +97,22 @@ def rotary_tables(
 ) -> tuple[Tensor, Tensor]:
     """Returns cos and sin, [positions, rotary / 2], of position * base^(-2 i / rotary).
 
-    An input of fp64 takes tables of fp64, others those of fp32.
+    An fp64 input needs fp64 tables, other inputs fp32 tables.
     """
     return _core.rotary_tables(positions, rotary, base, torch.device(device), first_position, dtype)
 
 
 def rotary_embedding(input: Tensor, cos: Tensor, sin: Tensor, pairs: Literal["halves", "neighbours"] = "halves") -> Tensor:
-    """Returns heads [batch, heads, positions, dim] that are turned by their positions, in the input's strides.
+    """Rotates heads [batch, heads, positions, dim] by their positions. The result has the input's strides.
 
-    `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim. Element i turns with
-    i + rotary / 2 ("halves", as in Llama), or 2 i with 2 i + 1 ("neighbours", as in GPT-J).
+    `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim. Element i is paired with i + rotary
+    / 2 ("halves", as in Llama), or 2 i with 2 i + 1 ("neighbours", as in GPT-J).
     """
     return _core.rotary_embedding(input, cos, sin, pairs)
 
 
 def embedding(weight: Tensor, indices: Tensor, padding_index: int | None = None) -> Tensor:
-    """Returns rows of a weight [num_embeddings, dim]. The row `padding_index` takes no gradient."""
+    """Returns rows of a weight [num_embeddings, dim]. The row `padding_index` gets no gradient."""
     return _core.embedding(weight, indices, padding_index)
 
 
@@ -129,12 +128,12 @@ def linear_cross_entropy(
     gradients_in_forward: bool = True,
     chunk_rows: int = 0,
 ) -> Tensor:
-    """Returns the cross entropy of the logits hidden weight^T + bias, in fp32, without ever keeping them.
+    """Returns the cross entropy of the logits hidden weight^T + bias, in fp32, without storing them.
 
-    `hidden` is [..., features], `weight` [classes, features], `bias` [classes], `targets` [...], int64. Logits exist for
-    `chunk_rows` rows at a time. 0 takes as many as fit 64 MiB, on a CPU in fp32; on a GPU all, if an eighth of the free memory
-    holds them, else as many as fit a GiB. With `gradients_in_forward` the gradients are made together with the losses and wait
-    for backward; without, or with reduction "none", backward makes the logits again.
+    `hidden` is [..., features], `weight` [classes, features], `bias` [classes], `targets` [...], int64. Logits exist for `chunk_rows`
+    rows at a time. 0 takes as many as fit 64 MiB in fp32 on a CPU. On a GPU it takes all if they fit an eighth of the free memory,
+    otherwise as many as fit a GiB. With `gradients_in_forward` the gradients are computed together with the losses and wait for backward.
+    Without it, or with reduction "none", backward computes the logits again.
     """
     return _core.linear_cross_entropy(
         hidden, weight, targets, bias, ignore_index, label_smoothing, reduction, gradients_in_forward, chunk_rows

@@ -1,4 +1,4 @@
-"""The fused operators that have parameters, as modules of torch. Names of parameters are those of torch's own modules."""
+"""Wraps the fused operators that have parameters as torch modules. Parameters have the names of torch's own modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Embedding", "LayerNorm", "LinearCrossEntropy", "RMSNorm", "RotaryEmb
 
 
 class LayerNorm(torch.nn.Module):
-    """Applies layer_norm() with a weight of ones and a bias of zeros, [size]. With a residual it returns (norm, sum)."""
+    """Applies layer_norm() with a weight [size] of ones and a bias [size] of zeros. With a residual it returns (norm, sum)."""
 
     def __init__(self, size: int, eps: float = 1e-5, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class LayerNorm(torch.nn.Module):
 
 
 class RMSNorm(torch.nn.Module):
-    """Applies rms_norm() with a weight of ones, [size]. With a residual it returns (norm, sum)."""
+    """Applies rms_norm() with a weight [size] of ones. With a residual it returns (norm, sum)."""
 
     def __init__(self, size: int, eps: float = 1e-6, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class RMSNorm(torch.nn.Module):
 
 
 class Embedding(torch.nn.Module):
-    """Applies embedding() with a weight of normal numbers, [num_embeddings, dim]; the padding row is 0."""
+    """Applies embedding() with a weight [num_embeddings, dim] of normal numbers; the padding row is 0."""
 
     def __init__(
         self, num_embeddings: int, dim: int, padding_index: int | None = None, device: Any = None, dtype: torch.dtype | None = None
@@ -62,7 +62,7 @@ class Embedding(torch.nn.Module):
 
 
 class LinearCrossEntropy(torch.nn.Module):
-    """Applies linear_cross_entropy() with a weight [classes, features] and, if asked for, a bias [classes].
+    """Applies linear_cross_entropy() with a weight [classes, features] and optionally a bias [classes].
 
     Both are uniform in +-1 / sqrt(features). `options` are the keywords of linear_cross_entropy().
     """
@@ -87,9 +87,9 @@ class LinearCrossEntropy(torch.nn.Module):
 
 
 class RotaryEmbedding(torch.nn.Module):
-    """Applies rotary_embedding() with tables of `positions` rows, which are no parameters and no buffers.
+    """Applies rotary_embedding() with tables of `positions` rows, neither parameters nor buffers.
 
-    They follow the input: in fp64 beside fp64, in fp32 beside others, on its device.
+    They follow the input: fp64 for fp64, fp32 for others, on its device.
     """
 
     def __init__(self, positions: int, rotary: int, base: float = 10000.0, pairs: Literal["halves", "neighbours"] = "halves") -> None:
@@ -99,7 +99,7 @@ class RotaryEmbedding(torch.nn.Module):
         self.tables = functional.rotary_tables(*self.arguments)
 
     def forward(self, input: Tensor, first_position: int = 0) -> Tensor:
-        """Turns heads [batch, heads, positions, dim], of which the first one is at `first_position`."""
+        """Rotates heads [batch, heads, positions, dim], the first of which is at `first_position`."""
         end = first_position + input.shape[2]
         if first_position < 0 or end > len(self.tables[0]):
             raise ValueError(

@@ -1,6 +1,6 @@
-"""Names of DeepSpeed's builders of kernels. Nothing is built at run time: the core has its kernels compiled in.
+"""Names DeepSpeed's kernel builders. The core has its kernels compiled in, so nothing is built.
 
-is_compatible() says whether the engine can do what the op is for; load() gives the few ops that scripts call themselves.
+is_compatible() tells whether the engine can do the op's job. load() returns the few ops that scripts call themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OpBuilder:
-    """Stands for an op. NAME is its key in `deepspeed.ops.__compatible_ops__`."""
+    """Represents an op. NAME is its key in `deepspeed.ops.__compatible_ops__`."""
 
     NAME = ""
     _available = False
@@ -31,7 +31,7 @@ class OpBuilder:
 
     @staticmethod
     def installed_rocm_version() -> tuple[int, ...]:
-        """Returns (major, minor), (0, 0) where torch is not built for ROCm."""
+        """Returns (major, minor); (0, 0) if torch is not built for ROCm."""
         return tuple(int(part) for part in (torch.version.hip or "0.0").split(".")[:2])
 
     def absolute_name(self) -> str:
@@ -52,15 +52,15 @@ class OpBuilder:
 
 
 class CUDAOpBuilder(OpBuilder):
-    """Stands for an op on a GPU."""
+    """Represents an op on a GPU."""
 
 
 class TorchCPUOpBuilder(CUDAOpBuilder):
-    """Stands for an op on the CPU."""
+    """Represents an op on the CPU."""
 
 
 class UtilsBuilder(OpBuilder):
-    """Gives flatten, unflatten and cast_to_byte_tensor."""
+    """Provides flatten, unflatten and cast_to_byte_tensor."""
 
     NAME = "utils"
     _available = True
@@ -74,7 +74,7 @@ class UtilsBuilder(OpBuilder):
 
 
 def _bytes_of(tensors: Any) -> Any:
-    """Returns the memory of a tensor, or of each tensor of a list, as a flat tensor of bytes that shares it."""
+    """Returns the memory of a tensor, or of each in a list, as flat byte tensors that share it."""
     if isinstance(tensors, torch.Tensor):
         return tensors.view(-1).view(torch.uint8)
     return [_bytes_of(tensor) for tensor in tensors]

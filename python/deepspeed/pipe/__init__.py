@@ -1,4 +1,4 @@
-"""Models as lists of layers."""
+"""Defines models as lists of layers."""
 
 from deepspeed.runtime.pipe.module import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import ProcessTopology

@@ -1,4 +1,4 @@
-"""The parts of training. Submodules are imported when they are asked for."""
+"""Provides the parts of training. Submodules are imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Base classes of what initialize() returns as the optimizer."""
+"""Defines the base classes of the optimizer that initialize() returns."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from deepspeed import _core
     from deepspeed._slices import SliceStepper
-    from deepspeed.runtime.engine import DeepSpeedEngine
     from deepspeed.runtime.optimizer_parts.loss_scale_view import LossScaleView
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
 class DeepSpeedOptimizer(torch.optim.Optimizer):
-    """Shows the core's optimizer as one of torch's.
+    """Shows the core's optimizer as an optimizer of torch.
 
-    `param_groups` are the client's own dicts, where it brought some. The core steps: what clients and their schedules write
-    into the dicts holds from the next step on, and what the core's schedule writes stands in them after it. A call by which the
-    core may change options, as a load, goes through _showing(): it begins with what the dicts say, and ends with what the core
-    says. `state` shows the core's states, of the parameters, or of the flat tensors where DeepSpeed keeps such.
+    `param_groups` are the client's own dicts, if it passed any. The core steps. What clients and their schedules write into the dicts
+    takes effect at the next step, and after it the dicts show what the core's schedule has written. A call that may change options in the
+    core, such as a load, uses _showing(): before the call the core gets the dicts' values, and after it the dicts get the core's. `state`
+    shows the core's states, keyed by parameter, or by flat tensor if DeepSpeed keeps flat ones.
     """
 
     _keeps_flat = False
@@ -41,39 +41,42 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         client: torch.optim.Optimizer | None = None,
         make_basic: Callable[[], torch.optim.Optimizer] | None = None,
     ) -> None:
-        # Not torch's constructor: state and parameters are the core's, and it would import the whole of torch.compile.
+        # It does not call torch's constructor, which would import all of torch.compile. State and parameters are the core's.
         self.param_groups = groups
         self.defaults = dict(client.defaults) if client is not None else _without_params(groups[0])
         self._owned: OwnedState = None  # type: ignore[assignment]  # until _attach()
-        self._whole_params: list[list[torch.Tensor]] | None = None  # the groups' parameters while flat tensors stand in their place
+        self._whole_params: list[list[torch.Tensor]] | None = None  # the groups' parameters, while flat tensors replace them
         self.state: Any = {}
         self._client = client
         self._make_basic = make_basic
         self._basic: torch.optim.Optimizer | None = None
-        self.overflow = False  # of the last update; micro steps between updates leave it
+        self.overflow = False  # of the last update; micro steps in between do not change it
         self._optimizer_step_pre_hooks = OrderedDict()
         self._optimizer_step_post_hooks = OrderedDict()
         self._optimizer_state_dict_pre_hooks = OrderedDict()
         self._optimizer_state_dict_post_hooks = OrderedDict()
         self._optimizer_load_state_dict_pre_hooks = OrderedDict()
         self._optimizer_load_state_dict_post_hooks = OrderedDict()
-        self._opt_called = True  # torch's schedules warn where a step came before any of this object's
-        self._engine: Callable[[], DeepSpeedEngine] = None  # type: ignore[assignment]  # until _attach()
-        self._written: list[dict[str, Any]] = []  # of each of the core's groups: what a schedule's constructor has written into its dict
-        self._given: list[int] = []  # of each of the core's groups: the number of the dict that it comes from
-        self._seen: list[dict[str, Any]] = []  # of each of the core's groups: its options when they were last compared
+        self._opt_called = True  # otherwise torch's schedules would warn at a step that comes before this object's first one
+        self._engine: Callable[[], Owner] = None  # type: ignore[assignment]  # until _attach()
+        self._written: list[dict[str, Any]] = []  # for each of the core's groups: what a schedule's constructor has written into its dict
+        self._given: list[int] = []  # for each of the core's groups: the index of its dict
+        self._seen: list[dict[str, Any]] = []  # for each of the core's groups: its options at the last comparison
 
     def _note_written(self, dicts: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> None:
-        """Keeps what a schedule's constructor has written. dicts, before: of each of the core's groups, now and before it."""
+        """Keeps what a schedule's constructor has written. dicts, before: the dicts of the core's groups after and before it."""
         self._written = [
             {key: value for key, value in own.items() if key != "params" and (key not in was or _plain(was[key]) != _plain(value))}
             for own, was in zip(dicts, before)
         ]
 
-    def _attach(self, engine: DeepSpeedEngine) -> None:
-        """Begins to follow the engine's core, whose options are newer than the dicts but for what a schedule's constructor wrote
-        there: the core's own schedule has written the first rate."""
-        self._engine = cast("Callable[[], DeepSpeedEngine]", weakref.ref(engine))
+    def _attach(self, engine: Owner) -> None:
+        """Connects to the engine's core, and takes over its options.
+
+        They are newer than the dicts, since the core's own schedule has written the first rate. Only what a client schedule's constructor
+        has written into the dicts is passed to the core.
+        """
+        self._engine = cast("Callable[[], Owner]", weakref.ref(engine))
         for index, written in enumerate(self._written):
             for key, value in written.items():
                 self._core.set_group_option(index, key, value)
@@ -84,7 +87,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         self._pull()
         counts_in_tensors = type(self._client).__module__.startswith("torch.optim")
         self._owned = OwnedState(lambda: self._core, engine._names, counts_in_tensors)
-        # A client that Python steps keeps its states itself, of stand-ins of the slices.
+        # A client whose step runs in Python keeps its states itself, keyed by the slices' stand-ins.
         described = engine._plan.slice_optimizer
         self._slice_stepper: SliceStepper | None = described["stepper"] if described is not None else None
         self.state = StateView(self._read_states, self._owned.states_of)
@@ -92,7 +95,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
             if self._slice_stepper is not None:
                 self.state = self._client.state
             self._show_states_in(self._client)
-        elif self._basic is not None:  # a schedule's constructor has asked for it
+        elif self._basic is not None:  # a schedule's constructor has requested it
             self._basic.state = self.state
         if engine._plan.states:
             state_dicts.take(self, engine._plan.states)
@@ -104,13 +107,13 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer below: the client's, else one of the class that DeepSpeed would make; this one where there is none."""
+        """The optimizer below. It is the client's, or one of the class that DeepSpeed would make, or this one if there is none."""
         if self._make_basic is None:
             return self
         if self._basic is None:
             self._basic = self._make_basic()
             if self._client is None:
-                # The core steps, whoever calls. A schedule of torch wants a method of the optimizer itself.
+                # The core steps, whoever calls this. A torch schedule needs a method of the optimizer itself.
                 step = types.MethodType(lambda _, closure=None: self.step(closure), self._basic)
                 self._basic.step = step  # type: ignore[method-assign]
                 self._show_states_in(self._basic)
@@ -118,7 +121,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     @property
     def _for_schedules(self) -> torch.optim.Optimizer:
-        """The optimizer that schedules hold: the one below, but where this one stands for it, without ZeRO and 16 bits."""
+        """The optimizer that schedules hold. It is the one below, or this one if it replaces it, as without ZeRO and 16 bits."""
         below = self.optimizer
         return self if isinstance(self, type(below)) else below
 
@@ -128,15 +131,16 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return self._owned.states_of_parts() if self._keeps_flat else self._owned.states_of_params()
 
     def _show_states_in(self, basic: torch.optim.Optimizer) -> None:
-        """Lets the optimizer below show the states; while it writes its state_dict, its groups hold what they are of."""
+        """Shows the states in the optimizer below. While that one writes its state_dict, its groups hold the keys of the states."""
         basic.state = self.state
         if isinstance(basic, TrustRatios):
-            basic._engine = self._engine
+            engine = self._engine
+            basic._find_core = lambda: getattr(engine(), "_core", None)
         basic._optimizer_state_dict_pre_hooks[id(self)] = lambda _: self._set_fp32_optimizer_param_groups()
         basic._optimizer_state_dict_post_hooks[id(self)] = lambda *_: self._clear_fp32_optimizer_param_groups()
 
     def _state_keys(self) -> list[list[torch.Tensor]]:
-        """Returns of each of the core's groups the tensors that `state` is of."""
+        """Returns the keys of `state` for each of the core's groups."""
         keys: list[list[torch.Tensor]] = [[] for _ in self._given]
         if self._slice_stepper is not None:
             for group, stand_ins in self._slice_stepper.stand_ins():
@@ -147,7 +151,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return keys
 
     def _set_fp32_optimizer_param_groups(self) -> None:
-        """Puts what `state` is of into the groups, until _clear_fp32_optimizer_param_groups() gives them their parameters back."""
+        """Puts the keys of `state` into the groups until _clear_fp32_optimizer_param_groups() restores the parameters."""
         if self._whole_params is None:
             self._whole_params = [group["params"] for group in self.param_groups]
             for given, keys in zip(self._given, self._state_keys()):
@@ -160,7 +164,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
             self._whole_params = None
 
     def _push(self) -> None:
-        """Hands the core what was written into the dicts."""
+        """Passes changed options from the dicts to the core."""
         for index, (given, seen) in enumerate(zip(self._given, self._seen)):
             group = self.param_groups[given]
             for key, value in seen.items():
@@ -169,7 +173,7 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
                         seen[key] = _plain(group[key])
 
     def _pull(self, everything: bool = False) -> None:
-        """Writes into the dicts what the core has changed. everything: also in place of what others have written there."""
+        """Writes options that the core has changed into the dicts. everything: overwrites what others have written there."""
         for (options, _, _), given, seen in zip(self._core.param_groups(), self._given, self._seen):
             for key, value in options.items():
                 if everything or key not in seen or seen[key] != value:
@@ -178,13 +182,13 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
 
     @contextlib.contextmanager
     def _showing(self) -> Iterator[None]:
-        """Surrounds a call by which the core may change its options: afterwards the dicts show them, whatever was there before."""
+        """Surrounds a call that may change options in the core. Afterwards the dicts show the core's options, whatever they held before."""
         self._push()
         yield
         self._pull(everything=True)
 
     def _note_step(self) -> None:
-        """Tells torch's schedules, which warn where they are stepped first, that the optimizer below is stepped."""
+        """Tells torch's schedules that the optimizer below was stepped. They warn if they are stepped first."""
         if self._client is not None:
             self._client._opt_called = True  # type: ignore[attr-defined]  # of torch's schedules
         if self._basic is not None:
@@ -225,21 +229,22 @@ class DeepSpeedOptimizer(torch.optim.Optimizer):
         return self._engine().dynamic_loss_scale()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns options and states: at stage 0 as torch's optimizers do, else what this rank owns, flat, with the masters.
+        """Returns options and states: as torch's optimizers at stage 0, otherwise this rank's part.
 
-        A checkpoint of the engine, save_checkpoint(), can be resumed at other stages and world sizes.
+        That part is flat and has the masters. A checkpoint of the engine, save_checkpoint(), can be resumed at other stages and world
+        sizes.
         """
         return state_dicts.write(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what state_dict() has returned here or, of whole parameters, of an optimizer of torch. All ranks call it."""
+        """Loads what state_dict() returned, or the whole states of an optimizer of torch. Collective."""
         state_dicts.load(self, state_dict)
 
     def __eq__(self, other: object) -> bool:
-        """Equals the optimizer below it, which is what DeepSpeed returns without ZeRO and 16 bits."""
+        """Equals the optimizer below it, which DeepSpeed returns without ZeRO and 16 bits."""
         if other is self or (self._client is not None and other is self._client):
             return True
-        return NotImplemented  # the other one may know better, as unittest.mock.ANY does
+        return NotImplemented  # the other object may know, as unittest.mock.ANY does
 
     __hash__ = object.__hash__
 
@@ -258,7 +263,7 @@ class ZeROOptimizer(DeepSpeedOptimizer):
         return self._core.get_global_grad_norm() or 0.0
 
     def needs_scaler(self) -> bool:
-        """Returns whether a loss has to go through engine.scale() before a backward of the script's own: in fp16 it has to."""
+        """Returns whether a loss needs engine.scale() before a script's own backward, as in fp16."""
         return self._engine().fp16_enabled() or self._autocasts_to_fp16()
 
     def _autocasts_to_fp16(self) -> bool:
@@ -267,7 +272,7 @@ class ZeROOptimizer(DeepSpeedOptimizer):
 
     @property
     def averaged_gradients(self) -> dict[int, list[torch.Tensor]]:
-        """The reduced gradients that this rank owns: {group, or sub-group at stage 3: flat tensors of its parameters}."""
+        """The reduced gradients that this rank owns: {group: flat tensors of its parameters}. At stage 3 the keys are sub-groups."""
         return self._owned.gradients()
 
 
@@ -283,7 +288,7 @@ def _plain(value: object) -> Any:
 
 def _write(group: dict[str, Any], key: str, value: Any) -> None:
     held = group.get(key)
-    if isinstance(held, torch.Tensor):  # a rate of a capturable optimizer: the dict keeps its tensor
+    if isinstance(held, torch.Tensor):  # a capturable optimizer's rate: the dict keeps its tensor
         held.fill_(value)
-    elif key not in group or _plain(held) != value:  # a number that is the same stays an int
+    elif key not in group or _plain(held) != value:  # an unchanged number stays an int
         group[key] = list(value) if isinstance(held, list) else value

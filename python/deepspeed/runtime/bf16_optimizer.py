@@ -1,4 +1,4 @@
-"""The optimizer of a model in bf16 whose gradients add up in fp32."""
+"""Shows the optimizer of a bf16 model whose gradients are accumulated in fp32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BF16_Optimizer(ZeROOptimizer):
-    """Shows the optimizer of a model in bf16 at stage 1 with `grad_accum_dtype` fp32. Lists have an entry a group."""
+    """Shows the optimizer of a bf16 model at stage 1 with `grad_accum_dtype` fp32. Lists have one entry for each group."""
 
     @property
     def bf16_groups(self) -> list[list[torch.Tensor]]:
@@ -33,7 +33,10 @@ class BF16_Optimizer(ZeROOptimizer):
 
     @property
     def fp32_groups_gradients_flat(self) -> list[torch.Tensor | None]:
-        """The reduced gradients of all ranks' parts, padding included; None between step() and the next update's. Collective."""
+        """The reduced gradients of all ranks' parts, with padding. Collective.
+
+        None after step(), until the next update's gradients are reduced.
+        """
         group = self._engine().data_parallel_group
         return [_gathered(own, group) for own in self._owned.reduced()]
 

@@ -1,4 +1,4 @@
-"""torch.compiler under DeepSpeed's names."""
+"""Provides torch.compiler under DeepSpeed's names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def is_compile_supported() -> bool:
 
 
 def disable(func: Callable[..., Any]) -> Any:
-    """Keeps torch.compile out of a function."""
+    """Excludes a function from torch.compile."""
     return torch.compiler.disable(func)
 
 
 def leave_compiled_autograd() -> None:
-    """Turns compiled autograd off until its context ends, with a warning: an engine is about to use autograd."""
+    """Turns compiled autograd off until its context ends, with a warning, before the engine uses autograd."""
     loaded = sys.modules.get("torch._dynamo.compiled_autograd")
     if loaded is not None and loaded.compiled_autograd_enabled:
         from deepspeed.runtime.uncompiled import leave_compiled_autograd as leave

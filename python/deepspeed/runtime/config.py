@@ -1,4 +1,4 @@
-"""DeepSpeedConfig: a config, read, checked and resolved by the core."""
+"""Defines DeepSpeedConfig: a config that the core has read, checked and resolved."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumu
 
 
 class DeepSpeedConfig:
-    """Shows the config's keys as attributes, defaults included. Raises ConfigError, naming the key.
+    """Shows the config's keys as attributes, with defaults. Raises ConfigError, naming the key.
 
-    Sections of features that do not exist here can be read as well: initialize() refuses them.
+    It also reads sections of features that do not exist here, which initialize() refuses.
     """
 
     def __init__(self, config: Any, mpu: Mpu | None = None, mesh_device: object = None) -> None:
@@ -51,7 +51,7 @@ class DeepSpeedConfig:
         self.log_level = given.get("log_level")
 
     def __getattr__(self, name: str) -> Any:
-        """Finds DeepSpeed's further names: a section's model, or a key that lies in a section."""
+        """Returns further names of DeepSpeed: a section's model, or a key within a section."""
         if name in _SECTIONS and not name.startswith("__"):
             return _SECTIONS[name](self._param_dict)
         if name in _PATHS:
@@ -66,7 +66,7 @@ class DeepSpeedConfig:
         return bool(self.zero_optimization_stage > 0)
 
     def _configure_train_batch_size(self) -> None:
-        """Finds what is None among the three batch sizes, from the others. Raises ConfigError where they do not fit."""
+        """Computes the batch sizes that are None from the others. Raises ConfigError if they contradict."""
         given = {key: getattr(self, key) for key in _BATCH if getattr(self, key) is not None}
         resolved = _core.load_config(given, self.world_size)
         for key in _BATCH:
@@ -109,7 +109,7 @@ _SECTIONS = {
     "monitor_config": _monitor_config,
 }
 
-# Where a name of DeepSpeed's lies in the resolved config.
+# Paths in the resolved config for names of DeepSpeed's.
 _PATHS = {
     "zero_optimization_stage": ("zero_optimization", "stage"),
     "optimizer_name": ("optimizer", "type"),
@@ -145,7 +145,7 @@ def _defaults() -> dict[str, Any]:
 
 
 def default_of(key: str) -> Any:
-    """Returns what holds where a config does not name the top-level key; None where there is no default."""
+    """Returns a top-level key's default; None if it has none."""
     return _defaults().get(key)
 
 
@@ -154,7 +154,7 @@ def _world_size() -> int:
 
 
 def __getattr__(name: str) -> Any:
-    """Makes get_<key>(param_dict): the value of a top-level key in a config, else its default."""
+    """Makes get_<key>(param_dict), which returns a top-level key's value or its default."""
     key = name.removeprefix("get_")
     if key == name or key not in _core.config_keys():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

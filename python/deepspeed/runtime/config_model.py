@@ -1,4 +1,4 @@
-"""The base of config sections as pydantic models."""
+"""Defines the base of config sections as pydantic models."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedConfigModel(BaseModel):
-    """Refuses unknown keys, drops values that are "auto", and moves deprecated keys to the keys that replace them.
+    """Refuses unknown keys, drops "auto" values, and moves deprecated keys to their replacements.
 
-    A deprecated field says in `json_schema_extra`: deprecated=True, new_param="section.key", new_param_fn (of the value),
-    set_new_param=False where the value is not to be moved, deprecated_msg.
+    A deprecated field says in `json_schema_extra`: deprecated=True, new_param="section.key", new_param_fn (a function of the value),
+    set_new_param=False if the value must not be moved, deprecated_msg.
     """
 
     model_config = ConfigDict(
@@ -64,7 +64,7 @@ def _is_auto(key: str, value: object) -> bool:
 
 
 def get_config_default(config: type[BaseModel], field_name: str) -> Any:
-    """Returns the default of a field of a model's class."""
+    """Returns the default of a field in a model's class."""
     field = config.model_fields.get(field_name)
     assert field is not None, f"'{field_name}' is not a field in {config}"
     assert not field.is_required(), f"'{field_name}' is a required field and does not have a default value"

@@ -1,4 +1,4 @@
-"""Helpers of configs. DeepSpeedConfigModel needs pydantic, which is imported when the class is asked for."""
+"""Helps with configs. DeepSpeedConfigModel needs pydantic, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class pp_int(int):
-    """Prints a whole number with commas, or by a text of its own."""
+    """Prints a whole number with commas, or as a text of its own."""
 
     custom_print_str: str | None
 

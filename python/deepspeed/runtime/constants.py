@@ -1,6 +1,6 @@
-"""The config's keys and their defaults: X is the name of a key, and X_DEFAULT what holds where a config does not name it.
+"""Defines the config's keys and their defaults: X is a key's name, X_DEFAULT its default.
 
-Both come from the core, so they cannot differ from what an engine does.
+Both come from the core, so they always match the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loaders of micro batches."""
+"""Provides loaders of micro batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RepeatingLoader:
-    """Begins a loader anew when it ends, so that an iterator of it has no end."""
+    """Restarts a loader when it ends, so that its iterator has no end."""
 
     def __init__(self, loader: Iterable[Any]) -> None:
         self.loader = loader
@@ -32,7 +32,7 @@ class RepeatingLoader:
 
 
 class DeepSpeedDataLoader:
-    """Gives this rank's micro batches; each epoch has an order of its own."""
+    """Returns this rank's micro batches. Each epoch has an order of its own."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The greatest eigenvalue of the Hessian of each layer, by power iteration over gradients that were computed with create_graph."""
+"""Finds the largest eigenvalue of each layer's Hessian, by power iteration. It needs gradients that were computed with create_graph."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Eigenvalue:
-    """Reads the layers `module.<layer_name>[0 .. layer_num - 1]` after a backward(create_graph=True).
+    """Reads the layers `module.<layer_name>[0 .. layer_num - 1]` after backward(create_graph=True).
 
-    max_iter, tol: power iteration ends after so many products, or where the value changes by less than this part of it.
-    stability: added to the norm that a vector is divided by. verbose: one line of the log a layer.
+    max_iter, tol: power iteration ends after max_iter products, or when the value's relative change is below tol. stability: added to the
+    norm by which a vector is divided. verbose: logs one line for each layer.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class Eigenvalue:
         self.layer_num = layer_num
 
     def get_layers(self, module: torch.nn.Module) -> Any:
-        """Returns what `layer_name` names in the module, dots included."""
+        """Returns the module's attribute that `layer_name` names, which may contain dots."""
         return module.get_submodule(self.layer_name)
 
     def compute_eigenvalue(
         self, module: torch.nn.Module, device: torch.device | str | None = None, scale: float = 1.0
     ) -> dict[int, tuple[float, int]]:
-        """Returns {id of a parameter: (eigenvalue of its layer as a part of the greatest one, number of the layer)}.
+        """Returns {id of a parameter: (its layer's eigenvalue relative to the largest, number of the layer)}.
 
-        Values are divided by `scale`, by which the loss was multiplied. Empty where a layer has no gradient that has a graph.
+        Values are divided by `scale`, by which the loss was multiplied. Returns {} if a layer has no gradient with a graph.
         """
         layers = [self.get_layers(module)[index] for index in range(self.layer_num)]
         values = []
@@ -68,7 +68,7 @@ class Eigenvalue:
         return found
 
     def _of_layer(self, params: Sequence[torch.Tensor], device: torch.device | str | None, scale: float) -> float:
-        with torch.random.fork_rng():  # the program's random numbers stay what they would be
+        with torch.random.fork_rng():  # leaves the program's random numbers unchanged
             vectors = self.normalize([torch.randn(param.shape, device=device or param.device) for param in params])
         gradients = [param.grad for param in params if param.grad is not None]
         value, previous = 1.0, 0.0
@@ -90,16 +90,16 @@ class Eigenvalue:
         return [self.nan_to_num(vector / norm) for vector in vectors]
 
     def nan_to_num(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns x with zeros in place of what is no finite number."""
+        """Returns x with zeros in place of infinities and nans."""
         return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
 
     def post_process(self, values: Sequence[float]) -> list[float]:
-        """Returns the values as parts of the greatest, without signs; 1 for layers that gave none."""
+        """Returns absolute values relative to the largest; 1 for layers without a value."""
         greatest = max(map(abs, values))
         return [abs(value) / greatest if value else 1.0 for value in values]
 
 
 def summary_events(block_eigenvalue: Mapping[int, tuple[float, int]], global_samples: int) -> list[Event]:
-    """Returns (name, value, samples) of each entry of what compute_eigenvalue() returns, as monitors take them."""
+    """Returns (name, value, samples) of each entry of compute_eigenvalue()'s result, for monitors."""
     values = [value for value, _ in block_eigenvalue.values()]
     return [(f"Train/Eigenvalues/ModelBlockParam_{index}", value, global_samples) for index, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""DeepSpeedEngine: a torch.nn.Module around the client's, whose training the core drives."""
+"""Defines DeepSpeedEngine: a torch.nn.Module around the client's, which the core trains."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         if core.has_optimizer():
             self.optimizer = self._groups.facade_of(core.param_groups())
             self.optimizer._attach(self)
-        self._schedules.show_own(self)
+        self._schedules.show_own(self, self.optimizer)
         if plan.slice_optimizer is not None and self.sparse_gradients_enabled() and core.zero_optimization_stage() == 0:
             plan.slice_optimizer["stepper"].give_rows(_params_with_sparse_gradients(model))
         self._module_calls = ModuleCalls(core)
@@ -121,7 +121,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         self._tput_timer = None
         self._is_gradient_accumulation_boundary: bool | None = None  # what set_gradient_accumulation_boundary() was given
         self._drops_layers = self.pld_enabled()
-        self._steps_in_backward = self._flag("zero_optimization", "offload_optimizer", "super_offload")
+        self._steps_in_backward = self._key(bool, "zero_optimization.offload_optimizer.super_offload")
         self._refuses_direct_backward = core.has_optimizer() and core.zero_optimization_stage() == 0
         self.training_dataloader: DeepSpeedDataLoader | None = None
         if training_data is not None:
@@ -134,7 +134,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         with elasticity_errors():
             core = _core.make_engine(described, plan.config, plan.groups, plan.slice_optimizer, make_schedule, core_mpu(self.mpu))
         if core.has_optimizer() and core.zero_optimization_stage() == 0:
-            core.leave_unannounced_gradients()  # of another engine's backward, which zero_grad() of the module drops, as in a GAN
+            core.leave_unannounced_gradients()  # drops another engine's gradients, as zero_grad() of the module does in a GAN
         return core
 
     def _take_training_data(self, training_data: Dataset[Any]) -> None:
@@ -151,14 +151,15 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
     # --- training ---
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Calls the module, whose parameters may be partitioned. With fp16.auto_cast floating-point tensors come as halves.
+        """Calls the module, whose parameters may be partitioned.
 
-        Returns what the module returns; its tensors are the engine's to follow through backward. Raises what the module raises.
+        With fp16.auto_cast floating-point inputs are converted to fp16. Returns what the module returns; the engine follows its tensors
+        through backward. Raises what the module raises.
         """
         core = self._core
         leave_compiled_autograd()
         if self._steps_in_backward and self.optimizer is not None:
-            self.optimizer._push()  # for a loss.backward() of the script's own
+            self.optimizer._push()  # for a loss.backward() by the script
         scope = _core.Forward(core)
         mark = self._module_calls.begin()
         try:
@@ -169,7 +170,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
             if self._casts_inputs:
                 inputs, kwargs = pytree.tree_map_only(torch.Tensor, _to_half, (inputs, kwargs))
             output = run_graphed(scope, self._run, inputs, kwargs) if scope.has_graphs() else self._run(inputs, kwargs)
-            if is_functorch_transforming():  # the derivative is the caller's: no gradient of the engine comes of it
+            if is_functorch_transforming():  # the caller takes the derivative: it gives the engine no gradients
                 if self._runs_eagerly:
                     open_in_derivative(core, output)
                 return output
@@ -194,10 +195,11 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         return self.module(*inputs, **kwargs)
 
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True) -> torch.Tensor:
-        """Runs backward of the loss, divided by the accumulation steps and multiplied by the loss scale. Collective.
+        """Runs backward of the loss, divided by the accumulation steps and scaled. Collective.
 
-        loss: a scalar that needs a gradient. retain_graph: keeps the graph for another backward. scale_wrt_gas: False leaves the
-        division out. Returns the divided loss, detached. Raises UsageError without an optimizer, and for another loss.
+        loss: a scalar that requires a gradient. The scale is the loss scale. retain_graph: keeps the graph for another backward.
+        scale_wrt_gas: False skips the division. Returns the divided loss, detached. Raises UsageError without an optimizer, and for
+        another loss.
         """
         optimizer = self._require_optimizer("backward")
         leave_compiled_autograd()
@@ -210,7 +212,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
             self._module_calls.end_backward()
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """Returns the loss (one element) times the loss scale, for a backward() of the script's own on it. Raises UsageError."""
+        """Returns the loss (one element) times the loss scale, for a script's own backward(). Raises UsageError."""
         self._require_optimizer("scale")
         if loss.numel() != 1:
             raise UsageError(
@@ -219,10 +221,10 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         return self._core.scale(loss)
 
     def step(self, lr_kwargs: dict[str, int] | None = None) -> None:
-        """Ends a micro step; at the accumulation boundary it updates the parameters and the schedule. Collective.
+        """Ends a micro step. At the accumulation boundary it updates parameters and schedule. Collective.
 
-        lr_kwargs: arguments for the schedule's step(). In fp16 an update whose gradients overflow is skipped. Raises UsageError
-        without an optimizer.
+        lr_kwargs: arguments for the schedule's step(). In fp16 an update whose gradients overflow is skipped. Raises UsageError without
+        an optimizer.
         """
         core, optimizer = self._core, self._require_optimizer("step")
         self._module_calls.end_backward()
@@ -252,8 +254,8 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Lets backwards add to this rank's gradients alone until the end of the scope; stages 0 and 1."""
-        if enters_no_sync_everywhere():  # it means the accumulation, which the engine counts by itself
+        """Lets backwards accumulate this rank's gradients without reduction, at stages 0 and 1."""
+        if enters_no_sync_everywhere():  # it means accumulation, which the engine counts itself
             yield
             return
         self._require_micro_steps("no_sync")
@@ -267,7 +269,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
 
     @contextlib.contextmanager
     def coalesce_grad_reduction(self) -> Iterator[None]:
-        """Leaves the gradients of backwards with the parameters until the end of the scope, which reduces their sum once."""
+        """Keeps backwards' gradients with the parameters; the end of the scope reduces their sum once."""
         self._require_micro_steps("coalesce_grad_reduction")
         if isinstance(self.optimizer, BF16_Optimizer):
             raise NotSupportedError(
@@ -286,7 +288,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         return self._core.is_gradient_accumulation_boundary()
 
     def set_gradient_accumulation_boundary(self, is_boundary: bool | None) -> None:
-        """Overrides the accumulation boundary until it is set again; None gives it back to the count of micro steps."""
+        """Overrides the accumulation boundary until the next call. None returns to counting micro steps."""
         self._core.set_gradient_accumulation_boundary(is_boundary)
         self._is_gradient_accumulation_boundary = is_boundary
 
@@ -294,7 +296,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         self._core.allreduce_gradients(bucket_size)
 
     def _backward_prologue(self, *_: object) -> None:
-        """Changes nothing: scripts call it before a backward of their own."""
+        """Changes nothing. Scripts call it before a backward of their own."""
 
     def _backward_epilogue(self) -> None:
         self._core.finish_backward()
@@ -306,10 +308,10 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         schedule: object = None,
         compiled_autograd_enabled: bool = False,
     ) -> None:
-        """Compiles the module by torch.compile; at stage 3, which gathers parameters operator by operator, it stays eager.
+        """Compiles the module by torch.compile.
 
-        compile_kwargs: further arguments of torch.compile. compiled_autograd_enabled: backward stays eager, which a warning says.
-        Raises NotSupportedError for a schedule of passes.
+        At stage 3, which gathers parameters at each operator, it stays eager. compile_kwargs: further arguments of torch.compile.
+        compiled_autograd_enabled: logs a warning, since backward stays eager. Raises NotSupportedError for a schedule of passes.
         """
         if schedule is not None:
             raise NotSupportedError("compile(schedule=...): passes over compiled graphs are not supported; leave it out")
@@ -328,7 +330,7 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         return self._is_compiled
 
     def destroy(self) -> None:
-        """Gives the optimizer and its states back; the model keeps its weights."""
+        """Frees the optimizer and its states. The model keeps its weights."""
         self._module_calls.stop()
         self._core.destroy()
         self._is_destroyed = True
@@ -346,11 +348,12 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
         collate_fn: Callable[[list[Any]], Any] | None = None,
         num_local_io_workers: int | None = None,
     ) -> DeepSpeedDataLoader:
-        """Returns a loader of this rank's micro batches: shuffled for the route "train", in order for "eval" and "predict".
+        """Returns a loader of this rank's micro batches.
 
-        batch_size: samples of a micro batch; None: the config's. pin_memory: for a GPU alone. data_sampler: instead of one that
-        shares the samples out over the data-parallel ranks. collate_fn(samples): None: that of initialize(), else torch's.
-        num_local_io_workers: processes that read; None: the rank itself. Raises UsageError for another route.
+        route: "train" shuffles; "eval" and "predict" keep the order. batch_size: samples of a micro batch; None: the config's.
+        pin_memory: has an effect on a GPU only. data_sampler: replaces the one that distributes samples over the data-parallel ranks.
+        collate_fn(samples): None: that of initialize(), otherwise torch's. num_local_io_workers: processes that read; None: the rank
+        itself. Raises UsageError for another route.
         """
         if route not in ("train", "eval", "predict"):
             raise UsageError(f"deepspeed_io(): route is {route!r}, expected train, eval or predict")
@@ -367,13 +370,13 @@ class DeepSpeedEngine(EngineSaving, EngineStateMoves, EngineMixedPrecision, torc
             data_parallel_rank=self._data_parallel_rank,
             dataloader_drop_last=self.dataloader_drop_last(),
             shuffle=route == "train",
-            seed=self._key("seed") or 0,
+            seed=self._key(int, "seed") or 0,
         )
 
     # --- as a module ---
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        """Lets a conversion pass that changes nothing; the config decides on dtypes, and the rank on the device."""
+        """Allows conversions that change nothing. The config chooses dtypes, and the rank the device. Raises UsageError for others."""
         example = torch.empty(0, device=self.device, dtype=self._dtype)
         made = fn(example)
         if made.device != example.device or made.dtype != example.dtype:
@@ -430,8 +433,10 @@ def _params_with_sparse_gradients(model: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def _end_engines_of(model: torch.nn.Module) -> None:
-    """Destroys an engine that the module has already: scripts initialize a module again and forget the engine that they had."""
+    """Destroys an engine that the module already has. Scripts initialize a module again and forget their first engine."""
     for engine in list(_world.engines):
-        if engine.__dict__.get("_core") is not None and engine.module is model and not engine._is_destroyed:
+        if not isinstance(engine, DeepSpeedEngine) or engine.__dict__.get("_core") is None:
+            continue
+        if engine.module is model and not engine._is_destroyed:
             logger.warning("initialize() takes the module from the engine that it had, which is destroyed")
             engine.destroy()

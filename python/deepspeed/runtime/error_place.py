@@ -1,4 +1,4 @@
-"""What a layer, a loss_fn or a region that is recomputed raises says which one it was."""
+"""Adds the layer, loss_fn or recomputed region to errors that it raises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def noting(place: Callable[[], str]) -> Iterator[None]:
-    """Adds "This was in PLACE." to what is raised inside; `place` is called then. Python 3.10 has no notes: there the text is extended."""
+    """Adds "This was in PLACE." to errors that are raised inside.
+
+    place: a function that returns the text. Python 3.10 has no notes, so there the error's message is extended.
+    """
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Learning rate schedules of the config, as the core computes them."""
+"""Provides the config's learning rate schedules, which the core computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from deepspeed._types import HasGroups
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 LR_SCHEDULE = "lr_schedule"
 LR_RANGE_TEST = "LRRangeTest"
@@ -59,7 +60,7 @@ TOTAL_NUM_STEPS = "total_num_steps"
 
 
 class EngineSchedule:
-    """Shows the schedule of an engine, which steps it with its optimizer; or steps one of a script's own optimizer."""
+    """Shows an engine's schedule, which the engine steps, or steps a script's own optimizer."""
 
     _type: str  # the config's name
 
@@ -75,19 +76,20 @@ class EngineSchedule:
         self._write()
 
     @classmethod
-    def of_engine(cls, engine: DeepSpeedEngine) -> EngineSchedule:
+    def of_engine(cls, engine: Owner, optimizer: DeepSpeedOptimizer) -> EngineSchedule:
+        """Returns the schedule that the core has made for an engine with this optimizer."""
         kinds = {made._type: made for made in (WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle, LRRangeTest)}
         name = engine.scheduler_name()
-        assert name is not None and engine.optimizer is not None
+        assert name is not None
         kind = kinds[name]
         made = kind.__new__(kind)
-        made._written = engine.optimizer
+        made._written = optimizer
         made._params = dict(engine.scheduler_params() or {})
-        made._source = _ScheduleOfEngine(engine)
+        made._source = _ScheduleOfEngine(engine, optimizer)
         return made
 
     def _leave_engine(self) -> None:
-        """Goes on by itself from where it stands, where another schedule takes its place in the engine."""
+        """Detaches from the engine, and goes on alone from the current step. Another schedule takes its place there."""
         if isinstance(self._source, _ScheduleOfEngine):
             state = self._source.state_dict()
             groups = [{key: value for key, value in group.items() if key != "params"} for group in self._written.param_groups]
@@ -96,7 +98,7 @@ class EngineSchedule:
 
     @property
     def optimizer(self) -> Any:
-        """Returns the optimizer of torch whose rates are written: of an engine, the one below the wrapper of its stage."""
+        """Returns the torch optimizer whose rates are written. For an engine it is the one below the wrapper of its stage."""
         from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
 
         if isinstance(self._written, DeepSpeedOptimizer):
@@ -118,7 +120,7 @@ class EngineSchedule:
         return self._source.get_lr()
 
     def get_last_lr(self) -> list[float]:
-        """Returns the rates that were written last, one a group. Raises AssertionError before the first step."""
+        """Returns the last written rates, one for each group. Raises AssertionError before the first step."""
         rates = self._source.get_last_lr()
         assert rates, "need to call step() first"
         return rates
@@ -134,12 +136,12 @@ class EngineSchedule:
         held = [group.get("lr") for group in self._written.param_groups]
         self._source.write(self._written)
         for group, rate in zip(self._written.param_groups, held):
-            if isinstance(rate, torch.Tensor) and group["lr"] is not rate:  # of a capturable optimizer, which keeps its tensor
+            if isinstance(rate, torch.Tensor) and group["lr"] is not rate:  # a capturable optimizer keeps its tensor
                 group["lr"] = rate.fill_(group["lr"])
 
     def __getattr__(self, name: str) -> Any:
-        """Shows what the schedule computes with, and the parameters that it was made with."""
-        if name.startswith("_"):  # of an object that is being made
+        """Returns the schedule's internal values, and the parameters that it was made with."""
+        if name.startswith("_"):  # the object is still being made
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         shown = {**self._params, **self._source.attributes()}
         if name not in shown:
@@ -155,8 +157,9 @@ def _with_known_warmup(params: dict[str, Any]) -> dict[str, Any]:
 
 
 class _ScheduleOfEngine:
-    def __init__(self, engine: DeepSpeedEngine) -> None:
-        self._engine = cast("Callable[[], DeepSpeedEngine]", weakref.ref(engine))
+    def __init__(self, engine: Owner, optimizer: DeepSpeedOptimizer) -> None:
+        self._engine = cast("Callable[[], Owner]", weakref.ref(engine))
+        self._optimizer = optimizer
 
     @property
     def _core(self) -> _core.TrainingEngine:
@@ -183,18 +186,16 @@ class _ScheduleOfEngine:
             self._core.load_scheduler_state(state)
 
     def write(self, optimizer: Any) -> None:
-        """Changes nothing: the engine's groups show the rates already."""
+        """Changes nothing: the engine's groups already show the rates."""
 
     def _showing(self) -> AbstractContextManager[None]:
-        optimizer = self._engine().optimizer
-        assert optimizer is not None
-        return optimizer._showing()
+        return self._optimizer._showing()
 
 
 class WarmupLR(EngineSchedule):
-    """Raises the rate from `warmup_min_lr` to `warmup_max_lr` over `warmup_num_steps` steps, and keeps it.
+    """Raises the rate from `warmup_min_lr` to `warmup_max_lr` in `warmup_num_steps` steps, then keeps it.
 
-    warmup_max_lr: None is each group's own rate.
+    warmup_max_lr: None means each group's own rate.
     """
 
     _type = WARMUP_LR
@@ -219,7 +220,7 @@ class WarmupLR(EngineSchedule):
 
 
 class WarmupDecayLR(EngineSchedule):
-    """Raises the rate as WarmupLR does, and lowers it to 0 at `total_num_steps` along a line."""
+    """Raises the rate as WarmupLR does, then lowers it linearly to 0 at `total_num_steps`."""
 
     _type = WARMUP_DECAY_LR
 
@@ -245,7 +246,7 @@ class WarmupDecayLR(EngineSchedule):
 
 
 class WarmupCosineLR(EngineSchedule):
-    """Warms up to the optimizer's own rate, and goes down to `cos_min_ratio` of it along a cosine."""
+    """Raises the rate to the optimizer's own, then lowers it to `cos_min_ratio` by a cosine."""
 
     _type = WARMUP_COSINE_LR
 
@@ -270,13 +271,13 @@ class WarmupCosineLR(EngineSchedule):
         )
 
     def get_lr_ratio(self) -> float:
-        """Returns what the groups' own rates are multiplied by at this step."""
+        """Returns the factor of the groups' own rates at this step."""
         ratio: float = self._source.attributes()["lr_ratio"]
         return ratio
 
 
 class OneCycle(EngineSchedule):
-    """Follows the 1-cycle policy of rates and momenta (Smith, arXiv:1803.09820)."""
+    """Follows the 1-cycle policy for rates and momenta (Smith, arXiv:1803.09820)."""
 
     _type = ONE_CYCLE
 
@@ -315,7 +316,7 @@ class OneCycle(EngineSchedule):
         super().__init__(optimizer, last_batch_iteration, **params)
 
     def get_mom(self) -> list[tuple[float, float]] | None:
-        """Returns the betas of the cycle at this step, one pair a group; None where the schedule leaves momenta alone."""
+        """Returns each group's betas at this step; None if the schedule does not change them."""
         moms = self._source.attributes().get("moms")
         return None if moms is None else [tuple(betas) for betas in moms]
 
@@ -345,7 +346,7 @@ class LRRangeTest(EngineSchedule):
 
 
 def add_tuning_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Adds the schedules' parameters to a parser of arguments."""
+    """Adds the schedules' parameters to an argument parser."""
     group = parser.add_argument_group("Convergence Tuning", "Convergence tuning configurations")
     group.add_argument("--lr_schedule", type=str, default=None, help="LR schedule for training.")
     for name, default in (
@@ -378,5 +379,5 @@ def add_tuning_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentPa
 
 
 def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
-    """Reads the schedules' parameters from the command line; returns (known, unknown) arguments."""
+    """Parses the schedules' parameters on the command line. Returns (known, unknown) arguments."""
     return add_tuning_arguments(argparse.ArgumentParser()).parse_known_args()

@@ -1,4 +1,4 @@
-"""Norms of gradients and weights over the ranks, clipping, and a search for infinities."""
+"""Computes norms over the ranks, clips, and searches for infinities."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def is_model_parallel_parameter(p: object) -> bool:
-    """Returns whether each rank of the tensor parallel group has another part of the parameter."""
+    """Returns whether each tensor parallel rank has another part of the parameter."""
     return bool(getattr(p, "model_parallel", False) or getattr(p, "tensor_model_parallel", False))
 
 
 def get_global_norm(norm_list: Iterable[SupportsFloat]) -> float:
-    """Returns the L2 norm of norms."""
+    """Returns the L2 norm of a list of norms."""
     return math.sqrt(sum(float(norm) ** 2 for norm in norm_list))
 
 
 def _counted(parameters: Iterable[torch.Tensor], mpu: Mpu | None) -> list[torch.Tensor]:
-    """Leaves out what other ranks of the model's group count already."""
+    """Leaves out what other ranks of the model's group already count."""
     first = bwc_tensor_model_parallel_rank(mpu) == 0
     return [param for param in parameters if mpu is None or first or is_model_parallel_parameter(param)]
 
@@ -49,7 +49,7 @@ def _norm(tensors: Sequence[torch.Tensor], norm_type: float, device: torch.devic
 
 
 def _mean_over_experts(norm: torch.Tensor) -> torch.Tensor:
-    """Makes norms alike on the ranks that hold other experts each."""
+    """Averages the norm over ranks that hold different experts."""
     from deepspeed.utils import groups
 
     group = groups._get_data_parallel_group()
@@ -61,9 +61,10 @@ def _mean_over_experts(norm: torch.Tensor) -> torch.Tensor:
 def clip_grad_norm_(
     parameters: torch.Tensor | Iterable[torch.Tensor], max_norm: float, norm_type: float = 2, mpu: Mpu | None = None
 ) -> torch.Tensor:
-    """Scales gradients in place down to a norm of max_norm over the model's ranks; returns the norm before, a tensor.
+    """Scales gradients in place to a norm of at most max_norm over the model's ranks.
 
-    norm_type: the p of the norm, math.inf for the largest absolute value. mpu: None where each rank has the whole model.
+    norm_type: the p of the norm, math.inf for the largest absolute value. mpu: None if each rank has the whole model. Returns the norm
+    before, a tensor.
     """
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     params = [param for param in params if param.grad is not None]
@@ -82,13 +83,13 @@ def clip_grad_norm_(
 
 
 def get_grad_norm(parameters: torch.Tensor | Iterable[torch.Tensor], norm_type: float = 2, mpu: Mpu | None = None) -> float:
-    """Returns the norm of gradients over the model's ranks; -1 where it is infinite or not a number."""
+    """Returns the norm of gradients over the model's ranks; -1 for infinity or nan."""
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     return _finite(_of(_counted([param for param in params if param.grad is not None], mpu), "grad", norm_type, mpu))
 
 
 def get_weight_norm(parameters: torch.Tensor | Iterable[torch.Tensor], norm_type: float = 2, mpu: Mpu | None = None) -> float:
-    """Returns the norm of weights over the model's ranks; -1 where it is infinite or not a number."""
+    """Returns the norm of weights over the model's ranks; -1 for infinity or nan."""
     params = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     return _finite(_of(_counted(params, mpu), "data", norm_type, mpu))
 
@@ -111,7 +112,7 @@ def get_global_norm_of_tensors(
     use_graph: bool = False,
     moe_ep_group: ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """Returns the norm of tensors over the model's ranks; -1 where it is infinite or not a number."""
+    """Returns the norm of tensors over the model's ranks; -1 for infinity or nan."""
     tensors = list(input_tensors)
     group = mpu.get_model_parallel_group() if mpu is not None else moe_ep_group
     norm = _norm(tensors, float(norm_type), tensors[0].device if tensors else "cpu", group)
@@ -126,7 +127,7 @@ def clip_tensors_by_global_norm(
     eps: float = 1e-6,
     use_graph: bool = False,
 ) -> SupportsFloat:
-    """Scales tensors down to a norm of max_norm; returns the norm before."""
+    """Scales tensors to a norm of at most max_norm. Returns the norm before."""
     tensors = list(input_tensors)
     if global_norm is None:
         global_norm = get_global_norm_of_tensors(tensors, mpu=mpu)
@@ -138,12 +139,12 @@ def clip_tensors_by_global_norm(
 
 
 def has_inf_or_nan(x: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor that says whether one of the values is infinite or not a number."""
+    """Returns a tensor that tells whether any value is infinite or nan."""
     return ~torch.isfinite(x.float()).all()
 
 
 class CheckOverflow:
-    """Asks whether a gradient of any rank is infinite or not a number."""
+    """Finds out whether any rank has a gradient that is infinite or nan."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class CheckOverflow:
         self.params = [param for group in param_groups or [] for param in group]
 
     def check_using_norm(self, norm_group: Iterable[float], reduce_overflow: bool = True) -> bool:
-        """Takes norms as get_weight_norm() returns them: -1 stands for infinite."""
+        """Checks norms as get_weight_norm() returns them: -1 stands for infinite."""
         return self._anywhere(any(norm == -1 for norm in norm_group), reduce_overflow)
 
     def check(self, param_groups: Iterable[Iterable[torch.Tensor]] | None = None) -> bool:

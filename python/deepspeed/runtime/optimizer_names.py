@@ -1,4 +1,4 @@
-"""Names of the config's optimizers, as `optimizer.type` spells them in lower case."""
+"""Names the config's optimizers, as `optimizer.type` spells them in lower case."""
 
 ADAGRAD_OPTIMIZER = "adagrad"
 ADAM_OPTIMIZER = "adam"

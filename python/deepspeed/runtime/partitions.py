@@ -1,4 +1,4 @@
-"""Divisions of a list into consecutive parts, and of a tensor over the ranks of a group."""
+"""Divides a list into consecutive parts, and a tensor over the ranks of a group."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ if TYPE_CHECKING:
 
 
 def prefix_sum_inc(weights: Iterable[int]) -> list[int]:
-    """Returns the running sums, each with its own element."""
+    """Returns the running sums, each including its own element."""
     return list(itertools.accumulate(weights))
 
 
 def partition_uniform(num_items: int, num_parts: int) -> list[int]:
-    """Returns num_parts + 1 bounds; the sizes differ by one at most, and the first parts are the larger ones."""
+    """Returns num_parts + 1 bounds of parts that differ by at most one; larger parts come first."""
     return _core.partition_uniform(num_items, num_parts)
 
 
 def partition_balanced(weights: Sequence[float], num_parts: int) -> list[int]:
-    """Returns num_parts + 1 bounds whose largest and smallest sums of weights differ as little as can be."""
+    """Returns num_parts + 1 bounds that balance the parts' sums of weights as well as possible."""
     return _core.partition_balanced(weights, num_parts)
 
 
 class PartitionedTensor:
-    """Holds this rank's share of a tensor; full() gathers it. The meta tensor lets another rank make one of its share."""
+    """Holds this rank's share of a tensor. full() gathers the tensor.
+
+    The meta tensor lets another rank make a PartitionedTensor of its own share.
+    """
 
     def __init__(self, tensor: torch.Tensor, group: ProcessGroup | None, partition_meta: object = None) -> None:
         self.group = group
@@ -50,7 +53,7 @@ class PartitionedTensor:
     def from_meta(
         cls, meta: torch.Tensor, local_part: torch.Tensor, group: ProcessGroup | None, device: torch.device | str | None = None
     ) -> Self:
-        """Makes one of a share and of what to_meta() returned on the rank that had the tensor."""
+        """Makes a PartitionedTensor of a share and another rank's to_meta()."""
         numbers = meta.tolist()
         made = cls.__new__(cls)
         made.group = group
@@ -63,7 +66,7 @@ class PartitionedTensor:
         return made
 
     def to_meta(self) -> torch.Tensor:
-        """Returns dimensions, shape, number of parts, rank and bounds in one tensor of whole numbers."""
+        """Returns dimensions, shape, number of parts, rank and bounds in one tensor of integers."""
         numbers = [len(self.orig_size), *self.orig_size, self.num_parts, self.rank, *self.partition]
         return torch.tensor(numbers, dtype=torch.long, device=self.local_data.device)
 

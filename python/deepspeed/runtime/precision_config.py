@@ -1,4 +1,4 @@
-"""Sections fp16 and bf16, as pydantic models."""
+"""Defines the sections fp16 and bf16 as pydantic models."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class DeepSpeedBF16Config(DeepSpeedConfigModel):
     check_grad_overflow: bool = True
     bf16_master_weights_and_grads: bool = False
     bf16_optimizer_states: bool = False
-    split_master_weights: bool = False  # of this engine alone
+    split_master_weights: bool = False  # a key of this engine, not of DeepSpeed
 
 
 class DeepSpeedFP16Config(DeepSpeedConfigModel):
-    """Holds the keys of fp16; a loss scale of 0 is a dynamic one."""
+    """Holds the keys of fp16. A loss scale of 0 means a dynamic one."""
 
     enabled: bool = False
     auto_cast: bool = False

@@ -1,4 +1,4 @@
-"""Progressive layer drop (https://arxiv.org/abs/2010.13369): the part of its layers that a model keeps, smaller as training goes."""
+"""Lowers the share of layers that a model keeps as training goes (arXiv:2010.13369)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class ProgressiveLayerDrop:
-    """Follows the schedule by itself; an engine follows its own where the config has the section.
+    """Follows the schedule independently of an engine.
 
-    theta: what is left in the end. gamma: how fast the part falls there.
+    An engine follows its own if the config has the section. theta: the final share. gamma: how fast the share falls to it.
     """
 
     def __init__(self, theta: float = 0.5, gamma: float = 0.001) -> None:
@@ -21,7 +21,7 @@ class ProgressiveLayerDrop:
         self.current_theta = 1.0
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the keyword arguments that a model's forward gets."""
+        """Returns the keyword arguments for a model's forward."""
         return {"progressive_layer_drop": True, "pld_theta": self.get_theta()}
 
     def get_theta(self) -> float:

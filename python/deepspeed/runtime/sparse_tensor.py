@@ -1,4 +1,4 @@
-"""SparseTensor: the rows of a 2-dimensional tensor that are not zero."""
+"""Defines SparseTensor: the nonzero rows of a matrix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 class SparseTensor:
-    """Holds indices [n] of rows, and values [n, columns], of a dense or a COO tensor [rows, columns]."""
+    """Holds row indices [n] and values [n, columns] of a dense or COO tensor [rows, columns]."""
 
     indices: torch.Tensor
     values: torch.Tensor
@@ -35,7 +35,7 @@ class SparseTensor:
         return torch.sparse_coo_tensor(self.indices.unsqueeze(0), self.values, self.dense_size)
 
     def to_dense(self) -> torch.Tensor:
-        """Returns the dense tensor; values of a row that stands twice are added up."""
+        """Returns the dense tensor. Values of a row that occurs twice are added."""
         return self.values.new_zeros(self.dense_size).index_add_(0, self.indices, self.values)
 
     def sparse_size(self) -> tuple[int, int]:
@@ -43,7 +43,7 @@ class SparseTensor:
         return self.indices.numel() + self.values.numel(), self.dense_size[0] * self.dense_size[1]
 
     def add(self, b: SparseTensor) -> None:
-        """Adds another one of the same dense size."""
+        """Adds another SparseTensor of the same dense size."""
         if self.dense_size != b.dense_size:
             raise ValueError(f"SparseTensor.add(): got the dense size {b.dense_size}, expected {self.dense_size}")
         self.indices = torch.cat([self.indices, b.indices])

@@ -1,4 +1,4 @@
-"""torch.autocast as the config's section `torch_autocast` asks for it; the core keeps which parameters it marks."""
+"""Applies torch.autocast as the section `torch_autocast` says. The core stores which parameters are marked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARAM_COMM_DTYPE_ATTR_NAME = "comm_dtype"
 
 
 class _OfMarked:
-    """Makes an attribute of the class Parameter that marked ones alone have, so that hasattr(p, "comm_dtype") tells them apart."""
+    """Defines an attribute of Parameter that only marked parameters have. So hasattr(p, "comm_dtype") tells them apart."""
 
     def __get__(self, param: torch.Tensor | None, owner: type | None = None) -> Any:
         if param is None:
@@ -41,16 +41,18 @@ setattr(torch.nn.Parameter, PARAM_COMM_DTYPE_ATTR_NAME, _OfMarked())
 
 
 def get_default_autocast_lower_precision_modules() -> list[str]:
-    """Returns the names of the classes whose parameters are marked where the config lists none."""
+    """Returns the default class names whose parameters are marked."""
     return [f"{cls.__module__}.{cls.__name__}" for cls in LOWER_PRECISION_SAFE_MODULES]
 
 
 def with_safe_modules(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns the config with the names by which the core knows the classes of `lower_precision_safe_modules`. Throws where one
-    cannot be imported: no parameter would be marked."""
+    """Returns the config with the core's class names in `lower_precision_safe_modules`.
+
+    Raises ValueError if a class cannot be imported, since no parameter would be marked.
+    """
     section: Any = config.get("torch_autocast")
     names = section.get("lower_precision_safe_modules") if isinstance(section, Mapping) and section.get("enabled") is True else None
-    if not isinstance(names, (list, tuple)):  # other kinds are the core's to refuse
+    if not isinstance(names, (list, tuple)):  # the core refuses other types
         return config
     classes = [class_name(_import_class(str(name))) for name in names]
     return {**config, "torch_autocast": {**section, "lower_precision_safe_modules": classes}}
@@ -74,21 +76,21 @@ def is_autocast_initialized() -> bool:
 
 
 def has_comm_dtype(param: torch.Tensor) -> bool:
-    """Returns whether the parameter is marked: its gradients travel in the lower precision."""
+    """Returns whether the parameter is marked: its gradients are communicated in lower precision."""
     return _core.find_autocast_dtype(param) is not None
 
 
 def get_comm_dtype(param: torch.Tensor) -> torch.dtype:
-    """Returns the dtype in which the parameter's gradients travel; its own where it is not marked."""
+    """Returns the dtype in which the parameter's gradients are communicated. It is the parameter's own unless it is marked."""
     marked = _core.find_autocast_dtype(param)
     return param.dtype if marked is None else marked
 
 
 def get_all_comm_dtypes(params: Iterable[torch.Tensor]) -> set[torch.dtype]:
-    """Returns the dtypes of all of them, as a set."""
+    """Returns the set of the parameters' communication dtypes."""
     return {get_comm_dtype(param) for param in params}
 
 
 def sort_dtypes(dtypes: Iterable[torch.dtype]) -> list[torch.dtype]:
-    """Sorts dtypes by name, so that all ranks have one order."""
+    """Sorts dtypes by name, so that all ranks have the same order."""
     return sorted(dtypes, key=str)

@@ -1,7 +1,7 @@
-"""What keeps torch.compile and compiled autograd out of the engine's work.
+"""Keeps torch.compile and compiled autograd out of the engine's work.
 
-Is imported where torch._dynamo is loaded: it takes most of a second, and few scripts use it. What torch.compile traces may
-import this module, and ends its graph where it calls a function of it.
+It is imported only if torch._dynamo is loaded: that takes most of a second, and few scripts use it. A module that torch.compile traces
+may import this one; its graph ends at a call to a function here.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # of torch
 def run_untraced(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Returns function(*args, **kwargs), which is no part of its caller's graph. What is compiled in it stays so."""
+    """Returns function(*args, **kwargs) outside of its caller's graph. What is compiled inside it stays compiled."""
     return function(*args, **kwargs)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # of torch
 def run_eagerly(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Returns function(*args, **kwargs), in which nothing is compiled.
+    """Returns function(*args, **kwargs) with nothing compiled inside.
 
-    Compiled kernels read memory past the dispatcher, which gathers partitioned parameters.
+    Compiled kernels read memory without the dispatcher, which gathers partitioned parameters.
     """
     with torch.compiler.set_stance("force_eager"):
         return function(*args, **kwargs)
@@ -37,7 +37,7 @@ def run_eagerly(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # of torch
 def leave_compiled_autograd() -> None:
-    """Turns compiled autograd off until its context ends: it cannot trace what the engine does in backward."""
+    """Turns compiled autograd off until its context ends. It cannot trace what the engine does in backward."""
     torch._C._dynamo.compiled_autograd.set_autograd_compiler(None, False)
     compiled_autograd.compiled_autograd_enabled = False
     warn_of_compiled_autograd()
@@ -45,5 +45,5 @@ def leave_compiled_autograd() -> None:
 
 @functools.lru_cache(maxsize=1)
 def warn_of_compiled_autograd() -> None:
-    """Says once that backward is not compiled."""
+    """Warns once that backward is not compiled."""
     logger.warning("compiled autograd is off: an engine's backward, which reduces gradients as they come, runs eagerly")

@@ -1,4 +1,4 @@
-"""Helpers of training scripts."""
+"""Provides helpers for training scripts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class DummyOptim:
-    """Stands for an optimizer where only its groups are asked for."""
+    """Stands for an optimizer of which only the groups are used."""
 
     def __init__(self, params: object) -> None:
         self.param_groups = [{"params": params}]
@@ -60,7 +60,7 @@ def ensure_directory_exists(filename: str) -> None:
 
 
 def set_random_seed(seed: int) -> None:
-    """Seeds Python's, NumPy's and torch's generators."""
+    """Seeds the generators of Python, NumPy and torch."""
     random.seed(seed)
     torch.manual_seed(seed)
     try:
@@ -71,12 +71,12 @@ def set_random_seed(seed: int) -> None:
 
 
 def copy_to_device(item: Any, device: torch.device | str, criterion_func: Callable[[Any], bool]) -> Any:
-    """Returns nested lists, tuples and dicts with copies on the device of the items for which criterion_func is true."""
+    """Returns nested lists, tuples and dicts with copies of chosen items on the device. criterion_func chooses them."""
     return _map(item, lambda leaf: leaf.detach().clone().to(device) if criterion_func(leaf) else leaf)
 
 
 def move_to_device(item: Any, device: torch.device | str, criterion_func: Callable[[Any], bool] | None = None) -> Any:
-    """Returns nested lists, tuples and dicts whose tensors (or what criterion_func chooses) are on the device."""
+    """Returns nested lists, tuples and dicts with their tensors on the device. criterion_func may choose other items."""
     chosen = criterion_func or torch.is_tensor
     return _map(item, lambda leaf: leaf.to(device) if chosen(leaf) else leaf)
 
@@ -91,7 +91,7 @@ def _map(item: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def filter_empty_parameters(params: Any) -> list[Any]:
-    """Leaves out parameters without elements, in a list or in groups."""
+    """Removes parameters without elements, from a list or from groups."""
     if isinstance(params, torch.Tensor):
         return [params] if params.numel() > 0 else []
     params = list(params)
@@ -117,7 +117,7 @@ def empty_cache() -> None:
 
 
 def see_memory_usage(message: object, force: bool = False) -> None:
-    """Logs the memory of the device and of the machine on rank 0, where force is set."""
+    """Logs the memory of the device and the machine on rank 0 if force is set."""
     if not force or (dist.is_initialized() and dist.get_rank() != 0):
         return
     from deepspeed.accelerator import get_accelerator
@@ -147,7 +147,7 @@ def call_to_str(base: str, *args: object, **kwargs: object) -> str:
 
 
 def get_only_unique_item(items: Iterable[T]) -> T:
-    """Returns the one value of the items. Raises RuntimeError where there are others."""
+    """Returns the single distinct value of the items. Raises RuntimeError if there are several."""
     values = set(items)
     if len(values) != 1:
         raise RuntimeError(f"expected there to be only one unique element in {items}")
@@ -155,7 +155,7 @@ def get_only_unique_item(items: Iterable[T]) -> T:
 
 
 def align_dense_tensors(tensor_list: list[torch.Tensor], alignment: int) -> list[torch.Tensor]:
-    """Returns the tensors, with a tensor of zeros behind them where their elements are no multiple of the alignment."""
+    """Returns the tensors, with zeros appended up to a multiple of the alignment. The zeros are a tensor of their own."""
     missing = -sum(tensor.numel() for tensor in tensor_list) % alignment
     return tensor_list + [tensor_list[0].new_zeros(missing)] if missing else tensor_list
 
@@ -170,12 +170,12 @@ def get_tensor_bytes(item: Any) -> int:
 
 
 def get_inactive_params(param_list: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Returns the parameters of stage 3 that are partitioned now."""
+    """Returns stage 3's parameters that are currently partitioned."""
     return [param for param in param_list if getattr(getattr(param, "ds_status", None), "name", "") == "NOT_AVAILABLE"]
 
 
 def compare_tensors_in_structures(inputs1: Any, inputs2: Any) -> bool:
-    """Returns whether two nested structures have equal tensors at equal places."""
+    """Returns whether two nested structures have equal tensors at equal positions."""
     if isinstance(inputs1, torch.Tensor) and isinstance(inputs2, torch.Tensor):
         return torch.equal(inputs1.to(inputs2.device), inputs2)
     if type(inputs1) is not type(inputs2):

@@ -1,4 +1,4 @@
-"""Helpers for scripts."""
+"""Provides helpers for scripts."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What an mpu object says, under the names of its older and newer versions."""
+"""Reads an mpu object by the names of its older and newer versions."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _PIPE = ("get_pipeline_model_parallel_{}", "get_pipe_parallel_{}")
 
 
 def bwc_tensor_model_parallel_rank(mpu: object = None) -> int:
-    """Returns the rank in the group of tensor parallelism; 0 without an mpu."""
+    """Returns the rank in the tensor parallel group; 0 without an mpu."""
     told: int = _first(mpu, [name.format("rank") for name in _TENSOR], 0)
     return told
 
 
 def bwc_tensor_model_parallel_world_size(mpu: object = None) -> int:
-    """Returns the size of the group of tensor parallelism; 1 without an mpu."""
+    """Returns the size of the tensor parallel group; 1 without an mpu."""
     told: int = _first(mpu, [name.format("world_size") for name in _TENSOR], 1)
     return told
 
 
 def bwc_tensor_model_parallel_group(mpu: object = None) -> ProcessGroup | None:
-    """Returns the group of tensor parallelism; None without an mpu."""
+    """Returns the tensor parallel group; None without an mpu."""
     group: ProcessGroup | None = _first(mpu, [name.format("group") for name in _TENSOR], None)
     return group
 

@@ -1,4 +1,4 @@
-"""A log of collectives: how many, how large, how long, and the bandwidth that follows."""
+"""Logs collectives: how many, how large, how long, and their bandwidths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-_TRIMMED = 0.1  # the share of the smallest and of the largest values that means leave out
+_TRIMMED = 0.1  # the share of smallest and of largest values that means leave out
 _GATHERS = ("all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
 _REDUCTIONS = ("all_reduce", "all_reduce_coalesced", "inference_all_reduce")
 _COLUMNS = ("Comm. Op", "Message Size", "Count")
@@ -22,12 +22,12 @@ _STRAGGLERS = ("Total comm lat(ms)", "Total straggler(ms)", "Avg comm lat(ms)", 
 
 
 def get_caller_func(frame: int = 3) -> str:
-    """Returns the name of the function that many frames up."""
+    """Returns the name of the function that is `frame` frames up."""
     return sys._getframe(frame).f_code.co_name
 
 
 def convert_size(size_bytes: float) -> str:
-    """Returns a size as people read it, as "1.5 KB"."""
+    """Returns a size in readable form, such as "1.5 KB"."""
     if size_bytes == 0:
         return "0B"
     units = ("B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB")
@@ -36,9 +36,10 @@ def convert_size(size_bytes: float) -> str:
 
 
 def calc_bw_log(comm_op: str, size: int, duration: float) -> tuple[float, float]:
-    """Returns the bandwidths of the algorithm and of the bus in Gbps. size: bytes on a rank; duration: milliseconds.
+    """Returns the bandwidths of algorithm and bus in Gbps.
 
-    The bus bandwidth follows the rules of the nccl-tests: what each link carries, whatever the number of ranks.
+    size: bytes on a rank. duration: milliseconds. The bus bandwidth follows the rules of nccl-tests: what each link carries, independent
+    of the number of ranks.
     """
     import torch.distributed as dist
 
@@ -64,7 +65,7 @@ class CommsLogger:
         self.prof_all = True
 
     def configure(self, comms_config: Any) -> None:
-        """Takes the section comms_logger of a config, as an object with `comms_logger_enabled` and `comms_logger`."""
+        """Takes the section comms_logger from an object with `comms_logger_enabled` and `comms_logger`."""
         self.enabled = comms_config.comms_logger_enabled
         if self.enabled:
             for name in ("verbose", "debug", "prof_ops", "prof_all"):
@@ -75,7 +76,7 @@ class CommsLogger:
         self.prof_all = True
 
     def stop_profiling_comms(self) -> None:
-        """Logs only those that start_profiling_op() has named, and calls with prof=True."""
+        """Logs only the operations of start_profiling_op() and calls with prof=True."""
         self.prof_all = False
 
     def start_profiling_op(self, op_name_list: Iterable[str]) -> None:
@@ -85,7 +86,7 @@ class CommsLogger:
         self.prof_ops = [name for name in self.prof_ops if name not in op_name_list]
 
     def append(self, raw_name: str, record_name: str, latency: float, msg_size: int) -> None:
-        """Adds one call of the collective raw_name. latency: milliseconds; msg_size: bytes."""
+        """Adds one call of the collective raw_name. latency: milliseconds. msg_size: bytes."""
         algorithm, bus = calc_bw_log(raw_name, msg_size, latency)
         entry = self.comms_dict.setdefault(record_name, {}).setdefault(msg_size, [0, [], [], []])
         entry[0] += 1
@@ -114,13 +115,13 @@ class CommsLogger:
         return sum(entry[0] for sizes in self.comms_dict.values() for entry in sizes.values())
 
     def get_operation_summary(self, operation_name: str) -> dict[int, dict[str, Any]] | None:
-        """Returns {message size: numbers of it}; None for a name without a call."""
+        """Returns {message size: its figures}; None for a name without calls."""
         if operation_name not in self.comms_dict:
             return None
         return {size: _summary(size, entry) for size, entry in self.comms_dict[operation_name].items()}
 
     def log_all(self, print_log: bool = True, show_straggler: bool = False, return_dict: bool = False) -> dict[str, Any] | None:
-        """Prints and returns the log; show_straggler compares the ranks' latencies and is collective."""
+        """Prints and returns the log. show_straggler compares the ranks' latencies, and is collective."""
         result: dict[str, Any] = {"summary": self._summaries(), "straggler_analysis": None, "metadata": _metadata()}
         if print_log:
             _print_table(result["summary"], _SUMMARY, _numbers_of_summary)
@@ -164,7 +165,7 @@ def _summary(size: int, entry: list[Any]) -> dict[str, Any]:
 
 
 def _straggler(size: int, entry: list[Any]) -> dict[str, Any]:
-    """Compares this rank's latencies with the shortest of all ranks: what is longer is time spent waiting for others."""
+    """Compares this rank's latencies with the shortest of all ranks. The difference is time spent waiting for other ranks."""
     import torch
     import torch.distributed as dist
 

@@ -1,5 +1,5 @@
-"""Errors of older calls."""
+"""Defines errors of older calls."""
 
 
 class DeprecatedException(Exception):
-    """A call no longer exists."""
+    """Says that a call no longer exists."""

@@ -1,7 +1,8 @@
-"""Groups of ranks that share experts out: those of a script's own layers, since the engine trains no expert parallelism.
+"""Makes groups of ranks that share experts.
 
-A set of groups has the name "ep_size_N": N neighbours hold all experts together (expert parallel), and the ranks that hold the
-same ones average their gradients (expert data parallel).
+They are for a script's own layers, since the engine does not train with expert parallelism. A set of groups is named "ep_size_N": N
+adjacent ranks hold all experts together (expert parallel), and ranks with the same experts average their gradients (expert data
+parallel).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _OfRank:
-    """Holds the group of one kind that this rank belongs to."""
+    """Holds this rank's group of one kind."""
 
     group: ProcessGroup
     ranks: list[int]
@@ -38,7 +39,7 @@ _world: ProcessGroup | None = None  # the default group under which they were ma
 
 
 def _known() -> tuple[dict[str, _OfRank], dict[str, _OfRank]]:
-    """Forgets groups of a default group that was destroyed."""
+    """Forgets the groups of a default group that was destroyed."""
     global _world
     now = dist.distributed_c10d._get_default_group() if dist.is_initialized() else None
     if now is not _world:
@@ -59,11 +60,11 @@ def get_expert_parallel_ranks(
     pipeline_parallel_size_: int = 1,
     use_data_before_expert_parallel_: bool = False,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Returns the ranks of the expert-parallel groups, and of the groups that hold the same experts.
+    """Returns the ranks of expert-parallel groups, and of groups with the same experts.
 
-    A data-parallel group, of the ranks with one place in tensor and pipeline parallelism, is cut into runs of
-    expert_parallel_size_ ranks; the ranks at one place in the runs hold the same experts. use_data_before_expert_parallel_: a run
-    takes ranks as far apart as possible instead of neighbours.
+    A data-parallel group has the ranks with the same position in tensor and pipeline parallelism. It is cut into runs of
+    expert_parallel_size_ ranks; ranks at the same position of the runs hold the same experts. use_data_before_expert_parallel_: a run
+    takes ranks as far apart as possible instead of adjacent ones.
     """
     ensure_divisibility(world_size, tensor_parallel_size_ * pipeline_parallel_size_)
     stage_size = world_size // pipeline_parallel_size_
@@ -84,7 +85,7 @@ def get_expert_parallel_ranks(
 
 
 def _own_of(all_ranks: Iterable[list[int]]) -> _OfRank:
-    """Makes a group of each list of ranks, on all ranks in one order; returns the one that this rank is in."""
+    """Makes a group of each list, in the same order on all ranks. Returns this rank's group."""
     own = None
     for ranks in all_ranks:
         group: Any = dist.new_group(ranks)
@@ -103,7 +104,7 @@ def create(
     folding_spec: object,
     mpu: Mpu | None,
 ) -> None:
-    """Makes the groups "ep_size_<size>" where they do not exist. Collective."""
+    """Makes the groups "ep_size_<size>" unless they exist. Collective."""
     assert dist.is_initialized(), "dist is not initialized"
     if folding_spec is not None:
         raise NotSupportedError("_create_expert_and_data_parallel(folding_spec=...) is not supported; leave it out")
@@ -124,12 +125,12 @@ def _find(which: Mapping[str, _OfRank], name: str) -> _OfRank:
 
 
 def expert_parallel(name: str) -> _OfRank:
-    """Returns the group, with its ranks, that holds all experts together."""
+    """Returns the group that holds all experts together, with its ranks."""
     return _find(_known()[0], name)
 
 
 def expert_data_parallel(name: str) -> _OfRank:
-    """Returns the group, with its ranks, that holds the experts of this rank."""
+    """Returns the group that holds this rank's experts, with its ranks."""
     return _find(_known()[1], name)
 
 
@@ -142,12 +143,12 @@ def expert_data_parallel_groups() -> dict[str, ProcessGroup]:
 
 
 def max_size() -> int | None:
-    """Returns the size of the largest expert-parallel group; None where there is none."""
+    """Returns the size of the largest expert-parallel group; None if there is none."""
     return max((len(own.ranks) for own in _known()[0].values()), default=None)
 
 
 def require_whole_experts(named_parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-    """Raises NotSupportedError where ranks hold other experts each: the engine averages gradients over all ranks."""
+    """Raises NotSupportedError if ranks hold different experts. The engine averages gradients over all ranks."""
     for name, param in named_parameters:
         group = getattr(param, "group_name", None)
         if getattr(param, "allreduce", True) or group not in _known()[0]:

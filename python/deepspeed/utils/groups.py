@@ -1,8 +1,8 @@
-"""Groups of ranks by what they hold in common.
+"""Provides groups of ranks by what they hold in common.
 
-Each rank holds the whole model: the data-parallel group is the world, and the groups of tensor, model and sequence parallelism
-have one rank. An `mpu`, or a device mesh with the axes data_parallel and sequence_parallel, that a script sets here answers in
-their place. Groups of experts are there where a script makes them.
+Each rank holds the whole model: the data-parallel group is the world, and the groups of tensor, model and sequence parallelism have one
+rank. A script may set an `mpu`, or a device mesh with the axes data_parallel and sequence_parallel, which answers instead. Groups of
+experts exist if a script makes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-mpu: Any = None  # which methods it has beside those of Mpu is asked
+mpu: Any = None  # it may lack some methods beyond those of Mpu
 mesh_device: DeviceMesh | None = None
 expert_tensor_parallel_world_size = 1
 
@@ -35,8 +35,8 @@ _create_zero_param_parallel_group = not_supported(
     "deepspeed.utils.groups._create_zero_param_parallel_group", "leave zero_hpz_partition_size and mics_shard_size out of the config"
 )
 
-_world_clone: tuple[ProcessGroup, ProcessGroup] | None = None  # the world's group, and the default group that it was made of
-_own_group: tuple[ProcessGroup, ProcessGroup] | None = None  # the group of this rank alone, likewise
+_world_clone: tuple[ProcessGroup, ProcessGroup] | None = None  # the world's group, and the default group that it was made from
+_own_group: tuple[ProcessGroup, ProcessGroup] | None = None  # this rank's group, and the default group that it was made from
 
 
 def _require_world() -> None:
@@ -47,7 +47,7 @@ def _require_world() -> None:
 
 
 def _clone_world_group() -> ProcessGroup:
-    """Returns a group of all ranks that new_group() has made, once for each default group. The first call is collective."""
+    """Returns a group of all ranks, made once for each default group by new_group(). The first call is collective."""
     global _world_clone
     _require_world()
     world = dist.distributed_c10d._get_default_group()
@@ -100,7 +100,7 @@ get_data_parallel_rank = _get_data_parallel_rank
 
 
 def _group_of_this_rank() -> ProcessGroup:
-    """Returns the group that holds this rank alone. The first call is collective."""
+    """Returns the group of this rank only. The first call is collective."""
     global _own_group
     _require_world()
     world = dist.distributed_c10d._get_default_group()
@@ -157,7 +157,7 @@ def _get_sequence_parallel_rank() -> int:
 
 
 def _get_sequence_parallel_group() -> ProcessGroup:
-    """Returns the group over which sequences are cut. Raises KeyError where none is."""
+    """Returns the group that splits sequences. Raises KeyError if there is none."""
     if mesh_device is not None:
         return mesh_device.get_group(mesh_dim="sequence_parallel")
     if hasattr(mpu, "get_sequence_parallel_group"):
@@ -188,7 +188,7 @@ def _get_sequence_data_parallel_group() -> ProcessGroup | None:
 
 
 def _get_broadcast_src_rank() -> int:
-    """Returns the global rank of the group's first member, which has the weights that the others get."""
+    """Returns the global rank of the group's first member, whose weights the others get."""
     group = _get_sequence_data_parallel_group()
     assert group is not None
     return dist.get_global_rank(group, 0)
@@ -208,12 +208,12 @@ def _create_expert_and_data_parallel(
     use_data_before_expert_parallel_: bool = False,
     folding_spec: object = None,
 ) -> None:
-    """Makes groups of expert_parallel_size_ ranks, and of the ranks that hold the same experts. Collective."""
+    """Makes groups of expert_parallel_size_ ranks, and of ranks with the same experts. Collective."""
     expert_groups.create(expert_parallel_size_, mp_size, pp_size, mp_mode, use_data_before_expert_parallel_, folding_spec, mpu)
 
 
 def _get_max_expert_size() -> int | None:
-    """Returns the size of the largest expert-parallel group; None where there is none."""
+    """Returns the size of the largest expert-parallel group; None if there is none."""
     return expert_groups.max_size()
 
 
@@ -271,7 +271,7 @@ def _get_expert_data_parallel_rank(group_name: str) -> int:
 
 
 def _get_expert_broadcast_src_rank(group_name: str) -> int:
-    """Returns the global rank whose experts the ranks with the same ones begin with."""
+    """Returns the global rank whose initial experts the ranks with the same ones get."""
     return _get_expert_data_parallel_group_ranks(group_name)[0]
 
 
@@ -283,7 +283,7 @@ def _get_expert_model_parallel_world_size() -> int:
 
 
 def _get_zero_param_intra_parallel_group() -> None:
-    """Returns the group of a secondary partition; None, since there is none."""
+    """Returns None: there is no group of a secondary partition."""
 
 
 def _zero_param_parallel_is_initialized() -> bool:

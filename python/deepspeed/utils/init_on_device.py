@@ -1,4 +1,4 @@
-"""Construction of a module on another device, in another dtype."""
+"""Constructs modules on another device, in another dtype."""
 
 from __future__ import annotations
 

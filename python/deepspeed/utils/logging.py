@@ -1,4 +1,4 @@
-"""The package's logger, a logging.Logger as DeepSpeed's."""
+"""Provides the package's logger, a logging.Logger as DeepSpeed's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     class DeepSpeedLogger(logging.Logger):
-        """A logger with the further method of this package's."""
+        """Adds this package's own method to logging.Logger."""
 
         def warning_once(self, *args: Any, **kwargs: Any) -> None: ...
 
@@ -49,21 +49,21 @@ def _rank() -> int:
 
 
 def log_dist(message: object, ranks: Sequence[int] | None = None, level: int = logging.INFO) -> None:
-    """Logs on these ranks: all by [-1], rank 0 by [0]; before a group is there, on each process."""
+    """Logs on these ranks: [-1] means all, [0] rank 0. Before there is a group, each process logs."""
     rank = _rank()
     if rank == -1 or not ranks or -1 in ranks or rank in ranks:
         logger.log(level, f"[Rank {rank}] {message}")
 
 
 def warning_on_rank_0(message: object) -> None:
-    """Logs a warning that all ranks would give alike, as those about the config."""
+    """Logs a warning of all ranks only on rank 0, such as one about the config."""
     if _rank() <= 0:
         logger.warning(message)
 
 
 @functools.lru_cache(None)
 def warning_once(*args: Any, **kwargs: Any) -> None:
-    """Logs a warning the first time that it is given."""
+    """Logs a warning only once."""
     logger.warning(*args, **kwargs)
 
 
@@ -91,7 +91,7 @@ def set_log_level_from_string(log_level_str: str, custom_logger: logging.Logger 
 
 
 def should_log_le(max_log_level_str: str) -> bool:
-    """Returns whether lines of this level, or of a less detailed one, are logged."""
+    """Returns whether messages of this level, or of a less detailed one, are logged."""
     if not isinstance(max_log_level_str, str):
         raise ValueError("max_log_level_str must be a string")
     return get_current_level() <= get_log_level_from_string(max_log_level_str)
@@ -103,7 +103,7 @@ def _log_once(message: object, ranks: tuple[int, ...] | None, level: int) -> Non
 
 
 def log_dist_once(message: object, ranks: Sequence[int] | None = None, level: int = logging.INFO) -> None:
-    """Logs on these ranks the first time that the message is given."""
+    """Logs a message on these ranks only once."""
     _log_once(message, tuple(ranks) if ranks is not None else None, level)
 
 
@@ -125,12 +125,12 @@ def print_json_dist(message: Mapping[str, Any], ranks: Sequence[int] | None = No
 
 
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
-# Lines that wall_clock_breakdown and memory_breakdown ask for.
+# Lines that wall_clock_breakdown and memory_breakdown turn on.
 _ASKED_FOR = re.compile(r"\[rank \d+\] (time \(ms\) \||\[engine\] memory (before|after) )")
 
 
 def _write_line(level: int, line: str) -> None:
-    """Writes a line of the core. What a key of the config asks for is written at any level of the logger, as in DeepSpeed."""
+    """Writes a line of the core. Lines that a config key turns on are written at every level of the logger, as in DeepSpeed."""
     level, line = _LEVELS[min(level, 3)], python_words(line)
     if logger.isEnabledFor(level) or not _ASKED_FOR.match(line):
         logger.log(level, line)
@@ -139,7 +139,7 @@ def _write_line(level: int, line: str) -> None:
 
 
 def follow_core() -> None:
-    """Sends the lines of the core to the logger, from here to the end of the process."""
+    """Sends the core's lines to the logger, until the process ends."""
     import atexit
 
     from deepspeed import _core

@@ -1,4 +1,4 @@
-"""Binding of a rank to cores."""
+"""Binds a rank to cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 
 
 def parse_range(rng: str) -> range:
-    """Returns the numbers of "3" or of "2-5"."""
+    """Returns the numbers of "3" or "2-5"."""
     first, dash, last = rng.partition("-")
     try:
         begin, end = int(first), int(last) if dash else int(first)
@@ -39,7 +39,7 @@ def get_numa_cores() -> list[list[int]]:
 
 
 def get_numactl_cmd(bind_core_list: str | None, num_local_procs: int, local_rank: int) -> tuple[int, list[str]]:
-    """Returns (cores of a rank, words of a numactl command) for a share of the cores, with memory of their node."""
+    """Returns (cores of a rank, words of a numactl command) for its share of the cores. Memory comes from the cores' node."""
     if "KMP_AFFINITY" in os.environ:
         raise ValueError("KMP_AFFINITY conflicts with numactl: unset it (unset KMP_AFFINITY) before the launch")
     cores = parse_range_list(bind_core_list) if bind_core_list is not None else sorted(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""Marks of functions for NVIDIA's profilers."""
+"""Marks functions for NVIDIA's profilers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DEEPSPEED_NVTX_DOMAIN = "DeepSpeed"
 
 
 def is_compiling() -> bool:
-    """Returns whether torch.compile traces the caller."""
+    """Returns whether torch.compile is tracing the caller."""
     import torch
 
     return torch.compiler.is_compiling()
 
 
 def instrument_w_nvtx(func: Callable[P, R]) -> Callable[P, R]:
-    """Puts each call of the function into a range of its name."""
+    """Puts each call of the function into a range with its name."""
 
     @functools.wraps(func)
     def marked(*args: P.args, **kwargs: P.kwargs) -> R:

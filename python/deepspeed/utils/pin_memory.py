@@ -1,4 +1,4 @@
-"""Page-locked memory by mlock, which does not exist here: torch's pinned memory is what accelerators hand out."""
+"""Refuses page-locked memory by mlock. Accelerators provide torch's pinned memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _WAY_OUT = "unset DS_PIN_MEMORY_BACKEND, and get_accelerator().pin_memory() pins by torch"
 
-_shared_native_pins = None  # the one that get_native_pinned_memory() returns: none is made
+_shared_native_pins = None  # what get_native_pinned_memory() would return: never made
 
 NativePinnedMemory = not_supported_class("deepspeed.utils.pin_memory.NativePinnedMemory", _WAY_OUT)
 
@@ -23,6 +23,6 @@ def get_native_pinned_memory() -> Any:
 
 
 def get_active_native_pinned_memory() -> None:
-    """Returns None, since torch pins. Raises NotSupportedError where DS_PIN_MEMORY_BACKEND asks for "native"."""
+    """Returns None, since torch pins. Raises NotSupportedError if DS_PIN_MEMORY_BACKEND is "native"."""
     if os.environ.get("DS_PIN_MEMORY_BACKEND", "torch").strip().lower() == "native":
         raise NotSupportedError(f"DS_PIN_MEMORY_BACKEND=native is not supported: {_WAY_OUT}")

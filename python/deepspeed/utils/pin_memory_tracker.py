@@ -1,4 +1,4 @@
-"""Counts the bytes that are pinned, and logs when they pass 32 GB, 64 GB, 128 GB and so on."""
+"""Counts pinned bytes, and logs when they pass 32 GB, 64 GB, 128 GB and so on."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What an optimizer holds of one parameter, read and written while training goes on; all ranks call the full ones."""
+"""Reads and writes what the optimizer holds of one parameter, during training. All ranks must call the full versions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class fragment_address:
-    """Says where a parameter's elements lie in a flat partition; optimizer files hold such."""
+    """Says where a parameter's elements are in a flat partition. Optimizer files hold such objects."""
 
     numel: int
     start: int
 
 
 def engine_of(param: object) -> DeepSpeedEngine | None:
-    """Returns the living engine whose parameter it is; None where there is none."""
-    for engine in list(_world.engines):
+    """Returns the living engine that has the parameter, or None."""
+    for engine in cast("list[DeepSpeedEngine]", list(_world.engines)):
         if engine.__dict__.get("_core") is None:
             continue
         ids = engine.__dict__.get("_param_ids")
@@ -42,43 +42,43 @@ def _core_of(param: torch.Tensor) -> _core.TrainingEngine | None:
 
 
 def _core_after_backward(param: torch.Tensor) -> _core.TrainingEngine | None:
-    """Returns the core after the end of a direct loss.backward(), so that its gradients are reduced. Collective after such a one."""
+    """Returns the core after finishing a script's own loss.backward(), so that gradients are reduced. Collective after such a backward."""
     engine = engine_of(param)
     if engine is None or engine.optimizer is None:
         return None
-    if not engine.pipeline_parallelism and torch._C._current_graph_task_id() == -1:  # -1: no backward runs now
+    if not engine.pipeline_parallelism and torch._C._current_graph_task_id() == -1:  # -1: no backward is running
         engine._core.finish_backward()
     return engine._core
 
 
 def safe_get_full_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
-    """Returns the whole master weights in fp32, in the parameter's shape; None where no optimizer trains it. Collective."""
+    """Returns the whole master weights in fp32, in the parameter's shape. Collective. Returns None if no optimizer trains the parameter."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_full_fp32_param(core, param)
 
 
 def safe_set_full_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes the whole master weights, and with them the parameter. value: of its shape, any dtype. Collective."""
+    """Writes the whole master weights, and the parameter with them. Collective. value: of its shape, any dtype."""
     core = _core_of(param)
     if core is not None:
         _core.safe_set_full_fp32_param(core, param, value)
 
 
 def safe_get_full_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
-    """Returns a whole state of the optimizer in fp32, as "exp_avg", in the parameter's shape; None before a step. Collective."""
+    """Returns a whole optimizer state in fp32, such as "exp_avg", in the parameter's shape. Collective. Returns None before a step."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_full_optimizer_state(core, param, optim_state_key)
 
 
 def safe_set_full_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
-    """Writes a whole state of the optimizer. value: of the parameter's shape. Collective. Raises UsageError for an unknown state."""
+    """Writes a whole optimizer state. Collective. value: of the parameter's shape. Raises UsageError for an unknown state."""
     core = _core_of(param)
     if core is not None:
         _core.safe_set_full_optimizer_state(core, param, value, optim_state_key)
 
 
 def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
-    """Returns the whole reduced gradient in the parameter's shape, between backward and step; None if there is none. Collective."""
+    """Returns the whole reduced gradient in the parameter's shape, between backward and step. Collective. Returns None if there is none."""
     core = _core_after_backward(param)
     if core is None:
         return param.grad
@@ -86,7 +86,7 @@ def safe_get_full_grad(param: torch.Tensor) -> torch.Tensor | None:
 
 
 def safe_set_full_grad(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes the whole gradient, after backward and before step. value: of the parameter's shape. Collective."""
+    """Writes the whole gradient, between backward and step. Collective. value: of the parameter's shape."""
     core = _core_after_backward(param)
     if core is None:
         param.grad = value
@@ -95,24 +95,24 @@ def safe_set_full_grad(param: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def safe_get_local_fp32_param(param: torch.Tensor) -> torch.Tensor | None:
-    """Returns this rank's share of the master weights at stage 3, flat."""
+    """Returns this rank's share of stage 3's master weights, flat."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_local_fp32_param(core, param)
 
 
 def safe_set_local_fp32_param(param: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes this rank's share of the master weights at stage 3. value: flat, of its size. Raises UsageError without an engine."""
+    """Writes this rank's share of stage 3's master weights. value: flat, of the share's size. Raises UsageError without an engine."""
     _core.safe_set_local_fp32_param(_required(param), param, value)
 
 
 def safe_get_local_optimizer_state(param: torch.Tensor, optim_state_key: str) -> torch.Tensor | None:
-    """Returns this rank's share of a state of the optimizer at stage 3, flat."""
+    """Returns this rank's share of an optimizer state at stage 3, flat."""
     core = _core_of(param)
     return None if core is None or not param.requires_grad else _core.safe_get_local_optimizer_state(core, param, optim_state_key)
 
 
 def safe_set_local_optimizer_state(param: torch.Tensor, value: torch.Tensor, optim_state_key: str) -> None:
-    """Writes this rank's share of a state of the optimizer at stage 3."""
+    """Writes this rank's share of an optimizer state at stage 3."""
     _core.safe_set_local_optimizer_state(_required(param), param, value, optim_state_key)
 
 
@@ -132,7 +132,7 @@ def safe_set_local_grad(param: torch.Tensor, value: torch.Tensor) -> None:
 def safe_update_full_grad_vectorized(
     param_list: Iterable[torch.Tensor], update_func: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ) -> None:
-    """Gives update_func(grad, param) each whole gradient, and writes what it returns."""
+    """Calls update_func(grad, param) with each whole gradient, and writes its results. Collective."""
     for param in param_list:
         grad = safe_get_full_grad(param)
         if grad is not None:

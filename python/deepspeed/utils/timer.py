@@ -1,4 +1,4 @@
-"""Clocks of parts of a program, by name, and of its throughput."""
+"""Times parts of a program by name, and its throughput."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GB = 1024**3
 
 
 def trim_mean(data: Sequence[float], trim_percent: float) -> float:
-    """Returns the mean without that share of the smallest and of the largest values; the list stays as it is."""
+    """Returns the mean without this share of the smallest and of the largest values. The list is not changed."""
     assert 0.0 <= trim_percent <= 1.0
     if not data:
         return 0
@@ -38,7 +38,7 @@ def trim_mean(data: Sequence[float], trim_percent: float) -> float:
 
 
 class SynchronizedWallClockTimer:
-    """Holds a timer a name. A timer waits for the device's work before it reads the clock."""
+    """Holds named timers. A timer waits for the device's work before it reads the clock."""
 
     class Timer:
         """Adds up the times between start() and stop(), in milliseconds."""
@@ -68,7 +68,7 @@ class SynchronizedWallClockTimer:
             self.elapsed_records.clear()
 
         def elapsed(self, reset: bool = True) -> float:
-            """Returns the sum; a timer that runs goes on."""
+            """Returns the sum. A running timer continues."""
             is_running = self.started_
             if is_running:
                 self.stop()
@@ -112,7 +112,7 @@ class SynchronizedWallClockTimer:
         memory_breakdown: bool = False,
         ranks: Sequence[int] | None = None,
     ) -> None:
-        """Prints the sums of these timers, each divided by the normalizer, on the ranks (by default rank 0)."""
+        """Prints these timers' sums, divided by the normalizer, on the ranks (by default rank 0)."""
         assert normalizer > 0.0
         sums = [(name, self.timers[name].elapsed(reset=reset) / normalizer) for name in names if name in self.timers]
         print_dist("time (ms)" + "".join(f" | {name}: {total:.2f}" for name, total in sums), ranks=ranks or [0])
@@ -166,7 +166,7 @@ class NoopTimer:
 
 
 class ThroughputTimer:
-    """Counts samples a second, from start_step on. config: an object with `enabled` and `synchronized`."""
+    """Counts samples per second from start_step on. config: an object with `enabled` and `synchronized`."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class ThroughputTimer:
             self.step_elapsed_time = 0.0
 
     def avg_samples_per_sec(self) -> float:
-        """Returns samples a second since start_step; -inf before."""
+        """Returns samples per second since start_step; -inf before."""
         steps = self.global_step_count - self.start_step
         if self.global_step_count == 0 or steps <= 0 or self.total_elapsed_time == 0:
             return float("-inf")

@@ -1,4 +1,4 @@
-"""Small helpers around torch."""
+"""Provides small helpers around torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def required_torch_version(min_version: object = None, max_version: object = None) -> bool:
-    """Returns whether torch's version (major.minor) lies in the closed range; one of the bounds must be given."""
+    """Returns whether torch's version (major.minor) is in the closed range. At least one bound must be given."""
     assert min_version or max_version, "Must provide a min_version or max_version argument"
     found = _numbers(torch.__version__)
     if min_version and found < _numbers(min_version):
@@ -33,7 +33,7 @@ def is_functorch_transforming() -> bool:
 
 
 def register_grad_hook(param: torch.Tensor, hook: Callable[[torch.Tensor], object]) -> RemovableHandle:
-    """Calls hook(param) whenever backward has added to its gradient; returns the handle."""
+    """Calls hook(param) whenever backward has added to its gradient. Returns the handle."""
     handle: RemovableHandle = param.register_post_accumulate_grad_hook(lambda held: hook(held))
     return handle
 

@@ -1,4 +1,4 @@
-"""Numbers that name activation functions and norms."""
+"""Names activation functions and norms by number."""
 
 import enum
 

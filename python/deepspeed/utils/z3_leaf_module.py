@@ -1,4 +1,4 @@
-"""Modules whose parameters stage 3 gathers all at once, before the module's forward: mixtures of experts need it."""
+"""Marks modules whose parameters stage 3 gathers together, before their forward. Mixtures of experts need it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-_leaf_of = torch.utils.weak.WeakIdKeyDictionary()  # of parameters of engines at stage 3, a weak reference each
+_leaf_of = torch.utils.weak.WeakIdKeyDictionary()  # weak references, for parameters of engines at stage 3
 
 
 def z3_leaf_module(model: torch.nn.Module) -> bool:
@@ -26,7 +26,7 @@ def z3_leaf_parameter(model: object) -> bool:
 
 
 def leaf_module_of(param: torch.Tensor) -> torch.nn.Module:
-    """Returns the marked module with which an engine gathers the parameter. Raises AttributeError where there is none."""
+    """Returns the marked module with which an engine gathers the parameter. Raises AttributeError if there is none."""
     leaf: torch.nn.Module | None = _leaf_of.get(param, lambda: None)()
     if leaf is None:
         raise AttributeError("ds_z3_leaf_module: the parameter is in no leaf module of an engine")
@@ -34,42 +34,42 @@ def leaf_module_of(param: torch.Tensor) -> torch.nn.Module:
 
 
 def note_leaf_modules(model: torch.nn.Module) -> None:
-    """Notes of each parameter the outermost marked module around it, as an engine takes the model over."""
+    """Records each parameter's outermost marked module, when an engine takes the model over."""
     for param in model.parameters():
         _leaf_of.pop(param, None)
-    for leaf in get_z3_leaf_modules(model):  # from the outside to the inside
+    for leaf in get_z3_leaf_modules(model):  # from the outside in
         for param in leaf.parameters():
             _leaf_of.setdefault(param, weakref.ref(leaf))
 
 
 def get_z3_leaf_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Returns the marked modules in and below the model."""
+    """Returns the model's marked modules, itself included."""
     return [part for part in model.modules() if z3_leaf_module(part)]
 
 
 def set_z3_leaf_module(model: torch.nn.Module, flag: bool) -> None:
-    """Marks one module, or takes its mark away."""
+    """Marks one module, or removes its mark."""
     model._z3_leaf = flag  # type: ignore[assignment]  # torch types an attribute that it does not know as a module
 
 
 def set_z3_leaf_modules(
     model: torch.nn.Module, leaf_module_classes: Sequence[type | str], raise_if_not_found: bool = True
 ) -> list[torch.nn.Module]:
-    """Marks the modules of these classes (or class names) before initialize(); returns them."""
+    """Marks modules of these classes (or class names) before initialize(). Returns them."""
     return _mark_classes(model, leaf_module_classes, True, raise_if_not_found)
 
 
 def unset_z3_leaf_modules(
     model: torch.nn.Module, leaf_module_classes: Sequence[type | str], raise_if_not_found: bool = True
 ) -> list[torch.nn.Module]:
-    """Takes the marks of these classes away; returns the modules."""
+    """Removes the marks of these classes. Returns the modules."""
     return _mark_classes(model, leaf_module_classes, False, raise_if_not_found)
 
 
 def set_z3_leaf_modules_by_name(
     model: torch.nn.Module, module_names: Sequence[str], flag: bool = True, raise_if_not_found: bool = True
 ) -> tuple[list[torch.nn.Module], list[str]]:
-    """Marks modules by their whole names; returns (modules, names that do not occur)."""
+    """Marks modules by their whole names. Returns (modules, names that do not occur)."""
     parts = dict(model.named_modules())
     missing = [name for name in module_names if name not in parts]
     _require(not missing or not raise_if_not_found, f"No modules named {missing} found in model {model}")
@@ -82,7 +82,7 @@ def set_z3_leaf_modules_by_name(
 def set_z3_leaf_modules_by_suffix(
     model: torch.nn.Module, module_name_suffixes: Sequence[str], flag: bool = True, raise_if_not_found: bool = True
 ) -> tuple[list[torch.nn.Module], list[str]]:
-    """Marks modules by the ends of their names; returns (modules, ends that do not occur)."""
+    """Marks modules by the suffixes of their names. Returns (modules, suffixes that do not occur)."""
     found, missing = {}, []
     for suffix in module_name_suffixes:
         matching = [part for name, part in model.named_modules() if name.endswith(suffix)]
@@ -96,7 +96,7 @@ def set_z3_leaf_modules_by_suffix(
 
 
 def apply_zero_leaf_module_config(model: torch.nn.Module, leaf_cfg: Any) -> list[torch.nn.Module]:
-    """Marks what the config's section `leaf_module` names; returns the modules."""
+    """Marks what the config's section `leaf_module` names. Returns the modules."""
     if leaf_cfg is None:
         return []
     found = set_z3_leaf_modules(model, leaf_cfg.classes, raise_if_not_found=False) if leaf_cfg.classes else []
@@ -106,7 +106,7 @@ def apply_zero_leaf_module_config(model: torch.nn.Module, leaf_cfg: Any) -> list
 
 
 def mark_configured_leaf_modules(model: torch.nn.Module, config: Mapping[str, Any]) -> None:
-    """Marks what the section `leaf_module` of a config's zero_optimization names, so that z3_leaf_module() tells of it."""
+    """Marks what zero_optimization.leaf_module of a config names, so that z3_leaf_module() tells it."""
     from deepspeed._config import stage_of
 
     zero = config.get("zero_optimization")

@@ -1,4 +1,4 @@
-"""fp32 weights of a checkpoint, as state dicts and as files."""
+"""Reads a checkpoint's fp32 weights as state dicts, and writes them as files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def get_fp32_state_dict_from_zero_checkpoint(
     lazy_mode: bool = False,
     mp_rank: int | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Returns {name: fp32 tensor on the CPU}, of a checkpoint of any stage.
+    """Returns {name: fp32 tensor on the CPU} of a checkpoint of any stage.
 
-    tag: by default the one that `latest` names. lazy_mode changes nothing. mp_rank: the model-parallel rank whose part is meant,
-    where ranks have cut layers; without it such a checkpoint is a UsageError. Raises ValueError without `latest`,
-    FileNotFoundError without the folder, CheckpointError for files that do not fit.
+    tag: by default the one that `latest` names. lazy_mode has no effect. mp_rank: the model-parallel rank whose part is read, if ranks
+    have cut layers; without it such a checkpoint raises UsageError. Raises ValueError without `latest`, FileNotFoundError without the
+    folder, and CheckpointError for files that do not fit.
     """
     _chosen_folder(checkpoint_dir, tag)
     return OrderedDict(_core.fp32_state_dict(os.fspath(checkpoint_dir), tag, exclude_frozen_parameters, mp_rank))
@@ -42,11 +42,11 @@ def convert_zero_checkpoint_to_fp32_state_dict(
     exclude_frozen_parameters: bool = False,
     mp_rank: int | None = None,
 ) -> None:
-    """Writes the fp32 weights as files that torch.load or safetensors read, in shards where one would be too large.
+    """Writes the fp32 weights as files for torch.load or safetensors, in shards if needed.
 
-    max_shard_size: as "5GB"; None: one file. safe_serialization: writes safetensors. mp_rank: the model-parallel rank whose part is
-    written, where ranks have cut layers; None: each part has files of its own, named mp_rank_00_... Raises ValueError,
-    FileNotFoundError and CheckpointError as get_fp32_state_dict_from_zero_checkpoint() does.
+    max_shard_size: such as "5GB"; None: one file. safe_serialization: writes safetensors. mp_rank: the model-parallel rank whose part is
+    written, if ranks have cut layers; None: each part gets files of its own, named mp_rank_00_... Raises ValueError, FileNotFoundError
+    and CheckpointError as get_fp32_state_dict_from_zero_checkpoint() does.
     """
     _chosen_folder(checkpoint_dir, tag)
     size = "1000PB" if max_shard_size is None else max_shard_size
@@ -57,10 +57,10 @@ def convert_zero_checkpoint_to_fp32_state_dict(
 def load_state_dict_from_zero_checkpoint(
     model: torch.nn.Module, checkpoint_dir: str | os.PathLike[str], tag: str | None = None, mp_rank: int | None = None
 ) -> torch.nn.Module:
-    """Loads the fp32 weights into the model, which goes to the CPU; returns it.
+    """Loads the fp32 weights into the model, moves it to the CPU, and returns it.
 
-    A model that stage 3 has partitioned stays where it is, and takes the weights in its own dtype; all ranks call it. mp_rank: as
-    get_fp32_state_dict_from_zero_checkpoint() has it.
+    A model that stage 3 has partitioned stays on its device and keeps its dtype; then the call is collective. mp_rank: as for
+    get_fp32_state_dict_from_zero_checkpoint().
     """
     logger.info("Extracting fp32 weights")
     state = get_fp32_state_dict_from_zero_checkpoint(checkpoint_dir, tag, mp_rank=mp_rank)
@@ -73,7 +73,7 @@ def load_state_dict_from_zero_checkpoint(
 
 
 def get_checkpoint_files(checkpoint_dir: str | os.PathLike[str], glob_pattern: str) -> list[str]:
-    """Returns the files that fit a pattern, in the order of their numbers. Raises FileNotFoundError where there is none."""
+    """Returns the files that match a pattern, in numeric order. Raises FileNotFoundError if there are none."""
     files = sorted(glob.glob(os.path.join(checkpoint_dir, glob_pattern)), key=_numbers)
     if not files:
         raise FileNotFoundError(f"can't find {glob_pattern} files in directory '{checkpoint_dir}'")
@@ -89,7 +89,7 @@ def get_model_state_files(checkpoint_dir: str | os.PathLike[str]) -> list[str]:
 
 
 def get_model_state_file(checkpoint_dir: str | os.PathLike[str], zero_stage: int) -> str:
-    """Returns the file of the weights: rank 0's at stage 3."""
+    """Returns the file of the weights; at stage 3 rank 0's."""
     if not os.path.isdir(checkpoint_dir):
         raise FileNotFoundError(f"Directory '{checkpoint_dir}' doesn't exist")
     name = "mp_rank_00_model_states.pt" if zero_stage <= 2 else "zero_pp_rank_0_mp_rank_00_model_states.pt"

@@ -1,4 +1,4 @@
-"""ZeRO: partitioned models. Names that are rarely used are imported when they are asked for."""
+"""Provides ZeRO: partitioned models. Rarely used names are imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -73,9 +73,9 @@ def expect_those_of_deepspeed(found, golden, tolerance):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_answers_of_accelerate_config(case, tmp_path):
+def test_takes_the_answers_of_accelerate_config(case, tmp_path):
     expect_those_of_deepspeed(launch(tmp_path, CASES[case]), GOLDEN[case], 1e-6)
 
 
-def test_mixed_precision_of_the_file(tmp_path):
+def test_takes_the_files_mixed_precision(tmp_path):
     expect_those_of_deepspeed(launch(tmp_path, STAGE3, "bf16"), GOLDEN["bf16"], 2e-3)

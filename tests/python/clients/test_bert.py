@@ -38,7 +38,7 @@ def batch():
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_outputs_and_gradients_stay(attention):
+def test_keeps_outputs_and_gradients(attention):
     model, config = small_bert(attn_implementation=attention)
     replaced = module_inject(BertLayer, copy.deepcopy(model), config)
     layers = [module for module in replaced.modules() if isinstance(module, DeepSpeedTransformerLayer)]
@@ -58,7 +58,7 @@ def test_outputs_and_gradients_stay(attention):
 
 
 @pytest.mark.parametrize("stage", [0, 3])
-def test_it_trains(stage):
+def test_trains_a_bert(stage):
     model, config = small_bert()
     module_inject(BertLayer, model.train(), config)
     engine = deepspeed.initialize(
@@ -79,7 +79,7 @@ def test_it_trains(stage):
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_other_activations_and_models_are_refused():
+def test_refuses_other_activations_and_models():
     model, config = small_bert(hidden_act="relu")
     with pytest.raises(NotImplementedError, match="hidden_act 'relu'"):
         module_inject(BertLayer, model, config)
@@ -87,7 +87,7 @@ def test_other_activations_and_models_are_refused():
         module_inject(BertLayer, torch.nn.Linear(2, 2), small_bert()[1])
 
 
-def test_gelu_with_erf_becomes_the_tanh_form(caplog):
+def test_replaces_gelu_with_erf_by_the_tanh_form(caplog):
     model, config = small_bert(hidden_act="gelu")
     deepspeed.logger.propagate, before = True, deepspeed.logger.propagate
     try:
@@ -99,6 +99,6 @@ def test_gelu_with_erf_becomes_the_tanh_form(caplog):
     assert 0 < difference < 0.05
 
 
-def test_the_program_of_the_page_runs():
+def test_runs_the_pages_program():
     (block,) = (text for text in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "import transformers" in text)
     subprocess.run([sys.executable, "-c", block], check=True, timeout=600)

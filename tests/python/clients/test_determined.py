@@ -37,13 +37,13 @@ def run_trial(options, tmp_path):
 
 
 @pytest.mark.parametrize("stage", [1, 3])
-def test_trial(stage, tmp_path):
+def test_runs_a_trial(stage, tmp_path):
     found = run_trial({"stage": stage}, tmp_path)
     assert found["losses"] == pytest.approx(GOLDEN, rel=1e-6)
     assert found["global_steps"] == 8
 
 
-def test_trial_of_a_pipeline(tmp_path):
+def test_runs_a_trial_of_a_pipeline(tmp_path):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

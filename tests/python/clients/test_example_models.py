@@ -105,7 +105,7 @@ def assert_equal_scores(found, expected, inputs):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_scores_are_those_of_transformers(name, tmp_path):
+def test_gives_the_scores_of_transformers(name, tmp_path):
     kind = name.split("-")[0]
     model, inputs = make_model(name, tmp_path / "model"), make_inputs(kind)
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_scores_are_those_of_transformers(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["llama-two-shared-heads", "gpt2", "bert"])
-def test_shards_and_16_bits_load(name, tmp_path):
+def test_loads_shards_and_16_bits(name, tmp_path):
     kind = name.split("-")[0]
     model, inputs = make_model(name, tmp_path / "sharded", max_shard_size="10KB"), make_inputs(kind)
     assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
@@ -130,7 +130,7 @@ def test_shards_and_16_bits_load(name, tmp_path):
     assert_equal_scores(scores_of_example(kind, tmp_path / "bf16", inputs, tmp_path), expected, inputs)
 
 
-def test_a_model_of_gpt2_without_its_head_loads(tmp_path):
+def test_loads_a_gpt2_without_its_head(tmp_path):
     model = make_model("gpt2", tmp_path / "whole")
     model.transformer.save_pretrained(tmp_path / "body")  # names without the prefix
     with safetensors.safe_open(tmp_path / "body" / "model.safetensors", "pt") as file:
@@ -180,7 +180,7 @@ def assert_transformers_reads(kind, place):
         dict(tie_word_embeddings=True, attention_bias=True, head_dim=10, rope_parameters=dict(rope_type="default", rope_theta=77.0)),
     ],
 )
-def test_transformers_reads_a_llama_that_was_fine_tuned_at_stage_3(changes, tmp_path):
+def test_writes_a_llama_fine_tuned_at_stage_3_for_transformers(changes, tmp_path):
     config = transformers.LlamaConfig(**{**LLAMA, "vocab_size": 256, **changes})
     before = transformers.LlamaForCausalLM(config)
     before.save_pretrained(tmp_path / "given")
@@ -193,7 +193,7 @@ def test_transformers_reads_a_llama_that_was_fine_tuned_at_stage_3(changes, tmp_
     assert 0 < change < 0.02  # three steps of AdamW from the given weights
 
 
-def test_transformers_reads_a_bert_that_was_pretrained(tmp_path):
+def test_writes_a_pretrained_bert_for_transformers(tmp_path):
     (tmp_path / "new.json").write_text((EXAMPLES / "bert" / "config.json").read_text())
     train("bert", tmp_path, ["--new_model", tmp_path / "new.json", "--context", 16], stage=2, ranks=2)
     assert_transformers_reads("bert", tmp_path)
@@ -201,7 +201,7 @@ def test_transformers_reads_a_bert_that_was_pretrained(tmp_path):
     train("bert", tmp_path / "again", ["--model", tmp_path / "trained", "--context", 16], stage=0)
 
 
-def test_transformers_reads_the_gpt2_of_the_demo(tmp_path):
+def test_writes_the_demos_gpt2_for_transformers(tmp_path):
     sizes = ["--width", 36, "--layers", 2, "--heads", 3, "--context", 32]
     train("gpt2", tmp_path, sizes, stage=2, ranks=2)
     assert_transformers_reads("gpt2", tmp_path)
@@ -220,7 +220,7 @@ def test_transformers_reads_the_gpt2_of_the_demo(tmp_path):
         ("gpt2", dict(my_option=1), ["my_option"]),
     ],
 )
-def test_options_that_are_not_there_are_errors(name, changes, parts, tmp_path):
+def test_refuses_unknown_options(name, changes, parts, tmp_path):
     make_model(name, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

@@ -29,7 +29,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_fit_and_resume(stage, tmp_path):
+def test_fits_and_resumes(stage, tmp_path):
     found = run(PROGRAM, {"stage": stage, "folder": str(tmp_path)}, timeout=600)
     assert found["whole"] == pytest.approx(GOLDEN, rel=1e-6)
     assert found["resumed"] == pytest.approx(found["whole"], rel=1e-6)

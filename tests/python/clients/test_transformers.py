@@ -20,7 +20,7 @@ GOLDEN = [
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("stage", [2, 3])
-def test_trainer(stage, own, tmp_path):
+def test_runs_the_trainer(stage, own, tmp_path):
     options = {"stage": stage, "folder": str(tmp_path), **({"optimizer": None, "scheduler": None} if own else {})}
     found = run(PROGRAM, options, timeout=600)
     if own:  # it warms up along a line, and has no golden losses
@@ -37,7 +37,7 @@ def test_trainer(stage, own, tmp_path):
 
 
 @pytest.mark.parametrize("name, more", [("WarmupDecayLR", {"warmup_min_lr": "auto", "warmup_max_lr": "auto"}), ("WarmupCosineLR", {})])
-def test_the_trainer_evaluates_without_a_training(name, more, tmp_path):
+def test_evaluates_without_training_by_the_trainer(name, more, tmp_path):
     scheduler = {"type": name, "params": {"total_num_steps": "auto", "warmup_num_steps": "auto", **more}}
     options = {"stage": 3, "folder": str(tmp_path), "scheduler": scheduler, "evaluates_alone": True}
     assert run(PROGRAM, options, timeout=600)["eval"] == pytest.approx(4.79, abs=0.05)

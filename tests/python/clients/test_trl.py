@@ -16,7 +16,7 @@ def losses_of_torch_alone(folder):
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_trainers(stage, tmp_path, tmp_path_factory):
+def test_runs_each_trainer(stage, tmp_path, tmp_path_factory):
     found = run(PROGRAM, {"stage": stage, "folder": str(tmp_path)}, timeout=600)
     expected = losses_of_torch_alone(str(tmp_path_factory.getbasetemp()))
     assert list(found) == list(expected) == ["sft", "sft_whole_logits", "sft_lora", "dpo", "dpo_lora", "grpo"]

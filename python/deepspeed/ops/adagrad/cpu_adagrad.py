@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedCPUAdagrad(CoreOptimizer):
-    """Steps by Adagrad on the CPU's vectors."""
+    """Steps by Adagrad with the CPU's vector instructions."""
 
     optimizer_id = 0
     _is_for_cpu = True

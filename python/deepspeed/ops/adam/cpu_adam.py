@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedCPUAdam(CoreOptimizer):
-    """Steps by Adam, or AdamW, on the CPU's vectors."""
+    """Steps by Adam or AdamW with the CPU's vector instructions."""
 
     optimizer_id = 0
     _is_for_cpu = True
@@ -48,16 +48,16 @@ class DeepSpeedCPUAdam(CoreOptimizer):
 
     @torch.no_grad()
     def step_subgroup(self, subgroup_id: int, closure: Callable[[], float] | None = None) -> float | None:
-        """Steps the parameters, with the state that stands under the number of a subgroup; for one parameter at a time."""
+        """Steps one parameter, whose state is kept under the number of a subgroup."""
         loss = loss_of(closure)
         for group, param in self._with_gradients():
             self._step_one(param, self._options(group), subgroup_id)
         return loss
 
     def rollback_subgroup(self, sub_group_id: int, closure: Callable[[], float] | None = None) -> float | None:
-        """Takes the subgroup's last step back. Raises RuntimeError where there is none."""
+        """Undoes the subgroup's last step. Raises RuntimeError if there is none."""
         loss = loss_of(closure)
-        states: dict[Any, Any] = self.state  # by subgroup where these are stepped
+        states: dict[Any, Any] = self.state  # keyed by subgroup if those are stepped
         state = states[sub_group_id] if sub_group_id in states else {}
         if not state:
             raise RuntimeError(f"Cannot rollback optimizer state for sub_group_id {sub_group_id}: it was not stepped")

@@ -1,4 +1,4 @@
-"""Takes a step of Adam back, from the weights, the gradient and the moments after it."""
+"""Undoes a step of Adam, from the weights, the gradient and the moments after it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def roll_back(param: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], options: Mapping[str, Any], decouples: bool) -> None:
-    """Writes into param and state (step, exp_avg, exp_avg_sq) what they held before the step; exact up to rounding.
+    """Restores param and state (step, exp_avg, exp_avg_sq) to before the step, up to rounding.
 
-    options: lr, betas, eps, weight_decay, bias_correction. decouples: whether the decay was that of AdamW.
+    options: lr, betas, eps, weight_decay, bias_correction. decouples: whether weight decay is AdamW's.
     """
     step, (beta1, beta2), lr = state["step"], options["betas"], options["lr"]
     decay, corrects = options["weight_decay"], options.get("bias_correction", True)

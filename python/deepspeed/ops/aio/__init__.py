@@ -1,4 +1,4 @@
-"""Files for offloading: the engine reads and writes them by the config's section aio."""
+"""Provides files for offloading: the engine reads and writes them as section aio says."""
 
 from deepspeed.ops.op_builder import AsyncIOBuilder
 

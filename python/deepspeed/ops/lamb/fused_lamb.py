@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FusedLamb(TrustRatios, CoreOptimizer):
-    """Steps by LAMB (arXiv:1904.00962); it needs whole parameters, which stages 0 to 3 give it."""
+    """Steps by LAMB (arXiv:1904.00962). It needs whole parameters, which stages 0 to 3 provide."""
 
     _type = "Lamb"
     _keys = ("lr", "betas", "eps", "weight_decay", "bias_correction", "max_coeff", "min_coeff")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedCPULion(CoreOptimizer):
-    """Steps by Lion on the CPU's vectors (arXiv:2302.06675)."""
+    """Steps by Lion with the CPU's vector instructions (arXiv:2302.06675)."""
 
     optimizer_id = 0
     _is_for_cpu = True

@@ -1,4 +1,4 @@
-"""A transformer layer over fused kernels, as BERT has it."""
+"""Provides BERT's transformer layer over fused kernels."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's transformer layer: its config, and a module whose forward and backward the core computes."""
+"""Defines DeepSpeed's transformer layer and its config. The core computes forward and backward."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NAMES = (
     *("inter_w", "inter_b", "output_w", "output_b", "norm_w", "norm_b"),
 )
 _NORMS = ("attn_nw", "norm_w")
-_OUTPUTS = ("attn_ow", "output_w")  # they are added to a residual
+_OUTPUTS = ("attn_ow", "output_w")  # added to a residual
 
 
 class TransformerConfig:
-    """Holds the sizes of a transformer layer; -1 stands for what was not given."""
+    """Holds the sizes of a transformer layer; -1 means not given."""
 
     def __init__(
         self,
@@ -52,21 +52,21 @@ class TransformerConfig:
 
 
 class DeepSpeedTransformerConfig(TransformerConfig):
-    """Says what a DeepSpeedTransformerLayer is.
+    """Describes a DeepSpeedTransformerLayer.
 
     batch_size: the most sequences of a forward; -1 allows any number.
     hidden_size, heads: H, a multiple of the number of heads. intermediate_size: I; -1 is 4 H.
     attn_dropout_ratio, hidden_dropout_ratio: of the attention's probabilities, and of both outputs that are added to a residual;
         0 to 1, or -1 for none.
     num_hidden_layers, initializer_range: new matrices are drawn from N(0, initializer_range). With adjust_init_range those whose
-        results are added to a residual get initializer_range / sqrt(2 num_hidden_layers).
-    local_rank: the CUDA device that becomes the current one; -1 leaves it.
-    seed: of the masks of dropout, whose offsets torch's generator gives; -1 leaves both to the generator.
-    fp16: forward refuses another dtype than float16.
-    pre_layer_norm: normalizes the inputs of the two blocks, else their sums.
-    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward computes again what they name instead of keeping it.
-    stochastic_mode: permits results that differ from run to run; they are equal all the same.
-    return_tuple, huggingface: forward returns a tuple of one. training: False leaves dropout out, as eval() does.
+        results are added to a residual use initializer_range / sqrt(2 num_hidden_layers).
+    local_rank: the CUDA device to make the current one; -1 changes nothing.
+    seed: of the dropout masks, whose offsets come from torch's generator; with -1 the seed does, too.
+    fp16: forward refuses other dtypes than float16.
+    pre_layer_norm: normalizes the inputs of the two blocks; otherwise their sums.
+    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward recomputes what they name instead of keeping it.
+    stochastic_mode: permits results that differ from run to run; they are equal nevertheless.
+    return_tuple, huggingface: forward returns a tuple of one. training: False turns dropout off, as eval() does.
     """
 
     def __init__(
@@ -137,16 +137,17 @@ class DeepSpeedTransformerConfig(TransformerConfig):
 
 
 class DeepSpeedTransformerLayer(nn.Module):
-    """A transformer layer of an encoder, with DeepSpeed's parameters (H hidden_size, I intermediate_size): attn_qkvw [3H, H],
-    attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w,
-    norm_b [H].
+    """Computes an encoder's transformer layer, with DeepSpeed's parameters.
 
-    initial_weights, initial_biases: of another implementation, eight each: queries, keys, values, attention output, the norm behind
-    the attention, intermediate, output, last norm. They are copied; matrices are [out, in]; a bias that is None is 0. Raises
-    ConfigError for a value out of range, UsageError for other weights.
+    With hidden_size H and intermediate_size I they are attn_qkvw [3H, H], attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb
+    [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w, norm_b [H].
+
+    initial_weights, initial_biases: of another implementation, eight each: queries, keys, values, attention output, the norm after
+    the attention, intermediate, output, last norm. They are copied. Matrices are [out, in]; a bias that is None means 0. Raises
+    ConfigError for a value out of range, and UsageError for weights that do not fit.
     """
 
-    layer_id = 0  # of the next layer
+    layer_id = 0  # number of the next layer
     attn_qkvw: nn.Parameter
     attn_qkvb: nn.Parameter
 
@@ -171,7 +172,7 @@ class DeepSpeedTransformerLayer(nn.Module):
             self._copy(list(initial_weights or ()), list(initial_biases or ()))
 
     def init_transformer_weights(self, adjust_init_range: bool = False) -> None:
-        """Draws all weights anew. Raises ConfigError where initializer_range or num_hidden_layers is missing."""
+        """Draws all weights again. Raises ConfigError if initializer_range or num_hidden_layers is missing."""
         deviation = self.config.initializer_range
         if deviation < 0:
             raise ConfigError(f"[config] initializer_range: got {deviation}, expected the standard deviation of new weights")
@@ -221,14 +222,14 @@ class DeepSpeedTransformerLayer(nn.Module):
         grads: list[list[Any]] | None = None,
         **others: Any,
     ) -> torch.Tensor | tuple[torch.Tensor]:
-        """Returns a tensor like hidden_states, in a tuple where the config says return_tuple.
+        """Returns a tensor like hidden_states, in a tuple if the config sets return_tuple.
 
         hidden_states: [batch, sequence, H], float32, bfloat16, float16 or float64 as the matrices.
         attention_mask: is added to the scores, [batch or 1, heads or 1, sequence or 1, sequence], such as 0 and -10000; or
-            booleans, True where a token is seen.
-        grads: a list that gets [gradient, name] of each weight in backward, in DeepSpeed's names for its tests.
-        All else is for callers that pass None; Raises NotSupportedError for other values. Raises UsageError for a wrong shape, dtype
-        or device, and for more sequences than batch_size.
+            booleans, True for tokens that are seen.
+        grads: a list that gets [gradient, name] of each weight in backward, with the names of DeepSpeed's tests.
+        All other arguments must be None. Raises NotSupportedError for other values, and UsageError for a wrong shape, dtype or
+        device, or for more sequences than batch_size.
         """
         others.update(
             head_mask=head_mask,
@@ -256,7 +257,7 @@ def _keys_of(config: DeepSpeedTransformerConfig) -> dict[str, Any]:
 
 
 def _collect(grads: list[list[Any]], layer: DeepSpeedTransformerLayer) -> None:
-    """Appends the gradients as they come, those of queries, keys and values apart."""
+    """Appends the gradients as they arrive, those of queries, keys and values separately."""
     parts = dict(zip(_NAMES[2:], ("O_W", "O_B", "N2_W", "N2_B", "int_W", "int_B", "out_W", "out_B", "norm_W", "norm_B")))
     hidden = layer.config.hidden_size
 

@@ -1,4 +1,4 @@
-"""Activation checkpointing."""
+"""Provides activation checkpointing."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The tensors of a call, apart from all else that it takes and gives."""
+"""Separates the tensors of a call from its other arguments and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CallParts:
-    """Takes the tensors out of the arguments of a call, and runs it on others in their places."""
+    """Takes the tensors out of a call's arguments, and runs the call with other tensors instead."""
 
     def __init__(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> None:
         self._function, self._name = function, name
@@ -26,12 +26,15 @@ class CallParts:
         self._first: tuple[list[Any], pytree.TreeSpec] | None = None
 
     def take_inputs(self) -> list[torch.Tensor]:
-        """Returns the tensors, and keeps none of them."""
+        """Returns the tensors, and keeps no reference to them."""
         inputs, self._inputs = self._inputs, []
         return inputs
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Returns the tensors of the function's result. That of the first run waits for result_with(); what further ones raise says so."""
+        """Returns the tensors of the function's result.
+
+        result_with() needs the first run's result. Errors of later runs say that they are a recomputation.
+        """
         places = iter(tensors)
         args, kwargs = pytree.tree_unflatten([next(places) if value is _PLACE else value for value in self._rest], self._form)
         with contextlib.nullcontext() if self._first is None else noting(lambda: f"the recomputation of {self._name}"):
@@ -43,7 +46,7 @@ class CallParts:
         return outputs
 
     def result_with(self, outputs: Iterable[torch.Tensor]) -> Any:
-        """Returns the result of the first run with these tensors in place of its own."""
+        """Returns the first run's result with these tensors in place of its own."""
         places = iter(outputs)
         assert self._first is not None
         values, form = self._first

@@ -1,6 +1,6 @@
-"""checkpoint(function, *args): backward computes the function again, in place of keeping its activations.
+"""Provides checkpoint(function, *args): backward recomputes activations instead of keeping them.
 
-The core keeps the inputs, as configure() says, and calls the function again with the random states and the autocast of before.
+The core keeps the inputs as configure() says. It calls the function again with the earlier random states and autocast.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ PROFILE_TIME = False
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Returns function(*args, **kwargs), which backward computes again; a list that it returns becomes a tuple.
+    """Returns function(*args, **kwargs), which backward computes again.
 
-    Tensors among the arguments, in containers too, are kept as configure() says. What the function raises when it is computed
-    again says so in a note.
+    A list that it returns becomes a tuple. Tensors among the arguments, also in containers, are kept as configure() says. An error during
+    the recomputation says so in a note.
     """
     return _checkpoint_untraced(function, args, kwargs, use_reentrant=False)
 
@@ -50,7 +50,7 @@ def non_reentrant_checkpoint(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _checkpoint_untraced(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], use_reentrant: bool) -> Any:
-    """Calls _checkpoint(), of which torch.compile makes no part of a graph: it would save what it traces with."""
+    """Calls _checkpoint() outside of graphs of torch.compile, which would save its tracing tensors."""
     if "torch._dynamo" in sys.modules:
         from deepspeed.runtime.uncompiled import run_untraced
 
@@ -66,7 +66,10 @@ def _checkpoint(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
 
 
 def _identity(function: Callable[..., Any]) -> int:
-    """Returns a number of the region: of a method's object, else of the code, which functions made at each call have in common."""
+    """Returns a number that identifies the region.
+
+    It is that of a method's object, otherwise that of the code, which functions made anew for each call share.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     owner = getattr(function, "__self__", None)
@@ -83,9 +86,9 @@ def configure(
     synchronize: bool | None = None,
     profile: bool | None = None,
 ) -> None:
-    """Sets the options: those of a config's section activation_checkpointing, and over them the arguments.
+    """Sets the options from a config's section activation_checkpointing; arguments override it.
 
-    With partition_activations the ranks of the mpu's tensor parallel group call it together.
+    With partition_activations the ranks of the mpu's tensor parallel group must call it together.
     """
     global mpu, deepspeed_checkpointing_enabled
     global PARTITION_ACTIVATIONS, CONTIGUOUS_CHECKPOINTING, CPU_CHECKPOINT, SYNCHRONIZE, PROFILE_TIME, num_layers
@@ -131,7 +134,7 @@ def is_configured() -> bool:
 
 
 def reset() -> None:
-    """Frees the contiguous buffers that wait for further forwards."""
+    """Frees the contiguous buffers that are kept for further forwards."""
     _core.reset_checkpointing()
 
 
@@ -148,7 +151,7 @@ def partition_activations_in_checkpoint(partition_activation: bool) -> None:
 
 
 def model_parallel_cuda_manual_seed(seed: int) -> None:
-    """Seeds the generator alike on the ranks of a replica, and the tracker's state by tensor parallel rank."""
+    """Seeds the generator for all ranks of a replica, and the tracker by tensor parallel rank."""
     from deepspeed.accelerator import get_accelerator
 
     tracker = get_cuda_rng_tracker()
@@ -158,7 +161,7 @@ def model_parallel_cuda_manual_seed(seed: int) -> None:
 
 
 def model_parallel_reconfigure_tp_seed(seed: int) -> None:
-    """Seeds the tracker's state anew."""
+    """Seeds the tracker's state again."""
     from deepspeed.accelerator import get_accelerator
 
     with get_cuda_rng_tracker().fork():
@@ -166,11 +169,11 @@ def model_parallel_reconfigure_tp_seed(seed: int) -> None:
 
 
 class CheckpointFunction:
-    """Runs a region by a backward inside of backward. At least one tensor among the arguments needs a gradient."""
+    """Runs a region with a nested backward. At least one tensor among the arguments must require a gradient."""
 
     @staticmethod
     def apply(run_function: Callable[..., Any], all_outputs: list[Any], *args: Any) -> Any:
-        """Adds the outputs to the list, of which no reference is kept, and returns them."""
+        """Appends the outputs to the list, which is not kept, and returns them."""
         output = _checkpoint_untraced(run_function, args, {}, use_reentrant=True)
         all_outputs.extend(output if isinstance(output, tuple) else [output])
         return output

@@ -1,4 +1,4 @@
-"""Activations on the host while nobody needs them: copies that run beside the computation, in buffers that are used again."""
+"""Keeps activations on the host until they are needed. Copies run beside the computation, into buffers that are used again."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class HostBuffers:
-    """Keeps host tensors for the next copy of the same shape and dtype; a limit says how many wait."""
+    """Keeps host tensors for later copies of the same shape and dtype, up to a limit."""
 
     def __init__(self, limit: int, use_pin_memory: bool) -> None:
         self._limit = limit
         self._use_pin_memory = use_pin_memory
         self._free: dict[tuple[tuple[int, ...], torch.dtype], list[torch.Tensor]] = {}
-        self._returning: list[tuple[torch.Tensor, Any]] = []  # (buffer, event after which nobody reads it)
+        self._returning: list[tuple[torch.Tensor, Any]] = []  # (buffer, event after its last reader)
 
     def __len__(self) -> int:
         return sum(map(len, self._free.values()))
 
     @staticmethod
     def key(tensor: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
-        """Returns what is equal for tensors whose copies fit one another's buffers; strides do not matter, since buffers are dense."""
+        """Returns a value that is equal for tensors whose copies fit the same buffers. Strides do not matter, since buffers are dense."""
         return tuple(tensor.shape), tensor.dtype
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -43,7 +43,7 @@ class HostBuffers:
         return get_accelerator().pin_memory(made, make_copy=False) if self._use_pin_memory else made
 
     def give(self, buffer: torch.Tensor, event: Any = None) -> None:
-        """Takes a buffer back, after the event where there is one."""
+        """Takes a buffer back, after the event if there is one."""
         if event is not None:
             self._returning.append((buffer, event))
         elif len(self) < self._limit:
@@ -57,22 +57,22 @@ class HostBuffers:
             self.give(buffer, None if wait or event.query() else event)
 
     def wait(self) -> None:
-        """Waits for the copies that read buffers still."""
+        """Waits for the copies that still read buffers."""
         self._collect(wait=True)
 
 
 class HostCopy:
-    """Holds one activation: on its device at first, then on the host, and back when it is read."""
+    """Holds one activation: on its device, then on the host, and back when read."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor: torch.Tensor | None = tensor  # on the device; None while the host alone has it
+        self.tensor: torch.Tensor | None = tensor  # on the device; None while only the host has it
         self.buffer: torch.Tensor | None = None
         self.is_lost = False
         self._event: Any = None  # after the copy to the host
         self._device, self._size, self._stride = tensor.device, tensor.size(), tensor.stride()
 
     def start(self, buffers: HostBuffers, stream: Any) -> None:
-        """Copies to the host, on the stream where there is one; the device's memory stays until drop()."""
+        """Copies the tensor to the host, on the stream if there is one. Its memory on the device stays until drop()."""
         accelerator = get_accelerator()
         assert self.tensor is not None
         self.buffer = buffers.take(self.tensor)
@@ -88,10 +88,10 @@ class HostCopy:
         self.tensor = None
 
     def restore(self, buffers: HostBuffers, stream: Any) -> None:
-        """Makes the tensor on its device again, with its strides, and gives the buffer back."""
+        """Restores the tensor on its device, with its strides, and returns the buffer."""
         accelerator = get_accelerator()
         assert self.buffer is not None
-        if self.tensor is not None:  # copied, and not dropped yet
+        if self.tensor is not None:  # copied, but not dropped yet
             buffers.give(self.buffer, self._event)
             self.buffer = None
             return
@@ -108,7 +108,7 @@ class HostCopy:
 
 
 def is_dense_activation(tensor: torch.Tensor, min_bytes: int) -> bool:
-    """Returns whether a copy to the host frees memory of a device: parameters, buffers and expanded views do not."""
+    """Returns whether copying the tensor to the host frees device memory. Copying parameters, buffers and expanded views does not."""
     accelerator = get_accelerator()
     kinds = (torch.nn.Parameter, torch.nn.Buffer) if hasattr(torch.nn, "Buffer") else (torch.nn.Parameter,)
     is_of_model = isinstance(tensor, kinds)
@@ -118,6 +118,6 @@ def is_dense_activation(tensor: torch.Tensor, min_bytes: int) -> bool:
 
 
 def copies_beyond(copies: deque[HostCopy], count: int) -> Iterator[HostCopy]:
-    """Takes all but the latest `count` off the front of a deque, and yields them."""
+    """Removes all but the last `count` from the front of a deque, and yields them."""
     for _ in itertools.repeat(None, max(len(copies) - count, 0)):
         yield copies.popleft()

@@ -1,6 +1,7 @@
-"""Puts the inputs of checkpointed layers on the host between forward and backward: torch's checkpointing that is not reentrant.
+"""Moves inputs of checkpointed layers to the host between forward and backward.
 
-Layers of Transformers mark theirs by themselves; other code calls mark() before it checkpoints.
+It works with torch's non-reentrant checkpointing. Layers of Transformers mark their inputs themselves; other code calls mark() before it
+checkpoints.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class CheckpointActivationOffloadStats:
-    """Counts tensors, and bytes of them."""
+    """Counts tensors and their bytes."""
 
     saved_tensors_seen: int = 0
     marked_tensors: int = 0
@@ -39,10 +40,11 @@ class CheckpointActivationOffloadStats:
 
 
 class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
-    """Copies the marked tensors that autograd saves to the host, around forward and backward, and back when backward reads them.
+    """Copies marked tensors to the host in forward, and back when backward reads them.
 
-    keep_last_count: so many of the latest stay on the device, since backward begins with them. max_fwd_stash_count: so many
-    stay there while they are copied. min_offload_bytes: smaller ones stay. use_streams: copies run beside the computation.
+    It surrounds forward and backward. keep_last_count: this many of the latest tensors stay on the device, since backward begins with
+    them. max_fwd_stash_count: this many stay there while they are copied. min_offload_bytes: smaller tensors stay. use_streams: copies
+    run beside the computation.
     """
 
     min_offload_bytes: int
@@ -78,22 +80,22 @@ class CheckpointHiddenStatesOffload(torch.autograd.graph.saved_tensors_hooks):
         super().__init__(self._pack, self._unpack)
 
     def reset(self) -> None:
-        """Forgets all counts, marks and activations: a backward that wants one of these is an error."""
+        """Clears all counts, marks and activations. A backward that needs one of them is an error then."""
         self.stats = CheckpointActivationOffloadStats()
         self._forget()
 
     def mark(self, tensor: torch.Tensor) -> None:
-        """Chooses a tensor, which the next checkpointed layer saves as its input."""
+        """Marks a tensor that the next checkpointed layer saves as its input."""
         self._marks[id(tensor)] += 1
         self.stats.marked_tensors += 1
 
     def _forget(self) -> None:
-        self._marks: collections.Counter[int] = collections.Counter()  # by id, of tensors that live until they are saved
+        self._marks: collections.Counter[int] = collections.Counter()  # ids of tensors that live until they are saved
         for copy in list(getattr(self, "_copies", ())):
             self._lose(copy)
-        self._copies: weakref.WeakSet[HostCopy] = weakref.WeakSet()  # of this pass; the graph has them
-        self._latest: collections.deque[HostCopy] = collections.deque()  # of them, those that are not copied
-        self._stashed: collections.deque[HostCopy] = collections.deque()  # of them, those that are copied and not dropped
+        self._copies: weakref.WeakSet[HostCopy] = weakref.WeakSet()  # those of this pass; the graph owns them
+        self._latest: collections.deque[HostCopy] = collections.deque()  # of these, the ones that are not copied
+        self._stashed: collections.deque[HostCopy] = collections.deque()  # of these, the ones that are copied but not dropped
         self._buffers.wait()
 
     def _lose(self, copy: HostCopy) -> None:
@@ -182,7 +184,7 @@ _of_thread = threading.local()
 
 
 def _open() -> list[CheckpointHiddenStatesOffload]:
-    """Returns the scopes that are open on this thread, the outermost first."""
+    """Returns the open scopes of this thread, the outermost first."""
     if not hasattr(_of_thread, "scopes"):
         _of_thread.scopes = []
     opened: list[CheckpointHiddenStatesOffload] = _of_thread.scopes
@@ -190,13 +192,13 @@ def _open() -> list[CheckpointHiddenStatesOffload]:
 
 
 class _Marker:
-    """Lets the checkpointed layers of Transformers mark their first argument, the hidden states, while scopes are open."""
+    """Lets Transformers' checkpointed layers mark their first argument while scopes are open. It is their hidden states."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._num_scopes = 0
         self._layer = None
-        self._own_call = None  # what the class had as its own __call__; None: it inherits
+        self._own_call = None  # the class's own __call__; None if it inherits one
 
     def begin(self) -> None:
         with self._lock:
@@ -222,7 +224,7 @@ class _Marker:
 def _checkpointed_layer() -> Any:
     import transformers
 
-    return getattr(transformers, "GradientCheckpointingLayer", None)  # Transformers since 4.52 has it
+    return getattr(transformers, "GradientCheckpointingLayer", None)  # Transformers has it since 4.52
 
 
 def _marking(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,7 +237,7 @@ def _marking(call: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return call(layer, *args, **kwargs)
         finally:
-            scope._take_mark(args[0])  # where nothing was saved; another tensor may get the same id later
+            scope._take_mark(args[0])  # if nothing was saved; another tensor may get this id later
 
     return marked_call
 

@@ -1,4 +1,4 @@
-"""Named states of random generators, so that ranks of a tensor parallel group draw other numbers in some places."""
+"""Keeps named random states, so that tensor parallel ranks can draw different numbers."""
 
 from deepspeed._core import CudaRNGStatesTracker, get_cuda_rng_tracker
 

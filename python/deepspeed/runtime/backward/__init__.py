@@ -1,1 +1,1 @@
-"""What surrounds a backward of a script: windows of access and of gradients, and hooks on outputs."""
+"""Surrounds a script's own backward: access windows, gradient windows, and hooks on outputs."""

@@ -1,4 +1,4 @@
-"""Access to partitioned parameters in the derivatives of torch.func, which run after the module's call has ended."""
+"""Gives derivatives of torch.func access to partitioned parameters. They run after the module's call has ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deepspeed.utils.torch import is_functorch_transforming
 
 
 def open_in_derivative(core: _core.TrainingEngine | None, output: object) -> None:
-    """Lets the derivative of the outputs, where a transform is to compute it, read the engine's parameters until it ends."""
+    """Lets a derivative of the outputs read the engine's parameters, if a transform computes one."""
     if core is None or not is_functorch_transforming():
         return
 

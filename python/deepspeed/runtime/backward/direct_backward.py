@@ -1,4 +1,4 @@
-"""Without ZeRO DeepSpeed refuses a loss.backward() of the script's own: it has no place to reduce gradients there."""
+"""Refuses a script's own loss.backward() without ZeRO, as DeepSpeed does. There is no place to reduce gradients then."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     import torch
 
-_running = 0  # backwards that engines have begun
+_running = 0  # number of backwards that engines have begun
 
 
 @contextlib.contextmanager
 def by_engine() -> Iterator[None]:
-    """Says that the backward which runs meanwhile was begun by an engine: one loss may go through several."""
+    """Marks a backward within its scope as begun by an engine. One loss may pass through several engines."""
     global _running
     _running += 1
     try:
@@ -30,7 +30,7 @@ def by_engine() -> Iterator[None]:
 
 
 def refuse_direct(outputs: object, params: Iterable[torch.Tensor]) -> None:
-    """Makes a backward through the outputs an error where a script has begun it and it adds to one of the parameters."""
+    """Makes a script's backward through the outputs an error if it adds to a parameter."""
 
     def check() -> None:
         if _running or is_functorch_transforming() or _core.is_derivative() or count_used_parameters_in_backward(params) == 0:

@@ -1,4 +1,4 @@
-"""Hooks on the outputs of a forward, which run when backward reaches them."""
+"""Runs hooks on a forward's outputs when backward reaches them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def maybe_loss_for_backward(value: object) -> bool:
-    """Returns whether the value may be a loss: one number with a graph behind it."""
+    """Returns whether the value may be a loss: a single number with a graph."""
     return isinstance(value, torch.Tensor) and value.numel() == 1 and value.grad_fn is not None
 
 
 class OutputBackwardHookManager:
-    """Calls preprocess_once_fn() before the first gradient of a backward, and preprocess_per_tensor_fn(tensor) for each."""
+    """Calls preprocess_once_fn() before a backward's first gradient, and preprocess_per_tensor_fn(tensor) for each."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class OutputBackwardHookManager:
                 self.hook_handles.append(output.register_hook(self._hook_of(output)))
 
     def _hook_of(self, output: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-        # A hook that holds its own tensor keeps it forever: the collector does not see the way through the graph.
+        # A hook that holds its own tensor is never freed: the garbage collector does not see the path through the graph.
         per_tensor = self.preprocess_per_tensor_fn and functools.partial(self.preprocess_per_tensor_fn, output)
 
         def hook(grad: torch.Tensor) -> torch.Tensor:
@@ -64,19 +64,19 @@ def register_output_backward_hooks(
     preprocess_once_fn: Callable[[], object],
     preprocess_per_tensor_fn: Callable[[torch.Tensor], torch.Tensor | None] | None = None,
 ) -> OutputBackwardHookManager:
-    """Puts the hooks on all tensors of the outputs; returns their manager."""
+    """Registers the hooks on all tensors of the outputs, and returns their manager."""
     manager = OutputBackwardHookManager(preprocess_once_fn, preprocess_per_tensor_fn)
     manager.register_hooks_on_outputs(outputs)
     return manager
 
 
 def check_internal_apis_for_count_used_parameters() -> bool:
-    """Returns whether this torch has what count_used_parameters_in_backward() asks."""
+    """Returns whether this torch has the functions for count_used_parameters_in_backward()."""
     return hasattr(torch.autograd.graph, "_get_grad_fn_or_grad_acc") and hasattr(torch._C, "_will_engine_execute_node")
 
 
 def count_used_parameters_in_backward(parameters: Iterable[torch.Tensor]) -> int:
-    """Returns how many of the parameters the running backward will reach. Is for hooks: it asks autograd's running task."""
+    """Returns how many of the parameters the running backward will reach. Only hooks can call it, since it asks autograd's running task."""
     if not check_internal_apis_for_count_used_parameters():
         raise RuntimeError("this torch cannot say what a running backward will reach")
     if torch._C._current_graph_task_id() == -1:

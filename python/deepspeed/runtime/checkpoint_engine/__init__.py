@@ -1,4 +1,4 @@
-"""Writers and readers of single files, for what a script saves beside the engine's checkpoints."""
+"""Writes and reads single files that a script saves beside the engine's checkpoints."""
 
 from deepspeed.runtime.checkpoint_engine.checkpoint_engine import CheckpointCommitInfo, CheckpointEngine
 from deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine import TorchCheckpointEngine

@@ -1,4 +1,4 @@
-"""The base of classes that write and read the files of a checkpoint."""
+"""Defines the base of classes that write and read checkpoint files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CheckpointEngine(abc.ABC):
 
     @abc.abstractmethod
     def commit(self, info: CheckpointCommitInfo) -> bool:
-        """Ends a checkpoint, after its last file; returns whether it is whole."""
+        """Ends a checkpoint, after its last file. Returns whether it is complete."""
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         os.makedirs(path, exist_ok=exist_ok)
@@ -52,13 +52,13 @@ class CheckpointEngine(abc.ABC):
         return False
 
     def set_commit_info(self, info: CheckpointCommitInfo) -> None:
-        """Ignores it: files are written at once."""
+        """Changes nothing: files are written at once."""
 
     def get_commit_info(self) -> CheckpointCommitInfo | None:
         return None
 
     def cleanup(self) -> None:
-        """Frees nothing: nothing is held."""
+        """Changes nothing, since nothing is held."""
 
     def preserves_storage_sharing(self) -> bool:
         return True

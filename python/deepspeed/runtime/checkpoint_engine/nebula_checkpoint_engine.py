@@ -1,3 +1,3 @@
-"""Has the name of a writer that does not exist here."""
+"""Keeps the name of a writer that does not exist here."""
 
 from deepspeed.runtime.checkpoint_engine.utils import NebulaCheckpointEngine as NebulaCheckpointEngine

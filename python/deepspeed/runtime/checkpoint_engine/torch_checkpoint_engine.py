@@ -1,4 +1,4 @@
-"""Files of torch.save()."""
+"""Writes and reads files of torch.save()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENGINE_NAME = "TorchCheckpointEngine"
 
 
 class TorchCheckpointEngine(CheckpointEngine):
-    """Writes by torch.save, and reads files of tensors and plain values; what else a file wants to make is an error."""
+    """Writes by torch.save, and reads files of tensors and plain values. Raises CheckpointError for anything else in a file."""
 
     def __init__(self, config_params: object = None) -> None:
         super().__init__(config_params)

@@ -1,4 +1,4 @@
-"""Which class writes the files of a config."""
+"""Chooses the class that writes a config's files."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ NebulaCheckpointEngine = not_supported_class("NebulaCheckpointEngine", _WAY_OUT,
 def create_checkpoint_engine(
     config_params: object = None, groups: object = None, zero_stage: int = 0, has_moe_layers: bool = False, optimize_dp_state: bool = False
 ) -> CheckpointEngine:
-    """Returns a TorchCheckpointEngine: the engine's own files are written by its core."""
+    """Returns a TorchCheckpointEngine: the core writes the engine's own files."""
     return TorchCheckpointEngine(config_params)

@@ -1,1 +1,1 @@
-"""Collectives of several tensors at once."""
+"""Provides collectives of several tensors at once."""

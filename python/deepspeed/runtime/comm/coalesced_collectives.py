@@ -1,4 +1,4 @@
-"""Collectives of several tensors at once, for scripts; an engine has its own in the core."""
+"""Provides collectives of several tensors at once, for scripts. An engine uses the core's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ all_to_all_loco_quant_reduce = not_supported("all_to_all_loco_quant_reduce", _WA
 
 
 def reduce_scatter_coalesced(tensors: Sequence[torch.Tensor], group: ProcessGroup | None = None) -> list[torch.Tensor]:
-    """Returns of each tensor, flattened, this rank's part of the ranks' mean: ceil(n / ranks) elements, fewer at the end."""
+    """Returns this rank's part of each tensor's mean over the ranks, flat.
+
+    A part has ceil(n / ranks) elements, the last ones fewer. Collective.
+    """
     import torch.distributed as dist
 
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)

@@ -1,1 +1,1 @@
-"""Data efficiency: batches of so many tokens are here; curricula and layers that drop tokens refuse calls."""
+"""Provides batches by number of tokens. Curricula and layers that drop tokens raise errors."""

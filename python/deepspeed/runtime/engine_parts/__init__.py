@@ -1,1 +1,1 @@
-"""The parts of which DeepSpeedEngine is composed."""
+"""Holds the parts that DeepSpeedEngine is composed of."""

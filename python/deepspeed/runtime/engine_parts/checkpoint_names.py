@@ -1,4 +1,4 @@
-"""Paths of the files of an engine's checkpoints, and what their keys say of parallelism."""
+"""Names the files of an engine's checkpoints, and their keys about parallelism."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def checkpoint_parallel_metadata(mpu: Mpu | None) -> dict[str, dict[str, int]]:
-    """Returns the key of a model's file that tells the degrees of pipeline and tensor parallelism."""
+    """Returns the model file's key with the degrees of pipeline and tensor parallelism."""
     from deepspeed.utils.bwc import bwc_pipeline_parallel_world_size, bwc_tensor_model_parallel_world_size
 
     degrees = {
@@ -26,7 +26,7 @@ def checkpoint_parallel_metadata(mpu: Mpu | None) -> dict[str, dict[str, int]]:
 
 
 class CheckpointNames(EngineSettings):
-    """Names the files as the core does. dp_rank and mp_rank: ranks of data and of model parallelism."""
+    """Names the files as the core does. dp_rank and mp_rank: data-parallel and model-parallel ranks."""
 
     @property
     def checkpoint_mp_rank(self) -> int:
@@ -34,7 +34,7 @@ class CheckpointNames(EngineSettings):
 
     @property
     def save_non_zero_checkpoint(self) -> bool:
-        """Tells whether this rank writes a file of the model."""
+        """Tells whether this rank writes a model file."""
         return self._data_parallel_rank == 0 or self.is_first_weights_partition_group()
 
     @property
@@ -55,7 +55,7 @@ class CheckpointNames(EngineSettings):
     def _get_ckpt_name(
         self, checkpoints_path: str, tag: object, mp_placeholder: str | None = None, pp_placeholder: str | None = None
     ) -> str:
-        """Returns the path of the model's file: at stage 3 this rank's. A placeholder stands in a rank's place, as in a pattern."""
+        """Returns the path of the model file; at stage 3 this rank's. A placeholder replaces a rank's number, as in a pattern."""
         mp_rank = mp_placeholder if mp_placeholder is not None else f"{self.checkpoint_mp_rank:02d}"
         name = f"mp_rank_{mp_rank}_model_states.pt"
         if self.zero_optimization_partition_weights():
@@ -64,10 +64,10 @@ class CheckpointNames(EngineSettings):
         return os.path.join(checkpoints_path, str(tag), name)
 
     def _get_optimizer_ckpt_name(self, checkpoints_path: str, tag: object, expp_rank: int) -> str:
-        """Returns the path that an optimizer of experts has in DeepSpeed; nothing is written there."""
+        """Returns DeepSpeed's path for an optimizer of experts. Nothing is written there."""
         return os.path.join(checkpoints_path, str(tag), f"expp_rank_{expp_rank}_mp_rank_00_optim_states.pt")
 
     def _get_zero_param_shapes(self) -> list[dict[str, torch.Size]]:
-        """Returns {name: shape} of each of the optimizer's groups; at stage 3 of each sub-group."""
+        """Returns {name: shape} for each of the optimizer's groups; at stage 3 for each sub-group."""
         assert self.optimizer is not None
         return self.optimizer._owned.shapes()

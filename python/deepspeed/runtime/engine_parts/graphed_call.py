@@ -1,4 +1,4 @@
-"""A forward of Python as the core's graphs take it: its tensors in a list, and the rest as text (cuda_graphs)."""
+"""Prepares a Python forward for the core's graphs (cuda_graphs). Its tensors come in a list, everything else as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _PLAIN = (bool, int, float, str, bytes, torch.dtype, torch.device, type(None))
 def run_graphed(
     scope: _core.Forward, run: Callable[[Sequence[Any], Mapping[str, Any]], Any], inputs: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Returns run(inputs, kwargs), which the scope's graphs replay. Raises UsageError for values in which tensors cannot be found."""
+    """Returns run(inputs, kwargs), which the scope's graphs may replay.
+
+    Raises UsageError for values that cannot be searched for tensors.
+    """
     leaves, spec = pytree.tree_flatten((inputs, dict(kwargs)))
     places = _places_of_tensors(leaves, "takes")
     rest = f"{spec} {[leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]}"

@@ -1,4 +1,7 @@
-"""Calls of modules at stage 3: the windows of those that go past the engine, and the parameters of each while it runs."""
+"""Handles calls of modules at stage 3: access windows, and the parameters of running modules.
+
+Calls that bypass the engine get a window of their own.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,12 @@ if TYPE_CHECKING:
 
 
 class ModuleCalls:
-    """Makes a module's own parameters whole while it runs, and opens an access window around the outermost call.
+    """Makes a module's own parameters whole while it runs, with an access window around the outermost call.
 
-    Operators gather what they use, wherever it is from; a module may also read its own parameters past them, as kernels do
-    that take addresses. So may it with a parameter of another module: what it reads there is whole until it ends, and what it
-    returns is whole while its caller runs, or until backward ends where a recomputed function has called it. Inside of the
-    engine's forward the window is the engine's. Under autocast operators gather what they cast to, and nothing is gathered for
-    the module.
+    Operators gather what they use, whichever module owns it. A module may also read its own parameters without operators, as kernels that
+    take addresses do. It may also read another module's parameters. They stay whole until it returns; parameters that it returns stay
+    whole while its caller runs, or until backward ends if a recomputed function has called it. Inside the engine's forward the engine
+    provides the window. Under autocast nothing is gathered for the module: operators gather what they cast to.
     """
 
     def __init__(self, core: _core.TrainingEngine | None) -> None:
@@ -37,14 +39,14 @@ class ModuleCalls:
         self._of_thread = _Calls()
         self._reader = self._make_reader()
         self._watched: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._until_backward_ends: list[_core.ModuleUse] = []  # uses of parameters
-        self._root: weakref.ref[torch.nn.Module] | None = None  # the module whose parts are watched
+        self._until_backward_ends: list[_core.ModuleUse] = []  # parameters in use
+        self._root: weakref.ref[torch.nn.Module] | None = None  # the module whose submodules are watched
         self._has_grown = False
         self.forward_hooks: list[RemovableHandle] = []  # handles of the hooks on modules
-        self.backward_hooks: list[RemovableHandle] = []  # none: the core sees backward where operators use parameters
+        self.backward_hooks: list[RemovableHandle] = []  # stays empty: the core follows backward at the operators that use parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies none of it: the hooks of a copied model belong to no engine."""
+        """Copies nothing: the hooks of a copied model belong to no engine."""
         return ModuleCalls, (None,)
 
     def watch(self, module: torch.nn.Module) -> None:
@@ -77,11 +79,11 @@ class ModuleCalls:
 
     @property
     def module(self) -> torch.nn.Module | None:
-        """The engine's module; None where none is watched."""
+        """The engine's module; None if none is watched."""
         return self._root() if self._root is not None else None
 
     def _register_deepspeed_module(self, module: torch.nn.Module, count: int | None = None) -> int:
-        """Puts the hooks back that a script has removed, as TRL does around generate(). Returns how many parts it went through."""
+        """Restores hooks that a script has removed, as TRL does around generate(). Returns how many submodules it has gone through."""
         for part in module.modules():
             self._watched.discard(part)
         self._watch_parts(module)
@@ -93,12 +95,12 @@ class ModuleCalls:
         self._has_grown = self._has_grown or module in self._watched
 
     def end_backward(self) -> None:
-        """Gives up what recomputed functions have taken."""
+        """Releases what recomputed functions have used."""
         while self._until_backward_ends:
             self._until_backward_ends.pop().close()
 
     def _make_reader(self) -> Callable[[torch.nn.Module, torch.Tensor], None]:
-        """Returns what modules' dicts call where one of their parameters is read; it does not hold the engine."""
+        """Returns the function that modules' dicts call when a parameter is read. It holds no reference to the engine."""
         of_thread = self._of_thread
 
         def read(module: torch.nn.Module, param: torch.Tensor) -> None:
@@ -113,18 +115,18 @@ class ModuleCalls:
         return read
 
     def begin(self) -> int:
-        """Begins a forward of the engine, which has a window of its own; returns what end() wants."""
-        if self._until_backward_ends:  # a backward of the script's own
+        """Begins a forward of the engine, which has its own window. Returns the argument for end()."""
+        if self._until_backward_ends:  # a script's own backward
             self.end_backward()
         root = self.module if self._has_grown else None
-        if root is not None:  # scripts put layers around others, adapters for example
+        if root is not None:  # scripts wrap layers, for example in adapters
             self._watch_parts(root)
         calls = self._of_thread
         calls.depth += 1
         return len(calls.running)
 
     def end(self, mark: int) -> None:
-        """Ends it, and the modules in it that an interrupt has left open."""
+        """Ends the forward, and modules in it that an interrupt has left open."""
         calls = self._of_thread
         while len(calls.running) > mark:
             calls.pop()
@@ -159,7 +161,7 @@ class ModuleCalls:
     def _hand_up(
         self, module: torch.nn.Module, returned: Sequence[torch.Tensor], caller: torch.nn.Module, uses: list[_core.ModuleUse]
     ) -> None:
-        """Makes the parameters, which the module returns, its caller's until that ends."""
+        """Keeps parameters that the module returns whole until its caller ends."""
         for param in returned:
             external_parameters(module).pop(id(param), None)
             note_external_parameter(caller, param)
@@ -168,17 +170,17 @@ class ModuleCalls:
 
 
 def _external_items(module: torch.nn.Module) -> ItemsView[int, torch.Tensor]:
-    """Returns what ds_external_parameters() of a module at stage 3 gives: (id, parameter) of each."""
+    """Returns (id, parameter) pairs, for ds_external_parameters() of a module at stage 3."""
     return external_parameters(module).items()
 
 
 def _use(params: Sequence[torch.Tensor]) -> _core.ModuleUse:
-    """Makes parameters whole, with memory of their own also where torch.func, which would wrap it, runs a transform."""
+    """Makes parameters whole, in memory of their own. This also holds inside a transform of torch.func, which would wrap the memory."""
     with torch._C._DisableFuncTorch():
         return _core.ModuleUse(params)
 
 
-_told: weakref.WeakSet[ModuleCalls] = weakref.WeakSet()  # the ModuleCalls that want to know where a module gets a part
+_told: weakref.WeakSet[ModuleCalls] = weakref.WeakSet()  # the ModuleCalls to notify when a module gets a submodule
 
 
 def _tell_where_modules_grow(calls: ModuleCalls) -> None:
@@ -188,7 +190,7 @@ def _tell_where_modules_grow(calls: ModuleCalls) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _watch_growth() -> None:
-    """Registers the hook, once for the process: torch goes through its hooks while they run, so none may end there."""
+    """Registers the hook once for the process. Torch iterates over its hooks while they run, so none of them may be removed then."""
 
     def note(module: torch.nn.Module, name: str, part: torch.nn.Module | None) -> None:
         if part is not None:
@@ -199,7 +201,7 @@ def _watch_growth() -> None:
 
 
 def _parameters_in(output: Any) -> list[torch.Tensor]:
-    """Returns the partitioned parameters that a module has returned as they are, alone or in a list, tuple or dict."""
+    """Returns the partitioned parameters that a module returns unchanged. They may be alone, or in a list, tuple or dict."""
     if isinstance(output, torch.Tensor):
         output = (output,)
     elif isinstance(output, dict):
@@ -210,7 +212,7 @@ def _parameters_in(output: Any) -> list[torch.Tensor]:
 
 
 class _Calls(threading.local):
-    """Lists what runs on a thread: modules and uses of their parameters, the outermost first."""
+    """Lists the running modules of a thread and their parameters in use, the outermost first."""
 
     def __init__(self) -> None:
         self.depth = 0

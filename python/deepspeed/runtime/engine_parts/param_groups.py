@@ -1,4 +1,4 @@
-"""An engine's groups of parameters: the client's own dicts, and the optimizer that clients see over them."""
+"""Manages an engine's parameter groups: the client's own dicts, and the optimizer over them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ParamGroups:
-    """Finds the groups of an engine's parameters, and shows the optimizer over them."""
+    """Finds the groups of an engine's parameters, and makes the optimizer over them."""
 
     def __init__(self, plan: OptimizerPlan, names: Mapping[str, torch.nn.Parameter]) -> None:
         self._plan, self._names = plan, names
@@ -27,11 +27,11 @@ class ParamGroups:
 
     @property
     def client(self) -> torch.optim.Optimizer | None:
-        """Returns the script's own optimizer; None where the config names one."""
+        """Returns the script's own optimizer; None if the config names one."""
         return self._plan.client
 
     def facade_of(self, core_groups: Sequence[CoreGroup]) -> DeepSpeedOptimizer:
-        """Returns the optimizer that clients see, over dicts that hold the core's options."""
+        """Returns the optimizer that clients see, over dicts with the core's options."""
         if self._facade is None:
             dicts = self._dicts_for(core_groups)
             config, client = self._plan.config, self._plan.client
@@ -41,7 +41,10 @@ class ParamGroups:
         return self._facade
 
     def _dicts_for(self, core_groups: Sequence[CoreGroup]) -> list[dict[str, Any]]:
-        """Returns the client's dicts, filled up; where the core has split one of them (Muon), a dict for each of the core's."""
+        """Returns the client's dicts, completed with the core's options.
+
+        If the core has split one of them (Muon), it returns one dict for each of the core's groups.
+        """
         dicts, given = self._plan.dicts, [index for _, _, index in core_groups]
         if len(set(given)) < len(given):
             self._plan.dicts = dicts = [

@@ -1,4 +1,4 @@
-"""What the parts of an engine have in common: nothing at run time, names and types for those who read and check them."""
+"""Declares what the parts of an engine share, for type checkers and readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EnginePart:
 
     module: torch.nn.Module
     optimizer: DeepSpeedOptimizer | None
-    config: Mapping[str, Any]  # as the script has given it
+    config: Mapping[str, Any]  # as the script has passed it
     client_optimizer: torch.optim.Optimizer | Callable[[Any], torch.optim.Optimizer] | None
     mpu: Mpu | None
     _core: TrainingEngine

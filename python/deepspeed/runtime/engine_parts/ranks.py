@@ -1,4 +1,4 @@
-"""The place of an engine's process among those of the job."""
+"""Tells an engine's place among the ranks of the job."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EngineRanks(EnginePart):
         return dist.get_rank(self.data_parallel_group)
 
     def all_gather_scalar(self, value: torch.Tensor, dp_group: ProcessGroup | None = None) -> list[torch.Tensor]:
-        """Returns the tensors of all ranks, in their order. Collective."""
+        """Returns the tensors of all ranks, in rank order. Collective."""
         gathered = [torch.zeros_like(value) for _ in range(dist.get_world_size(dp_group))]
         dist.all_gather(gathered, value.detach(), group=dp_group)
         return gathered

@@ -1,4 +1,4 @@
-"""Checkpoints of an engine, and its weights as state dicts."""
+"""Saves and loads an engine's checkpoints, and its weights as state dicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _warn_of_extra_states(module: torch.nn.Module) -> None:
-    """Says which modules keep more than parameters and buffers: files of an engine hold these alone."""
+    """Names modules that keep more than parameters and buffers, which an engine's files leave out."""
     for name, part in module.named_modules():
         if type(part).get_extra_state is not torch.nn.Module.get_extra_state:
             logger.warning_once(
@@ -29,7 +29,7 @@ def _warn_of_extra_states(module: torch.nn.Module) -> None:
 
 
 class EngineSaving(CheckpointNames):
-    """Saves and loads in DeepSpeed's layout; its own tools read the files."""
+    """Saves and loads in DeepSpeed's layout, which its own tools can read."""
 
     def save_checkpoint(
         self,
@@ -39,17 +39,17 @@ class EngineSaving(CheckpointNames):
         save_latest: bool = True,
         exclude_frozen_parameters: bool = False,
     ) -> bool:
-        """Writes `<save_dir>/<tag>/...` and then `<save_dir>/latest`; all ranks call it. Returns True.
+        """Writes `<save_dir>/<tag>/...`, then `<save_dir>/latest`. Returns True. Collective.
 
-        tag: by default global_step<N>. client_state: what load_checkpoint() returns again: values, tensors and what pickle can
-        hold. save_latest: False leaves `latest` as it is. Raises UsageError, IoError and TypeError, naming the value.
-        Gradients of an accumulation window that is open are not in it, with a warning: a run that resumes begins the window anew.
+        tag: by default global_step<N>. client_state: what load_checkpoint() returns later: values, tensors and what pickle can hold.
+        save_latest: False leaves `latest` unchanged. Raises UsageError, IoError and TypeError, naming the value. Gradients of an open
+        accumulation window are not saved, with a warning: a resumed run starts the window again.
         """
         if not save_dir:
             raise UsageError(f"save_checkpoint(): save_dir is {save_dir!r}, expected a folder")
         _warn_of_extra_states(self.module)
         if self.optimizer is not None:
-            self.optimizer._push()  # what a schedule of the script has written since the last step
+            self.optimizer._push()  # includes what a script's schedule has written since the last step
         self._core.save_checkpoint(
             os.fspath(save_dir), "" if tag is None else str(tag), dict(client_state), save_latest, exclude_frozen_parameters
         )
@@ -65,12 +65,12 @@ class EngineSaving(CheckpointNames):
         load_module_only: bool = False,
         custom_load_fn: Callable[..., Any] | None = None,
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """Reads a checkpoint, at any number of ranks; returns (path, client state), or (None, None) where there is none.
+        """Loads a checkpoint, at any number of ranks. Collective.
 
-        tag: by default the one that `<load_dir>/latest` names. load_module_strict: False lets names differ.
-        load_optimizer_states, load_lr_scheduler_states: False begins them anew. load_module_only: weights alone.
-        custom_load_fn(src=state dict, dst=module): puts the weights in by itself. Raises CheckpointError where a file is missing,
-        torn or does not fit, and where it holds a class that is no safe global.
+        Returns (path, client state), or (None, None) if there is no checkpoint. tag: by default the one that `<load_dir>/latest` names.
+        load_module_strict: False allows names to differ. load_optimizer_states, load_lr_scheduler_states: False starts them again.
+        load_module_only: loads only the weights. custom_load_fn(src=state dict, dst=module): loads the weights itself. Raises
+        CheckpointError if a file is missing, damaged or does not fit, or if it holds a class that is no safe global.
         """
 
         def load(tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -106,10 +106,10 @@ class EngineSaving(CheckpointNames):
     def save_16bit_model(
         self, save_dir: str | os.PathLike[str], save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False
     ) -> bool:
-        """Writes the weights in their own dtype into one file, on rank 0. Collective. Raises IoError.
+        """Writes the weights in their own dtype into one file, on rank 0. Collective.
 
-        Where ranks share the model out, as an mpu says, each part has a file: mp_rank_00_pytorch_model.bin and so on.
-        Returns False where stage 3 may not gather them (stage3_gather_16bit_weights_on_model_save), else True.
+        If ranks share the model, as an mpu says, each part has a file: mp_rank_00_pytorch_model.bin and so on. Returns False if stage 3
+        may not gather the weights (stage3_gather_16bit_weights_on_model_save), otherwise True. Raises IoError.
         """
         if self.zero_optimization_stage() == 3 and not self.zero_gather_16bit_weights_on_model_save():
             logger.warning(
@@ -153,7 +153,7 @@ class EngineSaving(CheckpointNames):
         return OrderedDict((name, tensor.detach().cpu()) for name, tensor in state.items()) if dist.get_rank() == 0 else None
 
     def _zero3_consolidated_16bit_state_dict(self, exclude_frozen_parameters: bool = False) -> OrderedDict[str, torch.Tensor] | None:
-        """Returns the whole weights on the CPU of rank 0, None elsewhere. All ranks call it; one parameter at a time is whole."""
+        """Returns the whole weights on the CPU of rank 0, and None on other ranks. Collective. Parameters are made whole one at a time."""
         if self.zero_optimization_stage() != 3:
             raise ValueError("this function requires ZeRO-3 mode")
         keeps = dist.get_rank() == 0

@@ -1,4 +1,4 @@
-"""The place of an engine's schedule: the core steps what stands there, with the updates that were not skipped."""
+"""Holds an engine's schedule, which the core steps after each update that was not skipped."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ if TYPE_CHECKING:
 
     from deepspeed._core import TrainingEngine
     from deepspeed._types import RateSchedule, Schedule
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
     from deepspeed.runtime.engine_parts.param_groups import ParamGroups
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
 class SchedulePlace:
-    """Holds what clients see as the engine's schedule, and makes it one that the core steps."""
+    """Holds the engine's schedule that clients see, and lets the core step it."""
 
     def __init__(self, groups: ParamGroups) -> None:
         self._groups = groups
         self.shown: RateSchedule | None = None
-        self._stepped: ClientSchedule | None = None  # None where the core steps its own
+        self._stepped: ClientSchedule | None = None  # None if the core steps its own
 
     def put(self, schedule: Schedule | None, core: TrainingEngine) -> None:
-        """Takes a schedule in the place of the one before, which is not stepped any more; None: there is none from now on.
-
-        Raises UsageError, naming what the object lacks.
-        """
+        """Replaces the schedule by another, or by none (None). Raises UsageError, naming the method that the object lacks."""
         if core.has_optimizer() and schedule is not self.shown:
             missing = [name for name in ("step", "state_dict", "load_state_dict") if not hasattr(schedule, name)]
             if schedule is not None and missing:
@@ -45,13 +43,13 @@ class SchedulePlace:
             core.set_scheduler(None if schedule is None else self.maker(schedule))
         self.shown = cast("RateSchedule | None", schedule)
 
-    def show_own(self, engine: DeepSpeedEngine) -> None:
-        """Shows the schedule of the config, which the core has made."""
-        if self.shown is None and engine._core.has_scheduler():
-            self.shown = EngineSchedule.of_engine(engine)
+    def show_own(self, engine: Owner, optimizer: DeepSpeedOptimizer | None) -> None:
+        """Shows the config's schedule, which the core has made."""
+        if self.shown is None and optimizer is not None and engine._core.has_scheduler():
+            self.shown = EngineSchedule.of_engine(engine, optimizer)
 
     def maker(self, schedule: Any) -> Callable[[Any], ClientSchedule] | None:
-        """Returns the function by which the core gets a schedule of the script's; None where there is none."""
+        """Returns the function by which the core gets a script's schedule; None without one."""
         if schedule is None:
             return None
 
@@ -72,7 +70,10 @@ class SchedulePlace:
         return make
 
     def iteration_of(self, arguments: dict[str, Any] | None) -> int | None:
-        """Takes step()'s arguments for the schedule. Returns the iteration that the core's own is to go to, None for the next one."""
+        """Takes step()'s arguments for the schedule.
+
+        Returns the iteration that the core's own schedule must go to; None for the next one.
+        """
         arguments = arguments or {}
         if self._stepped is not None:
             self._stepped.arguments = arguments

@@ -1,26 +1,138 @@
-"""What a script asks an engine about its config and its counters."""
+"""Answers a script's questions about an engine's config and counters."""
 
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 import torch.distributed as dist
 
+from deepspeed._core import TrainingEngine
 from deepspeed.runtime.engine_parts.ranks import EngineRanks
 from deepspeed.runtime.optimizer_names import DEEPSPEED_OPTIMIZERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from deepspeed.runtime.config import DeepSpeedConfig
     from deepspeed.runtime.zero.offload_config import DeepSpeedZeroOffloadParamConfig
     from deepspeed.utils.timer import ThroughputTimer
 
+_Value = TypeVar("_Value")
+
+
+def _setting(kind: type[_Value], path: str) -> Callable[[EngineSettings], _Value]:
+    """Makes a method that returns the config's value at a path, such as "fp16.enabled"."""
+
+    def read(self: EngineSettings) -> _Value:
+        return self._key(kind, path)
+
+    read.__doc__ = f"Returns {path} of the config, or its default."
+    return read
+
+
+def _core_call(call: Callable[[TrainingEngine], _Value]) -> Callable[[EngineSettings], _Value]:
+    """Makes a method that returns the result of a method of the core's engine."""
+
+    def ask(self: EngineSettings) -> _Value:
+        return call(self._core)
+
+    ask.__doc__ = f"Returns {call.__name__}() of the core's engine."
+    return ask
+
+
+def _is_on(section: str) -> Callable[[EngineSettings], bool]:
+    """Makes a method that tells whether a section is enabled; False without the section."""
+    find = _optional(bool, section, "enabled")
+
+    def read(self: EngineSettings) -> bool:
+        return bool(find(self))
+
+    read.__doc__ = f"Returns whether the section {section} of the config is enabled."
+    return read
+
+
+def _optional(kind: type[_Value], section: str, key: str) -> Callable[[EngineSettings], _Value | None]:
+    """Makes a method that returns a key's value in a section; None without the section."""
+
+    def read(self: EngineSettings) -> _Value | None:
+        found: _Value | None = (self._resolved().get(section) or {}).get(key)
+        return found
+
+    read.__doc__ = f"Returns {section}.{key} of the config; None without the section."
+    return read
+
 
 class EngineSettings(EngineRanks):
     """Answers from the config as the core has resolved it, defaults included."""
+
+    # --- the config's keys ---
+
+    fp16_enabled = _setting(bool, "fp16.enabled")
+    fp16_auto_cast = _setting(bool, "fp16.auto_cast")
+    bfloat16_enabled = _setting(bool, "bf16.enabled")
+    torch_autocast_enabled = _setting(bool, "torch_autocast.enabled")
+    mics_shard_size = _setting(int, "zero_optimization.mics_shard_size")
+    zero_gather_16bit_weights_on_model_save = _setting(bool, "zero_optimization.stage3_gather_16bit_weights_on_model_save")
+    zero_offload_optimizer_device = _setting(str, "zero_optimization.offload_optimizer.device")
+    zero_offload_param_device = _setting(str, "zero_optimization.offload_param.device")
+    zero_reduce_bucket_size = _setting(int, "zero_optimization.reduce_bucket_size")
+    zero_allgather_partitions = _setting(bool, "zero_optimization.allgather_partitions")
+    zero_ignore_unused_parameters = _setting(bool, "zero_optimization.ignore_unused_parameters")
+    zero_allow_untested_optimizer = _setting(bool, "zero_allow_untested_optimizer")
+    pld_theta = _setting(float, "progressive_layer_drop.theta")
+    pld_gamma = _setting(float, "progressive_layer_drop.gamma")
+    graph_harvesting = _setting(bool, "graph_harvesting")
+    aio_config = _setting(dict, "aio")
+    gradient_predivide_factor = _setting(float, "gradient_predivide_factor")
+    prescale_gradients = _setting(bool, "prescale_gradients")
+    sparse_gradients_enabled = _setting(bool, "sparse_gradients")
+    wall_clock_breakdown = _setting(bool, "wall_clock_breakdown")
+    memory_breakdown = _setting(bool, "memory_breakdown")
+    dump_state = _setting(bool, "dump_state")
+    dataloader_drop_last = _setting(bool, "dataloader_drop_last")
+    load_universal_checkpoint = _setting(bool, "checkpoint.load_universal")
+    use_node_local_storage = _setting(bool, "checkpoint.use_node_local_storage")
+
+    pld_enabled = _is_on("progressive_layer_drop")
+    flops_profiler_enabled = _is_on("flops_profiler")
+    elasticity_enabled = _is_on("elasticity")
+    eigenvalue_enabled = _is_on("eigenvalue")
+    curriculum_enabled_legacy = _is_on("curriculum_learning")
+    data_efficiency_enabled = _is_on("data_efficiency")
+
+    optimizer_params = _optional(dict, "optimizer", "params")
+    scheduler_name = _optional(str, "scheduler", "type")
+    scheduler_params = _optional(dict, "scheduler", "params")
+
+    # --- what the core's engine knows ---
+
+    get_batch_info = _core_call(TrainingEngine.get_batch_info)  # (train batch, micro batch of a rank, accumulation steps)
+    was_step_applied = _core_call(TrainingEngine.was_step_applied)
+    get_global_grad_norm = _core_call(TrainingEngine.get_global_grad_norm)  # before clipping; None before the first update
+    get_mom = _core_call(TrainingEngine.get_mom)
+    loss_scale = _core_call(TrainingEngine.loss_scale)
+    zero_optimization_stage = _core_call(TrainingEngine.zero_optimization_stage)
+    get_pld_theta = _core_call(TrainingEngine.get_pld_theta)  # share of layers that the next forward keeps; None without the section
+
+    # --- constants: what no config turns on ---
+
+    has_moe_layers = False  # True for experts that ranks share, which do not exist here
+    inside_no_sync_ctxt = False
+
+    def amp_enabled(self) -> bool:
+        return False
+
+    def amp_params(self) -> None:
+        return None
+
+    def random_ltd_enabled(self) -> bool:
+        """Returns False: the engine refuses configs that drop tokens."""
+        return False
+
+    # --- how the config is read ---
 
     def _resolved(self) -> dict[str, Any]:
         if self.__dict__.get("_resolved_config") is None:
@@ -28,27 +140,13 @@ class EngineSettings(EngineRanks):
         resolved: dict[str, Any] = self.__dict__["_resolved_config"]
         return resolved
 
-    def _key(self, *path: str) -> Any:
-        value = self._resolved()
-        for key in path:
+    def _key(self, kind: type[_Value], path: str) -> _Value:
+        """Returns the resolved config's value at a path. It has this type, unless it is null."""
+        value: Any = self._resolved()
+        for key in path.split("."):
             value = value[key]
-        return value
-
-    def _flag(self, *path: str) -> bool:
-        value: bool = self._key(*path)
-        return value
-
-    def _whole(self, *path: str) -> int:
-        value: int = self._key(*path)
-        return value
-
-    def _real(self, *path: str) -> float:
-        value: float = self._key(*path)
-        return value
-
-    def _text(self, *path: str) -> str:
-        value: str = self._key(*path)
-        return value
+        found: _Value = value
+        return found
 
     @property
     def _config(self) -> DeepSpeedConfig:
@@ -91,42 +189,31 @@ class EngineSettings(EngineRanks):
     def gradient_accumulation_steps(self) -> int:
         return self._core.get_batch_info()[2]
 
-    def get_batch_info(self) -> tuple[int, int, int]:
-        """Returns (train batch, micro batch of a rank, accumulation steps)."""
-        return self._core.get_batch_info()
-
     def set_train_batch_size(self, train_batch_size: int) -> None:
-        """Changes the accumulation steps, so that the micro batch stays; an accumulation window that has begun keeps its own."""
+        """Changes the accumulation steps to reach a train batch size. The micro batch stays.
+
+        A window that has begun keeps its own steps.
+        """
         self._core.set_train_batch_size(train_batch_size)
 
     def set_train_micro_batch_size(self, micro_batch_size: int) -> None:
-        """Keeps the accumulation steps, and changes the train batch with the micro batch."""
+        """Changes the micro batch size, and with it the train batch size. The accumulation steps stay."""
         self._core.set_train_micro_batch_size(micro_batch_size)
-
-    def was_step_applied(self) -> bool:
-        return self._core.was_step_applied()
-
-    def get_global_grad_norm(self) -> float | None:
-        """Returns the L2 norm of the last update's gradients before clipping; None before the first one."""
-        return self._core.get_global_grad_norm()
 
     @property
     def tput_timer(self) -> ThroughputTimer:
-        """Counts samples a second from the call that asks for it first; the core's own report is in the log."""
+        """Counts samples per second from the first call on. The core's own report is in the log."""
         if self._tput_timer is None:
             from deepspeed.utils.timer import ThroughputTimer
 
-            self._tput_timer = ThroughputTimer(types.SimpleNamespace(**self._key("timers", "throughput")), self.train_batch_size())
+            self._tput_timer = ThroughputTimer(types.SimpleNamespace(**self._key(dict, "timers.throughput")), self.train_batch_size())
         return self._tput_timer
 
     def get_lr(self) -> list[float]:
-        """Returns the rate of each group: what the core's schedule or the script's has written there last."""
+        """Returns each group's learning rate, as the core's or the script's schedule wrote it last."""
         if self.optimizer is None:
             return self._core.get_lr()
         return [group.get("lr", 0.0) for group in self.optimizer.param_groups]
-
-    def get_mom(self) -> list[tuple[float, float]]:
-        return self._core.get_mom()
 
     def get_type(self) -> list[Any]:
         return [group.get("type") for group in self.optimizer.param_groups] if self.optimizer is not None else []
@@ -138,34 +225,13 @@ class EngineSettings(EngineRanks):
         with self.optimizer._showing():
             self._core.set_lr(lr)
 
-    def loss_scale(self) -> float:
-        return self._core.loss_scale()
-
     # --- precision ---
 
-    def fp16_enabled(self) -> bool:
-        return self._flag("fp16", "enabled")
-
-    def fp16_auto_cast(self) -> bool:
-        return self._flag("fp16", "auto_cast")
-
-    def bfloat16_enabled(self) -> bool:
-        return self._flag("bf16", "enabled")
-
-    def amp_enabled(self) -> bool:
-        return False
-
-    def amp_params(self) -> None:
-        return None
-
-    def torch_autocast_enabled(self) -> bool:
-        return self._flag("torch_autocast", "enabled")
-
     def dynamic_loss_scale(self) -> bool:
-        return self.fp16_enabled() and self._key("fp16", "loss_scale") == 0
+        return self.fp16_enabled() and self._key(float, "fp16.loss_scale") == 0
 
     def initial_dynamic_scale(self) -> int:
-        scale: int = 2 ** self._whole("fp16", "initial_scale_power")
+        scale: int = 2 ** self._key(int, "fp16.initial_scale_power")
         return scale
 
     @property
@@ -177,8 +243,8 @@ class EngineSettings(EngineRanks):
         return self.fp16_enabled() and self.fp16_auto_cast()
 
     def get_data_types(self) -> tuple[torch.dtype, torch.dtype]:
-        """Returns (dtype of the model, dtype in which gradients are summed up)."""
-        name = self._key("data_types", "grad_accum_dtype")
+        """Returns (dtype of the model, dtype in which gradients are accumulated)."""
+        name = self._key(str, "data_types.grad_accum_dtype")
         names = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
         return self._dtype, names.get(name, self._dtype)
 
@@ -187,32 +253,20 @@ class EngineSettings(EngineRanks):
     def zero_optimization(self) -> bool:
         return self.zero_optimization_stage() > 0
 
-    def zero_optimization_stage(self) -> int:
-        return self._core.zero_optimization_stage()
-
     def zero_optimization_partition_gradients(self) -> bool:
         return self.zero_optimization_stage() >= 2
 
     def zero_optimization_partition_weights(self) -> bool:
         return self.zero_optimization_stage() >= 3
 
-    def mics_shard_size(self) -> int:
-        return self._whole("zero_optimization", "mics_shard_size")
-
     @property
     def _num_shards(self) -> int:
-        """Counts the ranks that hold everything once."""
+        """Counts the ranks that together hold everything once."""
         return self.mics_shard_size() if self.mics_shard_size() > 0 else self.dp_world_size
 
     def is_first_weights_partition_group(self) -> bool:
-        """Returns whether this rank is one of those of stage 3 that hold the first copy of the weights, and save them."""
+        """Returns whether this rank holds, and saves, part of the first copy of stage 3's weights."""
         return self.zero_optimization_partition_weights() and self._data_parallel_rank < self._num_shards
-
-    def zero_gather_16bit_weights_on_model_save(self) -> bool:
-        return self._flag("zero_optimization", "stage3_gather_16bit_weights_on_model_save")
-
-    def zero_allow_untested_optimizer(self) -> bool:
-        return self._flag("zero_allow_untested_optimizer")
 
     def zero_cpu_offload(self) -> bool:
         return self.zero_offload_optimizer_device() == "cpu"
@@ -220,85 +274,20 @@ class EngineSettings(EngineRanks):
     def zero_use_cpu_optimizer(self) -> bool:
         return self.zero_offload_optimizer_device() in ("cpu", "nvme")
 
-    def zero_offload_optimizer_device(self) -> str:
-        return self._text("zero_optimization", "offload_optimizer", "device")
-
-    def zero_offload_param_device(self) -> str:
-        return self._text("zero_optimization", "offload_param", "device")
-
-    # --- progressive layer drop ---
-
-    def pld_enabled(self) -> bool:
-        section = self.pld_params()
-        return bool(section and section["enabled"])
-
     def pld_params(self) -> dict[str, Any] | None:
         return self._resolved().get("progressive_layer_drop")
 
-    def pld_theta(self) -> float:
-        return self._real("progressive_layer_drop", "theta")
-
-    def pld_gamma(self) -> float:
-        return self._real("progressive_layer_drop", "gamma")
-
-    def get_pld_theta(self) -> float | None:
-        """Returns the part of the layers that the next forward keeps; None without the section."""
-        return self._core.get_pld_theta()
-
-    # --- whether a section of the config is on ---
-
-    def _is_enabled(self, section: str) -> bool:
-        return bool((self._resolved().get(section) or {}).get("enabled"))
-
-    def flops_profiler_enabled(self) -> bool:
-        return self._is_enabled("flops_profiler")
-
-    def elasticity_enabled(self) -> bool:
-        return self._is_enabled("elasticity")
-
-    def eigenvalue_enabled(self) -> bool:
-        return self._is_enabled("eigenvalue")
-
-    def curriculum_enabled_legacy(self) -> bool:
-        return self._is_enabled("curriculum_learning")
-
-    def data_efficiency_enabled(self) -> bool:
-        return self._is_enabled("data_efficiency")
-
-    def random_ltd_enabled(self) -> bool:
-        """Returns False: the engine refuses configs that drop tokens."""
-        return False
-
     # --- the rest ---
-
-    has_moe_layers = False  # of experts that ranks share out
-    inside_no_sync_ctxt = False
 
     @property
     def param_names(self) -> dict[torch.Tensor, str]:
         """Returns {parameter: name} of the module."""
         return {param: name for name, param in self._names.items()}
 
-    def graph_harvesting(self) -> bool:
-        return self._flag("graph_harvesting")
-
-    def aio_config(self) -> dict[str, Any]:
-        section: dict[str, Any] = self._key("aio")
-        return section
-
     def zero_offload_param(self) -> DeepSpeedZeroOffloadParamConfig | None:
         """Returns the section offload_param; None without it."""
         section: DeepSpeedZeroOffloadParamConfig | None = self._config.zero_config.offload_param
         return section
-
-    def zero_reduce_bucket_size(self) -> int:
-        return self._whole("zero_optimization", "reduce_bucket_size")
-
-    def zero_allgather_partitions(self) -> bool:
-        return self._flag("zero_optimization", "allgather_partitions")
-
-    def zero_ignore_unused_parameters(self) -> bool:
-        return self._flag("zero_optimization", "ignore_unused_parameters")
 
     def optimizer_name(self) -> str | None:
         if self.client_optimizer is not None:
@@ -313,18 +302,6 @@ class EngineSettings(EngineRanks):
     def basic_optimizer(self) -> torch.optim.Optimizer | None:
         return self.optimizer.optimizer if self.optimizer is not None else None
 
-    def optimizer_params(self) -> dict[str, Any] | None:
-        section = self._resolved().get("optimizer")
-        return section["params"] if section else None
-
-    def scheduler_name(self) -> str | None:
-        section = self._resolved().get("scheduler")
-        return section["type"] if section else None
-
-    def scheduler_params(self) -> dict[str, Any] | None:
-        section = self._resolved().get("scheduler")
-        return section["params"] if section else None
-
     def steps_per_print(self) -> int | None:
         every: int | None = self.config.get("steps_per_print", 10)
         return every
@@ -335,35 +312,20 @@ class EngineSettings(EngineRanks):
 
     @property
     def gradient_average(self) -> bool:
-        """Tells whether the gradients of the ranks are averaged, else summed. What is assigned holds for the reductions from there on."""
+        """Tells whether gradients are averaged over the ranks; otherwise they are summed. An assigned value holds for later reductions."""
         return self._core.gradient_average()
 
     @gradient_average.setter
     def gradient_average(self, averages: bool) -> None:
         self._core.set_gradient_average(bool(averages))
 
-    def gradient_predivide_factor(self) -> float:
-        return self._real("gradient_predivide_factor")
-
-    def prescale_gradients(self) -> bool:
-        return self._flag("prescale_gradients")
-
     def postscale_gradients(self) -> bool:
         return not self.prescale_gradients()
 
-    def sparse_gradients_enabled(self) -> bool:
-        return self._flag("sparse_gradients")
-
     @property
     def sparse_tensor_module_names(self) -> set[str]:
-        """Names the embeddings' weights whose gradients may be sparse; load_checkpoint() takes over the file's."""
+        """Names the embedding weights that may have sparse gradients. load_checkpoint() takes over the file's names."""
         return set(self._core.sparse_tensor_module_names())
-
-    def wall_clock_breakdown(self) -> bool:
-        return self._flag("wall_clock_breakdown")
-
-    def memory_breakdown(self) -> bool:
-        return self._flag("memory_breakdown")
 
     def log_level(self) -> str | None:
         return self._config.log_level
@@ -371,26 +333,14 @@ class EngineSettings(EngineRanks):
     def managed_gradient_accumulation(self) -> Any:
         return self._config.managed_gradient_accumulation
 
-    def dump_state(self) -> bool:
-        return self._flag("dump_state")
-
-    def dataloader_drop_last(self) -> bool:
-        return self._flag("dataloader_drop_last")
-
     def communication_data_type(self) -> Any:
-        return self._key("communication_data_type")
-
-    def load_universal_checkpoint(self) -> bool:
-        return self._flag("checkpoint", "load_universal")
-
-    def use_node_local_storage(self) -> bool:
-        return self._flag("checkpoint", "use_node_local_storage")
+        return self._resolved()["communication_data_type"]
 
     def checkpoint_tag_validation_enabled(self) -> bool:
-        return self._text("checkpoint", "tag_validation").lower() != "ignore"
+        return self._key(str, "checkpoint.tag_validation").lower() != "ignore"
 
     def checkpoint_tag_validation_fail(self) -> bool:
-        return self._text("checkpoint", "tag_validation").lower() == "fail"
+        return self._key(str, "checkpoint.tag_validation").lower() == "fail"
 
     @property
     def device(self) -> torch.device:

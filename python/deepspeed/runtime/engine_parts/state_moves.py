@@ -1,4 +1,4 @@
-"""Moves of an engine's states from the device to the host's memory and back."""
+"""Moves an engine's states from the device to host memory and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class EngineStateMoves(EnginePart):
-    """Frees the device's memory for something else between two steps, at stages 1 to 3."""
+    """Frees device memory between two steps, at stages 1 to 3."""
 
     def offload_states(
         self,
@@ -21,10 +21,10 @@ class EngineStateMoves(EnginePart):
         pin_memory: bool = True,
         non_blocking: bool = False,
     ) -> None:
-        """Moves states of these kinds (None: all) to the host, until reload_states(); training calls are errors meanwhile."""
+        """Moves states of these kinds (None: all) to the host until reload_states(). Training calls are errors meanwhile."""
         kinds = None if include is None else [OffloadStateTypeEnum(kind).value for kind in include]
         self._core.offload_states(kinds, OffloadDeviceEnum(device).value, pin_memory, non_blocking)
 
     def reload_states(self, non_blocking: bool = False) -> None:
-        """Moves them back."""
+        """Moves the states back to the device."""
         self._core.reload_states(non_blocking)

@@ -1,4 +1,4 @@
-"""The optimizer of a model in 16 bits without ZeRO."""
+"""Shows the optimizer of a 16-bit model without ZeRO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FP16_Optimizer(OptimizerWithoutZero):
-    """Shows the optimizer of a model in 16 bits at stage 0, above a fused Adam. Lists have an entry a group."""
+    """Shows the optimizer of a 16-bit model at stage 0, over a fused Adam. Lists have one entry for each group."""
 
     _keeps_flat = True
 

@@ -1,4 +1,7 @@
-"""Loss scalers: constant, and one that halves after overflows and doubles after a run of good steps."""
+"""Defines loss scalers: a constant one, and one that adapts to overflows.
+
+That one halves after overflows and doubles after a run of good steps.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class LossScalerBase(DeepSpeedConfigObject):
         return tuple(self.loss_scale * grad for grad in grad_in)
 
     def update_scale(self, overflow: bool) -> None:
-        """Learns whether the last step overflowed."""
+        """Updates the scale after a step that may have overflowed."""
 
     def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
         return loss * self.loss_scale
@@ -58,7 +61,7 @@ class LossScaler(LossScalerBase):
 
 
 class DynamicLossScaler(LossScalerBase):
-    """Divides its scale after `delayed_shift` overflows, and multiplies it after `scale_window` steps without one."""
+    """Divides its scale after `delayed_shift` overflows, and multiplies it after `scale_window` good steps."""
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class DynamicLossScaler(LossScalerBase):
 def CreateLossScaler(
     dtype: torch.dtype, static_loss_scale: float, dynamic_scaling: bool, dynamic_loss_args: Mapping[str, Any] | None
 ) -> LossScalerBase:
-    """Returns the scaler for a dtype: others than half need none."""
+    """Returns the scaler for a dtype. Only fp16 needs scaling."""
     if dtype == torch.half and dynamic_scaling:
         return DynamicLossScaler(dtype=dtype, **(dynamic_loss_args or {}))
     return LossScaler(scale=static_loss_scale if dtype == torch.half else 1.0)

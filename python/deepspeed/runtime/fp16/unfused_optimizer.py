@@ -1,4 +1,4 @@
-"""The optimizer of a model in 16 bits without ZeRO, above other optimizers than a fused Adam."""
+"""Shows the optimizer of a 16-bit model without ZeRO, over optimizers other than a fused Adam."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FP16_UnfusedOptimizer(OptimizerWithoutZero):
-    """Shows the optimizer of a model in 16 bits at stage 0 whose states are of whole parameters. Lists have an entry a group."""
+    """Shows the optimizer of a 16-bit model at stage 0 with states of whole parameters. Lists have one entry for each group."""
 
     @property
     def fp32_groups(self) -> list[list[torch.Tensor]]:

@@ -1,1 +1,1 @@
-"""What shows the core's optimizer as one of torch, of the class that DeepSpeed gives it."""
+"""Shows the core's optimizer as one of torch, in DeepSpeed's class."""

@@ -1,6 +1,6 @@
-"""The optimizer below an engine's: of the class that DeepSpeed makes for the config, over the engine's groups.
+"""Makes the optimizer below an engine's, of DeepSpeed's class for the config.
 
-It shows the class and the options; its arithmetic and its state are the core's.
+It is over the engine's groups. It shows class and options; arithmetic and state are the core's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def basic_class(config: Mapping[str, Any]) -> Any:
-    """Returns the class for a config's section `optimizer`; None where there is none, or the core alone knows its type."""
+    """Returns the class for a config's section `optimizer`. Returns None without the section, or if only the core has its type."""
     section = config.get("optimizer")
     return _class_of(section, offload_device(config) != "none") if section else None
 
@@ -30,7 +30,7 @@ def make_basic(
     section = config["optimizer"]
     accepted = inspect.signature(kind.__init__).parameters
     options = {key: _as_given(value) for key, value in (section.get("params") or {}).items() if key in accepted}
-    for key in {"adam_w_mode", "adamw_mode"} & set(accepted):  # FusedAdam's and DeepSpeedCPUAdam's name of it
+    for key in {"adam_w_mode", "adamw_mode"} & set(accepted):  # the argument's name in FusedAdam and DeepSpeedCPUAdam
         options[key] = _decouples(section)
     if "fp32_optimizer_states" in accepted and _keeps_moments_in_bf16(config):
         options["fp32_optimizer_states"] = False

@@ -1,4 +1,4 @@
-"""The class of the optimizer that initialize() returns follows the stage and the precision, as DeepSpeed's does."""
+"""Chooses the class of initialize()'s optimizer by stage and precision, as DeepSpeed does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def optimizer_class(config: Mapping[str, Any], basic: type | None) -> type[DeepSpeedOptimizer]:
-    """Returns the class for a config; `basic` is the class of the optimizer below, None where there is none."""
+    """Returns the class for a config. basic: the class of the optimizer below; None if there is none."""
     zero = config.get("zero_optimization") or {}
     stage = zero.get("stage", 0)
     if stage == 3:
@@ -44,7 +44,7 @@ def _sums_in_fp32(config: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _of_kind(kind: type) -> type[DeepSpeedOptimizer]:
-    """Makes a class of the kind's name: without ZeRO and 16 bits DeepSpeed returns the optimizer below itself."""
+    """Makes a class with the name of `kind`. DeepSpeed returns that without ZeRO and 16 bits."""
     members = {"__module__": kind.__module__, "__doc__": DeepSpeedOptimizer.__doc__, "__getattr__": _of_basic}
     return type(kind.__name__, (DeepSpeedOptimizer, kind), members)
 

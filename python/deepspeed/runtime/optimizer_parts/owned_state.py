@@ -1,7 +1,7 @@
-"""What this rank's optimizer owns, as tensors under the names that DeepSpeed's optimizers have for them.
+"""Shows what this rank's optimizer owns, as tensors under DeepSpeed's names.
 
-They are views of the core's memory where it keeps a part as one tensor, else copies: of masters that are kept as halves, and of
-what is on a disk. Reading is what they are for: the core does not learn of what is written into them.
+They are views of the core's memory if it keeps a part as one tensor, otherwise copies: of masters in two halves, and of states on a disk.
+They are for reading: writing into a copy does not reach the core.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class Part:
-    """Describes what DeepSpeed keeps as one flat tensor: a sub-group at stage 3, else this rank's partition of a group."""
+    """Describes what DeepSpeed keeps as one flat tensor. It is a sub-group at stage 3, otherwise this rank's partition of a group."""
 
     group: int
-    begin: int  # of what this rank owns of the group
+    begin: int  # within what this rank owns of the group
     end: int
     names: list[str]  # of the parameters, in flat order
     pieces: list[tuple[str, int, int]]  # (name, begin, end) of the elements that this rank owns
 
 
 class OwnedState:
-    """Reads parts, masters and states. core: callable, returns the core's engine; params: {name: parameter}."""
+    """Reads parts, masters and states. core: a function that returns the core's engine. params: {name: parameter}."""
 
     def __init__(self, core: Callable[[], _core.TrainingEngine], params: Mapping[str, torch.Tensor], counts_in_tensors: bool) -> None:
         self._core = core
         self._params = params
-        self._counts_in_tensors = counts_in_tensors  # as torch's optimizers count their steps
+        self._counts_in_tensors = counts_in_tensors  # torch's optimizers count their steps in tensors
         self._parts: list[Part] | None = None
         self._seen: weakref.WeakValueDictionary[Any, torch.Tensor] = (
             weakref.WeakValueDictionary()
-        )  # tensors that somebody holds, by their memory: one place is one object
+        )  # tensors in use, by memory: each place has one object
 
     def parts(self) -> list[Part]:
         if self._parts is None:
@@ -61,20 +61,20 @@ class OwnedState:
         return [self._read(part)[0] for part in self.parts()]
 
     def masters_of_params(self) -> list[list[torch.Tensor]]:
-        """Returns the master weights of each part's parameters, in their shapes, where this rank owns all of them."""
+        """Returns the masters of each part's parameters, in their shapes, if this rank owns them whole."""
         return [self._cut(part, master) for part, master in zip(self.parts(), self.masters())]
 
     def weights(self) -> list[torch.Tensor | None]:
-        """Returns the flat weights of each part in the model's dtype: at stage 3 this rank's shards, else all of a group."""
+        """Returns each part's flat weights in the model's dtype. At stage 3 they are this rank's shards, otherwise the whole group."""
         flats = [_core.flat_weights(self._core(), part.group) for part in self.parts()]
         if self._core().zero_optimization_stage() < 3:
             return [None if flat is None else self._known(flat) for flat in flats]
         return [None if flat is None else self._known(flat[part.begin : part.end]) for part, flat in zip(self.parts(), flats)]
 
     def gradients(self) -> dict[int, list[torch.Tensor]]:
-        """Returns {number of the part: reduced gradients of its parameters, flat}; empty between step() and the next backward.
+        """Returns {index of the part: reduced gradients of its parameters, flat}.
 
-        At stage 3 each has the size of a shard, padding included.
+        Empty between step() and the next backward. At stage 3 each has the size of a shard, with padding.
         """
         found = {}
         for index, part in enumerate(self.parts()):
@@ -84,12 +84,12 @@ class OwnedState:
         return found
 
     def reduced(self) -> list[torch.Tensor | None]:
-        """Returns this rank's reduced gradients of each part; None where there are none."""
+        """Returns each part's reduced gradients on this rank; None for those without."""
         flats = [(part, _core.owned_gradient(self._core(), part.group)) for part in self.parts()]
         return [None if flat is None else flat[part.begin : part.end] for part, flat in flats]
 
     def sums(self) -> dict[int, torch.Tensor]:
-        """Returns {number of the parameter: this rank's elements of what the window has summed of its gradient}."""
+        """Returns {index of the parameter: this rank's elements of the window's gradient sum}."""
         numbers = {name: number for number, name in enumerate(self._params)}
         found = {}
         for part in self.parts():
@@ -101,14 +101,14 @@ class OwnedState:
         return found
 
     def _places(self, part: Part) -> list[tuple[int, int]]:
-        """Returns where a part's parameters lie in it: at stage 3 their shards, one after the other, else what this rank owns."""
+        """Returns the intervals of a part's parameters in it. At stage 3 these are their shards, otherwise what this rank owns."""
         if self._core().zero_optimization_stage() < 3:
             return [(begin, end) for _, begin, end in part.pieces]
         ends = list(itertools.accumulate(_core.shard_numel(self._params[name]) for name in part.names))
         return list(zip([0, *ends], ends))
 
     def states_of(self, param: torch.Tensor) -> dict[str, Any]:
-        """Returns the states of a parameter of the model: this rank's elements, flat where it has not all of them."""
+        """Returns a model parameter's states: this rank's elements, flat unless it owns all of them."""
         for part in self.parts():
             place = next((piece for piece in part.pieces if self._params[piece[0]] is param), None)
             if place is not None:
@@ -124,7 +124,7 @@ class OwnedState:
         return flat.view(param.shape) if flat.numel() == param.numel() else flat
 
     def of_part(self, part: Part) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Returns its flat master, and its states, none before the first step."""
+        """Returns a part's flat master and its states; there are no states before the first step."""
         master, tensors, step = self._read(part)
         return master, self._with_step(dict(tensors), step) if tensors or step else {}
 
@@ -160,16 +160,16 @@ class OwnedState:
 
 
 class StateView(Mapping[torch.Tensor, dict[str, Any]]):
-    """Shows an optimizer's `state`: {flat master, or parameter: {name: tensor}}, read from the core when it is asked for.
+    """Shows an optimizer's `state`: {flat master or parameter: {name: tensor}}.
 
-    A parameter of the model gives its own states also where the flat master is the key.
+    It is read from the core on access. A model parameter finds its own states even if the keys are flat masters.
     """
 
     def __init__(
         self, read: Callable[[], list[tuple[torch.Tensor, dict[str, Any]]]], states_of: Callable[[torch.Tensor], dict[str, Any]]
     ) -> None:
-        self._read = read  # callable, returns [(tensor, states)]
-        self._states_of = states_of  # callable of a parameter
+        self._read = read  # function that returns [(tensor, states)]
+        self._states_of = states_of  # function of a parameter
 
     def __getitem__(self, tensor: torch.Tensor) -> dict[str, Any]:
         for key, states in self._read():

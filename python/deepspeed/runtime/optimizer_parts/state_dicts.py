@@ -1,13 +1,13 @@
-"""An optimizer's state_dict(), and the way back.
+"""Writes and loads an optimizer's state_dict().
 
-At stage 0 it is torch's: states by the numbers of the parameters, in their shapes. From stage 1 on it is this rank's part, flat, with
-the masters, as DeepSpeed's is: for the same rank of as many. States of whole parameters, of a run without ZeRO or of an optimizer of
-torch, are taken at every stage. Checkpoints of the engine have no such limits.
+At stage 0 it is torch's: states by parameter number, in the parameters' shapes. From stage 1 on it is this rank's part, flat, with the
+masters, as in DeepSpeed, and fits only the same rank of as many ranks. States of whole parameters, from a run without ZeRO or an
+optimizer of torch, load at every stage. The engine's checkpoints have no such limits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -17,15 +17,28 @@ from deepspeed._slices import SCALAR
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from deepspeed.runtime.base_optimizer import DeepSpeedOptimizer
-    from deepspeed.runtime.engine import DeepSpeedEngine
+    from deepspeed._core import TrainingEngine
+    from deepspeed.runtime.optimizer_parts.owned_state import OwnedState
+    from deepspeed.runtime.optimizer_parts.owner import Owner
 
 
-def write(optimizer: DeepSpeedOptimizer) -> dict[str, Any]:
-    """Returns what load() takes. Its tensors are the optimizer's own where they lie in memory."""
+class _Optimizer(Protocol):
+    """Declares members of DeepSpeedOptimizer that the functions below use."""
+
+    param_groups: list[dict[str, Any]]
+    _engine: Callable[[], Owner]
+    _given: list[int]
+    _owned: OwnedState
+
+    @property
+    def _core(self) -> TrainingEngine: ...
+
+
+def write(optimizer: _Optimizer) -> dict[str, Any]:
+    """Returns the state for load(). Its tensors are the optimizer's own if they are in memory."""
     engine = optimizer._engine()
     if engine.zero_optimization_stage() > 0:
         return _write_part(optimizer, engine)
@@ -37,8 +50,8 @@ def write(optimizer: DeepSpeedOptimizer) -> dict[str, Any]:
     return written
 
 
-def load(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
-    """Takes over options and states. All ranks call it. Throws UsageError for those of another optimizer, and loses nothing then."""
+def load(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
+    """Loads options and states. Collective. Raises UsageError for those of another optimizer, and changes nothing then."""
     own, new = optimizer.param_groups, state_dict["param_groups"]
     if len(new) != len(own):
         raise UsageError(f"load_state_dict(): the state has {len(new)} parameter groups, the optimizer has {len(own)}")
@@ -51,11 +64,11 @@ def load(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
 
 
 def take(
-    optimizer: DeepSpeedOptimizer,
+    optimizer: _Optimizer,
     states_of: Mapping[torch.Tensor, Mapping[str, Any]],
     masters_of: Mapping[torch.Tensor, torch.Tensor] | None = None,
 ) -> None:
-    """Makes states of whole parameters the optimizer's own: {parameter: {name: tensor or number}}. All ranks call it."""
+    """Loads states of whole parameters: {parameter: {name: tensor or number}}. Collective."""
     core, params_of = optimizer._core, optimizer._engine()._names
     names = {id(param): name for name, param in params_of.items()}
     states = {names[id(param)]: states for param, states in states_of.items() if id(param) in names}
@@ -70,7 +83,7 @@ def take(
     _core.load_whole_state(core, groups)
 
 
-def _write_part(optimizer: DeepSpeedOptimizer, engine: DeepSpeedEngine) -> dict[str, Any]:
+def _write_part(optimizer: _Optimizer, engine: Owner) -> dict[str, Any]:
     parts = optimizer._owned.parts()
     groups = [dict(_options(group), params=[]) for group in optimizer.param_groups]
     state: dict[int, dict[str, Any]] = {}
@@ -86,14 +99,14 @@ def _write_part(optimizer: DeepSpeedOptimizer, engine: DeepSpeedEngine) -> dict[
         "state": state,
         "param_groups": groups,
         "single_partition_of_fp32_groups": masters,
-        **({"fp32_flat_groups": masters} if stage == 3 else {}),  # DeepSpeed's name there
+        **({"fp32_flat_groups": masters} if stage == 3 else {}),  # DeepSpeed's name at stage 3
         "zero_stage": stage,
         "partition_count": engine.dp_world_size,
         "rank": engine.global_rank,
     }
 
 
-def _load_part(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
+def _load_part(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
     engine, core = optimizer._engine(), optimizer._core
     own = {"zero_stage": engine.zero_optimization_stage(), "partition_count": engine.dp_world_size, "rank": engine.global_rank}
     for key, value in own.items():
@@ -116,8 +129,8 @@ def _load_part(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> Non
     _core.load_owned_state(core, groups)
 
 
-def _load_whole(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> None:
-    params: dict[int, torch.Tensor] = {}  # by the numbers of the state
+def _load_whole(optimizer: _Optimizer, state_dict: dict[str, Any]) -> None:
+    params: dict[int, torch.Tensor] = {}  # by number in the state
     for index, (group, new) in enumerate(zip(optimizer.param_groups, state_dict["param_groups"])):
         if "params" not in new or len(new["params"]) != len(group["params"]):
             raise UsageError(
@@ -133,8 +146,8 @@ def _load_whole(optimizer: DeepSpeedOptimizer, state_dict: dict[str, Any]) -> No
     take(optimizer, {params[number]: states for number, states in state_dict["state"].items() if number in params}, masters_of)
 
 
-def _numbered(optimizer: DeepSpeedOptimizer) -> tuple[list[dict[str, Any]], dict[int, int]]:
-    """Returns torch's groups, with the parameters' numbers, and {id of a parameter: its number}."""
+def _numbered(optimizer: _Optimizer) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """Returns torch's groups with the parameters' numbers, and {id of a parameter: number}."""
     groups: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}
     for group in optimizer.param_groups:
@@ -149,13 +162,13 @@ def _options(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_scalars(states: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns states of one number as such, which are kept as one number an element."""
+    """Returns states with scalars, which the core stores once for each element, as single numbers."""
     numbers = {name[len(SCALAR) :]: value.reshape(-1)[0].clone() for name, value in states.items() if name.startswith(SCALAR)}
     return {**{name: value for name, value in states.items() if not name.startswith(SCALAR)}, **numbers}
 
 
 def _tensors(states: Mapping[str, Any], param: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the states of one parameter as tensors of its size, but for the number of steps."""
+    """Returns one parameter's states as tensors of its size, except the step count."""
     shape = getattr(param, "ds_shape", param.shape)
     tensors = {}
     for name, value in states.items():
@@ -175,7 +188,7 @@ def _step_of(states_of: Mapping[str, Mapping[str, Any]], params: Iterable[str]) 
             f"parameters of one group have made {min(steps)} to {max(steps)} steps: the engine counts {max(steps)} for all of them"
         )
     if not steps and any(states_of.get(name) for name in params):
-        return 1  # states that count no steps, as those of SGD, have made one
+        return 1  # states without a step count, such as SGD's, have made one step
     return max(steps, default=0)
 
 

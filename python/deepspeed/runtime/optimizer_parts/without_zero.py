@@ -1,4 +1,4 @@
-"""What the optimizers of models in 16 bits without ZeRO have in common."""
+"""Defines the base of optimizers for 16-bit models without ZeRO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OptimizerWithoutZero(DeepSpeedOptimizer):
-    """Shows the 16-bit parameters of stage 0. Lists have an entry a group."""
+    """Shows the 16-bit parameters of stage 0. Lists have one entry for each group."""
 
     @property
     def low_precision_dtype(self) -> torch.dtype:

@@ -1,4 +1,4 @@
-"""The engine of a PipelineModule: it takes whole batches from an iterator, and the core sends them through the stages."""
+"""Defines the engine of a PipelineModule, which reads whole batches from an iterator. The core sends them through the stages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PipelineEngine(DeepSpeedEngine):
-    """Trains by train_batch() and evaluates by eval_batch(); forward, backward and step on their own are errors."""
+    """Trains by train_batch() and evaluates by eval_batch(). forward, backward and step by themselves are errors."""
 
     _core: CorePipelineEngine  # type: ignore[assignment]  # no Engine: it has no calls of single micro batches
     _stage: Stage
@@ -63,7 +63,7 @@ class PipelineEngine(DeepSpeedEngine):
         return _core.make_pipeline_engine(self._stage.describe(), plan.config, plan.groups, plan.slice_optimizer, make_schedule)
 
     def _take_training_data(self, training_data: Dataset[Any]) -> None:
-        """Reads them in order, and again from the begin where they end, on the first and on the last stage."""
+        """Reads the data in order, again and again, on the first and the last stage."""
         sampler: torch.utils.data.distributed.DistributedSampler[Any] = torch.utils.data.distributed.DistributedSampler(
             training_data, num_replicas=self.dp_world_size, rank=self._data_parallel_rank, shuffle=False
         )
@@ -71,7 +71,7 @@ class PipelineEngine(DeepSpeedEngine):
         self.set_dataloader(RepeatingLoader(self.training_dataloader))
 
     def _configure_recomputation(self) -> None:
-        """Takes what the config's section says into the module."""
+        """Copies the config's section into the module."""
         module, section = self.module, self._resolved()["pipeline"]
         if section["use_reentrant"] is False:
             module.activation_checkpoint_func = checkpointing.non_reentrant_checkpoint
@@ -80,7 +80,7 @@ class PipelineEngine(DeepSpeedEngine):
         module._precompute_checkpointable_values()
 
     def _reentrant_activation_checkpointing(self) -> bool:
-        """Returns whether the inputs of the first layer need a gradient, for a recomputation that may be reentrant."""
+        """Returns whether the first inputs need a gradient, for a recomputation that may be reentrant."""
         return is_reentrant(self.module)
 
     # --- places ---
@@ -153,11 +153,11 @@ class PipelineEngine(DeepSpeedEngine):
     # --- batches ---
 
     def train_batch(self, data_iter: Iterator[Any] | None = None) -> torch.Tensor:
-        """Trains on as many micro batches as the accumulation steps are. All ranks call it.
+        """Trains on one micro batch for each accumulation step. Collective.
 
-        data_iter: gives (inputs, labels), tensors or tuples of tensors; of the first and the last stage. Returns the mean loss over
-        the micro batches and all ranks, a tensor of one element, on all ranks. Raises StopIteration on all ranks where the data has
-        ended before the batch, UsageError where it ends within.
+        data_iter: returns (inputs, labels), tensors or tuples of tensors, on the first and the last stage. Returns the mean loss over the
+        micro batches and all ranks, a tensor of one element, on all ranks. Raises StopIteration on all ranks if the data ended before the
+        batch, and UsageError if it ends within.
         """
         if not torch.is_grad_enabled():
             raise RuntimeError("train_batch() requires gradients enabled. Use eval_batch() instead.")
@@ -178,7 +178,7 @@ class PipelineEngine(DeepSpeedEngine):
         return loss
 
     def _report_steps(self) -> None:
-        """Prints, on rank 0 after each steps_per_print batches, the last one's losses and the mean speed, as DeepSpeed does."""
+        """Prints the last batch's losses and the mean speed every steps_per_print batches. It does so on rank 0, as DeepSpeed does."""
         every = self.steps_per_print()
         if every is None or self.global_steps % every != 0:
             return
@@ -199,10 +199,11 @@ class PipelineEngine(DeepSpeedEngine):
         bcast_loss: bool = True,
         num_micro_batches: int | None = None,
     ) -> Any:
-        """Evaluates the micro batches of a batch; returns the mean loss, or the outputs where compute_loss is off.
+        """Evaluates the micro batches of a batch. Collective.
 
-        reduce_output: "avg", or None for a list with a value for each micro batch, on the last stage. bcast_loss: whether all stages
-        get the loss; outputs are on the last stage alone. return_logits: also returns the outputs of the last micro batch.
+        Returns the mean loss, or the outputs if compute_loss is off. reduce_output: "avg", or None for a list of values by micro batch,
+        on the last stage. bcast_loss: whether all stages get the loss; only the last stage has outputs. return_logits: also returns the
+        outputs of the last micro batch.
         """
         if reduce_output is not None and reduce_output.lower() != "avg":
             raise NotSupportedError(f"reduction type {reduce_output} not supported.")
@@ -224,7 +225,7 @@ class PipelineEngine(DeepSpeedEngine):
         return result
 
     def _reduce_outputs(self, outputs: Sequence[Any], reduce: str | None = "avg") -> Any:
-        """Returns the mean over the micro batches and the data-parallel ranks, value by value."""
+        """Returns the mean over micro batches and data-parallel ranks, value by value."""
         if reduce is None:
             return outputs
         leaves, structures = zip(*(pytree.tree_flatten(output) for output in outputs))
@@ -236,7 +237,7 @@ class PipelineEngine(DeepSpeedEngine):
         return pytree.tree_unflatten(means, structures[0])
 
     def set_dataloader(self, loader: Iterable[Any]) -> None:
-        """Begins to read from a loader, once; a RepeatingLoader begins again by itself."""
+        """Reads from a loader, once. A RepeatingLoader restarts itself."""
         if self.is_first_stage() or self.is_last_stage():
             self.training_dataloader = loader
             self.data_iterator = iter(loader)
@@ -248,26 +249,26 @@ class PipelineEngine(DeepSpeedEngine):
             self.data_iterator = iterator
 
     def set_batch_fn(self, fn: Callable[[Any], Any]) -> None:
-        """Changes each micro batch by the function before its use."""
+        """Applies the function to each micro batch before its use."""
         self.batch_fn = fn
 
     def set_has_attention_mask(self, value: object) -> None:
-        """Takes what programs say, which changes nothing: masks are sent like any tensors."""
+        """Changes nothing: masks are sent like other tensors."""
         assert isinstance(value, bool)
         self.has_attention_mask = value
 
     def reset_activation_shape(self) -> None:
-        """Lets the stages tell each other the shapes of activations anew. All ranks call it."""
+        """Lets the stages exchange the shapes of activations again. Collective."""
         self._core.reset_activation_shape()
 
     def get_additional_losses(self) -> dict[str, torch.Tensor] | None:
-        """Returns the means of what the module's get_additional_losses() gave in the last train_batch(); None where it gave none."""
+        """Returns the means of the module's get_additional_losses() in the last train_batch(), or None."""
         return self._core.get_additional_losses() or None
 
     # --- calls of the other engine ---
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises PipelineError: train_batch() of a pipeline's engine does it all."""
+        """Raises PipelineError: a pipeline's train_batch() does everything."""
         raise PipelineError("Only train_batch() is accessible in pipeline mode.")
 
     forward = backward = step = scale = allreduce_gradients = set_gradient_accumulation_boundary = _backward_epilogue = _refuse

@@ -1,4 +1,4 @@
-"""Files of single layers: any number of stages can load them."""
+"""Writes and reads files of single layers, which any number of stages can load."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class LayerFiles(TiedWeights):
-    """Writes and reads a PipelineModule by a checkpoint engine, layer by layer."""
+    """Writes and reads a PipelineModule layer by layer, with a checkpoint engine."""
 
-    checkpoint_parallel_write_pipeline = False  # whether all data-parallel ranks write, each some of the layers
+    checkpoint_parallel_write_pipeline = False  # whether all data-parallel ranks write some of the layers each
 
     def ckpt_prefix(self, checkpoints_path: str, tag: object) -> str:
-        """Returns what the names of all files of this rank begin with: .../tag/module-pipe_00."""
+        """Returns the prefix of this rank's file names: .../tag/module-pipe_00."""
         coord = self._topo.get_coord(rank=self.global_rank)
         places = [f"-{axis}_{getattr(coord, axis):02d}" for axis in self._topo.get_axis_names() if axis != "data"]
         return os.path.join(checkpoints_path, str(tag), "module" + "".join(places))
 
     def ckpt_layer_path(self, ckpt_dir: str, local_layer_idx: int) -> str:
-        """Returns the file of the layer at a place of forward_funcs: .../layer_03-model_states.pt."""
+        """Returns the file of the layer at an index of forward_funcs: .../layer_03-model_states.pt."""
         place = self._topo.get_rank_repr(rank=self.global_rank)
         name = f"layer_{self._layer_indices[local_layer_idx]:02d}{'-' if place else ''}{place}-model_states.pt"
         return os.path.join(ckpt_dir, name)
 
     def ckpt_layer_path_list(self, ckpt_dir: str, local_layer_idx: int) -> list[str]:
-        """Returns the files of that layer, one a slice of the model."""
+        """Returns the files of that layer, one for each slice of the model."""
         return sorted(glob.glob(os.path.join(ckpt_dir, f"layer_{self._layer_indices[local_layer_idx]:02d}-*model_states.pt")))
 
     def save_state_dict(self, save_dir: str, checkpoint_engine: CheckpointEngine, exclude_frozen_params: bool = False) -> None:
@@ -55,7 +55,7 @@ class LayerFiles(TiedWeights):
             checkpoint_engine.save(clone_tensors_for_torch_save(state), self.ckpt_layer_path(save_dir, place))
 
     def _places_to_write(self) -> Iterable[int]:
-        """Returns which of the layers this rank writes, of those that all data-parallel ranks have."""
+        """Returns which layers this rank writes, of those that all data-parallel ranks have."""
         rank, size = self._grid.data_parallel_id, self._grid.data_parallel_size
         if not self.checkpoint_parallel_write_pipeline:
             return range(len(self.forward_funcs)) if rank == 0 else ()

@@ -1,4 +1,4 @@
-"""Layers of a pipeline that are described, and built where they are needed."""
+"""Describes a pipeline's layers, which are built only on the ranks that need them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LayerSpec:
-    """Holds a layer's class and arguments, so that build() makes it on the ranks of its stage alone."""
+    """Holds a layer's class and arguments. build() makes it, only on the ranks of its stage."""
 
     def __init__(self, typename: type[nn.Module], *module_args: Any, **module_kwargs: Any) -> None:
         self.typename = typename
@@ -38,10 +38,10 @@ class LayerSpec:
 
 
 class TiedLayerSpec(LayerSpec):
-    """Describes a layer that shares its module with all layers of the key, on other stages too.
+    """Describes a layer that shares its module with all layers of the same key.
 
-    forward_fn(module, inputs): its forward; by default the module's own. tied_weight_attr: names of the module's parameters that
-    the stages keep alike, dotted for those of modules inside of it.
+    They may be on other stages. forward_fn(module, inputs): its forward; by default the module's own. tied_weight_attr: names of the
+    module's parameters that the stages keep equal, with dots for submodules.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TiedLayerSpec(LayerSpec):
 
 
 def layer_name(layer: object) -> str:
-    """Returns the name of a layer's class, or of a function; "" where it has none."""
+    """Returns the name of a layer's class or of a function; "" if it has none."""
     if isinstance(layer, LayerSpec):
         return layer.typename.__name__
     if isinstance(layer, nn.Module):
@@ -69,11 +69,11 @@ def layer_name(layer: object) -> str:
 
 
 def describe_layer(index: int, layer: object) -> str:
-    """Describes a layer of a pipeline for messages."""
+    """Describes a pipeline's layer for messages."""
     return f"layer {index} ({layer_name(layer)})"
 
 
 def build_layer(index: int, spec: LayerSpec) -> nn.Module:
-    """Builds a described layer; what its constructor raises says which layer it was."""
+    """Builds a described layer. Errors of its constructor name the layer."""
     with noting(lambda: f"the constructor of {describe_layer(index, spec)}"):
         return spec.build()

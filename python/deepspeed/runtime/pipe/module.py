@@ -1,4 +1,4 @@
-"""A model as a list of layers, of which a rank has those of its stage."""
+"""Defines a model as a list of layers, of which a rank has those of its stage."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 
 class PipelineError(DeepSpeedError):
-    """A pipeline was used in a wrong way."""
+    """Says that a pipeline was used incorrectly."""
 
 
 class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
-    """Runs layers one after the other, each with the output of the one before, as a pipeline of stages.
+    """Runs layers one after the other, as a pipeline of stages. Collective.
 
-    layers: modules, LayerSpecs, TiedLayerSpecs and functions. Its parameters are those of this rank's stage; those of layer i are
-    named "i.name", of a tied layer "tied_modules.KEY.name". loss_fn(outputs, labels) runs on the last stage. seed_layers: layer i is
-    built under the seed base_seed + i, by seed_fn(seed). activation_checkpoint_interval: so many layers at a time keep their inputs
-    alone for backward; 0 switches that off. model_chunks: parts of the model that a stage holds, for the schedule "interleaved".
-    All ranks make it with the same arguments.
+    layers: modules, LayerSpecs, TiedLayerSpecs and functions; each takes the output of the one before. The module's parameters are those
+    of this rank's stage. A parameter of layer i is named "i.name", one of a tied layer "tied_modules.KEY.name". loss_fn(outputs, labels)
+    runs on the last stage. seed_layers: layer i is built under the seed base_seed + i, set by seed_fn(seed).
+    activation_checkpoint_interval: recomputes blocks of this many layers, keeping only block inputs; 0 keeps everything. model_chunks:
+    parts of the model on each stage, for the schedule "interleaved". All ranks must pass the same arguments.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
             raise RuntimeError("must provide num_stages or topology")
         if checkpointable_layers is not None:
             assert isinstance(checkpointable_layers, list), "param `checkpointable_layers` must be type of list."
-        self.micro_offset = 0  # the number of the chunk's forward of which seed_layers makes seeds
-        self._num_forwards = [0] * model_chunks  # so far: whatever the schedule, the micro batches of a chunk
+        self.micro_offset = 0  # number of the chunk's forward, from which seed_layers derives seeds
+        self._num_forwards = [0] * model_chunks  # so far; for any schedule they count a chunk's micro batches
         self.loss_fn = loss_fn
         self.checkpointable_layers = checkpointable_layers
         self.seed_layers, self.seed_fn, self.base_seed = seed_layers, seed_fn, base_seed
@@ -94,7 +94,7 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
     # --- how it is put together ---
 
     def _place(self, num_stages: int | None, topology: ProcessTopology | None) -> None:
-        """Finds this rank's stage, and makes the process groups of the topology."""
+        """Finds this rank's stage, and makes the topology's process groups."""
         _world.ensure_world()
         self.world_group = dist.group.WORLD
         self.global_rank, self.world_size = dist.get_rank(), dist.get_world_size()
@@ -121,7 +121,7 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
             self._list_stages()
 
     def _list_stages(self) -> None:
-        """Prints which layers each stage has, as DeepSpeed does, and each chunk of it."""
+        """Prints the layers of each stage and chunk, as DeepSpeed does."""
         for part, (begin, end) in enumerate(zip(self.parts, self.parts[1:])):
             chunk = f" chunk={part // self.num_stages}" if self._model_chunks > 1 else ""
             print(f"stage={part % self.num_stages}{chunk} layers={end - begin}")
@@ -131,7 +131,7 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
             print(f"  loss: {getattr(self.loss_fn, '__name__', type(self.loss_fn).__name__)}", flush=True)
 
     def _set_bounds(self, start: int | None = None, stop: int | None = None) -> None:
-        """Sets the layers that this rank has: from `start` to before `stop`; of several chunks those of the first one."""
+        """Sets this rank's layers: from `start` to before `stop`; with several chunks the first one's."""
         self._local_start = start
         self._local_stop = stop
 
@@ -140,8 +140,8 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
         self.fwd_map: dict[str, int] = {}
         self.tied_modules = nn.ModuleDict()
         self.tied_weight_attrs: dict[str, list[str]] = {}
-        self._chunks: list[tuple[int, int]] = []  # of each chunk, where its layers begin and end in forward_funcs
-        self._layer_indices: list[int] = []  # of each of forward_funcs
+        self._chunks: list[tuple[int, int]] = []  # begin and end in forward_funcs, for each chunk
+        self._layer_indices: list[int] = []  # for each of forward_funcs
         for bounds in self._chunk_bounds():
             begin = len(self.forward_funcs)
             for index in range(*bounds):
@@ -202,7 +202,7 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
         return value
 
     def _function(self, begin: int, end: int) -> Callable[..., Any]:
-        """Returns the layers from `begin` to before `end` as one function, whose seeds are those of this forward also in backward."""
+        """Returns the layers from `begin` to before `end` as one function. Backward uses the seeds of this forward as well."""
         offset = self.micro_offset + 1
 
         def run(*inputs: Any) -> Any:
@@ -235,7 +235,7 @@ class PipelineModule(RecomputedBlocks, LayerFiles, nn.Module):
                 self.forward_funcs[position] = torch.compile(layer, *args, **kwargs)
 
     def get_additional_losses(self) -> dict[str, torch.Tensor] | None:
-        """Returns a dict of losses to report beside the last micro batch's, or None. Models override it."""
+        """Returns a dict of losses to report with the last micro batch's, or None. Models override it."""
         return None
 
     # --- what it is made of ---

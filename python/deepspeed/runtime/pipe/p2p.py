@@ -1,4 +1,4 @@
-"""Sends and receives between neighbouring stages, for programs of their own. An engine's stages talk over the core's connections."""
+"""Sends and receives between adjacent stages, for programs. An engine's stages use the core's connections."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def can_send_recv() -> bool:
 
 
 def init_process_groups(grid: PipelineParallelGrid) -> None:
-    """Takes the grid whose stages send() and recv() name."""
+    """Sets the grid whose stages send() and recv() name."""
     global _grid
     assert grid.pipe_parallel_size > 1, "There is no pipeline parallelism"
     _grid = grid
 
 
 def _rank_of(stage: int) -> int:
-    """Returns the rank of a neighbouring stage; the first and the last one are neighbours, too."""
+    """Returns the rank of an adjacent stage. The first and the last stage are adjacent."""
     assert _grid is not None, "init_process_groups() was not called"
     distance = abs(_grid.get_stage_id() - stage)
     assert distance in (1, _grid.pipe_parallel_size - 1), "Functionality currently limited to send and receive between adjacent ranks only"
@@ -46,19 +46,19 @@ def recv(tensor: torch.Tensor, src_stage: int, async_op: bool = False) -> int:
 
 
 def wait() -> None:
-    """Waits for the device: sends and receives have ended when they return."""
+    """Waits for the device. Sends and receives are complete when they return."""
     from deepspeed.accelerator import get_accelerator
 
     get_accelerator().synchronize()
 
 
 def send_obj(msg: object, dest: int) -> None:
-    """Sends any object that can be pickled to a rank."""
+    """Sends any picklable object to a rank."""
     dist.send_object_list([msg], dst=dest)
 
 
 def recv_obj(sender: int) -> Any:
-    """Returns the object that a rank has sent; its tensors lie on this rank's device."""
+    """Returns the object that a rank has sent. Its tensors are on this rank's device."""
     import torch
     from torch.utils import _pytree as pytree
 

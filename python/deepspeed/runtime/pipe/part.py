@@ -1,4 +1,4 @@
-"""What the parts of a PipelineModule have in common: nothing at run time, names and types for those who read and check them."""
+"""Declares what the parts of a PipelineModule share, for type checkers and readers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from torch import nn
 
     from deepspeed.runtime.pipe.topology import PipelineParallelGrid, ProcessTopology
 
@@ -22,6 +24,9 @@ class PipelinePart:
     is_checkpointable_results: list[bool]
     is_checkpointable_results_interval: int | None
     tied_comms: dict[str, dict[str, Any]]
+    tied_modules: nn.ModuleDict
+    tied_weight_attrs: dict[str, list[str]]
+    _layer_specs: list[Any]
     _topo: ProcessTopology
     _grid: PipelineParallelGrid
     _layer_indices: list[int]
@@ -30,3 +35,9 @@ class PipelinePart:
     if TYPE_CHECKING:
 
         def _device(self) -> str: ...
+
+        def mpu(self) -> PipelineParallelGrid: ...
+
+        def num_pipeline_stages(self) -> int: ...
+
+        def stage_owner(self, layer_idx: int) -> int: ...

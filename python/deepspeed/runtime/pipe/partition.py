@@ -1,4 +1,4 @@
-"""Which layers of a pipeline each stage gets."""
+"""Chooses the layers of each stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def partition_layers(layers: Sequence[Any], num_parts: int, method: str) -> list[int]:
-    """Returns num_parts + 1 bounds. method: "uniform", "parameters" or "type:REGEX", in letters of any case."""
+    """Returns num_parts + 1 bounds. method: "uniform", "parameters" or "type:REGEX"; case does not matter."""
     if len(layers) < num_parts:
         raise UsageError(f"there are {len(layers)} layers for {num_parts} stages, expected one or more for each: take fewer stages")
     kind = method.lower()
@@ -34,7 +34,7 @@ def partition_layers(layers: Sequence[Any], num_parts: int, method: str) -> list
 
 
 def count_parameters(layers: Sequence[Any]) -> list[int]:
-    """Returns how many trained elements each layer has. Described ones are built, one at a time, and dropped."""
+    """Returns how many trained elements each layer has. Described layers are built one at a time, and freed."""
     counts = [0] * len(layers)
     for index, layer in enumerate(layers):
         module = build_layer(index, layer) if isinstance(layer, LayerSpec) else layer
@@ -44,7 +44,7 @@ def count_parameters(layers: Sequence[Any]) -> list[int]:
 
 
 def find_layers(layers: Sequence[Any], pattern: str) -> list[int]:
-    """Returns the indices of the layers whose class name holds a match, in letters of any case."""
+    """Returns the indices of layers whose class name matches, regardless of case."""
     regex = re.compile(pattern, re.IGNORECASE)
     found = [index for index, layer in enumerate(layers) if layer_name(layer) and regex.search(layer_name(layer))]
     if not found:

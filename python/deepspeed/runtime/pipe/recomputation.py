@@ -1,4 +1,4 @@
-"""Blocks of a pipeline's layers whose activations backward computes again."""
+"""Recomputes the activations of blocks of a pipeline's layers in backward."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class RecomputedBlocks(PipelinePart):
         self._precompute_checkpointable_values()
 
     def _precompute_checkpointable_values(self) -> None:
-        """Notes for each block of layers whether it is recomputed."""
+        """Stores for each block of layers whether it is recomputed."""
         interval = self.activation_checkpoint_interval
         if interval > 0 and self.is_checkpointable_results_interval != interval:
             self.is_checkpointable_results = [self._is_checkpointable(self.forward_funcs[a:b]) for a, b in self._blocks()]
             self.is_checkpointable_results_interval = interval
 
     def _blocks(self) -> list[tuple[int, int]]:
-        """Returns where each block of layers begins and ends, chunk by chunk."""
+        """Returns the begin and end of each block of layers, chunk by chunk."""
         interval = self.activation_checkpoint_interval
         return [(at, min(at + interval, end)) for begin, end in self._chunks for at in range(begin, end, interval)]
 
@@ -39,7 +39,7 @@ class RecomputedBlocks(PipelinePart):
         eligible = self.checkpointable_layers
         is_gpt = type(self).__name__ in ("GPTModelPipe", "GPT2ModelPipe")
         if is_gpt and self.activation_checkpoint_func is not checkpointing.non_reentrant_checkpoint:
-            # The reentrant form gives an embedding no gradient, since the embedding's inputs need none.
+            # The reentrant form gives an embedding no gradient, because the embedding's inputs require none.
             return all("ParallelTransformerLayerPipe" in name or name in (eligible or ()) for name in names)
         if eligible is not None:
             return all(name in eligible for name in names)

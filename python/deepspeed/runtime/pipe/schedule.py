@@ -1,4 +1,4 @@
-"""Orders of instructions of a pipeline's stage: the core's schedules under DeepSpeed's names."""
+"""Shows the core's schedules of a pipeline's stage, under DeepSpeed's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PipeInstruction:
-    """Names one thing to do; its arguments are attributes."""
+    """Names one instruction. Its arguments are attributes."""
 
     def __init__(self, **kwargs: Any) -> None:
         self.name = type(self).__name__
@@ -32,7 +32,7 @@ class OptimizerStep(PipeInstruction):
 
 
 class ReduceGrads(PipeInstruction):
-    """Reduces gradients over data parallel ranks."""
+    """Reduces gradients over the data-parallel ranks."""
 
 
 class ReduceTiedGrads(PipeInstruction):
@@ -63,19 +63,19 @@ class SendActivation(BufferOpInstruction):
 
 
 class RecvActivation(BufferOpInstruction):
-    """Receives inputs from the stage before."""
+    """Receives inputs from the previous stage."""
 
 
 class SendGrad(BufferOpInstruction):
-    """Sends gradients of inputs to the stage before."""
+    """Sends gradients of the inputs to the previous stage."""
 
 
 class RecvGrad(BufferOpInstruction):
-    """Receives gradients of outputs from the next stage."""
+    """Receives gradients of the outputs from the next stage."""
 
 
 class PipeSchedule(abc.ABC):
-    """Gives lists of instructions, one a step."""
+    """Yields lists of instructions, one for each step."""
 
     def __init__(self, micro_batches: int, stages: int, stage_id: int) -> None:
         self.micro_batches = micro_batches
@@ -87,7 +87,7 @@ class PipeSchedule(abc.ABC):
 
     @abc.abstractmethod
     def steps(self) -> Iterator[list[PipeInstruction]]:
-        """Generates the lists."""
+        """Yields the lists."""
 
     def num_pipe_buffers(self) -> int:
         return self.micro_batches
@@ -133,7 +133,7 @@ class PipeSchedule(abc.ABC):
 
 
 class _CoreSchedule(PipeSchedule):
-    """Gives the core's schedule of its class's name."""
+    """Yields the core's schedule with its class's name."""
 
     _core_name: str
 
@@ -149,13 +149,13 @@ class _CoreSchedule(PipeSchedule):
 
 
 class InferenceSchedule(_CoreSchedule):
-    """Passes micro batches forward alone, with two buffers that take turns."""
+    """Only runs forwards, with two alternating buffers."""
 
     _core_name = "InferenceSchedule"
 
 
 class TrainSchedule(_CoreSchedule):
-    """Alternates between one forward and one backward; the last step reduces and updates."""
+    """Alternates between one forward and one backward. The last step reduces and updates."""
 
     _core_name = "TrainSchedule"
 

@@ -1,4 +1,4 @@
-"""A stage of a PipelineModule as the core drives it: functions over lists of tensors."""
+"""Lets the core drive a PipelineModule's stage: functions over lists of tensors."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 class Stage:
     """Runs the layers and the loss, and reads the micro batches.
 
-    Labels and the last layer's outputs stay here, since they may be any objects; the core gets tensors. Losses are computed in
-    the order of the micro batches.
+    Labels and the last layer's outputs may be any objects, so they stay here; the core only gets tensors. Losses are computed in the
+    order of the micro batches.
     """
 
     def __init__(self, module: PipelineModule) -> None:
         self._module = module
-        self._labels: collections.deque[Any] = collections.deque()  # of the micro batches whose loss is still to come
+        self._labels: collections.deque[Any] = collections.deque()  # for the micro batches whose loss is still to come
         self._output: Any = None  # of the last micro batch, until its loss
         self._told_of_parts = False
         self.device: torch.device | None = None
         self.casts_inputs = False
         self.keeps_outputs = False
-        self.outputs: list[Any] = []  # of the micro batches, where they are kept
+        self.outputs: list[Any] = []  # of the micro batches, if they are kept
 
     def describe(self) -> dict[str, Any]:
-        """Returns what _core.make_pipeline_engine() takes as its stage."""
+        """Returns the stage argument of _core.make_pipeline_engine()."""
         module = self._module
         return dict(
             model=_model.describe(module),
@@ -58,7 +58,7 @@ class Stage:
         )
 
     def _layer(self, index: int, layer: Any) -> tuple[str, str | None, list[str], dict[str, Any] | None, bool]:
-        """Returns (class, key, tied weights, model, has a forward_fn) of a layer; the key of one that is not tied is None."""
+        """Returns (class, key, tied weights, model, whether it has a forward_fn) of a layer. The key is None unless the layer is tied."""
         module = self._module
         is_tied = isinstance(layer, TiedLayerSpec)
         built = None
@@ -76,7 +76,7 @@ class Stage:
     # --- data ---
 
     def begin(self, keeps_outputs: bool = False) -> None:
-        """Forgets what a batch has left that did not come to its end."""
+        """Clears what an interrupted batch has left."""
         self._labels.clear()
         self._output = None
         self.keeps_outputs, self.outputs = keeps_outputs, []
@@ -84,7 +84,10 @@ class Stage:
     def reader(
         self, iterator: Iterator[Any] | None, batch_fn: Callable[[Any], Any] | None
     ) -> Callable[[], list[torch.Tensor | None] | None] | None:
-        """Returns a function that reads a micro batch and returns its inputs, None at the end; None where this stage has no data."""
+        """Returns a function that reads a micro batch and returns its inputs.
+
+        At the end it returns None. Returns None if this stage has no data.
+        """
         grid = self._module.mpu()
         if not (grid.is_first_stage or grid.is_last_stage) or (iterator is None and batch_fn is None):
             return None
@@ -104,7 +107,7 @@ class Stage:
         return read
 
     def _tell_of_further_parts(self, batch: object) -> None:
-        """Warns once of what no stage gets; DeepSpeed passes over it as well."""
+        """Warns once about parts that no stage gets. DeepSpeed ignores them as well."""
         if self._told_of_parts or not isinstance(batch, (tuple, list)) or len(batch) <= 2:
             return
         self._told_of_parts = True
@@ -117,7 +120,7 @@ class Stage:
     # --- running ---
 
     def forward(self, chunk: int, inputs: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
-        """Runs the layers of a chunk. What they get is their own to change."""
+        """Runs the layers of a chunk. They may change their inputs, which are copies."""
         module = self._module
         module._active_chunk = chunk
         value = from_list([None if tensor is None else tensor.clone() for tensor in self._marked(chunk, inputs)])
@@ -132,7 +135,10 @@ class Stage:
         return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
     def _marked(self, chunk: int, inputs: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
-        """Returns the inputs; those of the model need a gradient for a reentrant recomputation, which else made none at all."""
+        """Returns the inputs. For a reentrant recomputation the model's inputs require a gradient.
+
+        Otherwise it would compute no gradients at all.
+        """
         module = self._module
         if chunk == 0 and module.mpu().is_first_stage and is_reentrant(module) and torch.is_grad_enabled():
             return [tensor.detach().requires_grad_() if tensor is not None and tensor.is_floating_point() else tensor for tensor in inputs]
@@ -143,7 +149,7 @@ class Stage:
         return module._describe_layer(module._layer_indices[module._chunks[chunk][1] - 1])
 
     def loss(self) -> torch.Tensor:
-        """Returns the loss of the micro batch whose outputs forward() gave last."""
+        """Returns the loss of the last micro batch that forward() has run."""
         output, self._output = self._output, None
         labels = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(self.device), _as_tuple(self._labels.popleft()))
         loss_fn = self._module.loss_fn
@@ -164,7 +170,7 @@ def _place_of_loss(output: object, labels: object) -> str:
 
 
 def is_reentrant(module: PipelineModule) -> bool:
-    """Returns whether the module recomputes activations by a function that may be reentrant."""
+    """Returns whether the module's function for recomputation may be reentrant."""
     return module.activation_checkpoint_interval > 0 and module.activation_checkpoint_func is not checkpointing.non_reentrant_checkpoint
 
 

@@ -1,7 +1,7 @@
-"""Values between stages as the lists of tensors that the core sends.
+"""Converts values between stages to the lists of tensors that the core sends.
 
-A tensor is a list of one. A tuple is the list of its values, None standing for no tensor; one of less than two values, or whose
-last one is None, has a None more at its end, which tells it from the others.
+A tensor is a list of one. A tuple is the list of its values; None means no tensor. A tuple of fewer than two values, or whose last value
+is None, has an additional None at its end, to tell it from a tensor or a shorter tuple.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def to_list(value: object, what: str) -> list[torch.Tensor | None]:
-    """Returns the list of a tensor, or of a tuple or list of tensors. `what` names the value in the error."""
+    """Returns the list for a tensor, or for a tuple or list of tensors. what: names the value in errors."""
     if isinstance(value, torch.Tensor):
         return [value]
     if not isinstance(value, (tuple, list)) or not all(item is None or isinstance(item, torch.Tensor) for item in value):
@@ -26,7 +26,7 @@ def to_list(value: object, what: str) -> list[torch.Tensor | None]:
 
 
 def from_list(tensors: Sequence[torch.Tensor | None]) -> Any:
-    """Returns the tensor or tuple of a list."""
+    """Returns the tensor or tuple that a list stands for."""
     if len(tensors) == 1 and tensors[0] is not None:
         return tensors[0]
     return tuple(tensors[:-1] if tensors[-1] is None else tensors)

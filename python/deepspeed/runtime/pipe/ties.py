@@ -1,4 +1,4 @@
-"""Modules that layers of several stages share: each stage has one of its own, and their tied weights are kept alike."""
+"""Shares modules between layers of several stages. Each stage has its own copy, and the tied weights are kept equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
 
-    from deepspeed.runtime.pipe.module import PipelineModule
     from deepspeed.runtime.pipe.topology import PipelineParallelGrid
 
 
@@ -27,10 +26,10 @@ def tied_weight(module: torch.nn.Module, name: str) -> torch.Tensor:
     return weight
 
 
-def make_tied_comms(module: PipelineModule) -> dict[str, dict[str, Any]]:
-    """Returns for each key on this stage the ranks that share the module, their process group, the names of the weights and the module.
+def make_tied_comms(module: PipelinePart) -> dict[str, dict[str, Any]]:
+    """Returns for each key on this stage the ranks, group, weight names and module. Collective.
 
-    All ranks call it, since all of them make the groups.
+    The ranks share the module. All ranks must call it, since all of them make the groups.
     """
     comms: dict[str, dict[str, Any]] = {}
     if module.num_pipeline_stages() == 1:
@@ -50,7 +49,7 @@ def make_tied_comms(module: PipelineModule) -> dict[str, dict[str, Any]]:
 
 
 def _places_beside_stages(grid: PipelineParallelGrid) -> Iterator[dict[str, int]]:
-    """Yields the coordinates of the axes beside "pipe"."""
+    """Yields the coordinates on the axes other than "pipe"."""
     slices = grid.get_slice_parallel_world_size()
     for data in range(grid.data_parallel_size):
         for index in range(slices):
@@ -63,20 +62,20 @@ def _mark_copies(module: torch.nn.Module, is_copy: bool) -> None:
 
 
 class TiedWeights(PipelinePart):
-    """Keeps a PipelineModule's tied weights alike."""
+    """Keeps a PipelineModule's tied weights equal."""
 
     def get_tied_weights_and_groups(self) -> list[tuple[torch.Tensor, ProcessGroup]]:
         """Returns [(weight, process group of the ranks that share it)]."""
         return [(tied_weight(comm["module"], name), comm["group"]) for comm in self.tied_comms.values() for name in comm["weight_attr"]]
 
     def allreduce_tied_weight_gradients(self) -> None:
-        """Sums the weights' .grad over the stages. An engine does that by itself, before each update."""
+        """Sums the weights' .grad over the stages. An engine does that itself before each update."""
         for weight, group in self.get_tied_weights_and_groups():
-            gradient: Any = weight.grad  # a tensor, after a backward
+            gradient: Any = weight.grad  # a tensor after a backward
             dist.all_reduce(gradient, group=group)
 
     def _synchronize_tied_weights(self) -> None:
-        """Gives all stages the weights of the first one that has them."""
+        """Copies the weights from the first stage that has them to the others."""
         for comm in self.tied_comms.values():
             for name in comm["weight_attr"]:
                 dist.broadcast(tied_weight(comm["module"], name).data, src=min(comm["ranks"]), group=comm["group"])

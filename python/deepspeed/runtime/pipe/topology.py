@@ -1,4 +1,4 @@
-"""Ranks as points of a grid whose axes are kinds of parallelism, the last one varying fastest: the core's topology."""
+"""Arranges ranks in a grid whose axes are kinds of parallelism: the core's topology. The last axis varies fastest."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ProcessTopology:
 
     @classmethod
     def _of(cls, axes: Sequence[str], dims: Sequence[int]) -> Self:
-        """Makes one again, of a class whose own arguments may be others."""
+        """Makes a topology of a subclass, whose constructor may take other arguments."""
         made = cls.__new__(cls)
         ProcessTopology.__init__(made, axes, dims)
         return made
 
     def get_rank(self, **coord_kwargs: int) -> int:
-        """Returns the rank at a whole coordinate."""
+        """Returns the rank at a complete coordinate."""
         if len(coord_kwargs) != len(self.axes):
             raise ValueError("get_rank() does not support slices. Use filter_match())")
         return self._core.get_rank(coord_kwargs)
@@ -49,11 +49,11 @@ class ProcessTopology:
         return self.axes
 
     def get_rank_repr(self, rank: int, omit_axes: Sequence[str] = ["data", "pipe"], inner_sep: str = "_", outer_sep: str = "-") -> str:
-        """Returns a rank's place as a part of file names, as "model_00"."""
+        """Returns a rank's coordinates for file names, such as "model_00"."""
         return self._core.get_rank_repr(rank, list(omit_axes), inner_sep, outer_sep)
 
     def get_dim(self, axis: str) -> int:
-        """Returns the size of an axis; 0 where there is none of the name."""
+        """Returns the size of an axis; 0 if there is no such axis."""
         return self._core.get_dim(axis)
 
     def get_coord(self, rank: int) -> Any:
@@ -62,15 +62,15 @@ class ProcessTopology:
         return self._coords[rank]
 
     def get_axis_comm_lists(self, axis: str) -> list[list[int]]:
-        """Returns the lists of ranks that differ in this axis alone."""
+        """Returns the lists of ranks that differ only on this axis."""
         return self._core.get_axis_comm_lists(axis)
 
     def filter_match(self, **filter_kwargs: int) -> list[int]:
-        """Returns the ranks at these values of some axes."""
+        """Returns the ranks with these coordinates on some axes."""
         return self._core.filter_match(filter_kwargs)
 
     def get_axis_list(self, axis: str, idx: int) -> list[int]:
-        """Returns the ranks at one value of one axis."""
+        """Returns the ranks with one coordinate on one axis."""
         return self._core.filter_match({axis: idx})
 
     def world_size(self) -> int:
@@ -81,21 +81,21 @@ class ProcessTopology:
 
 
 class PipeDataParallelTopology(ProcessTopology):
-    """Arranges stages, and replicas of each; replicas are neighbours."""
+    """Arranges stages and their replicas; replicas are adjacent."""
 
     def __init__(self, num_pp: int, num_dp: int) -> None:
         super().__init__(axes=["pipe", "data"], dims=[num_pp, num_dp])
 
 
 class PipeModelDataParallelTopology(ProcessTopology):
-    """Arranges stages, replicas of each, and slices of each replica; slices are neighbours."""
+    """Arranges stages, their replicas and the replicas' slices; slices are adjacent."""
 
     def __init__(self, num_pp: int, num_mp: int, num_dp: int) -> None:
         super().__init__(axes=["pipe", "data", "model"], dims=[num_pp, num_dp, num_mp])
 
 
 def _prime_factors(N: int) -> list[int]:
-    """Returns the factors in ascending order."""
+    """Returns the prime factors in ascending order."""
     if N <= 0:
         raise ValueError("Values must be strictly positive.")
     factors, candidate = [], 2
@@ -108,9 +108,9 @@ def _prime_factors(N: int) -> list[int]:
 
 
 class PipelineParallelGrid:
-    """Makes the process groups of a topology, and answers as an mpu object does. All ranks make it together.
+    """Makes the process groups of a topology, and serves as an mpu. Collective.
 
-    "model" in the names of the mpu means all ranks that hold one replica of the model, "slice" tensor parallelism.
+    In the mpu's names "model" means all ranks that hold one replica of the model, and "slice" means tensor parallelism.
     """
 
     def __init__(self, topology: ProcessTopology | None = None, process_group: object = None) -> None:
@@ -140,7 +140,7 @@ class PipelineParallelGrid:
         self.slice_group, self.slice_proc_group = self._own(self.model_groups)
 
     def _own(self, lists: Sequence[list[int]]) -> tuple[list[int], ProcessGroup]:
-        """Makes a group of each list, on all ranks in one order, and returns this rank's."""
+        """Makes a group of each list, in the same order on all ranks. Returns this rank's group."""
         mine = None
         for ranks in lists:
             group: Any = dist.new_group(ranks=ranks)
@@ -159,7 +159,7 @@ class PipelineParallelGrid:
         return self._ranks.data_parallel_id()
 
     def stage_to_global(self, stage_id: int, **kwargs: int) -> int:
-        """Returns the rank of a stage at this rank's other coordinates, or at the given ones."""
+        """Returns the rank of a stage at the given coordinates, which default to this rank's."""
         return self._ranks.stage_to_global(stage_id, kwargs)
 
     def topology(self) -> ProcessTopology:
@@ -219,7 +219,7 @@ class PipelineParallelGrid:
 
 
 def _default_topology(world_size: int) -> ProcessTopology:
-    """Gives the prime factors of the size to stages and replicas in turn."""
+    """Assigns the size's prime factors to stages and replicas in turn."""
     sizes = [1, 1]
     for index, factor in enumerate(_prime_factors(world_size)):
         sizes[index % 2] *= factor

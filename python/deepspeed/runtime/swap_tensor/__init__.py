@@ -1,4 +1,4 @@
-"""Tensors on a disk: the core moves them."""
+"""Provides helpers for tensors on a disk, which the core moves."""
 
 from deepspeed.runtime.swap_tensor.utils import MIN_SWAPPABLE_BYTES
 

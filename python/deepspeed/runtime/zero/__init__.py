@@ -1,4 +1,4 @@
-"""ZeRO. Names are imported when they are asked for."""
+"""Provides ZeRO. Names are imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Section zero_optimization, as a pydantic model with DeepSpeed's keys and defaults."""
+"""Defines section zero_optimization as a pydantic model with DeepSpeed's keys and defaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 
 from deepspeed.runtime.config_model import DeepSpeedConfigModel
 from deepspeed.runtime.config_utils import pp_int
-from deepspeed.runtime.zenflow.zenflow_config import ZenFlowConfig
 from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
 from deepspeed.runtime.zero.offload_config import (
     DeepSpeedZeroOffloadOptimizerConfig,
@@ -28,7 +27,7 @@ ZERO_OPTIMIZATION = "zero_optimization"
 
 
 class ZeroStageEnum(int, enum.Enum):
-    """Says what is partitioned."""
+    """Names what a stage partitions."""
 
     disabled = 0
     optimizer_states = 1
@@ -38,7 +37,7 @@ class ZeroStageEnum(int, enum.Enum):
 
 
 def _moved(new_name: str, config_class: Callable[..., Any]) -> dict[str, Any]:
-    """Describes an older key that was true for offloading to the CPU."""
+    """Describes an older flag that turned on offloading to the CPU."""
     return {
         "deprecated": True,
         "new_param": new_name,
@@ -47,7 +46,7 @@ def _moved(new_name: str, config_class: Callable[..., Any]) -> dict[str, Any]:
 
 
 class DeepSpeedZeroConfig(DeepSpeedConfigModel):
-    """Holds the keys of ZeRO; those that begin with stage3_ in a config go by the rest of their name too."""
+    """Holds the keys of ZeRO. Keys with the prefix stage3_ in a config have attributes without it."""
 
     stage: ZeroStageEnum = 0  # type: ignore[assignment]  # validated, as all defaults are
     contiguous_gradients: bool = True
@@ -56,13 +55,13 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
     use_multi_rank_bucket_allreduce: bool = True
     allgather_partitions: bool = True
     allgather_bucket_size: int = Field(pp_int(5e8), ge=0)
-    overlap_comm: bool | None = None  # by default: at stage 3 alone
+    overlap_comm: bool | None = None  # by default True at stage 3 only
     load_from_fp32_weights: bool = True
     elastic_checkpoint: bool = False
 
     offload_param: DeepSpeedZeroOffloadParamConfig | None = None
     offload_optimizer: DeepSpeedZeroOffloadOptimizerConfig | None = None
-    zenflow: ZenFlowConfig | None = None
+    zenflow: dict[str, Any] | None = None
     sub_group_size: int = Field(pp_int(1e9), ge=0)
     cpu_offload_param: bool | None = Field(None, json_schema_extra=_moved("offload_param", DeepSpeedZeroOffloadParamConfig))
     cpu_offload_use_pin_memory: bool | None = Field(
@@ -114,7 +113,7 @@ class DeepSpeedZeroConfig(DeepSpeedConfigModel):
 
 
 def get_zero_config(param_dict: Mapping[str, Any]) -> DeepSpeedZeroConfig:
-    """Returns the section of a config; older configs have a flag in its place."""
+    """Returns the section of a config, which is a flag in older configs."""
     section = param_dict.get(ZERO_OPTIMIZATION, {})
     if isinstance(section, bool):
         logger.warning(f'{ZERO_OPTIMIZATION}: a flag is an older form, write {{"stage": {int(section)}}}')

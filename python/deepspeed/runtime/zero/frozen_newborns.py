@@ -1,4 +1,4 @@
-"""Parameters that are frozen from birth, which look like any other tensor to the core: modules say which they are."""
+"""Finds parameters that are frozen from the start. The core cannot tell them from other tensors, so modules report them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from deepspeed import _core
 
 
 class FrozenNewborns:
-    """Notes the frozen parameters that modules of this thread take from here on, until take()."""
+    """Records the frozen parameters that this thread's modules register, until take()."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
-        self._params = torch.utils.weak.WeakIdKeyDictionary()  # in the order of their registration, alike on all ranks
+        self._params = torch.utils.weak.WeakIdKeyDictionary()  # in the order of registration, which is equal on all ranks
         self._hook = register_module_parameter_registration_hook(self._note)
 
     def _note(self, module: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
@@ -23,7 +23,7 @@ class FrozenNewborns:
             self._params[param] = f"{name} of {type(module).__name__}"
 
     def take(self) -> list[tuple[str, torch.Tensor]]:
-        """Ends it; returns (name, parameter) of those that are whole and frozen still."""
+        """Stops recording. Returns (name, parameter) of those that are still whole and frozen."""
         self._hook.remove()
         return [(name, param) for param, name in self._params.items() if _is_whole_and_frozen(param)]
 

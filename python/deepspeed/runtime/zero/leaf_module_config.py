@@ -1,4 +1,4 @@
-"""Section leaf_module of zero_optimization, as a pydantic model."""
+"""Defines section leaf_module of zero_optimization as a pydantic model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_LEAF_MODULE_NAME_SUFFIXES: list[str] = []
 
 
 class DeepSpeedZeroLeafModuleConfig(DeepSpeedConfigModel):
-    """Names the modules whose parameters are gathered all at once: by class, by name, by the end of the name."""
+    """Names modules whose parameters are gathered together: by class, name or suffix."""
 
     classes: list[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_CLASSES))
     names: list[str] = Field(default_factory=lambda: list(DEFAULT_LEAF_MODULE_NAMES))
@@ -30,7 +30,7 @@ class DeepSpeedZeroLeafModuleConfig(DeepSpeedConfigModel):
 
     @model_validator(mode="before")
     def _as_lists(cls, values: object) -> dict[str, Any]:
-        """Takes one text for a list of one, and keeps the first of equal entries."""
+        """Turns a text into a list of one, and removes repeated entries."""
         if values is None:
             return {}
         if not isinstance(values, dict):

@@ -1,6 +1,6 @@
-"""A linear layer as a function of autograd's own kind, which torch.func can transform.
+"""Defines a linear layer as an autograd.Function that torch.func can transform.
 
-Nothing here needs it to save memory: what stage 3 saves for backward are partitioned tensors, for any operator.
+It saves no memory here: stage 3 saves partitioned tensors for the backward of any operator.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from deepspeed.accelerator import get_accelerator
 if TYPE_CHECKING:
     from typing import Any
 
-# Decorators of a function of autograd's own kind: its forward, or its backward, under the autocast of the rank's device.
+# Decorators for an autograd.Function's forward and backward, which use the autocast of the rank's device.
 autocast_custom_fwd = functools.partial(torch.amp.autocast_mode.custom_fwd, device_type=get_accelerator().device_name())
 autocast_custom_bwd = functools.partial(torch.amp.autocast_mode.custom_bwd, device_type=get_accelerator().device_name())
 
 
 class LinearFunctionForZeroStage3(torch.autograd.Function):
-    """Computes input @ weight.T + bias. Backward runs under the autocast of the forward."""
+    """Computes input @ weight.T + bias. Backward uses the autocast of the forward."""
 
     generate_vmap_rule = True
 
@@ -53,18 +53,18 @@ class LinearFunctionForZeroStage3(torch.autograd.Function):
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor as a matrix of its last dimension."""
+    """Returns the tensor as a matrix; the last dimension stays."""
     return tensor.reshape(-1, tensor.shape[-1])
 
 
 def zero3_linear_wrap(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Returns what torch.nn.functional.linear returns: input [..., in] @ weight [out, in].T + bias [out]."""
+    """Computes torch.nn.functional.linear: input [..., in] @ weight [out, in].T + bias [out]."""
     output: torch.Tensor = LinearFunctionForZeroStage3.apply(input, weight, bias)  # type: ignore[no-untyped-call, unused-ignore]  # of torch
     return output
 
 
 class LinearModuleForZeroStage3(torch.nn.Module):
-    """Computes as torch.nn.Linear does, by LinearFunctionForZeroStage3."""
+    """Computes torch.nn.Linear by LinearFunctionForZeroStage3."""
 
     bias: torch.nn.Parameter | None
 

@@ -1,4 +1,4 @@
-"""MiCS: shards of a model within blocks of consecutive ranks, `mics_shard_size` each, that hold it once."""
+"""Implements MiCS: blocks of `mics_shard_size` consecutive ranks hold the model once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MiCS_Offload = not_supported_class(
 
 
 def _shard_size(source: Any) -> int:
-    """Returns what the config says of mics_shard_size; -1 where it says nothing."""
+    """Returns mics_shard_size from the config; -1 without it."""
     zero = _config.read_config(source).get("zero_optimization") or {}
     return zero.get("mics_shard_size", -1) if isinstance(zero, dict) else -1
 
 
 class MiCS_Init(Init):
-    """Partitions as zero.Init does; the config must say how many ranks hold the model once. zero.Init does the same with such a config."""
+    """Partitions as zero.Init does, but requires mics_shard_size in the config. zero.Init does the same with such a config."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Sections offload_param and offload_optimizer of zero_optimization, as pydantic models."""
+"""Defines sections offload_param and offload_optimizer of zero_optimization as pydantic models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedZeroOffloadParamConfig(DeepSpeedConfigModel):
-    """Says where the shards of parameters live at stage 3."""
+    """Says where stage 3 keeps the shards of parameters."""
 
     device: OffloadDeviceEnum = "none"  # type: ignore[assignment]  # validated, as all defaults are
     nvme_path: Path | None = None
@@ -27,7 +27,7 @@ class DeepSpeedZeroOffloadParamConfig(DeepSpeedConfigModel):
 
 
 class DeepSpeedZeroOffloadOptimizerConfig(DeepSpeedConfigModel):
-    """Says where the optimizer's states live, and how they are moved."""
+    """Says where the optimizer's states are, and how they are moved."""
 
     device: OffloadDeviceEnum = "none"  # type: ignore[assignment]  # validated, as all defaults are
     nvme_path: Path | None = None
@@ -42,6 +42,6 @@ class DeepSpeedZeroOffloadOptimizerConfig(DeepSpeedConfigModel):
 
     @model_validator(mode="after")
     def set_pipeline(self) -> Self:
-        """Fills in `pipeline`, which is no key: whether reads or writes overlap the step."""
+        """Sets `pipeline`, which is no key: whether reads or writes overlap the step."""
         self.__dict__["pipeline"] = self.pipeline_read or self.pipeline_write
         return self

@@ -1,10 +1,10 @@
-"""Places and kinds of what can be offloaded."""
+"""Names the places and kinds of what can be offloaded."""
 
 import enum
 
 
 class OffloadDeviceEnum(str, enum.Enum):
-    """Names a place: the rank's device, memory of the CPU, or a disk."""
+    """Names a place: the rank's device, the CPU's memory, or a disk."""
 
     none = "none"
     cpu = "cpu"

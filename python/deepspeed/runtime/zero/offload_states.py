@@ -1,4 +1,4 @@
-"""Where the states of a model at stage 3 are, beside what engine.offload_states() moves."""
+"""Tells the devices of a stage 3 model's states, which engine.offload_states() may move."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def get_state_devices(model: DeepSpeedEngine, state: str | OffloadStateTypeEnum) -> set[torch.device]:
-    """Returns the devices on which an engine's states of the kind are, as a set; none where it has no such states."""
+    """Returns the set of devices that hold an engine's states of a kind; empty without such states."""
     kind = OffloadStateTypeEnum(state)
     return {torch.device(device) for device in model._core.state_devices(kind.value)}

@@ -1,4 +1,4 @@
-"""What stage 3 shows on a parameter: its number, its state, its shard, and DeepSpeed's methods to gather it."""
+"""Adds stage 3's attributes to parameters: number, state, shard, and DeepSpeed's methods to gather."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ZeroParamStatus(enum.Enum):
     INFLIGHT = 3
 
 
-used_elsewhere = torch.utils.weak.WeakIdKeyDictionary()  # parameters that were seen in, or announced of, another module
+used_elsewhere = torch.utils.weak.WeakIdKeyDictionary()  # parameters that another module has used or announced
 
 
 def is_zero_param(parameter: object) -> bool:
-    """Returns whether stage 3 has partitioned the tensor. Asked of a parameter that zero.Init has whole still, it does so now."""
+    """Returns whether stage 3 has partitioned the tensor. The call partitions a parameter that zero.Init still keeps whole."""
     if not isinstance(parameter, torch.Tensor):
         return False
     if not _core.is_partitioned(parameter):
@@ -42,10 +42,10 @@ def is_zero_param(parameter: object) -> bool:
 
 
 class Shard(torch.Tensor):
-    """Shows this rank's shard of a partitioned parameter, with its padding: a view of the core's memory.
+    """Shows this rank's padded shard of a partitioned parameter, as a view of core memory.
 
-    What is assigned to its `data` becomes the shard's values, from which the parameter is gathered from then on. Operators that
-    write into it in place are not seen: the optimizer's master weights, and what is whole, keep what they had.
+    Values that are assigned to its `data` become the shard's, and later gathers use them. Writes in place by operators are not noticed:
+    the optimizer's masters, and a parameter that is whole, keep their values.
     """
 
     _of: torch.Tensor
@@ -61,7 +61,7 @@ class Shard(torch.Tensor):
 
     @property
     def ds_numel(self) -> int:
-        """The number of elements, padding included."""
+        """The number of elements, with padding."""
         return self.numel()
 
     @property
@@ -72,7 +72,7 @@ class Shard(torch.Tensor):
         return copy.deepcopy(self.as_subclass(torch.Tensor), memo)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Files hold an ordinary tensor."""
+        """Saves an ordinary tensor to files."""
         return self.as_subclass(torch.Tensor).__reduce_ex__(protocol)
 
 
@@ -86,7 +86,7 @@ def _shard(param: torch.Tensor) -> Shard | None:
 
 
 class _OfPartitioned:
-    """Makes an attribute of the class Parameter that partitioned ones alone have, so that hasattr(p, "ds_id") tells them apart."""
+    """Defines an attribute of Parameter that only partitioned parameters have. So hasattr(p, "ds_id") tells them apart."""
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self._name = name
@@ -108,7 +108,7 @@ for _name, _read in {
     "ds_tensor": _shard,
     "ds_persist": _core.is_persistent,
     "ds_z3_leaf_module": leaf_module_of,
-    "ds_active_sub_modules": lambda param: set(),  # modules that keep it whole: operators do, while they run
+    "ds_active_sub_modules": lambda param: set(),  # the modules that keep it whole: here operators do, while they run
     "is_external_param": lambda param: param in used_elsewhere,
     "partition_numel": _methods.partition_numel,
     "all_gather": _methods.all_gather_of,
@@ -124,13 +124,13 @@ _torch_repr: Callable[[torch.nn.Parameter], str] = torch.nn.Parameter.__repr__
 
 
 def _repr(param: torch.nn.Parameter) -> str:
-    """Names a partitioned parameter without its values, which are not here: tracebacks and debuggers print arguments."""
+    """Names a partitioned parameter without its values, for tracebacks and debuggers. The values are not on this rank."""
     if not _core.is_partitioned(param):
         return _torch_repr(param)
     try:
         if _core.status_of(param) == ZeroParamStatus.AVAILABLE.name:
             return _torch_repr(param)
-    except RuntimeError:  # rounded values of a quantized parameter are here, which nobody may read
+    except RuntimeError:  # a quantized parameter's rounded values are here, but must not be read
         pass
     return f"Parameter(partitioned, shape={tuple(param.shape)}, dtype={param.dtype}, requires_grad={param.requires_grad})"
 

@@ -1,4 +1,4 @@
-"""Methods of a partitioned parameter: each function here gives the method of one parameter."""
+"""Defines methods of a partitioned parameter. Each function returns the method of one parameter."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-_gathered = torch.utils.weak.WeakIdKeyDictionary()  # the scopes that all_gather() has opened, until partition()
+_gathered = torch.utils.weak.WeakIdKeyDictionary()  # open scopes of all_gather(), until partition()
 
 
 def partition_numel(param: torch.Tensor) -> Callable[[], int]:
-    """Returns the method that tells how many elements a rank has of the parameter."""
+    """Returns the method that tells how many of the parameter's elements a rank has."""
     return lambda: _core.shard_numel(param)
 
 
 class _Whole:
-    """Stands for the work of all_gather(), which has made the parameters whole already."""
+    """Represents the finished work of all_gather()."""
 
     def wait(self, handle_dependency: bool = True) -> None:
         """Returns at once."""
@@ -42,12 +42,12 @@ def all_gather_of(param: torch.Tensor) -> Callable[..., _Whole | None]:
 
 
 def all_gather_coalesced_of(param: torch.Tensor) -> Callable[..., _Whole | None]:
-    """Returns the method that makes several parameters whole and gives a handle to wait for."""
+    """Returns the method that makes several parameters whole and returns a handle."""
     return lambda params, **_: all_gather_of(param)(params, async_op=True)
 
 
 def partition_of(param: torch.Tensor) -> Callable[..., None]:
-    """Returns the method that ends what all_gather() has begun. Collective."""
+    """Returns the method that ends an all_gather(). Collective."""
 
     def partition(param_list: Iterable[torch.Tensor] | None = None, has_been_updated: bool = False, **_: object) -> None:
         if has_been_updated:
@@ -62,7 +62,7 @@ def partition_of(param: torch.Tensor) -> Callable[..., None]:
 
 
 def ds_summary_of(param: Any) -> Callable[..., dict[str, Any]]:
-    """Returns the method that describes the parameter in a dict."""
+    """Returns the method that describes the parameter as a dict."""
 
     def ds_summary(slice_shape: object = None, use_debug_name: bool = False, **_: object) -> dict[str, Any]:
         return {

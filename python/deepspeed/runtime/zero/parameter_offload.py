@@ -1,4 +1,4 @@
-"""The dict of a module's parameters at stage 3, which sees that another module reads one of them."""
+"""Defines the dict of a stage 3 module's parameters, which reports reads by other modules."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class ZeROOrderedDict(OrderedDict[str, Any]):
-    """Holds a module's parameters, knows the module, and tells the engine whenever one is read.
+    """Holds a module's parameters, and tells the engine when one is read.
 
-    Operators gather what they use. A kernel that takes addresses does not, and it may get the weight of another module than the
-    one that runs: the engine makes such a parameter whole, as it does the running module's own.
+    Operators gather what they use. A kernel that takes addresses does not, and it may get the weight of a module that is not running. The
+    engine makes such a parameter whole, as it does for the running module.
     """
 
     def __init__(self, parent_module: torch.nn.Module | None = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._parent_module = parent_module
-        self._reader: Callable[[Any, torch.Tensor], None] | None = None  # callable of (module, parameter): the engine's
+        self._reader: Callable[[Any, torch.Tensor], None] | None = None  # the engine's function of (module, parameter)
 
     def __getitem__(self, key: str) -> Any:
         param = super().__getitem__(key)
@@ -37,8 +37,8 @@ class ZeROOrderedDict(OrderedDict[str, Any]):
 
 
 def ensure_zero_ordered_dict(module: Any, reader: Callable[[torch.nn.Module, torch.Tensor], None] | None = None) -> None:
-    """Makes the module's dict of parameters a ZeROOrderedDict; the former one stays in module._original_parameters."""
-    attributes = module.__dict__  # a module that torch.compile has made sets attributes of the module inside
+    """Makes the module's dict of parameters a ZeROOrderedDict. module._original_parameters keeps the original dict."""
+    attributes = module.__dict__  # a module that torch.compile has wrapped sets attributes of the inner module
     held = attributes.get("_parameters")
     if not isinstance(held, dict):
         return
@@ -50,7 +50,7 @@ def ensure_zero_ordered_dict(module: Any, reader: Callable[[torch.nn.Module, tor
 
 
 def give_plain_dict_back(module: Any) -> None:
-    """Ends what ensure_zero_ordered_dict() has begun, with the parameters that the module has now."""
+    """Restores a plain dict with the module's current parameters."""
     attributes = module.__dict__
     if isinstance(attributes.get("_parameters"), ZeROOrderedDict):
         attributes["_parameters"] = dict(attributes["_parameters"])

@@ -1,4 +1,4 @@
-"""zero.Init and zero.GatheredParameters."""
+"""Defines zero.Init and zero.GatheredParameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from deepspeed import _config, _core, _world
 from deepspeed._errors import NotSupportedError, UsageError, not_supported_class
-from deepspeed.runtime.zero import saved_placeholders as saved_placeholders  # what it replaces holds for the process
+from deepspeed.runtime.zero import saved_placeholders as saved_placeholders  # its replacements hold for the process
 from deepspeed.runtime.zero.frozen_newborns import FrozenNewborns
 from deepspeed.runtime.zero.parameter_attributes import (
     ZeroParamStatus as ZeroParamStatus,
@@ -39,21 +39,21 @@ _of_thread = threading.local()
 
 
 class DeepSpeedTensorOverride(enum.Enum):
-    """Names what zero.Init of DeepSpeed changes of the tensors that constructors make."""
+    """Names DeepSpeed's class by which zero.Init changes the tensors of constructors."""
 
     dtype = 1
     device = 2
 
 
-partitioned_param_data_shape = [0]  # as DeepSpeed shows partitioned parameters, which keep their shapes here
+partitioned_param_data_shape = [0]  # DeepSpeed's shape of partitioned parameters, which keep their own shapes here
 
 
 class GatheredParameters:
-    """Makes partitioned parameters whole for a scope, on every rank, in their own shapes and dtypes. Collective.
+    """Makes partitioned parameters whole within a scope, on every rank. Collective.
 
-    params: a tensor, or an iterable of tensors; None among them and ordinary tensors are left alone. modifier_rank: the rank
-    whose changes become those of all ranks at the end; None: changes are seen until the end, which drops them. fwd_module changes
-    nothing. enabled: False gathers nothing.
+    They have their own shapes and dtypes. params: a tensor, or an iterable of tensors; None and ordinary tensors are ignored.
+    modifier_rank: the rank whose changes all ranks get at the end; None: changes are lost at the end. fwd_module has no effect. enabled:
+    False gathers nothing.
     """
 
     def __init__(
@@ -84,7 +84,10 @@ class GatheredParameters:
 
 
 def make_whole(params: Iterable[torch.Tensor]) -> None:
-    """Makes ordinary tensors of partitioned parameters that no engine has: of a zero.Init, or of an engine that is gone. Collective."""
+    """Turns partitioned parameters without an engine into ordinary tensors. Collective.
+
+    They come from zero.Init, or from an engine that no longer exists.
+    """
     _core.make_whole(list(params))
 
 
@@ -106,20 +109,22 @@ class MultipleAllGatherHandles:
 
 
 class InsertPostInitMethodToModuleSubClasses:
-    """Stands for DeepSpeed's base of zero.Init. Subclasses' __init__ is not wrapped: the core sees parameters where they are born."""
+    """Stands for DeepSpeed's base class of zero.Init.
+
+    Constructors of subclasses are not wrapped: the core sees parameters when they are created.
+    """
 
 
 class Init(InsertPostInitMethodToModuleSubClasses):
-    """Partitions the parameters of what is built in its scope, while it is built: no rank holds the model as a whole. Collective.
+    """Partitions the parameters of modules while they are built in its scope. Collective.
 
-    module: is partitioned at once instead. config_dict_or_path, config: the config that initialize() will get, of which the
-    section zero_optimization holds here. remote_device: "cpu" or "nvme" for the shards. dtype: of floating-point parameters;
-    None: what the config's fp16 and bf16 say. mpu: of a script whose ranks share the model out, as initialize() gets it:
-    parameters are partitioned over its data-parallel ranks. data_parallel_group: these ranks themselves. Without both
-    parameters are partitioned over all ranks, and parts of layers (`tensor_model_parallel`) stay whole until initialize().
-    enabled: False partitions nothing.
-    zero_quantized_weights, zero_quantized_nontrainable_weights: as the keys of these names. Raises ConfigError, naming the key,
-    UsageError and NotSupportedError.
+    No rank ever holds the whole model. module: is partitioned at once instead. config_dict_or_path, config: the config of the later
+    initialize(); its section zero_optimization applies. remote_device: "cpu" or "nvme" for the shards. dtype: of floating-point
+    parameters; None: as the config's fp16 and bf16 say. mpu: for model parallelism by the script, as in initialize(): parameters are
+    partitioned over its data-parallel ranks. data_parallel_group: these ranks as a group. Without both, parameters are partitioned over
+    all ranks, and parts of layers (`tensor_model_parallel`) stay whole until initialize(). enabled: False partitions nothing.
+    zero_quantized_weights, zero_quantized_nontrainable_weights: the keys of these names. Raises ConfigError, naming the key, UsageError
+    and NotSupportedError.
     """
 
     def __init__(
@@ -205,7 +210,7 @@ class Init(InsertPostInitMethodToModuleSubClasses):
 
 
 def _open_inits() -> list[Init]:
-    """Returns the zero.Inits that are open on this thread, the outermost first."""
+    """Returns this thread's open zero.Inits, the outermost first."""
     if not hasattr(_of_thread, "inits"):
         _of_thread.inits = []
     opened: list[Init] = _of_thread.inits
@@ -214,7 +219,7 @@ def _open_inits() -> list[Init]:
 
 @contextlib.contextmanager
 def init_paused() -> Iterator[None]:
-    """Ends the zero.Inits of this thread, so that an engine can take over what they built, and begins them anew at the end."""
+    """Closes this thread's zero.Inits during the scope, and reopens them at its end. Meanwhile an engine can take over what they built."""
     paused = [init for init in _open_inits() if init._scope is not None]
     for init in reversed(paused):
         init._close()
@@ -224,7 +229,7 @@ def init_paused() -> Iterator[None]:
 
 
 def _ranks_to_partition_over(group: ProcessGroup | None) -> list[int] | None:
-    """Joins the job. Returns the global ranks of the group; None where it is of all ranks, or there is none."""
+    """Joins the job. Returns the global ranks of the group. Returns None without a group, or if the group has all ranks."""
     _world.ensure_world()
     ranks = dist.get_world_size()
     wrong = _contradicting_single_rank_pg_error(ranks, group)
@@ -240,7 +245,7 @@ def _parameters(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 
 def _init_config(source: Any) -> dict[str, Any]:
-    """Fills in what a config has not yet when a model is built: its client knows no batch size then."""
+    """Completes a config for building a model, before its batch size is known."""
     config = _config.for_core(_config.read_config(source))
     if not {"train_batch_size", "train_micro_batch_size_per_gpu"} & set(config):
         config["train_micro_batch_size_per_gpu"] = 1
@@ -252,20 +257,20 @@ def _init_config(source: Any) -> dict[str, Any]:
 
 
 def register_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
-    """Announces that a module uses another one's parameter. Nothing needs it: an operator gathers what it uses."""
+    """Announces that a module uses another module's parameter. It is not needed: an operator gathers what it uses."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
     note_external_parameter(module, parameter)
 
 
 def note_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
-    """Notes that the module uses the parameter of another one."""
+    """Records that the module uses another module's parameter."""
     external_parameters(module)[id(parameter)] = parameter
     used_elsewhere[parameter] = True
 
 
 def unregister_external_parameter(module: torch.nn.Module, parameter: torch.Tensor) -> None:
-    """Takes an announcement back."""
+    """Withdraws an announcement."""
     if not isinstance(parameter, torch.nn.Parameter):
         raise RuntimeError("Parameter is not a torch.nn.Parameter")
     if external_parameters(module).pop(id(parameter), None) is None:
@@ -273,7 +278,7 @@ def unregister_external_parameter(module: torch.nn.Module, parameter: torch.Tens
 
 
 def external_parameters(module: Any) -> dict[int, torch.Tensor]:
-    """Returns {id: parameter} of the parameters that the module uses and does not have."""
+    """Returns {id: parameter} of parameters that the module uses but does not own."""
     if not hasattr(module, "_external_params"):
         module._external_params = {}
     params: dict[int, torch.Tensor] = module._external_params
@@ -281,14 +286,14 @@ def external_parameters(module: Any) -> dict[int, torch.Tensor]:
 
 
 def get_allgather_dtype(param: torch.Tensor, param_ds_tensor: torch.Tensor) -> torch.dtype:
-    """Returns the dtype in which a parameter's shards travel when they are gathered: their own, or that of autocast."""
+    """Returns the dtype in which a parameter's shards are gathered: their own, or autocast's."""
     from deepspeed.runtime.torch_autocast import get_comm_dtype, has_comm_dtype
 
     return get_comm_dtype(param) if has_comm_dtype(param) else param_ds_tensor.dtype
 
 
 def zero_wrapper_for_fp_tensor_constructor(fn: T, target_fp_dtype: object) -> T:
-    """Returns the function itself: constructors make what they are asked for, and zero.Init casts at its end."""
+    """Returns the function itself: zero.Init casts at its end, not in constructors."""
     return fn
 
 
@@ -311,9 +316,9 @@ def get_accelerator() -> DeepSpeedAccelerator:
 def _contradicting_single_rank_pg_error(
     dp_world_size: int, explicit_process_group: object, env: Mapping[str, str] | None = None
 ) -> str | None:
-    """Returns the text of an error where a launcher has started several ranks and the default group has one; else None.
+    """Returns an error text if the default group has one of several ranks, otherwise None.
 
-    Each rank would hold the whole model then. A group of one that the caller has passed itself is meant so.
+    Each rank would hold the whole model. A group of one that the caller passes itself is intended.
     """
     if dp_world_size != 1 or explicit_process_group is not None:
         return None

@@ -1,6 +1,6 @@
-"""torch.save() of partitioned parameters: a file gets placeholders of size 0, as DeepSpeed's partitioned parameters are.
+"""Saves partitioned parameters by torch.save() as placeholders of size 0, as DeepSpeed does.
 
-Scripts let one rank save module.state_dict() and overwrite the file, or fill in what is missing.
+Some scripts let one rank save module.state_dict() and overwrite the file, or fill in what is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _has_warned = False
 
 
 def _reduce(tensor: torch.Tensor, protocol: SupportsIndex) -> Any:
-    """Describes a tensor for pickle; of one whose values are not here, a tensor without elements."""
+    """Describes a tensor for pickle. A partitioned parameter becomes a tensor without elements."""
     if _core.status_of(tensor) in (None, "AVAILABLE"):
         return _torch_reduce(tensor, protocol)
     _warn(_core.param_name(tensor))
@@ -29,7 +29,7 @@ def _reduce(tensor: torch.Tensor, protocol: SupportsIndex) -> Any:
 
 
 def _warn(name: str) -> None:
-    """Says once what the file lacks."""
+    """Warns once about what the file lacks."""
     global _has_warned
     if _has_warned:
         return

@@ -1,10 +1,10 @@
-"""The optimizer of ZeRO stage 3."""
+"""Defines the optimizer of ZeRO stage 3."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch.distributed as dist
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
     import torch
 
-    from deepspeed.runtime.engine import DeepSpeedEngine
     from deepspeed.runtime.engine_parts.module_calls import ModuleCalls
+
+_Engine = TypeVar("_Engine", bound="torch.nn.Module")
 
 
 class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
-    """Shows the optimizer of ZeRO stage 3. Lists have an entry a sub-group."""
+    """Shows the optimizer of ZeRO stage 3. Lists have one entry for each sub-group."""
 
     @property
     def fp16_groups(self) -> list[list[torch.Tensor]]:
@@ -32,7 +33,7 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
 
     @property
     def fp16_partitioned_groups_flat(self) -> list[torch.Tensor | None]:
-        """This rank's shards of the parameters, in the model's dtype; None where they are on a disk."""
+        """This rank's shards of the parameters, in the model's dtype; None for those on a disk."""
         return self._owned.weights()
 
     @property
@@ -42,22 +43,22 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
 
     @property
     def leaf_parameters(self) -> dict[torch.nn.Module, list[torch.Tensor]]:
-        """The parameters that are gathered together: {leaf module: its parameters in the groups}."""
+        """Parameters that are gathered together: {leaf module: its parameters in the groups}."""
         found: dict[torch.nn.Module, list[torch.Tensor]] = {}
-        param: Any  # its attribute is this package's
+        param: Any  # this package adds its attribute
         for param in itertools.chain(*self.fp16_groups):
             if z3_leaf_parameter(param):
                 found.setdefault(param.ds_z3_leaf_module, []).append(param)
         return found
 
     def get_fp32_grad_partitions(self) -> dict[int, dict[int, torch.Tensor]]:
-        """Returns {sub-group: {index of the parameter in it: this rank's share of its reduced gradient in fp32, padding included}}."""
+        """Returns {sub-group: {index in it: this rank's share of the reduced gradient}}. The shares are in fp32, with padding."""
         return {group: {index: grad.float() for index, grad in enumerate(grads)} for group, grads in self.averaged_gradients.items()}
 
     def _get_norm_groups(self) -> list[torch.Tensor]:
-        """Returns the L2 norm of each sub-group's reduced gradients, over all ranks. Collective."""
+        """Returns each sub-group's L2 norm of the reduced gradients, over all ranks. Collective."""
         norms = []
-        share = self._engine()._num_shards / self._engine().dp_world_size  # ranks with one shard count it once together
+        share = self._engine()._num_shards / self._engine().dp_world_size  # ranks that hold the same shard count it once together
         for gradients in self.averaged_gradients.values():
             square: Any = sum(gradient.float().square().sum() for gradient in gradients)
             dist.all_reduce(square)
@@ -66,19 +67,23 @@ class DeepSpeedZeroOptimizer_Stage3(ZeROOptimizer):
 
     @property
     def parameter_offload(self) -> ModuleCalls:
-        """Returns the object that has the hooks on the modules: its forward_hooks and backward_hooks."""
+        """Returns the object with the hooks on the modules: forward_hooks and backward_hooks."""
         return self._engine()._module_calls
 
 
 @contextlib.contextmanager
-def unwrap_model_for_generation(model: DeepSpeedEngine) -> Iterator[DeepSpeedEngine]:
-    """Holds all parameters of an engine whole for a scope, so that no call of generate() gathers them. Collective."""
-    calls = model._module_calls
+def unwrap_model_for_generation(model: _Engine) -> Iterator[_Engine]:
+    """Keeps all parameters of an engine whole within a scope, for generate(). Collective.
+
+    Without it generate() would gather them for each token.
+    """
+    engine: Any = model
+    calls: ModuleCalls = engine._module_calls
     is_watched = bool(calls.forward_hooks)
-    with GatheredParameters(model.parameters()):
+    with GatheredParameters(engine.parameters()):
         calls.stop()
         try:
             yield model
         finally:
             if is_watched:
-                calls.watch(model.module)
+                calls.watch(engine.module)

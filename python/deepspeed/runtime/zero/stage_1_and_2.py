@@ -1,4 +1,4 @@
-"""The optimizer of ZeRO stages 1 and 2."""
+"""Defines the optimizer of ZeRO stages 1 and 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DeepSpeedZeroOptimizer(ZeROOptimizer):
-    """Shows the optimizer of ZeRO stages 1 and 2. Lists have an entry a group."""
+    """Shows the optimizer of ZeRO stages 1 and 2. Lists have one entry for each group."""
 
     nccl_start_alignment_factor = 2
 
@@ -29,22 +29,22 @@ class DeepSpeedZeroOptimizer(ZeROOptimizer):
 
     @property
     def parallel_partitioned_bit16_groups(self) -> list[list[torch.Tensor]]:
-        """The partitions of the flat tensor, one a rank."""
+        """The partitions of the flat tensor, one for each rank."""
         return [list(flat.chunk(dist.get_world_size())) for flat in self.bit16_groups_flat if flat is not None]
 
     @property
     def single_partition_of_fp32_groups(self) -> list[torch.Tensor]:
-        """This rank's partition of the master weights, with the zeros at its end."""
+        """This rank's partition of the master weights, with its padding."""
         return self._owned.masters()
 
     @property
     def accumulated_grads_in_cpu(self) -> dict[int, torch.Tensor]:
-        """With the optimizer on the host: {number of the parameter: this rank's elements of what the window has summed}."""
+        """This rank's elements of the window's gradient sums: {index of the parameter: tensor}. Only with the optimizer on the host."""
         if not self._engine().zero_cpu_offload():
             raise AttributeError("accumulated_grads_in_cpu: the optimizer is not on the host (zero_optimization.offload_optimizer)")
         return self._owned.sums()
 
     @property
     def partition_size(self) -> list[int]:
-        """Elements of a partition."""
+        """The number of elements of a partition."""
         return [part.end - part.begin for part in self._owned.parts()]

@@ -1,4 +1,4 @@
-"""Optimizers that run at all stages without zero_allow_untested_optimizer."""
+"""Lists the optimizers that run at all stages without zero_allow_untested_optimizer."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Linear layers in tiles, which stage 3 gathers one after the other."""
+"""Defines linear layers in tiles, which stage 3 gathers one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def split_tensor_along_last_dim(
     tensor: torch.Tensor, partitions: int | list[int], contiguous_split_chunks: bool = False
 ) -> tuple[torch.Tensor, ...]:
-    """Returns the parts of these sizes, as views or as tensors of their own memory."""
+    """Returns parts of these sizes, as views or as tensors with memory of their own."""
     parts = torch.split(tensor, partitions, dim=-1)
     return tuple(part.contiguous() for part in parts) if contiguous_split_chunks else parts
 
@@ -27,10 +27,11 @@ def _sizes(bounds: Sequence[int]) -> list[int]:
 
 
 class TiledLinear(torch.nn.Module):
-    """Computes a linear layer as in_splits times out_splits smaller ones; the last ones of the input have the bias.
+    """Computes a linear layer as in_splits times out_splits smaller ones.
 
-    linear_cls(in, out, bias=, **kwargs) makes a tile. input_is_already_split: forward() gets a list of in_splits tensors.
-    combine_out_splits: it returns one tensor, not a list. init_linear: a layer whose values the tiles get.
+    The tiles of the last part of the input have the bias. linear_cls(in, out, bias=, **kwargs) makes a tile. input_is_already_split:
+    forward() takes a list of in_splits tensors. combine_out_splits: it returns one tensor, not a list. init_linear: a layer whose values
+    the tiles get.
     """
 
     def __init__(
@@ -85,20 +86,20 @@ class TiledLinear(torch.nn.Module):
         return given
 
     def _split_global_input(self, input: Any, split_sizes: list[int]) -> Any:
-        """Cuts the input; classes whose inputs are no tensors override it."""
+        """Splits the input. Subclasses with other inputs than tensors override it."""
         return split_tensor_along_last_dim(input, split_sizes)
 
     def _reduce_local_output(self, in_id: int, out_id: int, current_out: Any, new_out: Any) -> Any:
-        """Adds a tile's output to those before it; classes whose tiles return more override it."""
+        """Adds a tile's output to the earlier ones. Subclasses whose tiles return more override it."""
         return new_out if current_out is None else current_out + new_out
 
     def _combine_output_splits(self, outputs: Any) -> Any:
-        """Joins the outputs; classes whose tiles return more override it."""
+        """Joins the outputs. Subclasses whose tiles return more override it."""
         return torch.cat(outputs, dim=-1)
 
     @torch.no_grad()
     def copy_params_from(self, other: Any) -> None:
-        """Gives the tiles the values of a linear layer. Collective at stage 3, where rank 0's values are taken."""
+        """Copies a linear layer's values into the tiles. Collective at stage 3, which uses rank 0's values."""
         shape = (self.out_features, self.in_features)
         assert tuple(other.weight.shape) == shape, f"copy_params_from() got a weight {tuple(other.weight.shape)}, expected {shape}"
         assert (getattr(other, "bias", None) is not None) == self.use_bias, f"copy_params_from() expected bias={self.use_bias}"
@@ -110,7 +111,7 @@ class TiledLinear(torch.nn.Module):
 
 
 class TiledLinearReturnBias(TiledLinear):
-    """Computes as TiledLinear does, with tiles that return (output, bias or None), as layers of Megatron-LM do."""
+    """Computes as TiledLinear with tiles that return (output, bias or None), as Megatron-LM's."""
 
     def _reduce_local_output(self, in_id: int, out_id: int, current_out: Any, new_out: Any) -> Any:
         tensor, bias = new_out

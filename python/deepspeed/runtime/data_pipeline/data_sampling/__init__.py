@@ -1,1 +1,1 @@
-"""Which samples come when."""
+"""Orders samples."""

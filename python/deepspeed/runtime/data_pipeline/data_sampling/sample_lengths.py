@@ -1,7 +1,7 @@
-"""The lengths of a data set's samples, kept in the two files in which DeepSpeed's analyzer leaves them.
+"""Keeps the lengths of a data set's samples in the two files of DeepSpeed's analyzer.
 
-X.bin holds the numbers one after the other. X.idx says how to read it: a magic word, the version, a code of the type, how many
-entries and documents there are, and of each entry its number of elements, of each its offset in bytes, and where documents begin.
+X.bin holds the numbers one after the other. X.idx describes it: a magic word, the version, a code of the type, the numbers of entries and
+of documents, each entry's number of elements, each entry's offset in bytes, and the first entries of the documents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def are_there(prefix: str) -> bool:
 
 
 def write_lengths(prefix: str, lengths: Sequence[int] | np.ndarray[Any, Any]) -> None:
-    """Writes one entry a sample; the index comes last, so that files that were cut off are not taken for whole ones."""
+    """Writes one entry for each sample. The index is written last, so that an interrupted write leaves no complete pair of files."""
     lengths = np.asarray(lengths, dtype=np.int64)
     os.makedirs(os.path.dirname(prefix) or ".", exist_ok=True)
     lengths.tofile(f"{prefix}.bin")
@@ -41,7 +41,7 @@ def write_lengths(prefix: str, lengths: Sequence[int] | np.ndarray[Any, Any]) ->
 
 
 def read_lengths(prefix: str) -> np.ndarray[Any, Any]:
-    """Returns an array of one number a sample. Raises IoError, naming the file, for other files."""
+    """Returns an array with one number for each sample. Raises IoError, naming the file, for other files."""
     with open(f"{prefix}.idx", "rb") as index:
         held = index.read()
     begin = len(_MAGIC) + struct.calcsize(_HEAD)

@@ -1,4 +1,4 @@
-"""Packs samples of different lengths into micro batches of at most so many tokens."""
+"""Packs samples of different lengths into micro batches with a limit of tokens."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def batch_by_seqlens(
     verbose: bool = False,
     seed: int | None = None,
 ) -> tuple[list[tuple[int, list[int]]], list[int], list[int]]:
-    """Packs the samples, or those of sequence_ids_per_mb, into as many micro batches as make whole batches.
+    """Packs samples into as many micro batches as make whole batches.
 
-    A micro batch has at most max_tokens tokens and from min_batch_size to max_batch_size samples; effective_batch_size of them are a
-    batch, where required_microbatches_of_same_size with as many samples each. As in DeepSpeed the last sample of all is in none.
-    Returns [(batch, [sample])] of the micro batches, and of each batch the number of its samples and its longest length.
+    sequence_ids_per_mb: the samples to use; by default all. A micro batch has at most max_tokens tokens, and from min_batch_size to
+    max_batch_size samples. effective_batch_size micro batches make a batch; with required_microbatches_of_same_size they have equally
+    many samples. As in DeepSpeed the very last sample is in none. Returns [(batch, [sample])] of the micro batches, and for each batch
+    the number of its samples and its longest length.
     """
     if sequence_picking_order not in ORDERS:
         raise UsageError(f"sequence_picking_order: got {sequence_picking_order!r}, expected one of {', '.join(ORDERS)}")
@@ -62,7 +63,7 @@ def batch_by_seqlens(
 def _in_order(
     seqlens: Sequence[int] | np.ndarray[Any, Any], wanted: Iterable[int] | None, max_tokens: int, order: str, seed: int | None
 ) -> list[tuple[int, int]]:
-    """Returns [(length, sample)] without those that are too long for any micro batch."""
+    """Returns [(length, sample)] without samples that are too long for any micro batch."""
     samples = [(int(seqlens[index]), int(index)) for index in (range(len(seqlens)) if wanted is None else wanted)]
     if order == "random":
         random.Random(seed).shuffle(samples)
@@ -75,7 +76,7 @@ def _in_order(
 
 
 def _pack(samples: list[tuple[int, int]], width: int, max_tokens: int, least: int, most: int | None) -> list[list[tuple[int, int]]]:
-    """Takes samples in turn, one for each of `width` micro batches, for as long as all of these may grow."""
+    """Deals samples to `width` micro batches in turn, while all of them may grow."""
     packed: list[list[tuple[int, int]]] = []
     begin = 0
     while True:

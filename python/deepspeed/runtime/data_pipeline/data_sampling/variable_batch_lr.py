@@ -1,4 +1,4 @@
-"""A learning rate that follows the number of samples in each batch."""
+"""Scales the learning rate by the number of samples in each batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def scale_lr(base_batch_size: int, batch_size: int, base_lr: float = 1, method: str = "linear") -> float:
-    """Returns the rate for batch_size samples, where base_lr is that for base_batch_size; method: linear, sqrt or none."""
+    """Returns the rate for batch_size samples, if base_lr is the one for base_batch_size. method: "linear", "sqrt" or "none"."""
     ratio = batch_size / base_batch_size
     scales = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1}
     if str(method).lower() not in scales:
@@ -28,7 +28,7 @@ def scale_lr(base_batch_size: int, batch_size: int, base_lr: float = 1, method: 
 
 
 class ConstantRates:
-    """Keeps the rates of an optimizer that has no schedule as they are now."""
+    """Keeps the current rates of an optimizer without a schedule."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
@@ -51,9 +51,9 @@ class ConstantRates:
 
 
 class VariableBatchSizeLR(LRScheduler):
-    """Steps another schedule, and scales its rates by the size of the batch that comes next.
+    """Steps another schedule, and scales its rates by the next batch's size.
 
-    batch_sizes: of the batches of one pass over the data, after which they come again.
+    batch_sizes: of the batches of one pass over the data, which repeats.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class VariableBatchSizeLR(LRScheduler):
         return optimizer
 
     def step(self, epoch: int | None = None) -> None:
-        """Goes on to the next batch, or to the batch `epoch`; 0 begins anew, as before each pass over the data."""
+        """Moves on to the next batch, or to the batch `epoch`. 0 starts over, as before each pass over the data."""
         groups = self.optimizer.param_groups
         for group, rate in zip(groups, self.base_lrs if epoch == 0 else self.get_last_lr()):
             group["lr"] = rate
@@ -96,7 +96,7 @@ class VariableBatchSizeLR(LRScheduler):
             logger.info(f"batch {self.last_epoch} has {size} samples: the rates are {self.get_lr()}")
 
     def get_last_lr(self) -> list[float | torch.Tensor]:
-        """Returns the other schedule's rates, which are not scaled."""
+        """Returns the other schedule's rates without scaling."""
         return list(self._unscaled)
 
     def get_lr(self) -> list[float | torch.Tensor]:
@@ -125,7 +125,7 @@ def lr_scheduler_for_variable_batch_size(
     lr_scaling_method: str = "linear",
     verbose: bool = False,
 ) -> VariableBatchSizeLR:
-    """Returns a VariableBatchSizeLR over a schedule, or over the rates that an optimizer has now."""
+    """Returns a VariableBatchSizeLR over a schedule, or over an optimizer's current rates."""
     base = lr_scheduler_or_optimizer
     if isinstance(base, Optimizer):
         base = ConstantRates(base)

@@ -1,4 +1,4 @@
-"""Batches of so many tokens in place of so many samples, and a learning rate that follows their size."""
+"""Makes batches by number of tokens, and a learning rate that follows their size."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def dataloader_for_variable_batch_size(
     required_microbatches_of_same_seqlen: bool = False,
     sample_padding_fn: Callable[[Any, int], Any] | None = None,
 ) -> tuple[DataLoader[Any], dict[str, Any]]:
-    """Returns this rank's loader of the micro batches, and the arguments with which engine.deepspeed_io() makes it too."""
+    """Returns this rank's loader of micro batches, and matching arguments of engine.deepspeed_io()."""
     if required_microbatches_of_same_seqlen and sample_padding_fn is None:
         raise UsageError("sample_padding_fn is None: the micro batches of a pipeline's batch have one length, so that a function must pad")
     sampler: DistributedSampler[Any] = DistributedSampler(
         microbatch_ids, num_replicas=dataloader_num_replicas, rank=dataloader_rank, shuffle=False
     )
 
-    pad: Any = sample_padding_fn  # where it is called there is one
+    pad: Any = sample_padding_fn  # it is only called if given
 
     def collate(micro_batches: Iterable[tuple[int, Sequence[int]]]) -> Any:
         samples = []
@@ -92,7 +92,7 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size(
     verbose: bool = False,
     seed: int | None = None,
 ) -> tuple[DataLoader[Any], VariableBatchSizeLR, dict[str, Any]]:
-    """Returns the loader, the schedule and the arguments of deepspeed_io(); batch_by_seqlens() says how samples are packed."""
+    """Returns the loader, the schedule and the arguments of deepspeed_io(). batch_by_seqlens() describes how samples are packed."""
     micro_batches, sizes, longest = batch_by_seqlens(
         seqlens=dataset_seqlens,
         max_tokens=max_tokens,
@@ -133,12 +133,12 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
     sample_padding_fn: Callable[[Any, int], Any] | None = None,
     batch_seqlens_fn: Callable[[Any], Any] | None = None,
 ) -> tuple[DataLoader[Any], VariableBatchSizeLR, dict[str, Any]]:
-    """Returns loader, schedule and arguments of deepspeed_io() for an engine whose config enables dynamic_batching.
+    """Returns loader, schedule and arguments of deepspeed_io() for an engine with dynamic_batching.
 
-    Without dataset_seqlens the lengths are read from the section's metrics_path; where they are not there,
-    batch_seqlens_fn(a collated batch) gives those of its samples, and they are kept there. All ranks call it.
+    Its config must enable that section. Without dataset_seqlens the lengths are read from the section's metrics_path. If there are none,
+    batch_seqlens_fn(collated batch) returns the lengths of its samples, which are stored there. Collective.
     """
-    data = engine._key("data_efficiency")
+    data = engine._key(dict, "data_efficiency")
     sampling, batching = data["data_sampling"], data["data_sampling"]["dynamic_batching"]
     if not is_enabled(engine.config):
         raise UsageError(f"{_SECTION}.enabled is false, expected true for batches of so many tokens")
@@ -173,7 +173,7 @@ def get_dataloader_and_lr_scheduler_for_variable_batch_size_deepspeed(
 
 
 def is_enabled(config: Mapping[str, Any]) -> bool:
-    """Returns whether a config as a script gives it asks for batches of so many tokens."""
+    """Returns whether a script's config requests batches by number of tokens."""
     for key in _SECTION.split("."):
         config = config.get(key) or {}
     return bool(config.get("enabled"))
@@ -182,7 +182,7 @@ def is_enabled(config: Mapping[str, Any]) -> bool:
 def _lengths_of(
     dataset: Any, folder: str | None, batch_seqlens_fn: Callable[[Any], Any] | None, collate_fn: Callable[[list[Any]], Any] | None
 ) -> Any:
-    """Returns the lengths on all ranks; the first one reads or measures them. What it meets is raised on all."""
+    """Returns the lengths on all ranks. The first rank reads or measures them; its errors are raised on all."""
     found: list[Any] = [None, None]
     if dist.get_rank() == 0:
         try:

@@ -1,4 +1,4 @@
-"""Optimizers whose ranks exchange 1 bit an element: what their classes have in common."""
+"""Defines the base of optimizers whose ranks exchange one bit for each element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OneBitOptimizer(CoreOptimizer):
-    """Shows groups and options; an engine steps it in the core, which alone knows the ranks."""
+    """Shows groups and options. Only an engine can step it, in the core, which knows the ranks."""
 
     _own_keys: tuple[str, ...] = ()  # arguments that hold for all groups
 

@@ -1,1 +1,1 @@
-"""Muon."""
+"""Provides Muon."""

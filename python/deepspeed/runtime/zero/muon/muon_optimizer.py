@@ -1,4 +1,4 @@
-"""MuonWithAuxAdam: Muon for matrices, Adam for everything else (Jordan, 2024)."""
+"""Defines MuonWithAuxAdam: Muon for matrices, Adam for everything else (Jordan, 2024)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _ADAM = {"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-10, "weight_decay": 0}
 
 
 class MuonWithAuxAdam(CoreOptimizer):
-    """Takes groups of matrices, marked `use_muon: True`, and groups for Adam, marked `use_muon: False`. An engine steps it."""
+    """Takes groups for Muon, with `use_muon: True`, and for Adam, with `use_muon: False`.
+
+    Muon's groups hold matrices. An engine steps it.
+    """
 
     _type = "Muon"
     _keys = ("use_muon", "lr", "momentum", "weight_decay", "ns_method", "betas", "eps")

@@ -1,6 +1,6 @@
-"""The names that a file may have called, and with what: an exact list.
+"""Lists exactly which names a file may call, and with which arguments.
 
-Each maker takes the kinds of arguments that pickle itself writes, and makes no more than they hold: a small file stays small.
+Each maker accepts the argument types that pickle itself writes, and makes nothing larger than they are: a small file stays small.
 """
 
 from __future__ import annotations
@@ -15,23 +15,15 @@ import pathlib
 import re
 import types
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
+
+from deepspeed._objects.parts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-
-class Parts(NamedTuple):
-    """Holds what a file says of an object beside its callable."""
-
-    arguments: tuple[Any, ...] = ()
-    keywords: dict[Any, Any] = {}
-    state: Any = None
-    items: list[Any] = []  # are appended
-    pairs: list[tuple[Any, Any]] = []  # are set
 
 
 if TYPE_CHECKING:
@@ -55,7 +47,7 @@ def _refuse_others(parts: Parts, *taken: str) -> None:
 
 
 def _of(make: Callable[..., Any], *forms: tuple[tuple[type, ...], ...], takes: str = "") -> Maker:
-    """Returns a maker that calls `make` where the arguments are of one of the forms: their exact types, one by one."""
+    """Returns a maker that calls `make` if the arguments' exact types match one of the forms."""
 
     def fits(form: tuple[tuple[type, ...], ...], arguments: tuple[Any, ...]) -> bool:
         return len(form) == len(arguments) and all(kinds is _ANY or type(one) in kinds for kinds, one in zip(form, arguments))
@@ -118,7 +110,7 @@ def _uuid(parts: Parts) -> uuid.UUID:
 
 
 def _either(left: enum.Flag, right: enum.Flag) -> enum.Flag:
-    """Stands for operator.or_: Python 3.11.2 pickles flags as a union of their members."""
+    """Stands for operator.or_: Python 3.11.2 pickles a flag as a union of its members."""
     if not isinstance(left, enum.Flag) or type(left) is not type(right):
         raise TypeError(f"it joins a {type(left).__name__} with a {type(right).__name__}, expected two flags of one enumeration")
     return left | right
@@ -159,10 +151,10 @@ def _stage(number: int) -> Any:
 
 def _numpy(name: str) -> Maker:
     def maker(parts: Parts) -> Any:
-        from deepspeed import _arrays
+        from deepspeed._objects import arrays
 
         _refuse_others(parts, "state")
-        return getattr(_arrays, name)(parts)
+        return getattr(arrays, name)(parts)
 
     return maker
 

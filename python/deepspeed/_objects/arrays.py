@@ -1,6 +1,6 @@
-"""Arrays, dtypes and scalars of NumPy in checkpoints.
+"""Makes arrays, dtypes and scalars of NumPy that checkpoints hold.
 
-NumPy's own __setstate__() believes what a file says of sizes and of where objects lie. Here all is made by constructors that check it.
+NumPy's own __setstate__() trusts the sizes and object positions of a file. Here constructors that check them make everything.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy
 if TYPE_CHECKING:
     from typing import Any
 
-    from deepspeed._makers import Parts
+    from deepspeed._objects.parts import Parts
 
 _KINDS = "biufcmMOSUV"  # booleans, numbers, times, objects, texts, bytes, records
 _DTYPE_TEXT = re.compile(r"[?a-zA-Z][0-9]{0,10}")
 _OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
 _ALIGNED = 0x80  # of a dtype's flags
-_MOST_BYTES_OF_A_FIELD = 64  # in records that hold objects, whose items do not say their size
+_MOST_BYTES_OF_A_FIELD = 64  # in records with objects, whose items do not tell their size
 
 
 def make_dtype(parts: Parts) -> numpy.dtype[Any]:
@@ -46,7 +46,7 @@ def make_array(parts: Parts) -> Any:
 
 
 def make_array_of_buffer(parts: Parts) -> Any:
-    """Makes _frombuffer(bytes, dtype, shape, order[, axes]), as protocol 5 has arrays."""
+    """Makes _frombuffer(bytes, dtype, shape, order[, axes]), the form of arrays in protocol 5."""
     content, dtype, shape, order, *axes = parts.arguments
     if order not in ("C", "F", "K"):
         raise TypeError(f"an array has the order {order!r:.80}")
@@ -69,7 +69,7 @@ def _known_kind(dtype: Any) -> numpy.dtype[Any]:
 
 
 def _dtype_of_state(text: str, version: int, byte_order: str, base: Any, names: Any, fields: Any, size: int, *more: Any) -> Any:
-    flags, *metadata = more[1:]  # behind the alignment
+    flags, *metadata = more[1:]  # after the alignment
     if base is not None:
         made = numpy.dtype((_known_kind(base[0]), base[1]))
     elif names is not None:
@@ -120,7 +120,7 @@ def _count(shape: Any) -> int:
 
 
 def _of_bytes(content: Any, dtype: Any, shape: Any, order: Any) -> Any:
-    """Copies bytes, which must be as many as the array has; text holds them in files of Python 2."""
+    """Copies bytes into an array, whose size they must have exactly. Files of Python 2 hold them as text."""
     content = content.encode("latin-1") if type(content) is str else content
     dtype = _known_kind(dtype)
     if dtype.hasobject or type(content) not in (bytes, bytearray):

@@ -1,7 +1,8 @@
-"""Objects of Python in checkpoints: how pickle would make them, and how they are made again.
+"""Describes and rebuilds Python objects in checkpoints, as pickle would.
 
-A file may name anything. Classes of the table below and of torch's own list may stand in it as values, and what _makers.py lists may be
-called, with the arguments that pickle writes. All else is refused until the program adds it by torch.serialization.add_safe_globals().
+A file may name anything. Classes of the table below and of torch's own list may occur in it as values. What makers.py lists may be
+called, with the arguments that pickle writes. Everything else is refused until the program adds it by
+torch.serialization.add_safe_globals().
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from deepspeed._errors import CheckpointError
-from deepspeed._makers import MAKERS, Parts
+from deepspeed._objects.makers import MAKERS
+from deepspeed._objects.parts import Parts
 from deepspeed.utils.logging import logger
 
 if TYPE_CHECKING:
     from typing import Any
 
 _PATHS = frozenset({"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"})
-# The classes that may stand as values. What may be called is another list (_makers.py).
+# Classes that may occur as values. makers.py lists what may be called.
 _PLAIN: dict[str, frozenset[str]] = {
     "argparse": frozenset({"Namespace"}),
     "builtins": frozenset("bool bytearray bytes complex dict float frozenset int list object range set slice str tuple".split()),
@@ -62,8 +64,8 @@ _NOTHING = object()
 def describe(value: Any, path: str) -> tuple[Any, ...]:
     """Returns ("global", module, name), or ("object", callable, making, arguments, keywords, state, items, pairs).
 
-    making: "call", "new" or "new with keywords"; state, items and pairs are None where there is none. Raises TypeError that
-    names `path` for what pickle cannot hold.
+    making: "call", "new" or "new with keywords". state, items and pairs are None if the object has none. Raises TypeError, naming `path`,
+    for what pickle cannot hold.
     """
     if isinstance(value, _FUNCTIONS):
         return _global(value, path)
@@ -91,7 +93,7 @@ def describe(value: Any, path: str) -> tuple[Any, ...]:
 
 
 def find(module: str, name: str) -> Any:
-    """Returns the class or the constant that stands in a file as a value. Raises CheckpointError where it is not listed."""
+    """Returns the class or constant that a file names as a value. Raises CheckpointError unless it is listed."""
     if trusts_files():
         return _imported(module, name)
     found = _listed(module, name)
@@ -111,9 +113,10 @@ def build(
     items: list[Any],
     pairs: list[tuple[Any, Any]],
 ) -> Any:
-    """Makes an object as pickle does. Raises CheckpointError where the name is not listed, or is given what pickle would not write.
+    """Makes an object as pickle does.
 
-    callable: what another call has returned, in place of the name; None: there is none.
+    callable: the result of another call, in place of the name; None: the name is meant. Raises CheckpointError if the name is not listed,
+    or if the arguments are not those that pickle writes.
     """
     parts = Parts(arguments, keywords, state, items, pairs)
     if trusts_files():
@@ -139,8 +142,8 @@ def build(
 
 
 def trusts_files() -> bool:
-    """Says whether the user trusts all files: then they are read as pickle reads them, and may run anything."""
-    yes = ("1", "y", "yes", "true")  # as torch.load() has it
+    """Returns whether the user trusts all files. Trusted files are read by pickle itself, and may run any code."""
+    yes = ("1", "y", "yes", "true")  # the values that torch.load() accepts
     is_closed = os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") in yes
     return os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD") in yes and not is_closed
 
@@ -153,7 +156,7 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _listed(module: str, name: str) -> Any:
-    """Returns what a listed name, or a member of a listed enumeration, stands for."""
+    """Returns the value of a listed name, or of a member of a listed enumeration."""
     found = _listed_itself(module, name)
     if found is not _NOTHING or "." not in name:
         return found
@@ -163,7 +166,10 @@ def _listed(module: str, name: str) -> Any:
 
 
 def _listed_itself(module: str, name: str) -> Any:
-    """Returns the value of a name of the table above, of torch's own list, or of those that the program has added."""
+    """Returns the value of a name that is in one of the lists.
+
+    These are the table above, torch's own list, and what the program has added.
+    """
     if name in _PLAIN.get(module, ()):
         return getattr(importlib.import_module(_MOVED.get(module, module)), name, _NOTHING)
     of_torch = _torch_values()
@@ -174,7 +180,7 @@ def _listed_itself(module: str, name: str) -> Any:
 
 @functools.cache
 def _torch_values() -> dict[tuple[str, str], Any]:
-    """Returns the classes and constants, not the functions, that torch itself lets files hold, by module and name."""
+    """Returns the classes and constants that torch allows in files, by module and name. Functions are left out."""
     allowed = torch._weights_only_unpickler._get_allowed_globals()
     values = {("torch", name): value for name, value in _names_in("torch", allowed) if not callable(value)}
     for kinds in (torch._tensor_classes, torch._storage_classes, (torch.Tensor, torch.Size, torch.device, torch.nn.Parameter)):
@@ -188,7 +194,7 @@ def _names_in(module: str, by_full_name: dict[str, Any]) -> list[tuple[str, Any]
 
 def _refusal(module: str, name: str) -> CheckpointError:
     owner, _, member = name.rpartition(".")
-    known = _resolve(sys.modules.get(module), owner) if owner else None  # a file that is not trusted imports nothing
+    known = _resolve(sys.modules.get(module), owner) if owner else None  # nothing is imported for a file that is not trusted
     return CheckpointError(
         f"the checkpoint holds {module}.{name}, which is no safe global: where you trust the file, call "
         f"torch.serialization.add_safe_globals([{owner if _is_member(known, member) else name}]) before, or set "
@@ -197,7 +203,7 @@ def _refusal(module: str, name: str) -> CheckpointError:
 
 
 def _resolve(module: Any, name: str) -> Any:
-    """Returns what a module has under a name with points, or None. No code of the module runs, such as that of lazy imports."""
+    """Returns what a module has under a dotted name, or None. It runs no code of the module, such as lazy imports."""
     for part in name.split("."):
         module = inspect.getattr_static(module, part, None)
     return module
@@ -226,7 +232,7 @@ def _reconstructed(kind: Any, base: Any, content: Any) -> Any:
 
 
 def _filled(value: Any, parts: Parts, closed: bool = False) -> Any:
-    """Puts in what pickle puts in after the call. closed: no state into a listed class or into a member of an enumeration."""
+    """Adds what pickle adds after the call. closed: refuses state for a listed class or a member of an enumeration."""
     if closed and parts.state is not None and (type(value).__module__ in _PLAIN or isinstance(value, enum.Enum)):
         raise TypeError(f"the {type(value).__qualname__} that it returns is given a state")
     for item in parts.items:
@@ -252,7 +258,7 @@ def _set_state(value: Any, state: Any) -> None:
 
 
 def _global(value: Any, path: str, is_called: bool = False) -> tuple[str, str, str]:
-    """Names a class or a function; says so where the load will refuse it."""
+    """Names a class or a function, and warns if the load will refuse it."""
     name, module = getattr(value, "__qualname__", None), getattr(value, "__module__", None)
     if name is None or module is None or "<" in name:
         raise TypeError(f"{path}: {value!r} cannot stand in a checkpoint: it has no name by which it could be found again")
@@ -275,7 +281,7 @@ def _is_safe(module: str, name: str, is_called: bool) -> bool:
 
 
 def _added_by_the_program() -> dict[str, Any]:
-    """Returns what torch.serialization.add_safe_globals() was given, by its full name."""
+    """Returns what torch.serialization.add_safe_globals() was given, by full name."""
     added = {}
     for entry in torch.serialization.get_safe_globals():
         value, name = entry if isinstance(entry, tuple) else (entry, f"{entry.__module__}.{entry.__qualname__}")

@@ -1,1 +1,0 @@
-"""ZenFlow: its config alone; the engine refuses it."""
