@@ -3,8 +3,8 @@
 //
 // Tensors are fp32, bf16, fp16 or fp64, on the CPU or on CUDA; arithmetic and sums are fp32 (of fp64 fp64). A
 // parameter (weight, bias) has its input's dtype or, beside 16 bits, fp32. Shapes and dtypes that do not fit
-// are a UsageError, and never go another way. Backward cannot be differentiated itself: create_graph is a
-// UsageError. Parameters that ZeRO has partitioned are taken as they are.
+// are a UsageError; there is no silent fallback. Backward has no derivative itself: create_graph is a
+// NotSupportedError. Parameters that ZeRO has partitioned are taken as they are.
 #pragma once
 
 #include <cstdint>

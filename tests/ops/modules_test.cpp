@@ -31,12 +31,13 @@ struct Block : torch::nn::Module {
         up(register_module("up",
                            torch::nn::Linear(torch::nn::LinearOptions(kWidth, 4 * kWidth).bias(false)))),
         up_bias(register_parameter("up_bias", at::zeros({4 * kWidth}))),
-        down(register_module("down", torch::nn::Linear(4 * kWidth, kWidth))) {}
+        down(register_module("down", torch::nn::Linear(4 * kWidth, kWidth))),
+        queries(register_parameter("queries", at::randn({1, kHeads, kPositions, kWidth / kHeads}))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     const auto heads =
         qkv(norm1(x)).view({x.size(0), x.size(1), 3, kHeads, kWidth / kHeads}).permute({2, 0, 3, 1, 4});
-    const at::Tensor q = rotary(heads[0]), k = rotary(heads[1]);
+    const at::Tensor q = rotary(heads[0]) + rotary(queries), k = rotary(heads[1]);
     const at::Tensor mask = at::full({x.size(1), x.size(1)}, -INFINITY, x.options()).triu_(1);
     const at::Tensor attention = masked_softmax(q.matmul(k.transpose(-1, -2)), mask, 0.35).matmul(heads[2]);
     const at::Tensor projected = out(attention.transpose(1, 2).reshape(x.sizes()));
@@ -53,6 +54,7 @@ struct Block : torch::nn::Module {
   torch::nn::Linear up;
   at::Tensor up_bias;
   torch::nn::Linear down;
+  at::Tensor queries;
 };
 
 struct FusedModel : torch::nn::Module {
@@ -92,6 +94,20 @@ TEST(OpModules, TrainBitEqualAtEveryStage) {
     const std::vector<float> expected = losses_at_stage(world, 0);
     EXPECT_LT(expected.back(), expected.front());
     for (const int stage : {1, 2, 3}) EXPECT_EQ(losses_at_stage(world, stage), expected) << "stage " << stage;
+  });
+}
+
+TEST(OpModules, NameTheirOperatorInErrorsOfStage3) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const Json config = {{"train_micro_batch_size_per_gpu", 2},
+                         {"optimizer", {{"type", "Adam"}}},
+                         {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 0}}}};
+    const auto model = std::make_shared<FusedModel>();
+    const auto engine = initialize(model, {.config = config, .world = world}).engine;
+    EXPECT_ERROR(UsageError, model->block->norm1(at::ones({2, kWidth})), "block.norm1.weight",
+                 "deepspeed::norm uses it outside of an access window");
+    EXPECT_ERROR(UsageError, model->block->rotary(model->block->queries), "block.queries",
+                 "deepspeed::rotary_embedding uses it");
   });
 }
 

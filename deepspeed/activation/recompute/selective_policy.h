@@ -15,8 +15,9 @@ namespace deepspeed::activation {
 /// region is computed again.
 class DEEPSPEED_API SelectivePolicy {
  public:
-  /// operators: names below autograd, as "aten::mm", all overloads of each. Throws UsageError for a name that
-  /// torch does not know, and for operators that write an argument or return a view of one.
+  /// operators: names below autograd, as "aten::mm", all overloads of each but those that write into an
+  /// argument. Throws UsageError for a name that torch does not know, and for operators that write an
+  /// argument, return a view of one, or return nothing, as the fused operators of deepspeed::ops do.
   explicit SelectivePolicy(const std::vector<std::string>& operators);
 
   /// Products of matrices, convolutions and attention (Korthikanti et al., "Reducing Activation Recomputation

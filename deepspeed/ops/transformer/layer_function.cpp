@@ -5,12 +5,10 @@
 //    the dropped probabilities, the rows that a layer norm took. A gradient that nobody wants is left out.
 #include "deepspeed/ops/transformer/layer_function.h"
 
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -18,10 +16,12 @@
 #include "deepspeed/kernels/ops/activations.h"
 #include "deepspeed/kernels/ops/dropout.h"
 #include "deepspeed/kernels/ops/normalization.h"
+#include "deepspeed/ops/autograd/autocast.h"
+#include "deepspeed/ops/autograd/function.h"
+#include "deepspeed/ops/autograd/whole_tensors.h"
 #include "deepspeed/ops/transformer/attention.h"
 #include "deepspeed/ops/transformer/layer_arguments.h"
 #include "deepspeed/ops/transformer/products.h"
-#include "deepspeed/ops/transformer/whole_tensors.h"
 #include "deepspeed/tensor/saved_value.h"
 #include "deepspeed/tensor/struct_members.h"
 
@@ -29,8 +29,6 @@ namespace deepspeed::ops {
 namespace {
 
 using kernels::Philox;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 constexpr size_t kNumWeights = kTransformerWeights.size();
 
@@ -284,10 +282,9 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
     call.layer_output = draw(options, options.hidden_dropout_ratio, device);
     Activations kept;
     AttentionResult attended;
-    at::Tensor output;
-    with_whole(weights, [&] {
-      output =
-          run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept, attended);
+    const at::Tensor output = with_whole("transformer_layer", weights, [&] {
+      return run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept,
+                         attended);
     });
     call.attention_kind = attended.kind;
     variable_list saved = weights.vec();
@@ -302,10 +299,7 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto call = saved_value<LayerCall>(context);
-    if (at::GradMode::is_enabled()) {
-      raise<NotSupportedError>(call.name(),
-                               " has no second derivative: call backward() without create_graph");
-    }
+    refuse_create_graph(call.name());
     const variable_list saved = context->get_saved_variables();
     const at::TensorList weights = at::TensorList(saved).slice(0, kNumWeights);
     size_t next = kNumWeights;
@@ -314,11 +308,10 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
     std::apply([&](auto&... tensors) { ((tensors = saved[next++]), ...); }, visit_detail::tie_members(kept));
     std::vector<bool> wanted;
     for (size_t i = 0; i <= kNumWeights; ++i) wanted.push_back(context->needs_input_grad(i));
-    variable_list found;
-    with_whole(weights, [&] {
-      const variable_list attention_kept(saved.begin() + static_cast<std::ptrdiff_t>(next), saved.end());
+    const variable_list attention_kept(saved.begin() + static_cast<std::ptrdiff_t>(next), saved.end());
+    variable_list found = with_whole("transformer_layer_backward", weights, [&] {
       const TransformerWeights whole = weights_of(weights);
-      found = LayerBackward(kept, attention_kept, mask, whole, call, wanted).run(gradients[0]);
+      return LayerBackward(kept, attention_kept, mask, whole, call, wanted).run(gradients[0]);
     });
     found.emplace_back();  // of the arguments
     return found;
@@ -339,13 +332,11 @@ at::Tensor transformer_layer(const at::Tensor& hidden_states, const at::Tensor& 
       is_training && config.training ? config : without_dropout(config);
   at::Tensor x = hidden_states;
   TransformerWeights cast = weights;
-  const at::DeviceType device = x.defined() ? x.device().type() : at::kCPU;
-  if ((device == at::kCPU || device == at::kCUDA) && at::autocast::is_autocast_enabled(device)) {
-    const at::ScalarType dtype = at::autocast::get_autocast_dtype(device);
-    x = at::autocast::cached_cast(dtype, x, device);
+  if (is_autocast(x)) {
+    x = in_autocast_dtype(x);
     for (const auto member : {&TransformerWeights::attn_qkvw, &TransformerWeights::attn_ow,
                               &TransformerWeights::inter_w, &TransformerWeights::output_w}) {
-      cast.*member = at::autocast::cached_cast(dtype, cast.*member, device);
+      cast.*member = in_autocast_dtype(cast.*member);
     }
   }
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

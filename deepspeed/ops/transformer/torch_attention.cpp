@@ -53,8 +53,8 @@ at::Tensor aligned_bias_of(const AttentionCall& call, const at::Tensor& query) {
   return aligned.expand({query.size(0), query.size(1), query.size(2), query.size(2)});
 }
 
-std::optional<at::Tensor> optional_tensor(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 /// Asks torch for the operator of a training step: backwards know fewer sizes than forwards.
@@ -64,7 +64,7 @@ at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, co
   std::array<at::Tensor, 3> learned;
   for (int i = 0; i < 3; ++i) learned[static_cast<size_t>(i)] = heads[i].detach().set_requires_grad(true);
   return static_cast<at::SDPBackend>(at::_fused_sdp_choice(learned[0], learned[1], learned[2],
-                                                           optional_tensor(bias_of(call, qkv.scalar_type())),
+                                                           or_none(bias_of(call, qkv.scalar_type())),
                                                            call.dropout_ratio, false, sizes.scale()));
 }
 
@@ -127,7 +127,7 @@ AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call
   };
   if (kind == AttentionKind::kFlashOfCpu) {
     const auto [output, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-        queries, keys, values, 0.0, false, optional_tensor(call.mask), scale);
+        queries, keys, values, 0.0, false, or_none(call.mask), scale);
     take(output, {sums});
   } else if (kind == AttentionKind::kFlash) {
     const auto [output, sums, of_queries, of_keys, most_queries, most_keys, state, unused, debug] =
@@ -135,13 +135,13 @@ AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call
     take(output, {sums, state, unused});
   } else if (kind == AttentionKind::kEfficient) {
     const auto [output, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(
-        queries, keys, values, optional_tensor(aligned_bias_of(call, queries)), true, ratio, false, scale);
+        queries, keys, values, or_none(aligned_bias_of(call, queries)), true, ratio, false, scale);
     take(output, {sums, seed, offset});
   } else {
     const auto [output, sums, of_queries, of_keys, most_queries, most_keys, seed, offset, debug] =
         at::_scaled_dot_product_cudnn_attention(queries, keys, values,
-                                                optional_tensor(bias_of(call, queries.scalar_type())), true,
-                                                ratio, false, false, scale);
+                                                or_none(bias_of(call, queries.scalar_type())), true, ratio,
+                                                false, false, scale);
     take(output, {sums, seed, offset});
   }
   return result;
@@ -158,10 +158,9 @@ at::Tensor torch_attention_backward(const at::Tensor& grad_context, const Attent
   const at::Tensor output = by_heads(result.context.to(type), sizes)[0], &sums = result.kept[1];
   const double ratio = call.dropout_ratio, scale = sizes.scale();
   if (result.kind == AttentionKind::kFlashOfCpu) {
-    return joined(
-        at::_scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, queries, keys, values, output, sums, 0.0, false, optional_tensor(call.mask), scale),
-        sizes, qkv);
+    return joined(at::_scaled_dot_product_flash_attention_for_cpu_backward(
+                      gradient, queries, keys, values, output, sums, 0.0, false, or_none(call.mask), scale),
+                  sizes, qkv);
   }
   const at::Tensor &seed = result.kept[2], &offset = result.kept[3];
   if (result.kind == AttentionKind::kFlash) {
@@ -174,9 +173,9 @@ at::Tensor torch_attention_backward(const at::Tensor& grad_context, const Attent
     const auto by_token = [](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
     const auto [of_queries, of_keys, of_values, of_bias] = at::_efficient_attention_backward(
         by_token(gradient), by_token(queries), by_token(keys), by_token(values),
-        optional_tensor(aligned_bias_of(call, queries)), by_token(output), {}, {}, sizes.sequence,
-        sizes.sequence, sums, ratio, seed, offset, /*custom_mask_type=*/0, /*bias_requires_grad=*/false,
-        scale, {}, {}, /*shared_storage_dqdkdv=*/true);
+        or_none(aligned_bias_of(call, queries)), by_token(output), {}, {}, sizes.sequence, sizes.sequence,
+        sums, ratio, seed, offset, /*custom_mask_type=*/0, /*bias_requires_grad=*/false, scale, {}, {},
+        /*shared_storage_dqdkdv=*/true);
     return joined({by_token(of_queries), by_token(of_keys), by_token(of_values)}, sizes, qkv);
   }
   return joined(

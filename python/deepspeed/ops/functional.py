@@ -1,8 +1,8 @@
 """The fused operators: each makes in one pass over its tensors what several operators of torch make in as many.
 
 Tensors are fp32, bf16, fp16 or fp64, on the CPU or on CUDA; arithmetic and sums are fp32 (of fp64 fp64). A parameter (weight,
-bias) has its input's dtype or, beside 16 bits, fp32. Shapes and dtypes that do not fit are errors. A backward cannot be
-differentiated itself: create_graph is an error.
+bias) has its input's dtype or, beside 16 bits, fp32. Shapes and dtypes that do not fit are errors. There is no second
+derivative: create_graph is a NotSupportedError.
 """
 
 from __future__ import annotations
