@@ -192,6 +192,8 @@ def test_config_has_deepspeeds_arguments(tmp_path):
     assert DeepSpeedTransformerConfig.from_dict({"hidden_size": 16, "heads": 4}).num_hidden_layers == -1
     with pytest.raises(ValueError, match="hiden_size.*did you mean 'hidden_size'"):
         DeepSpeedTransformerConfig.from_dict({"hiden_size": 16})
+    with pytest.raises(ValueError, match="heads: got 0, expected a whole number of at least 1"):
+        DeepSpeedTransformerConfig.from_dict({"heads": 0})
 
 
 def test_names_lead_to_the_layer():
@@ -229,6 +231,19 @@ def test_the_layer_is_a_module_of_twelve_parameters():
     following.load_state_dict(layer.state_dict())
     assert torch.equal(following(x), output)
     assert isinstance(DeepSpeedTransformerLayer(config_of(huggingface=True))(x), tuple)
+
+
+def test_initial_weights_keep_their_dtype():
+    sizes = [(8, 8), (8, 8), (8, 8), (8, 8), (8,), (12, 8), (8, 12), (8,)]
+    weights = [torch.randn(size).half() for size in sizes]
+    biases = [None, *(torch.randn(size[0]).half() for size in sizes[1:])]
+    layer = DeepSpeedTransformerLayer(config_of(initializer_range=-1), weights, biases)
+    assert all(parameter.dtype == torch.float16 and parameter.requires_grad for parameter in layer.parameters())
+    assert torch.equal(layer.attn_qkvw, torch.cat(weights[:3]))
+    assert torch.equal(layer.attn_qkvb, torch.cat([torch.zeros(8).half(), *biases[1:3]]))
+    assert torch.equal(layer.output_w, weights[6]) and torch.equal(layer.norm_b, biases[7])
+    with pytest.raises(ValueError, match=r"inter_w: got sizes \[8, 12\], expected sizes \[12, 8\]"):
+        DeepSpeedTransformerLayer(config_of(), [*weights[:5], weights[6], *weights[6:]], biases)
 
 
 def test_eval_and_training_false_leave_dropout_out():

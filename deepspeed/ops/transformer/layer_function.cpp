@@ -73,12 +73,6 @@ struct LayerArguments {
   LayerCall call;
 };
 
-TransformerWeights weights_of(at::TensorList list) {
-  TransformerWeights weights;
-  for (size_t i = 0; i < kNumWeights; ++i) weights.*kTransformerWeights[i].second = list[i];
-  return weights;
-}
-
 at::Tensor flat(const at::Tensor& states) { return states.view({-1, states.size(-1)}); }
 
 Philox draw(const DeepSpeedTransformerConfig& options, double ratio, const at::Device& device) {
@@ -127,7 +121,8 @@ at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const Transf
   const at::Tensor output = norm.output.view(x.sizes());
   kept.rstd = norm.rstd;
   if (keeps_sums) kept.mean = norm.mean;
-  (keeps_sums ? kept.output_sum : kept.output) = keeps_sums ? output_sum : output;
+  if (keeps_sums) kept.output_sum = output_sum;
+  if (!keeps_sums) kept.output = output;
   return output;
 }
 
@@ -174,11 +169,11 @@ class LayerBackward {
         dropped_bias(gradient, &TransformerWeights::output_b, w_.output_b, call_.layer_output);
     const at::Tensor activated =
         kept_.activated.defined() ? kept_.activated : kernels::bias_gelu(kept_.intermediate, w_.inter_b);
-    matrix(&TransformerWeights::output_w, output, activated);
+    matrix<&TransformerWeights::output_w>(output, activated);
     const auto gelu =
         kernels::bias_gelu_backward(product(output, w_.output_w), kept_.intermediate, w_.inter_b);
     gradients_.inter_b = gelu.bias;
-    matrix(&TransformerWeights::inter_w, gelu.input, kept_.middle);
+    matrix<&TransformerWeights::inter_w>(gelu.input, kept_.middle);
     return gelu.input;
   }
 
@@ -204,11 +199,11 @@ class LayerBackward {
   at::Tensor attend(const at::Tensor& gradient, const at::Tensor& attended) {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);
-    matrix(&TransformerWeights::attn_ow, output, kept_.context);
+    matrix<&TransformerWeights::attn_ow>(output, kept_.context);
     const at::Tensor grad_qkv =
         attention_backward(product(output, w_.attn_ow),
                            {call_.attention_kind, kept_.context, attention_kept_}, call_.attention(mask_));
-    matrix(&TransformerWeights::attn_qkvw, grad_qkv, attended);
+    matrix<&TransformerWeights::attn_qkvw>(grad_qkv, attended);
     gradients_.attn_qkvb = sum_of_rows(grad_qkv, w_.attn_qkvb);
     return grad_qkv;
   }
@@ -229,11 +224,9 @@ class LayerBackward {
     return gradient.sum(0, /*keepdim=*/false, bias.scalar_type());
   }
 
-  void matrix(at::Tensor TransformerWeights::*weight, const at::Tensor& gradient, const at::Tensor& input) {
-    for (size_t i = 0; i < kNumWeights; ++i) {
-      if (kTransformerWeights[i].second == weight && wanted_[1 + i])
-        gradients_.*weight = product(gradient.t(), input);
-    }
+  template <at::Tensor TransformerWeights::*weight>
+  void matrix(const at::Tensor& gradient, const at::Tensor& input) {
+    if (wanted_[1 + index_of(weight)]) gradients_.*weight = product(gradient.t(), input);
   }
 
   kernels::NormGradients norm_backward(const at::Tensor& gradient, const at::Tensor& sum,
@@ -256,7 +249,7 @@ class LayerBackward {
       found.emplace_back();
     }
     for (size_t i = 0; i < kNumWeights; ++i) {
-      found.push_back(wanted_[1 + i] ? gradients_.*kTransformerWeights[i].second : at::Tensor());
+      found.push_back(wanted_[1 + i] ? gradients_.*kTransformerWeights[i].member : at::Tensor());
     }
     return found;
   }
@@ -334,16 +327,14 @@ at::Tensor transformer_layer(const at::Tensor& hidden_states, const at::Tensor& 
   TransformerWeights cast = weights;
   if (is_autocast(x)) {
     x = in_autocast_dtype(x);
-    for (const auto member : {&TransformerWeights::attn_qkvw, &TransformerWeights::attn_ow,
-                              &TransformerWeights::inter_w, &TransformerWeights::output_w}) {
-      cast.*member = in_autocast_dtype(cast.*member);
+    for (const TransformerWeight& weight : kTransformerWeights) {
+      if (weight.is_matrix()) cast.*weight.member = in_autocast_dtype(cast.*weight.member);
     }
   }
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   check_states(x, options);
   check_weights(x, cast, options);
-  variable_list list;
-  for (const auto& [name, member] : kTransformerWeights) list.push_back(cast.*member);
+  const variable_list list = list_of(cast);
   const at::AutoGradMode with_grad(at::GradMode::is_enabled() && options.is_grad_enabled);
   const LayerArguments arguments{checked_mask(attention_mask, x, options),
                                  LayerCall{options, x.size(0), x.size(1)}};

@@ -8,42 +8,12 @@
 // gelu() is the tanh form (Hendrycks, Gimpel 2016).
 #pragma once
 
-#include <array>
-#include <utility>
-
 #include <ATen/core/Tensor.h>
 
+#include "deepspeed/ops/transformer/layer_weights.h"
 #include "deepspeed/ops/transformer/transformer_config.h"
 
 namespace deepspeed::ops {
-
-/// A layer's parameters in DeepSpeed's names and order. H is the hidden size, I the intermediate one.
-/// Matrices are [out, in], as those of torch's Linear.
-struct TransformerWeights {
-  at::Tensor attn_qkvw;           // [3H, H]: rows of the queries, of the keys, of the values
-  at::Tensor attn_qkvb;           // [3H]
-  at::Tensor attn_ow, attn_ob;    // [H, H], [H]
-  at::Tensor attn_nw, attn_nb;    // [H]: of the layer norm behind the attention
-  at::Tensor inter_w, inter_b;    // [I, H], [I]
-  at::Tensor output_w, output_b;  // [H, I], [H]
-  at::Tensor norm_w, norm_b;      // [H]: of the layer norm at the begin, or at the end
-};
-
-inline constexpr std::array<std::pair<const char*, at::Tensor TransformerWeights::*>, 12> kTransformerWeights{
-    {
-        {"attn_qkvw", &TransformerWeights::attn_qkvw},
-        {"attn_qkvb", &TransformerWeights::attn_qkvb},
-        {"attn_ow", &TransformerWeights::attn_ow},
-        {"attn_ob", &TransformerWeights::attn_ob},
-        {"attn_nw", &TransformerWeights::attn_nw},
-        {"attn_nb", &TransformerWeights::attn_nb},
-        {"inter_w", &TransformerWeights::inter_w},
-        {"inter_b", &TransformerWeights::inter_b},
-        {"output_w", &TransformerWeights::output_w},
-        {"output_b", &TransformerWeights::output_b},
-        {"norm_w", &TransformerWeights::norm_w},
-        {"norm_b", &TransformerWeights::norm_b},
-    }};
 
 /// Returns the layer's output, of the shape and dtype of hidden_states.
 ///

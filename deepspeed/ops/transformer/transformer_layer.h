@@ -2,7 +2,7 @@
 // is written by hand, over fused kernels. docs/transformer_layer.md is the guide.
 #pragma once
 
-#include <string>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,8 @@
 #include "deepspeed/ops/transformer/transformer_config.h"
 
 namespace deepspeed::ops {
+
+struct TransformerWeights;
 
 /// A module with twelve parameters, float32 until a cast, in DeepSpeed's names and shapes (H hidden_size, I
 /// intermediate_size): attn_qkvw [3H, H], attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb [H],
@@ -42,10 +44,9 @@ class DEEPSPEED_API DeepSpeedTransformerLayer : public torch::nn::Module {
 
  private:
   void register_weights();
-  void draw_weights();
-  void copy_weights(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases);
 
   DeepSpeedTransformerConfig config_;
+  std::shared_ptr<TransformerWeights> weights_;  // the module's parameters
 };
 
 }  // namespace deepspeed::ops

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 from deepspeed import _core
 from deepspeed._errors import ConfigError
-from deepspeed.elasticity.config import (
-    ElasticityConfigError,
-    ElasticityError,
-    ElasticityIncompatibleWorldSize,
-    require_sizes,
-)
+from deepspeed.elasticity.config import ElasticityConfigError, ElasticityError, ElasticityIncompatibleWorldSize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +66,6 @@ def compute_elastic_config(
     section = config[_SECTION]
     if not section.get("enabled", False):
         raise ElasticityConfigError("elasticity.enabled: got false, expected true for elastic training")
-    require_sizes(True, section)
     numbers = tuple(int(number) for number in re.findall(r"\d+", target_deepspeed_version)[:3])
     if numbers < _OLDEST_DEEPSPEED:
         raise ElasticityError(f"target_deepspeed_version: got {target_deepspeed_version}, expected 0.3.8 or newer, which knows elasticity")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 from typing import TYPE_CHECKING
 
@@ -11,19 +10,14 @@ import torch
 from torch import nn
 
 from deepspeed import _core
-from deepspeed._errors import ConfigError, NotSupportedError, UsageError
+from deepspeed._errors import NotSupportedError
 from deepspeed.accelerator import get_accelerator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_NAMES = (
-    *("attn_qkvw", "attn_qkvb", "attn_ow", "attn_ob", "attn_nw", "attn_nb"),
-    *("inter_w", "inter_b", "output_w", "output_b", "norm_w", "norm_b"),
-)
-_NORMS = ("attn_nw", "norm_w")
-_OUTPUTS = ("attn_ow", "output_w")  # they are added to a residual
+_NAMES = tuple(name for name, _ in _core.TransformerConfig.from_dict({}).sizes())
 
 
 class TransformerConfig:
@@ -121,18 +115,18 @@ class DeepSpeedTransformerConfig(TransformerConfig):
 
     @classmethod
     def from_dict(cls, json_object: Mapping[str, Any]) -> DeepSpeedTransformerConfig:
-        """Reads {key: value}. Raises ConfigError for an unknown key and for a value of a wrong type."""
-        return cls._of(_core.transformer_config(dict(json_object)))
+        """Reads {key: value}. Raises ConfigError for an unknown key, and for a value of a wrong type or range."""
+        return cls._of(_core.TransformerConfig.from_dict(dict(json_object)))
 
     @classmethod
     def from_json_file(cls, json_file: str | os.PathLike[str]) -> DeepSpeedTransformerConfig:
         """Reads a file in UTF-8, or in UTF-16 as DeepSpeed expects it. Raises IoError too."""
-        return cls._of(_core.read_transformer_config(os.fspath(json_file)))
+        return cls._of(_core.TransformerConfig.from_json_file(os.fspath(json_file)))
 
     @classmethod
-    def _of(cls, keys: Mapping[str, Any]) -> DeepSpeedTransformerConfig:
+    def _of(cls, core: _core.TransformerConfig) -> DeepSpeedTransformerConfig:
         config = cls()
-        config.__dict__.update(keys)
+        config.__dict__.update(core.to_dict())
         return config
 
 
@@ -158,55 +152,37 @@ class DeepSpeedTransformerLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = copy.copy(config)
-        self.config.__dict__.update(_core.checked_transformer_config(_keys_of(config)))
+        self.config.__dict__.update(_core.TransformerConfig.from_dict(_keys_of(config)).checked().to_dict())
         self.config.layer_id = DeepSpeedTransformerLayer.layer_id
         DeepSpeedTransformerLayer.layer_id += 1
+        self._checked: tuple[dict[str, Any], _core.TransformerConfig] | None = None
         if self.config.local_rank >= 0 and get_accelerator().is_available() and get_accelerator().device_name() != "cpu":
             get_accelerator().set_device(self.config.local_rank)
         if initial_weights is None and initial_biases is None:
-            for name, sizes in self._shapes().items():
+            for name, sizes in self._core_config().sizes():
                 setattr(self, name, nn.Parameter(torch.empty(sizes)))
             self.init_transformer_weights(self.config.adjust_init_range)
         else:
-            self._copy(list(initial_weights or ()), list(initial_biases or ()))
+            joined = self._core_config().join(list(initial_weights or ()), list(initial_biases or ()))
+            for name, value in zip(_NAMES, joined, strict=True):
+                setattr(self, name, nn.Parameter(value))
 
     def init_transformer_weights(self, adjust_init_range: bool = False) -> None:
-        """Draws all weights anew. Raises ConfigError where initializer_range or num_hidden_layers is missing."""
-        deviation = self.config.initializer_range
-        if deviation < 0:
-            raise ConfigError(f"[config] initializer_range: got {deviation}, expected the standard deviation of new weights")
-        layers = self.config.num_hidden_layers
-        if adjust_init_range and layers < 1:
-            raise ConfigError(f"[config] num_hidden_layers: got {layers}, expected a positive number, or adjust_init_range=False")
-        output_deviation = deviation / math.sqrt(2.0 * layers) if adjust_init_range else deviation
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if parameter.dim() == 2:
-                    parameter.normal_(0.0, output_deviation if name in _OUTPUTS else deviation)
-                else:
-                    parameter.fill_(1.0 if name in _NORMS else 0.0)
+        """Draws all weights anew. Raises ConfigError if initializer_range or num_hidden_layers is missing."""
+        self._core_config().draw(self._weights(), adjust_init_range)
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        hidden, inter = self.config.hidden_size, self.config.intermediate_size
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NAMES, (hidden,))
-        shapes.update(attn_qkvw=(3 * hidden, hidden), attn_qkvb=(3 * hidden,), attn_ow=(hidden, hidden))
-        shapes.update(inter_w=(inter, hidden), inter_b=(inter,), output_w=(hidden, inter))
-        return shapes
+    def _weights(self) -> list[torch.Tensor]:
+        return [getattr(self, name) for name in _NAMES]
 
-    def _copy(self, weights: list[torch.Tensor], biases: list[torch.Tensor | None]) -> None:
-        if len(weights) != 8 or len(biases) != 8:
-            raise UsageError(
-                f"got {len(weights)} initial_weights and {len(biases)} initial_biases, expected 8 each: of queries, keys, values, "
-                "attention output, its norm, intermediate, output, norm"
-            )
-        whole = [w.new_zeros(w.size(0)) if b is None else b for w, b in zip(weights, biases)]
-        values = [torch.cat([part.detach() for part in weights[:3]]), torch.cat([part.detach() for part in whole[:3]])]
-        for weight, bias in zip(weights[3:], whole[3:]):
-            values += [weight.detach().clone(), bias.detach().clone()]
-        for (name, shape), value in zip(self._shapes().items(), values, strict=True):
-            if value.shape != shape:
-                raise UsageError(f"the initial value of {name} is of {tuple(value.shape)}, expected {shape}")
-            setattr(self, name, nn.Parameter(value))
+    def _core_config(self) -> _core.TransformerConfig:
+        """Returns the config as the core has checked it, which is done again if an attribute has changed."""
+        if self._checked is None or self._checked[0] != vars(self.config):
+            core = _core.TransformerConfig.from_dict(_keys_of(self.config)).checked()
+            self._checked = (dict(vars(self.config)), core)
+        return self._checked[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_checked": None}
 
     def forward(
         self,
@@ -244,10 +220,9 @@ class DeepSpeedTransformerLayer(nn.Module):
                 f"DeepSpeedTransformerLayer: {given[0]} is not supported: the layer is an encoder's; use the model's own layer"
             )
         self.config.is_grad_enabled = torch.is_grad_enabled()
-        weights = [getattr(self, name) for name in _NAMES]
         if grads is not None:
             _collect(grads, self)
-        output = _core.transformer_layer(hidden_states, attention_mask, weights, _keys_of(self.config), self.training)
+        output = self._core_config().forward(hidden_states, attention_mask, self._weights(), self.training)
         return (output,) if self.config.return_tuple else output
 
 
