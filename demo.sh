@@ -52,16 +52,38 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+# Without a GPU the demo computes on the CPU, and leaves CUDA's kernels out of a build that has none yet.
+needs_no_cuda() {
+  [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ] && ! grep -qs '^DEEPSPEED_CUDA:.*=auto$' "$build/CMakeCache.txt"
+}
+
 started=$SECONDS
 output=$root/demo-output
 build=$root/build/release
 [ "${TORCH_VERSION:-2.11.0}" = 2.11.0 ] || build=$build-torch-$TORCH_VERSION
+if needs_no_cuda; then export DEEPSPEED_CUDA=${DEEPSPEED_CUDA:-OFF}; fi
 bin=$build/bin
 gpt2=$build/examples/gpt2
 
-stage "Setting up and building the library, its launcher and the example (a quarter of an hour on two cores, once)"
-"$root/scripts/setup.sh"
-"$root/scripts/build.sh" release app_deepspeed app_ds_node app_zero_to_fp32 example_gpt2
+# A release's archive or wheel of these very sources takes the place of a build.
+cache=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}
+compiled=
+if { compgen -G "$cache/deepspeed-cpp-*.tar.gz" || compgen -G "$cache/deepspeed-*.whl"; } >/dev/null; then
+  stage "Looking for a release of these sources in $cache"
+  "$root/scripts/setup.sh" --torch
+  torch=$(cat "$cache/torch_dir-${TORCH_VERSION:-2.11.0}")
+  compiled=$(python3 "$root/python/release_cache.py" --prefix "$torch")
+fi
+if [ -n "$compiled" ]; then
+  bin=$compiled/bin
+  gpt2=$compiled/libexec/deepspeed/gpt2
+  LD_LIBRARY_PATH=$torch/lib$(printf ':%s' "${torch%/torch}"/nvidia/*/lib)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LD_LIBRARY_PATH
+else
+  stage "Setting up and building the library, its launcher and the example (a quarter of an hour on two cores, once)"
+  "$root/scripts/setup.sh"
+  "$root/scripts/build.sh" release app_deepspeed app_ds_node app_zero_to_fp32 example_gpt2
+fi
 set_up=$SECONDS
 
 rm -rf "$output"

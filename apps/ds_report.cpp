@@ -12,6 +12,7 @@
 #include "deepspeed/base/message.h"
 #include "deepspeed/base/version.h"
 #include "deepspeed/device/accelerator/device_report.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 #include "deepspeed/launcher/machines/on_hosts.h"
 #include "deepspeed/launcher/program_main.h"
 
@@ -36,6 +37,8 @@ void report() {
   show("deepspeed-cpp", deepspeed::version());
   show("CUDA kernels", architectures.empty() ? "not built" : "for " + architectures);
   for (const auto& [name, value] : deepspeed::device::device_report()) show(name, value);
+  const std::string no_uring = deepspeed::io::why_no_uring();
+  show("io_uring", no_uring.empty() ? "reads and writes files" : "none, threads stand for it: " + no_uring);
   show("cores", std::to_string(std::thread::hardware_concurrency()));
   show("shared memory (/dev/shm)", size_of_shared_memory());
 }

@@ -3,7 +3,7 @@
 # Input:  DEEPSPEED_CUDA: ON, OFF or auto.
 #         DEEPSPEED_NVCC: the compiler; empty for none. By default the one on PATH, or that of $CUDA_HOME.
 #         CMAKE_CUDA_ARCHITECTURES, of CMake or the environment's CUDAARCHS.
-# Output: DEEPSPEED_HAS_CUDA, DEEPSPEED_CUDA_ARCHITECTURES ("" without it).
+# Output: DEEPSPEED_HAS_CUDA, DEEPSPEED_CUDA_ARCHITECTURES ("" without it). deepspeed::torch_cuda finds NCCL's header.
 set(DEEPSPEED_HAS_CUDA OFF)
 set(DEEPSPEED_CUDA_ARCHITECTURES "")
 if(NOT DEEPSPEED_CUDA)
@@ -39,6 +39,39 @@ elseif(NOT _why_not)
   string(REGEX MATCH "^[0-9]+" _nvcc_major "${CMAKE_CUDA_COMPILER_VERSION}")
   if(NOT _nvcc_major EQUAL _torch_cuda_major)
     set(_why_not "${CMAKE_CUDA_COMPILER} is of CUDA ${_nvcc_major}, and torch of CUDA ${_torch_cuda_major}")
+  endif()
+endif()
+
+# NCCL's header has to be that of the version that torch was built with: torch's process groups hold a struct of it, whose size
+# changes. torch's wheel names the version; another torch is taken at its word, and checked when it runs.
+if(NOT _why_not)
+  file(GLOB _metadata "${_site_packages}/torch-${DEEPSPEED_TORCH_VERSION}*.dist-info/METADATA")
+  set(_nccl_package "")
+  if(_metadata)
+    file(STRINGS ${_metadata} _line REGEX "^Requires-Dist: nvidia-nccl-cu[0-9]+==[0-9.]+")
+    string(REGEX MATCH "nvidia-nccl-cu[0-9]+==[0-9.]+" _nccl_package "${_line}")
+  endif()
+  string(REGEX MATCH "==([0-9]+[.][0-9]+)" _ "${_nccl_package}")
+  set(_nccl_version "${CMAKE_MATCH_1}")
+  file(GLOB _folders LIST_DIRECTORIES true "${_site_packages}/nvidia/*/include")
+  set(_nccl_include "")
+  set(_found "")
+  foreach(_folder ${_folders} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} /usr/local/include /usr/include)
+    if(NOT _nccl_include AND EXISTS ${_folder}/nccl.h)
+      file(STRINGS ${_folder}/nccl.h _lines REGEX "^#define NCCL_(MAJOR|MINOR) [0-9]+")
+      string(REGEX REPLACE "#define NCCL_M[A-Z]+ " "" _lines "${_lines}")
+      string(REPLACE ";" "." _version "${_lines}")
+      string(APPEND _found " ${_version} in ${_folder},")
+      if(NOT _nccl_version OR _version STREQUAL _nccl_version)
+        set(_nccl_include ${_folder})
+      endif()
+    endif()
+  endforeach()
+  if(NOT _nccl_include)
+    string(REGEX REPLACE "^$" " none," _found "${_found}")
+    set(_why_not "torch was built with NCCL ${_nccl_version}, and of its header there is${_found} expected one beside torch (pip install ${_nccl_package})")
+  else()
+    target_include_directories(deepspeed::torch_cuda SYSTEM INTERFACE ${_nccl_include})
   endif()
 endif()
 

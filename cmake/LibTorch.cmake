@@ -62,7 +62,7 @@ if(NOT TARGET deepspeed::torch)
     "${DEEPSPEED_TORCH_DIR}/lib/libtorch_cpu.so" "${DEEPSPEED_TORCH_DIR}/lib/libc10.so")
   foreach(_dir ${DEEPSPEED_TORCH_LIBRARY_DIRS})
     target_link_options(deepspeed::torch INTERFACE "LINKER:-rpath-link,${_dir}")
-    if(NOT SKBUILD)  # what a wheel holds finds torch beside itself
+    if(NOT SKBUILD AND NOT DEEPSPEED_SOURCES)  # what a wheel holds finds torch beside itself; a release's path is another's
       target_link_options(deepspeed::torch INTERFACE "LINKER:-rpath,${_dir}")
     endif()
   endforeach()

@@ -3,17 +3,15 @@
 #   deepspeed/_build.py            what it was built for
 #   deepspeed/bin/                 the programs
 #   deepspeed/lib/                 their libraries, and those of the system that a plain machine lacks
+#   deepspeed/lib/cmake/, include/ the package of find_package(deepspeed), by cmake/Install.cmake
+#   deepspeed/licenses/            of what is built in or taken along
 # All find each other, and torch beside the package, relative to where they lie.
 set(package_programs app_deepspeed app_ds_elastic app_ds_node app_ds_ssh app_ds_bench app_ds_io app_ds_schedule app_ds_to_universal app_zero_to_fp32)
 add_custom_target(python_package)
-add_dependencies(python_package _core deepspeed deepspeed_core ${package_programs})
+add_dependencies(python_package _core ${package_programs})
 
 # A wheel has no symbolic links, and would hold a library as often as it has names.
-set(libraries deepspeed_core deepspeed)
-if(DEEPSPEED_HAS_CUDA)
-  list(APPEND libraries deepspeed_cuda)
-  add_dependencies(python_package deepspeed_cuda)
-endif()
+add_dependencies(python_package ${libraries})
 set_target_properties(${libraries} PROPERTIES VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
 set_target_properties(${libraries} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
@@ -22,20 +20,9 @@ if(DEEPSPEED_HAS_CUDA)  # torch's wheels have CUDA's run-time library here
 endif()
 set_target_properties(${package_programs} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
 install(FILES ${PROJECT_BINARY_DIR}/python/deepspeed/_build.py DESTINATION deepspeed COMPONENT python)
-if(DEEPSPEED_LICENSES)  # of what is built in
-  install(FILES ${DEEPSPEED_LICENSES} DESTINATION deepspeed/licenses COMPONENT python)
-endif()
 install(TARGETS _core LIBRARY DESTINATION deepspeed COMPONENT python)
 install(TARGETS ${package_programs} RUNTIME DESTINATION deepspeed/bin COMPONENT python)
-install(TARGETS ${libraries} LIBRARY DESTINATION deepspeed/lib COMPONENT python NAMELINK_SKIP)
-
-install(CODE [[
-  file(GLOB libraries "${CMAKE_INSTALL_PREFIX}/deepspeed/lib/libdeepspeed*")
-  file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${libraries} RESOLVED_DEPENDENCIES_VAR found
-       UNRESOLVED_DEPENDENCIES_VAR not_here PRE_INCLUDE_REGEXES "^lib(hwy|uring)[.]" PRE_EXCLUDE_REGEXES ".")
-  foreach(library ${found})
-    cmake_path(GET library FILENAME name)
-    file(REAL_PATH "${library}" target)
-    file(COPY_FILE "${target}" "${CMAKE_INSTALL_PREFIX}/deepspeed/lib/${name}")
-  endforeach()
-]] COMPONENT python)
+if(DEEPSPEED_SOURCES)
+  add_dependencies(python_package example_gpt2)
+  set_target_properties(example_gpt2 PROPERTIES INSTALL_RPATH "$ORIGIN/../../lib;$ORIGIN/../../../torch/lib")
+endif()

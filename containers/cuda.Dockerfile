@@ -5,7 +5,7 @@ FROM nvidia/cuda:13.0.2-devel-ubuntu24.04
 ENV DEBIAN_FRONTEND=noninteractive CUDA_HOME=/usr/local/cuda
 WORKDIR /opt/deepspeed-cpp
 # There is no GPU while the image is made, so --cuda asks for what torch loads on one.
-COPY scripts/setup.sh scripts/setup.sh
+COPY scripts/setup.sh scripts/check_machine.sh scripts/
 RUN scripts/setup.sh --cuda && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN scripts/build.sh release app_deepspeed app_ds_node app_zero_to_fp32 example_gpt2

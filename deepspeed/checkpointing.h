@@ -1,5 +1,5 @@
-// Activation checkpointing: `deepspeed.checkpointing`. It is included beside deepspeed.h by programs that use
-// it; docs/activation_checkpointing.md is the guide.
+// Activation checkpointing, as in `deepspeed.checkpointing`. Programs that use it include it in addition to
+// deepspeed.h. See docs/activation_checkpointing.md.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ using deepspeed::get_cuda_rng_tracker;
 using deepspeed::model_parallel_cuda_manual_seed;
 using deepspeed::model_parallel_reconfigure_tp_seed;
 
-/// The arguments of DeepSpeed's configure() beside the mpu. What is not given comes from the config's section
-/// activation_checkpointing, else it is off.
+/// Holds the arguments of DeepSpeed's configure() apart from the mpu. Options that are not set come from the
+/// config's section activation_checkpointing; without one they are off.
 struct ConfigureOptions {
   std::optional<config::ConfigSource> deepspeed_config = {};
   std::optional<bool> partition_activations = {};
@@ -36,9 +36,9 @@ struct ConfigureOptions {
   std::optional<bool> profile = {};
 };
 
-/// Sets how checkpoint() keeps the inputs of regions from here on, as a config says it. `mpu`: whose
-/// model-parallel ranks share them with partition_activations; null: there are none. Throws UsageError for
-/// options that contradict each other, ConfigError for a config that is wrong.
+/// Sets how later calls of checkpoint() keep the inputs of regions. With partition_activations, the
+/// model-parallel ranks of `mpu` share them; a null `mpu` means there are none. Throws UsageError for options
+/// that contradict each other and ConfigError for a wrong config.
 DEEPSPEED_API void configure(const std::shared_ptr<Mpu>& mpu, const ConfigureOptions& options = {});
 
 }  // namespace deepspeed::checkpointing

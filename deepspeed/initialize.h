@@ -1,4 +1,4 @@
-// deepspeed::initialize and the typed shells that it returns.
+// deepspeed::initialize and the typed wrappers that it returns.
 #pragma once
 
 #include <concepts>
@@ -28,8 +28,8 @@
 
 namespace deepspeed {
 
-/// Seeds the default generators alike on every rank: before the model is built, so that all ranks build the
-/// same one. initialize() then gives each rank a stream of its own that follows from this seed.
+/// Seeds the default generators equally on every rank, so that all build the same model. Call it before the
+/// model is built. initialize() then gives each rank a stream of its own, derived from this seed.
 DEEPSPEED_API void manual_seed(uint64_t seed);
 
 template <class Module, class... Args>
@@ -39,7 +39,7 @@ concept TakesInForward = requires(Module& module, Args&&... args) {
 
 namespace initialize_detail {
 
-/// What stands where a static_assert has failed, so that nothing else is said of the line.
+/// Supplies a result type after a failed static_assert. The line then causes no further errors.
 template <class R, class C, class... A>
 R result_in_place_of(R (C::*)(A...));
 template <class R, class C, class... A>
@@ -48,11 +48,11 @@ at::Tensor result_in_place_of(...);
 
 }  // namespace initialize_detail
 
-/// An engine that knows its model's class: forward() takes and returns what the model's forward() does.
+/// Is an engine for a model class. forward() takes and returns what the model's forward() does.
 template <class Module>
 class DeepSpeedEngine : public Engine {
  public:
-  /// `model` describes `module`, or the module inside of it (describe_module()).
+  /// Makes the engine. `model` describes `module`, or the module inside it (describe_module()).
   DeepSpeedEngine(std::shared_ptr<Module> module, EngineModel model, const InitializeOptions& options)
       : Engine(std::move(model), options), module_(std::move(module)) {}
 
@@ -80,8 +80,8 @@ class DeepSpeedEngine : public Engine {
   Module& module() { return *module_; }
   const std::shared_ptr<Module>& module_ptr() const { return module_; }
 
-  /// A loader over `dataset` for this rank. The loader whose position checkpoints carry is the one of
-  /// initialize(); track_loader() chooses another. Throws UsageError for an unknown route.
+  /// Makes a loader over `dataset` for this rank. Checkpoints record the position of initialize()'s loader;
+  /// track_loader() selects another. Throws UsageError for an unknown route.
   template <class Dataset, class Collate = StackExamples>
   auto deepspeed_io(Dataset dataset, const DeepSpeedIoOptions& options = {}, Collate collate_fn = {}) {
     return std::make_shared<DeepSpeedDataLoader<Dataset, Collate>>(
@@ -101,7 +101,7 @@ class DeepSpeedEngine : public Engine {
     }
   }
 
-  /// The model's forward, as a graph where the config asks for it.
+  /// Runs the model's forward, as a graph if the config asks for it.
   template <class... Args>
   auto run_forward_as_asked(const ForwardScope& scope, Args&&... args) {
     using Output = decltype(run_forward(std::forward<Args>(args)...));
@@ -112,7 +112,7 @@ class DeepSpeedEngine : public Engine {
     return run_forward(std::forward<Args>(args)...);
   }
 
-  /// The model's forward, with its arguments in half where fp16.auto_cast asks for it.
+  /// Runs the model's forward, with its arguments in half precision if fp16.auto_cast asks for it.
   template <class... Args, class Model = Module>
   auto run_forward(Args&&... args) -> decltype(std::declval<Model&>().forward(std::forward<Args>(args)...)) {
     try {
@@ -135,10 +135,11 @@ class DeepSpeedEngine : public Engine {
   std::shared_ptr<Module> module_;
 };
 
-/// The loader of an initialize() without training data, which is null; give it the training data to have one.
+/// Is the loader type of an initialize() without training data; the loader is null. Pass training data to get
+/// a loader.
 struct NoTrainingDataWasGivenToInitialize;
 
-// A loop over a loader in place of what it points to finds these, and not all that std has.
+// A range-for over the pointer instead of the loader finds these overloads, and not the many of std.
 void begin(const std::shared_ptr<NoTrainingDataWasGivenToInitialize>& pointer_to_a_loader) = delete;
 void end(const std::shared_ptr<NoTrainingDataWasGivenToInitialize>&);
 template <class Dataset, class Collate>
@@ -146,14 +147,14 @@ void begin(const std::shared_ptr<DeepSpeedDataLoader<Dataset, Collate>>& pointer
 template <class Dataset, class Collate>
 void end(const std::shared_ptr<DeepSpeedDataLoader<Dataset, Collate>>&);
 
-/// What initialize() returns, for `auto [engine, optimizer, training_dataloader, lr_scheduler] =
+/// Holds what initialize() returns. Use it as `auto [engine, optimizer, training_dataloader, lr_scheduler] =
 /// initialize(...)` or by name: `initialize(...).engine`.
 template <class Module, class Loader = NoTrainingDataWasGivenToInitialize>
 struct Initialized {
   std::shared_ptr<DeepSpeedEngine<Module>> engine;
-  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none was asked for, evaluation only
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: no optimizer, evaluation only
   std::shared_ptr<Loader> training_dataloader;       // null without training data
-  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: none was asked for
+  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: no schedule
 };
 
 namespace initialize_detail {
@@ -185,15 +186,15 @@ inline constexpr bool kIsConfig =
 template <class Model>
 inline constexpr bool kIsKnown = false;
 
-/// Makes an engine for a kind of model, and a loader where training data and collate_fn surround the options.
-/// This one is of models that an engine cannot hold on to; headers of other kinds specialise it.
+/// Makes an engine for a kind of model; with training data also a loader. Training data and collate_fn then
+/// surround the options. This template is for unsupported models; headers of other kinds specialise it.
 template <class Model>
 struct EngineMaker {
   static_assert(kIsKnown<Model>,
                 "the model of initialize() is a std::shared_ptr to a module, its TORCH_MODULE holder or a "
                 "torch::nn::AnyModule, which the engine shares: make it by std::make_shared");
 
-  // They stand where the engine would, so that nothing else is said.
+  // These replace the engine, so that no further errors follow.
   static Initialized<torch::nn::AnyModule> make(const Model&, const InitializeOptions&) { return {}; }
   template <class Dataset, class Collate>
   static Initialized<torch::nn::AnyModule, DeepSpeedDataLoader<Dataset, Collate>> make(
@@ -212,7 +213,7 @@ struct EngineMaker<std::shared_ptr<Module>> {
   }
 };
 
-/// Takes a TORCH_MODULE holder, as torch's own layers are.
+/// Takes a TORCH_MODULE holder, such as torch's own layers.
 template <class Holder>
 requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, Holder>
 struct EngineMaker<Holder> {
@@ -233,7 +234,7 @@ struct EngineMaker<torch::nn::AnyModule> {
   }
 };
 
-/// Stands for the options of a call that has none behind its second argument.
+/// Supplies the options of a call that has none after its second argument.
 template <class DataOrOptions>
 InitializeOptions options_left_out() {
   static_assert(kAreOptions<DataOrOptions> || kIsConfig<DataOrOptions>,
@@ -245,13 +246,13 @@ InitializeOptions options_left_out() {
 }  // namespace initialize_detail
 
 /// Makes an engine for `model`, whose parameters keep their identity: `initialize(model, options)`. With
-/// training data, `initialize(model, training_data, options, collate_fn)`, it also makes a loader, whose
-/// batches `collate_fn` makes (default: stack_examples()).
+/// training data, `initialize(model, training_data, options, collate_fn)`, it also makes a loader.
+/// `collate_fn` makes its batches (default: stack_examples()).
 ///
-/// `model` is a std::shared_ptr to a module, its TORCH_MODULE holder, or a torch::nn::AnyModule, whose class
-/// is known at run time alone: forward() then takes and returns what AnyModule's does, a Tensor where nothing
-/// else is said. Options are an InitializeOptions or its members in braces. Throws ConfigError, naming the
-/// key, and UsageError.
+/// `model` is a std::shared_ptr to a module, its TORCH_MODULE holder, or a torch::nn::AnyModule. The class of
+/// an AnyModule is known only at run time: forward() then takes and returns what AnyModule's does, a Tensor
+/// unless specified otherwise. Options are an InitializeOptions or its members in braces. Throws ConfigError,
+/// naming the key, and UsageError.
 // One function, so that a compiler that cannot convert the options lists one candidate.
 template <class Model, class DataOrOptions = InitializeOptions, class Options = InitializeOptions,
           class Collate = StackExamples>

@@ -1,4 +1,4 @@
-// Pipeline parallelism: `deepspeed.pipe`. It is included beside deepspeed.h by programs that use it.
+// Pipeline parallelism: `deepspeed.pipe`. Programs that use it include this besides deepspeed.h.
 #pragma once
 
 #include "deepspeed/initialize.h"

@@ -20,9 +20,11 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros  # what precompiled headers nee
 export CCACHE_DEPEND=1  # the compiler's own list of headers instead of a run of the preprocessor
 
 options=(-DDEEPSPEED_TORCH_DIR="$torch_dir")
-# DEEPSPEED_WERROR=ON makes a warning an error, as in CI; DEEPSPEED_TESTS=ON makes it one that GoogleTest is missing.
+# DEEPSPEED_WERROR=ON makes a warning an error, as in CI; DEEPSPEED_TESTS=ON makes it one that GoogleTest is missing;
+# DEEPSPEED_CUDA=OFF leaves CUDA's kernels out.
 [ -z "${DEEPSPEED_TESTS:-}" ] || options+=(-DDEEPSPEED_TESTS="$DEEPSPEED_TESTS")
 [ -z "${DEEPSPEED_WERROR:-}" ] || options+=(-DDEEPSPEED_WERROR="$DEEPSPEED_WERROR")
+[ "$preset" != release ] || options+=(-DDEEPSPEED_CUDA="${DEEPSPEED_CUDA:-auto}")
 # nvcc: the one on PATH, of $CUDA_HOME, or what setup.sh has fetched; empty without one.
 nvcc=$(command -v nvcc || compgen -G "${CUDA_HOME:-/none}/bin/nvcc" || compgen -G "$cache/cuda-*/toolkit/bin/nvcc" | tail -n 1 || true)
 options+=(-DDEEPSPEED_NVCC="$nvcc")
@@ -40,7 +42,7 @@ cd "$root"
 if [ "${options[*]}" != "$(cat "$build/configured_with" 2>/dev/null)" ] || [ ! -f "$build/build.ninja" ]; then
   mkdir -p build
   cmake --preset "$preset" -B "$build" "${options[@]}" >"$build.configure.log" 2>&1 ||
-    { tail -n 30 "$build.configure.log" >&2; exit 1; }
+    { sed -n '/^CMake Error/,/^Call Stack/p' "$build.configure.log" | grep -v '^Call Stack' | head -n 40 >&2; exit 1; }
   echo "${options[*]}" >"$build/configured_with"
 fi
 if [ -t 1 ]; then

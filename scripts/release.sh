@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Makes the artefacts of a release in build/release-<version>: it passes the tests, packs the library (an archive) and the Python
-# package (a wheel) for each torch, and writes SHA256SUMS.
+# package (wheels) for each torch, and writes SHA256SUMS. A checkout of the same sources compiles nothing where they lie in the cache
+# folder (python/release_cache.py).
 #   scripts/release.sh            the artefacts
 #   scripts/release.sh --tag      also the tag v<version>, of the commit that was built
 #   TORCH_VERSIONS="2.11.0"       torch versions to build for (default: 2.11.0 2.15.0)
+#   PYTHONS="python3.10 python3"  CPythons to make a wheel for (default: python3)
 # The version is that of project() in CMakeLists.txt. It stops where a file is changed, or CHANGELOG.md has no entry of the version.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,13 +27,10 @@ mkdir -p "$output"
 for torch in ${TORCH_VERSIONS:-2.11.0 2.15.0}; do
   export TORCH_VERSION=$torch
   DEEPSPEED_WERROR=ON ./test.sh
-  build=build/release
-  [ "$torch" = 2.11.0 ] || build=build/release-torch-$torch
-  cpack --config "$build/CPackConfig.cmake" -G TGZ -B "$output/pack" >/dev/null
-  mv "$output"/pack/*.tar.gz "$output/"
-  rm -rf "$output/pack"
-  python=${DEEPSPEED_CPP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/deepspeed-cpp}/python-$torch/bin/python
-  "$python" -m pip wheel --quiet --no-deps --config-settings=cmake.define.DEEPSPEED_FETCH=ON --wheel-dir "$output/wheel-torch-${torch%.*}" .
+  scripts/wheel.sh --archive "$output"
+  for python in ${PYTHONS:-python3}; do
+    PYTHON=$python scripts/wheel.sh "$output"
+  done
 done
 git archive --prefix="deepspeed-cpp-$version/" --output "$output/deepspeed-cpp-$version.tar.gz" "$commit"
 (cd "$output" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum >SHA256SUMS)

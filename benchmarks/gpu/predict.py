@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts a step of GPT-2 124M on an H100 and an H200, without a GPU, from the built kernels and the null GPU's counts.
 
-    benchmarks/gpu/predict.py [--library build/release/lib/libdeepspeed_cuda.so] [--counts tests/golden/null_gpu_steps.txt]
+    benchmarks/gpu/predict.py [--library build/release/lib/libdeepspeed_cuda.so] [--counts tests/golden/null_gpu_steps_2.11.txt]
                               [--cuobjdump PATH] [--head-chunks N] [--without qkv bias]
 
 Prints two tables (markdown): what the compiler made of the operators for sm_90, and the parts of a step with their bytes or
@@ -264,7 +264,7 @@ def read_counts(file):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", nargs="+", type=pathlib.Path, default=[ROOT / "build/release/lib/libdeepspeed_cuda.so"])
-    parser.add_argument("--counts", type=pathlib.Path, default=ROOT / "tests/golden/null_gpu_steps.txt")
+    parser.add_argument("--counts", type=pathlib.Path, default=ROOT / "tests/golden/null_gpu_steps_2.11.txt")
     parser.add_argument("--cuobjdump", default=shutil.which("cuobjdump"))
     parser.add_argument("--head-chunks", type=int)
     parser.add_argument("--without", nargs="*", choices=["qkv", "bias"], default=[])

@@ -1,4 +1,4 @@
-// Takes the tensors out of the arguments and the result of a call, and puts others in their places.
+// Takes the tensors out of the arguments and the result of a call, and puts other tensors in their places.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace deepspeed::activation {
 
-/// Stands for the result of a function that returns nothing.
+/// Represents the result of a function that returns nothing.
 struct Nothing {};
 
 template <class Result>
 using ResultOf = std::conditional_t<std::is_void_v<Result>, Nothing, std::decay_t<Result>>;
 
-/// Whether tensors are looked for in an argument of this type; others pass as they are.
+/// Selects argument types that are searched for tensors; others are passed unchanged.
 template <class T>
 concept MayHoldTensors = std::derived_from<T, at::Tensor> || visit_detail::IsTuple<T>::value ||
     visit_detail::IsSequence<T>::value || visit_detail::IsOptional<T>::value ||
     visit_detail::IsMap<T>::value || visit_detail::IsExample<T>::value || visit_detail::RenamesExample<T> ||
     (visit_detail::HasMembersToTie<T> && !std::is_empty_v<T>);
 
-/// Calls the visitor with each tensor of a value, or of the values of a tuple of arguments.
+/// Calls the visitor with each tensor of a value, or of a tuple of arguments.
 template <class T, class Visitor>
 void visit_parts(T& value, const Visitor& visitor) {
   if constexpr (visit_detail::IsTuple<T>::value) {
@@ -36,7 +36,7 @@ void visit_parts(T& value, const Visitor& visitor) {
   }
 }
 
-/// Returns the tensors, and leaves undefined ones in their places.
+/// Takes the tensors out and leaves undefined ones in their places.
 template <class T>
 std::vector<at::Tensor> take_tensors(T& value) {
   std::vector<at::Tensor> taken;

@@ -1,10 +1,9 @@
-// Activation checkpointing under DeepSpeed's names: what a part of a model saves for backward is dropped
-// after its forward and computed again when backward comes to it. docs/activation_checkpointing.md is the
-// guide.
+// Activation checkpointing under DeepSpeed's names. What a part of a model saves for backward is dropped
+// after its forward, and recomputed when backward needs it. docs/activation_checkpointing.md is the guide.
 //
 //   deepspeed::checkpointing::configure(group, {.partition_activations = true});
 //   x = deepspeed::checkpointing::checkpoint([&](at::Tensor h, int64_t heads) { return block(h, heads); }, x,
-//   4);
+//                                            4);
 #pragma once
 
 #include <concepts>
@@ -32,38 +31,37 @@ using activation::SelectivePolicy;
 using activation::TensorFunction;
 using activation::TensorList;
 
-/// Sets how regions keep their inputs, for the whole process, from the next checkpoint() on; what an earlier
-/// call set is forgotten. model_parallel_group: the ranks among which partition_activations cuts; an empty
-/// one stands for one rank. Throws UsageError for options that contradict each other.
+/// Sets how regions keep their inputs, for the whole process, from the next checkpoint() on. Replaces all
+/// earlier settings. model_parallel_group: the ranks that partition_activations divides inputs among; an
+/// empty one means one rank. Throws UsageError for options that contradict each other.
 DEEPSPEED_API void configure(const comm::ProcessGroup& model_parallel_group,
                              const CheckpointOptions& options = {});
 inline void configure(const CheckpointOptions& options = {}) { configure(comm::ProcessGroup(), options); }
 
-/// Says whether configure() was called. checkpoint() works without it, with the default options.
+/// Returns whether configure() was called. checkpoint() also works without it, with default options.
 DEEPSPEED_API bool is_configured();
-/// Frees the contiguous buffers that wait for further forwards. Regions under way are not touched.
+/// Frees the contiguous buffers kept for further forwards. Open regions keep theirs.
 DEEPSPEED_API void reset();
-/// Sets num_checkpoints, as DeepSpeed's programs do with the number of their layers. Throws UsageError for
-/// less than 1.
+/// Sets num_checkpoints. DeepSpeed programs pass their number of layers. Throws UsageError below 1.
 DEEPSPEED_API void set_num_layers(int64_t num_layers);
-/// Sets partition_activations. Throws UsageError where contiguous_checkpointing needs it.
+/// Sets partition_activations. Throws UsageError if contiguous_checkpointing needs it.
 DEEPSPEED_API void partition_activations_in_checkpoint(bool partition);
 
-/// Runs `function` on a list of tensors as checkpoint() does: for layers that are callables over lists, and
-/// for other fronts. Undefined tensors pass through.
+/// Runs `function` on a list of tensors, like checkpoint(). It is for layers that take lists, and for other
+/// front ends. Undefined tensors pass through.
 DEEPSPEED_API TensorList checkpoint_tensors(TensorFunction function, TensorList inputs,
                                             const RegionOptions& options = {});
 
-/// Returns `function(args...)`, of which backward keeps the tensors among the arguments alone, and computes
-/// the rest again.
+/// Returns `function(args...)`. For backward only the tensors among the arguments are kept, and the rest is
+/// recomputed.
 ///
-/// Tensors may stand in tuples, vectors, optionals, maps and plain structs (tensor/visit_tensors.h), among
-/// arguments of any other type, which are kept as copies. The result is a tensor, such a value, or nothing.
-/// Random numbers, the tracker's streams and autocast are as in forward when it runs again; gradients are
-/// those of a plain call, bit for bit. The function must do the same each time, and gets its tensors as
-/// arguments: what it captures is kept, and a captured result of operators gets no gradient in a reentrant
-/// region. Without gradients (torch::NoGradGuard) it is a plain call. Throws UsageError, in backward too,
-/// where a recomputation differs from its forward.
+/// Tensors may be in tuples, vectors, optionals, maps and plain structs (tensor/visit_tensors.h). Arguments
+/// of any other type are kept as copies. The result is a tensor, such a value, or nothing. A recomputation
+/// repeats random numbers, the tracker's streams and autocast; gradients equal those of a plain call bit for
+/// bit. The function must do the same each time and take its tensors as arguments. What it captures stays
+/// alive, and in a reentrant region a captured result of operators gets no gradient. Without gradients
+/// (torch::NoGradGuard) this is a plain call. Throws UsageError, also in backward, if a recomputation differs
+/// from its forward.
 template <class Function, class... Args>
 auto checkpoint(const RegionOptions& options, Function function, Args&&... args) {
   constexpr bool is_taken = std::invocable<Function&, std::decay_t<Args>...>;
@@ -74,7 +72,7 @@ auto checkpoint(const RegionOptions& options, Function function, Args&&... args)
     using Result = std::invoke_result_t<Function&, std::decay_t<Args>...>;
     std::tuple<std::decay_t<Args>...> values(std::forward<Args>(args)...);
     TensorList inputs = activation::take_tensors(values);
-    // The first call leaves its result here, in which the outputs then take the place of its tensors.
+    // The first call stores its result here; the outputs then replace its tensors.
     const auto first = std::make_shared<std::optional<activation::ResultOf<Result>>>(std::nullopt);
     const std::weak_ptr<std::optional<activation::ResultOf<Result>>> weak_first = first;
     const TensorFunction on_tensors = [function = std::move(function), values,
@@ -99,7 +97,7 @@ requires(!std::same_as<Function, RegionOptions>) auto checkpoint(Function functi
   return checkpoint(RegionOptions(), std::move(function), std::forward<Args>(args)...);
 }
 
-/// Is checkpoint() under the name that DeepSpeed gives to what is the default here.
+/// Calls checkpoint() with the default options, which DeepSpeed calls non-reentrant.
 template <class Function, class... Args>
 auto non_reentrant_checkpoint(Function function, Args&&... args) {
   return checkpoint(RegionOptions(), std::move(function), std::forward<Args>(args)...);

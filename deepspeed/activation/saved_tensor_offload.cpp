@@ -1,9 +1,10 @@
-// 1. pack() asks the state for a copy: a known one of that storage, version and place, else a new one within
-//    the budget; what is too small, a parameter or beyond the budget stays where it is.
-// 2. A copy (OffloadedCopy) is flat, in the order of memory; what stands for a saved tensor (Offloaded) adds
-//    sizes and strides to it.
-// 3. unpack() fetches the copy and starts the way back of the one that was packed before it.
-// 4. A copy gives its bytes back to the budget when the last node that saved it is done.
+// 1. pack() asks the state for a copy. It returns a known one for that storage, version and place, or makes a
+//    new one within the budget. Tensors that are too small, parameters, or beyond the budget stay on the
+//    device.
+// 2. A copy (OffloadedCopy) is flat, in memory order. The object for a saved tensor (Offloaded) adds sizes
+//    and strides.
+// 3. unpack() fetches the copy, and starts copying back the one that was packed before it.
+// 4. A copy returns its bytes to the budget when the last node that saved it is done.
 #include "deepspeed/activation/saved_tensor_offload.h"
 
 #include <map>
@@ -22,7 +23,7 @@ namespace deepspeed {
 
 using activation::HostCopy;
 
-/// One copy on the host. It knows its source by a weak reference, since a storage's address is used again.
+/// Is one copy on the host. It refers to its source weakly, since a storage's address may be reused.
 class OffloadedCopy {
  public:
   OffloadedCopy(std::shared_ptr<SavedTensorOffload::State> state, const at::Tensor& flat, size_t index);
@@ -37,7 +38,7 @@ class OffloadedCopy {
     const std::lock_guard lock(mutex_);
     return copy_.fetch();
   }
-  /// Starts the way back; false: it is under way.
+  /// Starts copying back. Returns false if that has already started.
   bool prefetch() {
     const std::lock_guard lock(mutex_);
     return copy_.prefetch();
@@ -57,7 +58,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(const SavedTensorOffloadOptions& options) : options_(options) {}
 
-  /// Returns the copy of a tensor; null where it is to stay.
+  /// Returns the copy of a tensor; null if the tensor is to stay.
   std::shared_ptr<OffloadedCopy> copy_of(const at::Tensor& tensor) {
     if (!may_leave(tensor)) return nullptr;
     const Key key{tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), tensor.numel(),
@@ -69,7 +70,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
   }
-  /// Starts the way back of what was packed before: backward asks in the reverse order.
+  /// Starts copying back what was packed before: backward asks in reverse order.
   void prefetch_before(size_t index) {
     std::shared_ptr<OffloadedCopy> next;
     {
@@ -110,7 +111,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
   bool reserve(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (used_ + bytes > options_.host_bytes) return false;
-    if (used_ == 0) {  // the forward of a new step
+    if (used_ == 0) {  // a new step's forward begins
       known_.clear();
       order_.clear();
     }

@@ -1,4 +1,4 @@
-// Saved tensors on the host: no recomputation, but copies beside compute, up to a stated budget.
+// Keeps saved tensors on the host instead of recomputing. Copies overlap compute and stay within a budget.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 namespace deepspeed {
 
 struct SavedTensorOffloadOptions {
-  /// The most bytes of host memory that copies take at a time; what comes beyond stays on the device.
+  /// Limits the host memory in bytes that copies take at once. Anything beyond stays on the device.
   int64_t host_bytes = 0;
-  /// Smaller tensors stay.
+  /// Keeps tensors smaller than this on the device.
   int64_t least_bytes = 1 << 20;
-  /// Copies tensors of the CPU as well, which saves no memory: for programs that are tried without a device.
+  /// Copies CPU tensors too, which saves no memory: for testing programs without a device.
   bool from_cpu = false;
 };
 
-/// Copies what forwards in its scope save to the host, each storage once however many nodes save it,
-/// parameters never. Backward copies back, the next tensor ahead of its use. One object serves one thread's
-/// forwards.
+/// Copies what forwards in its scope save to the host. Each storage is copied once, however many nodes save
+/// it; parameters never are. Backward copies tensors back, each ahead of its use. One object serves the
+/// forwards of one thread.
 class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
  public:
   /// Throws UsageError for a negative budget or size.
   explicit SavedTensorOffload(const SavedTensorOffloadOptions& options);
   ~SavedTensorOffload() override;
 
-  /// Bytes that stand on the host now, and how many copies to it were made so far.
+  /// Returns the bytes on the host now; num_copies() is the number of copies made so far.
   int64_t bytes_on_host() const;
   int64_t num_copies() const;
-  /// How many of them were on their way back before backward asked for them.
+  /// Returns how many copies were already on their way back when backward asked for them.
   int64_t num_prefetched() const;
 
   std::unique_ptr<autograd::PackedTensor> pack(const at::Tensor& tensor) override;
@@ -42,8 +42,8 @@ class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
   std::shared_ptr<State> state_;
 };
 
-/// Sends what the thread's forwards save through `offload` while it lives. Inputs of checkpointed regions go
-/// the same way, unless the configuration partitions them or keeps them on the host itself.
+/// Passes what the thread's forwards save to `offload` while it exists. Inputs of checkpointed regions are
+/// included, unless the configuration partitions them or keeps them on the host itself.
 using SavedTensorOffloadScope = autograd::SavedTensorScope;
 
 }  // namespace deepspeed

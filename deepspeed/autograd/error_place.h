@@ -1,5 +1,5 @@
-// What a part of a model throws, a layer, a loss_fn or a region that is recomputed, says which one it was: on
-// the rank that ran it and, by its text, on all.
+// Adds to an exception which part of a model threw it: a layer, a loss_fn or a recomputed region. The rank
+// that ran it sees this, and all ranks through the text.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace deepspeed::autograd {
 
-/// Throws the exception that is being handled again, with "this was in PLACE" added to its text. Errors of
-/// torch, UsageError and CommError keep their class; any other std::exception becomes an Error that holds it
-/// (std::rethrow_if_nested). What is no std::exception goes on as it is.
+/// Rethrows the current exception with "this was in PLACE" added to its text. Errors of torch, UsageError and
+/// CommError keep their class. Any other std::exception becomes an Error that nests it
+/// (std::rethrow_if_nested). Anything else is rethrown unchanged.
 [[noreturn]] void rethrow_with_place(const std::string& place);
 
-/// Calls `work`; where it throws, `place()` says what it ran.
+/// Calls `work`. If it throws, adds the text of `place()` to the exception.
 template <class Work, class Place>
 auto with_place(Work&& work, Place&& place) -> decltype(work()) {
   try {

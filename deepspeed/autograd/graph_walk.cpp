@@ -15,7 +15,7 @@ GraphWalk::GraphWalk(const edge_list& roots, const edge_list& inputs) {
 }
 
 void GraphWalk::visit_from(Node* root) {
-  // A stack of its own: graphs are deeper than a thread's stack.
+  // Uses an explicit stack, since graphs are deeper than a thread's stack allows.
   std::vector<std::pair<Node*, size_t>> stack;
   const auto enter = [&](Node* node) {
     if (node != nullptr && on_path_.emplace(node, false).second) stack.emplace_back(node, 0);

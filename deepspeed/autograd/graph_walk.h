@@ -1,4 +1,4 @@
-// Finds the nodes of a graph of autograd, and those of them that lead to an input.
+// Finds the nodes of an autograd graph, and which of them lead to an input.
 #pragma once
 
 #include <unordered_map>
@@ -9,17 +9,17 @@
 
 namespace deepspeed::autograd {
 
-/// Knows the nodes between roots and inputs: a node is on the path if an input can be reached from it.
+/// Records the nodes between roots and inputs. A node is on the path if an input can be reached from it.
 class GraphWalk {
  public:
-  /// Visits each node once, in about a microsecond. inputs: edges to leaves.
+  /// Visits each node once, in about a microsecond per node. inputs: edges to leaves.
   GraphWalk(const torch::autograd::edge_list& roots, const torch::autograd::edge_list& inputs);
 
   bool on_path(const torch::autograd::Node* node) const { return on_path_.at(node); }
   bool leaves_path(const torch::autograd::Edge& edge) const {
     return edge.is_valid() && !on_path(edge.function.get());
   }
-  /// Lists the nodes on the path, leaves excepted; what a node leads to comes before it.
+  /// Lists the nodes on the path without leaves, each after those that it leads to.
   const std::vector<torch::autograd::Node*>& inner_path() const { return inner_path_; }
 
  private:

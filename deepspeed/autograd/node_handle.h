@@ -1,4 +1,4 @@
-// How a node of autograd is held: it counts its references itself from torch 2.15 on, and std::shared_ptr did
+// Abstracts how autograd nodes are held: by their own reference count since torch 2.15, by std::shared_ptr
 // before.
 #pragma once
 
@@ -21,7 +21,7 @@ NodeHandle make_node(Arguments&&... arguments) {
     return c10::make_intrusive<Kind>(std::forward<Arguments>(arguments)...);
 }
 
-/// Returns a handle that does not keep the node, as torch keeps a parameter's accumulator.
+/// Returns a handle that does not keep the node alive. torch holds a parameter's accumulator this way.
 template <typename Kind>
 std::weak_ptr<Kind> weak(const std::shared_ptr<Kind>& node) {
   return node;

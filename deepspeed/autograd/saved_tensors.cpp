@@ -27,12 +27,13 @@ std::vector<SavedTensorHooks*>& hooks_of_thread() {
   return stack;
 }
 
-/// Whether this thread traces for torch.compile, whose tensors have no values and are saved for no backward.
+/// Returns whether this thread traces for torch.compile. Traced tensors have no values and are not saved for
+/// a backward.
 bool is_tracing() {
   return c10::impl::TorchDispatchModeTLS::get_mode(c10::impl::TorchDispatchModeKey::FAKE).has_value();
 }
 
-/// Hands one saved tensor of autograd to the hooks that were current when it was saved.
+/// Passes one saved tensor to the hooks that were current when it was saved.
 class PackThrough : public SavedVariableHooks {
  public:
   explicit PackThrough(SavedTensorHooks& hooks) : hooks_(&hooks) {}
@@ -46,16 +47,15 @@ class PackThrough : public SavedVariableHooks {
   std::unique_ptr<PackedTensor> packed_;
 };
 
-/// The leaf with a gradient of which this thread was asked last whether it is one; null for another tensor.
-/// It is an address to compare with: the tensor may be gone.
+/// Returns the leaf with a gradient that this thread last queried by is_leaf(). It is null if the last
+/// queried tensor was something else. The pointer is only compared: the tensor may be gone.
 const at::TensorImpl*& latest_leaf() {
   thread_local const at::TensorImpl* leaf = nullptr;
   return leaf;
 }
 
-/// Stands before torch's hooks of variables, and notes which leaf they are asked about. Whoever saves a
-/// tensor asks whether it is a leaf right before it asks the engine for default hooks, which does not see the
-/// tensor.
+/// Wraps torch's variable hooks and records which leaf is queried. Code that saves a tensor calls is_leaf()
+/// on it right before it asks the engine for default hooks, which do not get the tensor.
 class LeafNotingHooks final : public at::impl::VariableHooksInterface {
  public:
   explicit LeafNotingHooks(const VariableHooksInterface& base) : base_(base) {}
@@ -114,8 +114,8 @@ class LeafNotingHooks final : public at::impl::VariableHooksInterface {
   const VariableHooksInterface& base_;
 };
 
-/// Stands before the process's engine of autograd, which each saved tensor asks for default hooks; all else
-/// it leaves to that engine. Hooks that Python code has set there are the innermost ones.
+/// Wraps the process's autograd engine, which each saved tensor asks for default hooks. Everything else is
+/// forwarded. Hooks set there by Python code count as the innermost ones.
 class HookEngine final : public Engine {
  public:
   explicit HookEngine(Engine& base) : base_(base) {}
@@ -152,8 +152,8 @@ LeafNotingHooks* leaf_noting_hooks = nullptr;
 
 Engine& get_hook_engine() { return *hook_engine; }
 
-/// Puts both in front. Nodes keep using the engine, so it is never taken away; a stub that is set later, by
-/// Python's fork handler for instance, is followed by another one of ours.
+/// Installs both wrappers. Nodes keep using the engine, so it is never removed. If a stub is set later, for
+/// instance by Python's fork handler, it is wrapped again.
 void install() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -183,7 +183,7 @@ SavedTensorScope::~SavedTensorScope() { hooks_of_thread().pop_back(); }
 NoSavedTensorHooks::NoSavedTensorHooks() { hooks_of_thread().push_back(nullptr); }
 NoSavedTensorHooks::~NoSavedTensorHooks() { hooks_of_thread().pop_back(); }
 
-// A leaf holds no node that could hold it.
+// A leaf has no grad_fn, so keeping it cannot form a cycle.
 KeptTensor::KeptTensor(const at::Tensor& tensor)
     : value_(tensor.is_leaf() ? tensor : tensor.detach()), version_(tensor._version()) {}
 

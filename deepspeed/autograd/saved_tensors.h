@@ -1,8 +1,9 @@
-// Hooks on what autograd saves for backward, in the hands of C++: a stack of providers a thread, of which the
-// innermost takes each tensor that a node saves, and gives it back when backward asks for it. It sees all
-// nodes, built-in ones and custom functions, in forward and in a recomputation.
+// C++ hooks for what autograd saves for backward. Each thread has a stack of hooks. The innermost takes each
+// tensor that a node saves, and returns it when backward asks for it. It sees all nodes, built-in ones and
+// custom functions, in forward and in a recomputation.
 //
-// What custom functions keep elsewhere than by save_for_backward(), and what closures capture, is not seen.
+// It does not see what custom functions keep by other means than save_for_backward(), nor what closures
+// capture.
 #pragma once
 
 #include <memory>
@@ -13,12 +14,12 @@
 
 namespace deepspeed::autograd {
 
-/// Stands for one tensor that a node saved, as long as the node keeps it.
+/// Represents one tensor that a node saved, as long as the node keeps it.
 class DEEPSPEED_API PackedTensor {
  public:
   virtual ~PackedTensor() = default;
-  /// Returns the tensor's value, of its sizes, dtype and device. Backward may ask several times (where the
-  /// graph is retained), from a thread of autograd's own.
+  /// Returns the tensor's value, with its sizes, dtype and device. Backward may call it several times (if the
+  /// graph is retained), from one of autograd's threads.
   virtual at::Tensor unpack() = 0;
 };
 
@@ -26,20 +27,21 @@ class DEEPSPEED_API PackedTensor {
 class DEEPSPEED_API SavedTensorHooks {
  public:
   virtual ~SavedTensorHooks() = default;
-  /// Returns what stands for the tensor. Runs without gradients. Who keeps the tensor itself keeps its
-  /// detach(), since an output that holds its own node is never freed, and compares its version when it is
-  /// unpacked (KeptTensor): autograd no longer does.
+  /// Returns the object that represents the tensor. Runs without gradients. To keep the tensor itself, keep
+  /// tensor.detach(): an output that holds its own node is never freed. Check its version in unpack(), as
+  /// KeptTensor does, because autograd no longer checks it.
   virtual std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) = 0;
-  /// Whether pack() is to see a leaf that needs a gradient, such as a parameter. Else autograd keeps it, and
-  /// backward gets the very tensor: unpack() cannot give that, as autograd makes a new one of its result.
+  /// Returns whether pack() should get a leaf that needs a gradient, such as a parameter. Otherwise autograd
+  /// keeps the leaf and backward gets the identical tensor. unpack() cannot return that, because autograd
+  /// makes a new tensor from its result.
   virtual bool takes_leaf(const at::TensorImpl* leaf) {
     static_cast<void>(leaf);
     return true;
   }
 };
 
-/// Gives what this thread saves to `hooks` while it lives; scopes nest, and the innermost alone is asked.
-/// `hooks` may go before what it packed, whose unpack() must not need it then.
+/// Passes what this thread saves to `hooks` while it exists. Scopes nest; only the innermost is asked.
+/// `hooks` may be destroyed before what it packed; unpack() must not need it then.
 class DEEPSPEED_API SavedTensorScope {
  public:
   explicit SavedTensorScope(SavedTensorHooks& hooks);
@@ -48,7 +50,7 @@ class DEEPSPEED_API SavedTensorScope {
   SavedTensorScope& operator=(const SavedTensorScope&) = delete;
 };
 
-/// Turns the thread's hooks off while it lives: autograd keeps the tensors itself.
+/// Turns the thread's hooks off while it exists, so that autograd keeps the tensors itself.
 class DEEPSPEED_API NoSavedTensorHooks {
  public:
   NoSavedTensorHooks();
@@ -57,11 +59,11 @@ class DEEPSPEED_API NoSavedTensorHooks {
   NoSavedTensorHooks& operator=(const NoSavedTensorHooks&) = delete;
 };
 
-/// Returns the hooks that take what this thread saves now; null where autograd keeps it.
+/// Returns the hooks that take what this thread saves; null if autograd keeps it.
 DEEPSPEED_API SavedTensorHooks* current_saved_tensor_hooks();
 
-/// Keeps a tensor where it is. unpack() throws UsageError where it was written since, as autograd does for
-/// what it keeps itself. A leaf without a gradient comes back as the very tensor.
+/// Keeps a tensor as it is. unpack() throws UsageError if it was written since, as autograd does for tensors
+/// that it keeps. A leaf without a gradient is returned as the identical tensor.
 class DEEPSPEED_API KeptTensor : public PackedTensor {
  public:
   explicit KeptTensor(const at::Tensor& tensor);

@@ -1,12 +1,14 @@
 // 1. GraphWalk finds the nodes from which an input can be reached: the path.
-// 2. GraphEdits prepares them. A node with an edge that leaves the path and whose gradients are separate work
-//    (splitting_nodes()) keeps the gradients that it gets. From any other one, the leaving edge is led into a
-//    sink, whose gradient is captured: such a node runs once, since it may recompute or accumulate on its
-//    own. Nodes that the second half does not need free what they saved as soon as they have run.
-// 3. The engine runs towards the inputs and the sinks; it asks no node for a gradient that nobody wants.
-// 4. The edges along the path are cut in the nodes that split, and a WeightHalf calls each of them again.
+// 2. GraphEdits prepares them. If a node has an edge that leaves the path and computes its gradients
+//    separately (splitting_nodes()), it records its incoming gradients. For any other node the leaving edge
+//    is redirected to a sink, whose gradient is captured. Such a node runs once, since it may recompute or
+//    accumulate on its own. Nodes that the second half does not need free their saved tensors right after
+//    they ran.
+// 3. The engine runs towards the inputs and the sinks. It asks no node for an unneeded gradient.
+// 4. In the splitting nodes the edges along the path are cut, and a WeightHalf calls each of these nodes
+//    again.
 // 5. WeightBackward::run() starts at the halves, at the edges that led into sinks, and at the roots off the
-//    path. The nodes that accumulate run there, once each.
+//    path. The accumulating nodes run there, once each.
 #include "deepspeed/autograd/split_backward.h"
 
 #include <algorithm>
@@ -53,7 +55,7 @@ class WeightBackward::Parts {
 
 namespace {
 
-/// Keeps the gradients that a node is given, after its other hooks have seen them.
+/// Records the gradients that a node receives, after its other hooks have run.
 class KeepGradients : public torch::autograd::FunctionPreHook {
  public:
   explicit KeepGradients(variable_list& kept) : kept_(kept) {}
@@ -66,7 +68,7 @@ class KeepGradients : public torch::autograd::FunctionPreHook {
   variable_list& kept_;
 };
 
-/// Stands on a node whose edges were cut: a further backward over it would lose gradients.
+/// Guards a node whose edges were cut: another backward through it would lose gradients.
 class RefuseBackward : public torch::autograd::FunctionPreHook {
  public:
   variable_list operator()(const variable_list&) override {
@@ -76,7 +78,7 @@ class RefuseBackward : public torch::autograd::FunctionPreHook {
   }
 };
 
-/// Does what a backward without retain_graph does after a node.
+/// Frees a node's saved tensors after it ran, like a backward without retain_graph.
 class FreeSaved : public torch::autograd::FunctionPostHook {
  public:
   explicit FreeSaved(Node* node) : node_(node) {}
@@ -89,12 +91,12 @@ class FreeSaved : public torch::autograd::FunctionPostHook {
   Node* node_;
 };
 
-/// Takes the place of what an edge leads to, for its gradient to be captured.
+/// Replaces the target of an edge, so that the edge's gradient can be captured.
 class Sink : public Node {
  public:
   explicit Sink(const Edge& replaced) {
     const auto& input = replaced.function->input_metadata(replaced.input_nr);
-    // The gradient is to come to the stream of the node that gets it in the second half.
+    // The gradient must arrive on the stream of the node that receives it in the second half.
     const device::SideStream::Scope stream(replaced.function->stream());
     add_input_metadata(input.options(), input.shape_as_dim_vector(), input.is_tensor_subclass(),
                        input.is_nested_tensor(), input.grad_dtype());
@@ -103,10 +105,10 @@ class Sink : public Node {
   std::string name() const override { return "DeepSpeedSink"; }
 };
 
-/// Runs a node of the graph for the gradients that are left of it, without its hooks, which have run.
+/// Runs a node again for its remaining gradients, without its hooks, which have already run.
 class WeightHalf : public Node {
  public:
-  /// node: its edges along the path are cut. mark: a gradient of no meaning on the node's device.
+  /// node: its edges along the path are cut. mark: a dummy gradient on the node's device.
   WeightHalf(NodeHandle node, variable_list gradients, const at::Tensor& mark)
       : Node(node->sequence_nr(), edge_list(node->next_edges())),
         node_(std::move(node)),
@@ -128,14 +130,14 @@ class WeightHalf : public Node {
   variable_list gradients_;
 };
 
-/// The changes of a graph for its first half. Whatever happens, hooks go, and edges lead where they led.
+/// Edits a graph for its first half. The destructor always removes the hooks and restores the edges.
 class GraphEdits {
  public:
   struct SplitNode {
     Node* node;
     variable_list gradients;
 
-    /// Returns one of the gradients that it got; null where none came.
+    /// Returns one of the gradients that the node received; null if there was none.
     const at::Tensor* a_gradient() const {
       const auto found = std::find_if(gradients.begin(), gradients.end(),
                                       [](const at::Tensor& gradient) { return gradient.defined(); });
@@ -160,7 +162,7 @@ class GraphEdits {
     for (Node* node : walk.inner_path()) edit(*node, walk);
   }
   const edge_list& sinks() const { return sinks_; }
-  /// Returns where the edge of the index-th sink led.
+  /// Returns the original target of the index-th sink's edge.
   const Edge& behind_sink(size_t index) const { return moved_[index].second; }
   std::deque<SplitNode>& split_nodes() { return split_nodes_; }
 
@@ -195,17 +197,17 @@ class GraphEdits {
 
   std::deque<SplitNode> split_nodes_;  // hooks hold references to its elements
   edge_list sinks_;
-  std::vector<std::pair<Edge*, Edge>> moved_;  // one a sink
+  std::vector<std::pair<Edge*, Edge>> moved_;  // one per sink
   std::vector<std::pair<Node*, torch::autograd::FunctionPreHook*>> pre_hooks_;
   std::vector<std::pair<Node*, torch::autograd::FunctionPostHook*>> post_hooks_;
 };
 
-/// The roots of a backward with their gradients, and the edges to the inputs that need one.
+/// Holds a backward's roots with their gradients, and the edges to inputs that need one.
 struct Ends {
   edge_list roots;
   variable_list gradients;
   edge_list inputs;
-  std::vector<size_t> places;  // of these inputs in the caller's list
+  std::vector<size_t> places;  // positions of these inputs in the caller's list
 };
 
 Ends find_ends(const variable_list& outputs, const variable_list& output_grads, const variable_list& inputs) {
@@ -231,15 +233,15 @@ Ends find_ends(const variable_list& outputs, const variable_list& output_grads, 
   return ends;
 }
 
-/// Tells nodes that run backwards of their own where the second half goes. Autograd hands it to the threads
-/// of the devices. Inference alone has another use for the kind.
+/// Tells nodes that run their own backward where to put the second half. Autograd passes it to its device
+/// threads. Only inference otherwise uses this kind of debug info.
 struct SplitInfo : c10::DebugInfoBase {
   explicit SplitInfo(WeightBackward* given) : later(given) {}
   WeightBackward* later;
 };
 c10::DebugInfoKind split_info_kind() { return c10::DebugInfoKind::INFERENCE_CONTEXT; }
 
-/// Returns the gradients of the inputs, then those of the sinks.
+/// Returns the gradients of the inputs, followed by those of the sinks.
 variable_list run_towards_inputs(const Ends& ends, const GraphEdits& edits, WeightBackward& later) {
   edge_list wanted = ends.inputs;
   wanted.insert(wanted.end(), edits.sinks().begin(), edits.sinks().end());
@@ -261,7 +263,7 @@ void cut_path(Node& node, const GraphWalk& walk) {
 void add_halves(std::deque<GraphEdits::SplitNode>& nodes, const GraphWalk& walk,
                 WeightBackward::Parts& parts) {
   std::erase_if(nodes, [](const auto& split) { return split.a_gradient() == nullptr; });
-  // A cut frees nodes, so the handles to all of them come first.
+  // A cut frees nodes, so handles to all of them are taken first.
   std::vector<NodeHandle> handles;
   for (const auto& split : nodes) handles.push_back(split.node->getptr());
   for (const auto& handle : handles) cut_path(*handle, walk);

@@ -1,6 +1,6 @@
-// Runs a backward in two halves, for any module: the gradients of the inputs at once, those of the parameters
-// later. A pipeline's earlier stage waits for the first half alone (Qi et al., "Zero Bubble Pipeline
-// Parallelism", 2023: B and W).
+// Runs a backward in two halves, for any module: the gradients of inputs now, those of parameters later. The
+// previous stage of a pipeline only waits for the first half (Qi et al., "Zero Bubble Pipeline Parallelism",
+// 2023: B and W).
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace deepspeed::autograd {
 
-/// Holds the second half of one or several backwards. It keeps the inputs and the gradients of the outputs of
-/// all products of matrices and convolutions, so nearly all of the activations of what it belongs to.
+/// Holds the second half of one or several backwards. It keeps the inputs and output gradients of all matrix
+/// products and convolutions, which is nearly all of their activations.
 class DEEPSPEED_API WeightBackward {
  public:
   WeightBackward();
@@ -24,12 +24,12 @@ class DEEPSPEED_API WeightBackward {
   WeightBackward(WeightBackward&&) noexcept;
   WeightBackward& operator=(WeightBackward&&) noexcept;
 
-  /// Accumulates the gradients of all parameters, and calls their hooks, once a parameter. Nothing is left
-  /// afterwards: a second run does nothing, also where the first one threw.
+  /// Accumulates the gradients of all parameters and calls their hooks, once per parameter. Afterwards
+  /// nothing is left: a second run does nothing, even if the first one threw.
   void run();
-  /// Says whether there is nothing to run.
+  /// Returns whether there is nothing to run.
   bool empty() const;
-  /// Counts the nodes whose gradients of the weights are still to be computed.
+  /// Returns how many nodes still have weight gradients to compute.
   size_t num_halves() const;
 
   class Parts;
@@ -42,27 +42,27 @@ class DEEPSPEED_API WeightBackward {
   std::unique_ptr<Parts> parts_;
 };
 
-/// Runs the half of a backward from `outputs` that computes the gradients of `inputs`, and adds the rest to
-/// `later`. Returns a gradient an input, undefined for those that need none or that no output depends on.
+/// Runs the half of a backward that computes gradients of `inputs`. Adds the rest to `later`. Returns one
+/// gradient per input, undefined for those that need none or that no output depends on.
 ///
-/// output_grads: one an output, of its sizes; nothing flows from an output whose gradient is undefined or
-/// that needs none. inputs: leaves, `detach().requires_grad_()` makes one. All outputs of a forward must be
-/// given at once, since the graph is used up; drop them afterwards to free what `later` does not need. The
-/// results are those of an ordinary backward bit for bit, but where a weight is shared by operators of
-/// different kinds, whose gradients are then summed in another order. A hook on a tensor runs once; a hook on
-/// a node that splits sees no gradient of the weight. Throws UsageError where the lists do not fit, or an
-/// input is no leaf. Where an operator throws, nothing is added to `later`.
+/// output_grads: one per output, of its sizes. Nothing flows from an output with an undefined gradient, or
+/// one that needs none. inputs: leaves, made by `detach().requires_grad_()`. All outputs of a forward must be
+/// given at once, since the graph is used up. Drop them afterwards to free what `later` does not need. The
+/// results equal those of an ordinary backward bit for bit, with one exception: if operators of different
+/// kinds share a weight, its gradients are summed in another order. A hook on a tensor runs once. A hook on a
+/// splitting node sees no weight gradient. Throws UsageError if the lists do not match or an input is not a
+/// leaf. If an operator throws, nothing is added to `later`.
 DEEPSPEED_API std::vector<at::Tensor> backward_inputs(const std::vector<at::Tensor>& outputs,
                                                       const std::vector<at::Tensor>& output_grads,
                                                       const std::vector<at::Tensor>& inputs,
                                                       WeightBackward& later);
 
-/// Returns where the backward that runs in this thread puts its second half, for a node that runs a backward
-/// of its own inside of it; null where the backward is an ordinary one.
+/// Returns the second half that this thread's running backward adds to. It is null in an ordinary backward.
+/// Nodes that run their own backward inside use this.
 WeightBackward* current_weight_backward();
 
-/// Lists the nodes that may run twice, each time for other gradients: products of matrices and convolutions,
-/// as torch names them. A test fails when torch renames one.
+/// Lists the nodes that may run twice, each time for other gradients. These are matrix products and
+/// convolutions, under torch's names. A test fails if torch renames one.
 const std::unordered_set<std::string>& splitting_nodes();
 
 }  // namespace deepspeed::autograd

@@ -1,4 +1,4 @@
-// The one place that reads environment variables.
+// The only place that reads environment variables.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace deepspeed::env {
 
-/// The variable's value, or nothing where it is unset or empty.
+/// Returns the variable's value, or nothing if it is unset or empty.
 DEEPSPEED_API std::optional<std::string> get(const char* name);
 
-/// The variable as a whole number. Throws UsageError, naming the variable, where it is set and is no number.
+/// Returns the variable as a whole number. Throws UsageError, naming it, if it is set to anything else.
 DEEPSPEED_API std::optional<int64_t> get_int(const char* name);
 
-/// Sets (or with nothing removes) a variable of this process.
+/// Sets a variable of this process, or removes it if there is no value.
 DEEPSPEED_API void set(const char* name, const std::optional<std::string>& value);
 
 }  // namespace deepspeed::env

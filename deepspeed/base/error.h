@@ -1,6 +1,6 @@
-// The errors that the library throws. Every message reads `[folder.file] what, got, expected`, so that a log
-// line alone says which part complained and what it saw. Misuse (UsageError, ConfigError) is apart from
-// failures of the environment (IoError, CommError, CheckpointError), which a caller may want to retry or
+// The errors that the library throws. Every message reads `[folder.file] what, got, expected`, so that a
+// single log line says which part complained and what it saw. Misuse (UsageError, ConfigError) is separate
+// from failures of the environment (IoError, CommError, CheckpointError), which a caller may want to retry or
 // survive.
 #pragma once
 
@@ -14,53 +14,53 @@
 
 namespace deepspeed {
 
-/// Base of all errors of the library.
+/// Is the base of all errors of the library.
 class DEEPSPEED_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A call that the documentation forbids: wrong argument, wrong order, wrong state.
+/// Reports a call that the documentation forbids: wrong argument, order or state.
 class DEEPSPEED_API UsageError : public Error {
  public:
   using Error::Error;
 };
 
-/// A key of the JSON config that is unknown, has a wrong value or contradicts another one.
+/// Reports a key of the JSON config that is unknown, wrong or contradicts another.
 class DEEPSPEED_API ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// A feature that a config or an argument asks for and that does not exist yet.
+/// Reports a requested feature that does not exist yet.
 class DEEPSPEED_API NotSupportedError : public Error {
  public:
   using Error::Error;
 };
 
-/// A file or device that cannot be read or written.
+/// Reports a file or device that cannot be read or written.
 class DEEPSPEED_API IoError : public Error {
  public:
   using Error::Error;
 };
 
-/// A checkpoint that is missing, torn, altered or does not fit.
+/// Reports a checkpoint that is missing, torn, altered or does not fit.
 class DEEPSPEED_API CheckpointError : public Error {
  public:
   using Error::Error;
 };
 
-/// A collective or a rendezvous that failed or timed out. The state of the group is unknown afterwards.
+/// Reports a collective or rendezvous that failed or timed out. The state of the group is unknown afterwards.
 class DEEPSPEED_API CommError : public Error {
  public:
   using Error::Error;
 };
 
-/// Names the part of the library that a file of the sources is, `folder.file`: "zero.slice_set" for
-/// deepspeed/zero/update/slice_set.cpp, "engine" for deepspeed/engine/engine.cpp.
+/// Returns the part of the library that a source file belongs to, as `folder.file`. Examples:
+/// "zero.slice_set" for deepspeed/zero/update/slice_set.cpp, "engine" for deepspeed/engine/engine.cpp.
 DEEPSPEED_API std::string part_of_file(const char* path);
 
-/// Holds the first part of a text together with the place of the call that it is handed to.
+/// Holds the first part of a text, and where the function that gets it was called.
 struct FirstPart {
   template <class Part>
   FirstPart(const Part& part, const std::source_location& called = std::source_location::current())
@@ -70,15 +70,15 @@ struct FirstPart {
   std::source_location where;
 };
 
-/// Makes the text of an error that is thrown later or logged: `[folder.file] parts...`, after the caller's
-/// file.
+/// Makes the text of an error that is thrown later or logged: `[folder.file] parts...`. The file is the
+/// caller's.
 template <class... Parts>
 std::string located(const FirstPart& first, const Parts&... parts) {
   return message("[", part_of_file(first.where.file_name()), "] ", first.text, parts...);
 }
 
-/// Throws `ErrorType` with the text `[folder.file] parts...`, after the caller's file. A ConfigError reads
-/// `[config] parts...` wherever it comes from: its first part is the key, which is what a user looks for.
+/// Throws `ErrorType` with the text `[folder.file] parts...`, for the caller's file. A ConfigError reads
+/// `[config] parts...` wherever it comes from. Its first part is the key, which is what a user looks for.
 template <class ErrorType, class... Parts>
 [[noreturn]] void raise(const FirstPart& first, const Parts&... parts) {
   if constexpr (std::is_same_v<ErrorType, ConfigError>)
@@ -86,7 +86,7 @@ template <class ErrorType, class... Parts>
   throw ErrorType(located(first, parts...));
 }
 
-/// Throws for a function that checks on behalf of its caller, whose place is `where`.
+/// Throws for a function that checks on behalf of its caller, whose location is `where`.
 template <class ErrorType, class... Parts>
 [[noreturn]] void raise_at(const std::source_location& where, const Parts&... parts) {
   throw ErrorType(message("[", part_of_file(where.file_name()), "] ", parts...));

@@ -1,6 +1,6 @@
-// Hashes that are the same on all machines: one that is quick (FNV-1a, 64 bits,
-// http://www.isthe.com/chongo/tech/comp/fnv), and one that nobody forges (HMAC-SHA-256, FIPS 180-4, RFC
-// 2104), by which ends of a connection show that they know a secret.
+// Hashes that are equal on all machines. One is quick: FNV-1a, 64 bits
+// (http://www.isthe.com/chongo/tech/comp/fnv). The other cannot be forged: HMAC-SHA-256 (FIPS 180-4, RFC
+// 2104), by which both ends of a connection prove that they know a secret.
 #pragma once
 
 #include <bit>
@@ -39,10 +39,10 @@ DEEPSPEED_API std::string hmac_sha256(std::string_view key, std::string_view byt
 /// Writes bytes as hexadecimal digits.
 DEEPSPEED_API std::string hex(std::string_view bytes);
 
-/// Compares in a time that does not tell where texts differ.
+/// Compares in a time that does not reveal the position of a difference.
 DEEPSPEED_API bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-/// Returns bytes of the kernel's random generator. Throws IoError where it gives none.
+/// Returns bytes from the kernel's random generator. Throws IoError if it gives none.
 DEEPSPEED_API std::string random_bytes(size_t count);
 
 }  // namespace deepspeed

@@ -1,4 +1,4 @@
-// Half-open intervals of element indices, the vocabulary of every partition, and the cut into equal shards.
+// Half-open intervals of element indices, used by every partition, and the division into equal shards.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace deepspeed {
 
-/// [begin, end), in elements.
+/// Is [begin, end), in elements.
 struct Interval {
   int64_t begin = 0;
   int64_t end = 0;
@@ -17,13 +17,13 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// Returns the common part of both; empty (begin == end) where they do not meet.
+/// Returns the common part of both; empty (begin == end) if they do not overlap.
 inline Interval intersect(const Interval& a, const Interval& b) {
   const int64_t begin = std::max(a.begin, b.begin);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Returns the elements of each shard, padding included, where stage 3 cuts a tensor into equal shards.
+/// Returns the elements of each shard, with padding. Stage 3 cuts a tensor into equal shards.
 constexpr int64_t shard_numel(int64_t numel, int64_t num_ranks) {
   return (numel + num_ranks - 1) / num_ranks;
 }

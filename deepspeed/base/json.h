@@ -1,4 +1,4 @@
-// The JSON type of the project: keys keep the order in which a file gives them.
+// The JSON type of the project. Keys keep the order of the file.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,9 +1,9 @@
-// Reads JSON that people wrote, with the place of each fault.
+// Reads hand-written JSON and reports the place of each fault.
 //
-// parse_json() bounds the length, overwrites comments and trailing commas with spaces, which keeps every line
-// and column, and runs nlohmann's event parser over the rest. The events build the value and know at each
-// moment which key is being read, so that a key given twice, a number that no double holds, or too deep a
-// nesting becomes a ConfigError with source, line, column and key.
+// parse_json() limits the length, overwrites comments and trailing commas with spaces, which keeps every line
+// and column, and runs nlohmann's event parser over the rest. The events build the value and know which key
+// is being read. A duplicate key, a number that no double holds, or too deep nesting thus becomes a
+// ConfigError with source, line, column and key.
 #include "deepspeed/base/json_file.h"
 
 #include <algorithm>
@@ -22,14 +22,14 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/// Returns the offset just after the string that begins at `begin` (its opening quote).
+/// Returns the offset just after the string whose opening quote is at `begin`.
 size_t end_of_string(const std::string& text, size_t begin) {
   size_t at = begin + 1;
   while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
   return std::min(at + 1, text.size());
 }
 
-/// Returns the offset just after the comment that begins at `begin`, or `begin` where none does.
+/// Returns the offset just after the comment at `begin`, or `begin` if there is none.
 size_t end_of_comment(const std::string& text, size_t begin, const std::string& source) {
   if (text[begin] == '#' || text.compare(begin, 2, "//") == 0) {
     return std::min(text.find('\n', begin), text.size());
@@ -49,7 +49,7 @@ void blank(std::string& text, size_t begin, size_t end) {
   }
 }
 
-/// Reads a text and tells how far the reader has come.
+/// Iterates over a text and records how far it was read.
 class TrackedIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -136,7 +136,7 @@ class Builder {
     raise<ConfigError>(source_, " line ", line, " column ", column, ": ", parts...);
   }
 
-  /// Returns the number that Python writes without quotes, if the parser has stopped at its first letter.
+  /// Returns the number that Python writes without quotes, if the parser stopped at its first letter.
   const char* word_of_python(size_t offset) const {
     for (const char* word : {"Infinity", "NaN"}) {
       if (offset > 0 && text_.compare(offset - 1, std::strlen(word), word) == 0) return word;
@@ -156,7 +156,7 @@ class Builder {
     if (levels_.empty()) return &(root_ = std::move(value));
     Level& level = levels_.back();
     if (level.value->is_array()) return &level.value->emplace_back(std::move(value));
-    // No key stands twice (key()), so that none need be looked for.
+    // key() has rejected duplicates, so there is no need to search for the key.
     auto& members = level.value->get_ref<Json::object_t&>();
     members.emplace_back(level.key, std::move(value));
     return &members.back().second;
@@ -198,7 +198,7 @@ TextPosition position_in(const std::string& text, size_t offset) {
 }
 
 std::string blank_comments(std::string text, const std::string& source) {
-  size_t comma = std::string::npos;  // a comma with a value before it and nothing after it so far
+  size_t comma = std::string::npos;  // a comma after a value, with nothing after it so far
   char previous = '\0';              // the last byte that is neither white space nor comment
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];

@@ -54,7 +54,7 @@ bool is_colored() {
   return result;
 }
 
-/// Writes the line at one go, so that those of other threads and ranks do not come in between.
+/// Writes the line in one call. Lines of other threads and ranks then do not mix in.
 void write_to_stderr(Level level, const std::string& line) {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
@@ -78,15 +78,15 @@ SinkHolder& sink_holder() {
   return *holder;
 }
 
-/// Returns the sink as it is now; whoever calls it holds no lock, as a sink may wait for other threads.
+/// Returns the current sink. Call it without holding a lock, since a sink may wait for other threads.
 std::shared_ptr<const Sink> current_sink() {
   SinkHolder& holder = sink_holder();
   const std::lock_guard lock(holder.mutex);
   return holder.sink;
 }
 
-/// Says whether the sink took the line. It does not where there is none, where it throws, and for the lines
-/// that it logs itself.
+/// Returns whether the sink took the line. It does not if there is none, if it throws, and for lines that it
+/// logs itself.
 bool give_to_sink(Level level, const std::string& line) {
   thread_local bool is_inside = false;
   const auto sink = current_sink();
@@ -131,7 +131,7 @@ Sink set_sink(Sink sink) {
 void write(Level level, const std::string& text, bool on_every_rank) {
   if (level < current_level() || level == Level::kOff) return;
   const int rank = current_rank;
-  // All ranks have the same config (engine/guards/rank_agreement.h), so one of them speaks of it.
+  // All ranks have the same config (engine/guards/rank_agreement.h), so only one of them reports on it.
   const bool is_common =
       level < Level::kWarning || (level == Level::kWarning && text.starts_with("[config] "));
   if (rank != 0 && is_common && !on_every_rank) return;

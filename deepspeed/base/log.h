@@ -1,5 +1,5 @@
-// Log lines go to standard error: `[time] [level] [rank N] text`, or to a sink of the program's own. Rank 0
-// alone speaks unless a call or the level says otherwise.
+// Writes log lines to standard error, as `[time] [level] [rank N] text`, or to the program's own sink. Only
+// rank 0 logs unless a call or the level says otherwise.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace deepspeed::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
-/// Finds the level of a name (debug, info, warning, error, critical, off; any case). Throws UsageError for
-/// another.
+/// Returns the level with a name (debug, info, warning, error, critical, off; any case). Throws UsageError
+/// for any other name.
 DEEPSPEED_API Level level_from_name(const std::string& name);
 
 /// Drops lines below `level` from now on. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.
@@ -24,16 +24,15 @@ DEEPSPEED_API Level level();
 /// `on_every_rank`.
 DEEPSPEED_API void set_rank(int rank);
 
-/// Takes the lines that would be written: level and `[rank N] text`. Several threads may call it at once.
+/// Receives the lines that would be written: level and `[rank N] text`. Several threads may call it at once.
 using Sink = std::function<void(Level, const std::string& line)>;
-/// Gives all lines to `sink` from now on, in place of standard error, and returns the sink before; an empty
-/// one stands for standard error. What the sink throws does not leave the log call: that line goes to
-/// standard error, as do lines that the sink itself logs. Does not wait: a call of the sink before may still
-/// be running.
+/// Sends all lines to `sink` instead of standard error, and returns the previous sink. An empty sink means
+/// standard error. If the sink throws, the line goes to standard error, and so do lines that the sink itself
+/// logs. Does not wait: a call of the previous sink may still be running.
 DEEPSPEED_API Sink set_sink(Sink sink);
 
-/// Writes one line; errors are written on every rank, and so are warnings but those of the config, "[config]
-/// ...", which all ranks have alike.
+/// Writes one line. Errors and warnings are written on every rank, except the config's warnings, "[config]
+/// ...", which are equal on all ranks.
 DEEPSPEED_API void write(Level level, const std::string& text, bool on_every_rank = false);
 
 template <class... Parts>

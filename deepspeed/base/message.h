@@ -1,5 +1,4 @@
-// Builds a text from parts of any streamable type; the one way in which errors and log lines are put
-// together.
+// Builds a text from parts of any streamable type; errors and log lines are all built this way.
 #pragma once
 
 #include <sstream>
@@ -7,7 +6,7 @@
 
 namespace deepspeed {
 
-/// Joins the parts, one after the other: `message("rank ", 3, " of ", 4)`.
+/// Joins the parts: `message("rank ", 3, " of ", 4)`.
 template <class... Parts>
 std::string message(const Parts&... parts) {
   std::ostringstream out;

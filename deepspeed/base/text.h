@@ -15,13 +15,13 @@ inline std::string lowercase(std::string text) {
   return text;
 }
 
-/// Returns the first line of a text, such as a c10d error's text without its stack trace.
+/// Returns the first line of a text, for instance a c10d error without its stack trace.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// Says whether each character begins and goes on as UTF-8 demands.
+/// Returns whether the text is valid UTF-8.
 DEEPSPEED_API bool is_utf8(const std::string& text);
 
-/// Returns the text with a '?' for each byte that is of no character of UTF-8.
+/// Returns the text with a '?' for each byte outside any UTF-8 character.
 DEEPSPEED_API std::string as_utf8(const std::string& text);
 
 }  // namespace deepspeed

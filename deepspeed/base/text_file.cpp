@@ -25,7 +25,7 @@ const char* kind_of(mode_t mode) {
   return "a device";
 }
 
-/// Counts the numbers from `first` on, below `end`, that no open file has; `most` at most.
+/// Counts free file descriptors from `first` to below `end`; `most` at most.
 uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
   uint64_t count = 0;
   for (uint64_t handle = first; handle < end && count < most; ++handle) {
@@ -34,9 +34,9 @@ uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
   return count;
 }
 
-constexpr unsigned kListens = 0x0A;  // TCP_LISTEN, as the kernel's table has it
+constexpr unsigned kListens = 0x0A;  // TCP_LISTEN, as in the kernel's table
 
-/// Looks into a table of the kernel: "sl: ADDRESS:PORT ADDRESS:PORT STATE queues timer retransmits UID ...".
+/// Searches a kernel table with lines "sl: ADDRESS:PORT ADDRESS:PORT STATE queues timer retransmits UID ...".
 std::optional<unsigned> listening_user(const char* table, unsigned port) {
   std::ifstream lines(table);
   for (std::string line; std::getline(lines, line);) {
@@ -76,7 +76,7 @@ void require_open_files(uint64_t count, const std::string& what) {
 }
 
 int open_regular_file(const std::filesystem::path& path, const char* expected) {
-  // Without O_NONBLOCK the call itself waits where a FIFO stands.
+  // Without O_NONBLOCK the call itself would wait on a FIFO.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) {
     const int error = errno;

@@ -1,5 +1,4 @@
-// The version of the library that the program runs with, which may be a later patch than the one it was built
-// against.
+// The version of the library at run time, which may be a later patch than the one at build time.
 #pragma once
 
 #include "deepspeed/base/export.h"
@@ -9,11 +8,11 @@ namespace deepspeed {
 /// Returns the version, such as "0.1.0". Releases with equal first two numbers can replace each other.
 DEEPSPEED_API const char* version();
 
-/// Returns the GPU architectures that the CUDA kernels were built for, such as "80-real 90-real"; "" where
-/// the build has no CUDA.
+/// Returns the GPU architectures that the CUDA kernels were built for, such as "80-real 90-real". Returns ""
+/// in a build without CUDA.
 DEEPSPEED_API const char* cuda_architectures();
 
-/// Returns the file of the part that calls CUDA, which lies beside the library.
+/// Returns the file of the library that calls CUDA, installed next to this one.
 DEEPSPEED_API const char* cuda_library();
 
 }  // namespace deepspeed

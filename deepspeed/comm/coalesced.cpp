@@ -15,8 +15,8 @@ namespace {
 
 using Piece = std::vector<at::Tensor>;
 
-// Pieces hold tensors of one dtype and device; their order follows the list's alone, so it is the same on all
-// ranks.
+// Packs tensors into pieces of one dtype and device. Their order depends only on the list, so it is the same
+// on all ranks.
 std::vector<Piece> pack(const std::vector<at::Tensor>& tensors, int64_t piece_bytes) {
   if (piece_bytes < 1) {
     raise<UsageError>("a piece of ", piece_bytes, " bytes, expected 1 or more");
@@ -61,7 +61,7 @@ at::Tensor flatten(const Piece& piece) {
   return flat;
 }
 
-// What travels for a piece: a lone tensor as it is, if it can.
+// Returns the tensor to send for a piece. A single tensor is sent directly if it is contiguous.
 at::Tensor flat_of(const Piece& piece) {
   return piece.size() == 1 && piece.front().is_contiguous() ? piece.front() : flatten(piece);
 }
@@ -71,7 +71,7 @@ void put_back(const Piece& piece, const at::Tensor& flat) {
   visit_places(piece, flat, [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
 }
 
-// One piece is packed and unpacked while another travels.
+// One piece is packed and unpacked while another is being sent.
 void start_all(const std::vector<Piece>& pieces, const std::function<Work(const at::Tensor&)>& start) {
   c10::NoGradGuard no_grad;
   struct UnderWay {

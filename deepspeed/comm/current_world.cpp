@@ -12,7 +12,7 @@ const std::shared_ptr<World::Impl>& CurrentWorld::get() {
   return impl;
 }
 
-// Never destroyed: at exit, the threads of a backend may outlive the statics that they use.
+// Never destroyed: at exit, a backend's threads may outlive statics that they use.
 CurrentWorld& current_world() {
   static auto& instance = *new CurrentWorld;
   return instance;

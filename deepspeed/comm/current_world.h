@@ -1,4 +1,4 @@
-// The process has one world that calls without a group mean. Internal to this folder.
+// Holds the world used by calls that give no group. Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace deepspeed::comm {
 
-/// Holds the world of the process. Whoever looks at it holds the mutex.
+/// Holds the world of the process. Lock the mutex to use it.
 struct CurrentWorld {
   std::mutex mutex;
   std::shared_ptr<World::Impl> impl;  // null: none
 
-  /// Returns the world, or null. An adopted one whose group is gone is left first.
+  /// Returns the world, or null. An adopted world whose group is gone is left first.
   const std::shared_ptr<World::Impl>& get();
 };
 

@@ -1,8 +1,8 @@
-// How the functions of deepspeed.comm become calls of a group.
+// Implements the functions of deepspeed.comm by calls of a group.
 //
-// Each takes the given group, or the world's, turns global ranks into ranks inside of it, starts the group's
-// operation, and waits for it unless async_op is set. reduce() is a reduction to one owner; objects travel as
-// CBOR.
+// Each uses the given group or the world's, and converts global ranks to ranks in the group. It starts the
+// group's operation, and waits for it unless async_op is set. reduce() is a reduction to one owner. Objects
+// are sent as CBOR.
 #include "deepspeed/comm/functions.h"
 
 #include "deepspeed/base/error.h"
@@ -207,7 +207,7 @@ Mesh::Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> ax
 }
 
 const ProcessGroup& Mesh::group(const std::string& axis) const {
-  topology_.axis_size(axis);  // throws where there is no such axis
+  topology_.axis_size(axis);  // throws if there is no such axis
   return groups_.at(axis);
 }
 
@@ -217,7 +217,7 @@ ProcessGroup Mesh::new_group(const std::vector<std::string>& axes) const {
   std::string name;
   for (const auto& axis : axes) name += (name.empty() ? "" : "+") + axis;
   ProcessGroup own;
-  // Every rank names all groups, in the same order, as World::new_group() asks.
+  // Every rank names all groups, in the same order, as World::new_group() requires.
   for (const auto& ranks : topology_.groups(axes)) {
     if (const auto group = world_.new_group(ranks, name)) own = group;
   }

@@ -1,11 +1,11 @@
-// The functions of deepspeed.comm run collectives over the world's group, or over the one that is given. An
-// empty group stands for the world's. docs/comm.md is the guide to them.
+// Declares the functions of deepspeed.comm, which run collectives over a given group or the world's. An empty
+// group stands for the world's. See docs/comm.md.
 //
-// Ranks named src or dst are global ones, as in torch.distributed. Tensors are dense and contiguous, and the
-// same in size and dtype on all ranks. With async_op the call returns at once: the tensors (those of a list
-// as well) must live, untouched, until Work::wait() returns, and hold the result then; else the Work is done
-// already. Objects are JSON values. All functions throw UsageError for arguments that do not fit and
-// CommError where a rank fails or calls something else.
+// Ranks named src or dst are global, as in torch.distributed. Tensors are dense and contiguous, and have the
+// same size and dtype on all ranks. With async_op a call returns at once. Its tensors, including those in
+// lists, must stay alive and unchanged until Work::wait() returns, and then hold the result. Without it the
+// Work is already done. Objects are JSON values. All functions throw UsageError for arguments that do not
+// fit, and CommError if a rank fails or calls something else.
 #pragma once
 
 #include <chrono>
@@ -23,18 +23,18 @@
 
 namespace deepspeed::comm {
 
-/// Lays ranks out: `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
+/// Arranges ranks: `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
 class DEEPSPEED_API Mesh {
  public:
-  /// Makes the groups along every single axis. Collective: every rank calls it with the same axes. Throws
-  /// UsageError where the product of the sizes is not the size of the world.
+  /// Makes the groups along each axis. Collective: every rank gives the same axes. Throws UsageError if the
+  /// product of the sizes is not the size of the world.
   Mesh(const World& world, std::vector<MeshAxis> axes);
-  /// Makes the groups over `all`, a group of all ranks of the world, which serves as the group of an axis
-  /// that all of them lie on, so that no other is made.
+  /// Makes the groups over `all`, a group of all ranks of the world. It also serves as the group of an axis
+  /// that contains all ranks.
   Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> axes);
 
   const Topology& topology() const { return topology_; }
-  /// Returns this rank's group along the axis: the ranks that differ from it on that axis alone.
+  /// Returns this rank's group along the axis: the ranks that differ only on that axis.
   const ProcessGroup& group(const std::string& axis) const;
   /// Returns this rank's position on the axis, its rank in group(axis).
   int coordinate(const std::string& axis) const;
@@ -53,60 +53,61 @@ DEEPSPEED_API bool is_available();
 DEEPSPEED_API int get_rank(const ProcessGroup& group = {});
 DEEPSPEED_API int get_world_size(const ProcessGroup& group = {});
 DEEPSPEED_API int get_local_rank();
-/// Returns the global rank of the rank `group_rank` of `group`.
+/// Returns the global rank of rank `group_rank` in `group`.
 DEEPSPEED_API int get_global_rank(const ProcessGroup& group, int group_rank);
 /// Returns the global ranks of the group, in its order.
 DEEPSPEED_API std::vector<int> get_all_ranks_from_group(const ProcessGroup& group = {});
 DEEPSPEED_API ProcessGroup get_world_group();
-/// Makes a group. Every rank of the world calls it; those that are not in `ranks` get an empty group.
+/// Makes a group. Every rank of the world calls it; ranks not in `ranks` get an empty group.
 DEEPSPEED_API ProcessGroup new_group(const std::vector<int>& ranks);
-/// Makes a mesh of the world with axes of these sizes and names, e.g. {2, 4}, {"data_parallel",
+/// Makes a mesh of the world with axes of these sizes and names. An example is {2, 4}, {"data_parallel",
 /// "sequence_parallel"}. Collective.
 DEEPSPEED_API Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
                                           const std::vector<std::string>& mesh_dim_names);
 
 DEEPSPEED_API Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                               const ProcessGroup& group = {}, bool async_op = false);
-/// Is all_reduce(), under the name that DeepSpeed's tensor-parallel inference calls.
+/// Equals all_reduce(), under the name that DeepSpeed's tensor-parallel inference uses.
 DEEPSPEED_API Work inference_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                                         const ProcessGroup& group = {}, bool async_op = false);
-/// Reduces every tensor in place; they travel packed by dtype and device, and need not be contiguous.
+/// Reduces every tensor in place. Tensors are packed by dtype and device, and need not be contiguous.
 DEEPSPEED_API Work all_reduce_coalesced(const std::vector<at::Tensor>& tensors, ReduceOp op = ReduceOp::kSum,
                                         const ProcessGroup& group = {}, bool async_op = false);
-/// Reduces to one rank. The result goes to `dst`; the tensors of the other ranks are unspecified afterwards.
+/// Reduces to rank `dst`. The tensors of the other ranks are unspecified afterwards.
 DEEPSPEED_API Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = ReduceOp::kSum,
                           const ProcessGroup& group = {}, bool async_op = false);
 DEEPSPEED_API Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {},
                              bool async_op = false);
 
-/// Gathers on every rank. `tensors` has one a rank, which is overwritten with the `tensor` of each.
+/// Gathers on every rank. `tensors` has one tensor per rank, overwritten with that rank's `tensor`.
 DEEPSPEED_API Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
                               const ProcessGroup& group = {}, bool async_op = false);
-/// Gathers on every rank. output: (ranks * n), input: (n).
+/// Gathers on every rank. `output` is (ranks * n), `input` is (n).
 DEEPSPEED_API Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input,
                                           const ProcessGroup& group = {}, bool async_op = false);
 /// Calls all_gather_into_tensor() for each pair.
 DEEPSPEED_API Work all_gather_coalesced(const std::vector<at::Tensor>& outputs,
                                         const std::vector<at::Tensor>& inputs, const ProcessGroup& group = {},
                                         bool async_op = false);
-/// Gathers on one rank. `tensors` has one a rank on `dst`, overwritten with the `tensor` of each, and is
-/// empty elsewhere.
+/// Gathers on rank `dst`. There, `tensors` has one tensor per rank, overwritten with that rank's `tensor`.
+/// Elsewhere it is empty.
 DEEPSPEED_API Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
                           const ProcessGroup& group = {}, bool async_op = false);
-/// Overwrites `tensor` with this rank's of `tensors`, which has one a rank on `src` and is empty elsewhere.
+/// Overwrites `tensor` with this rank's entry in `tensors` of `src`. `tensors` has one entry per rank on
+/// `src` and is empty elsewhere.
 DEEPSPEED_API Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
                            const ProcessGroup& group = {}, bool async_op = false);
 
-/// Writes to `output` the reduction of this rank's of `tensors` (one a rank) over all ranks.
+/// Reduces each of `tensors` (one per rank) and writes this rank's result to `output`.
 DEEPSPEED_API Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
                                   ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                                   bool async_op = false);
-/// Reduces and leaves each rank its block. output: (n), input: (ranks * n).
+/// Reduces and leaves each rank its block. `output` is (n), `input` is (ranks * n).
 DEEPSPEED_API Work reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
                                          ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                                          bool async_op = false);
 
-// DeepSpeed's own code uses these names where torch may lack the function; here it never does.
+// DeepSpeed's code uses these names because torch may lack the functions. This library always has them.
 DEEPSPEED_API Work allgather_fn(const at::Tensor& output, const at::Tensor& input,
                                 const ProcessGroup& group = {}, bool async_op = false);
 DEEPSPEED_API Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor& input,
@@ -115,24 +116,24 @@ DEEPSPEED_API Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor&
 DEEPSPEED_API bool has_all_gather_into_tensor();
 DEEPSPEED_API bool has_reduce_scatter_tensor();
 
-/// Sends the i-th piece of input (along dimension 0) to rank i. The sizes of the pieces, one a rank, may
-/// differ; empty: equal ones. Pieces that differ travel padded to the largest, whose size the ranks first
-/// agree on, also with async_op.
+/// Sends the i-th piece of `input` (along dimension 0) to rank i. The sizes of the pieces, one per rank, may
+/// differ; empty: equal sizes. Pieces of different sizes are padded to the largest, on which the ranks first
+/// agree, even with async_op.
 DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},
                                      const ProcessGroup& group = {}, bool async_op = false);
-/// Sends the i-th of `inputs` to rank i. Both lists have one a rank; `outputs` are overwritten.
+/// Sends the i-th of `inputs` to rank i. Both lists have one tensor per rank; `outputs` are overwritten.
 DEEPSPEED_API Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                               const ProcessGroup& group = {}, bool async_op = false);
 
-/// A message meets the receive of the same tag (0 to 2^30 - 1); NCCL ignores tags.
+/// Sends a message to a receive with the same tag (0 to 2^30 - 1). NCCL ignores tags.
 DEEPSPEED_API void send(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
 DEEPSPEED_API void recv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
 DEEPSPEED_API Work isend(const at::Tensor& tensor, int dst, const ProcessGroup& group = {}, int tag = 0);
 DEEPSPEED_API Work irecv(const at::Tensor& tensor, int src, const ProcessGroup& group = {}, int tag = 0);
 DEEPSPEED_API Work barrier(const ProcessGroup& group = {}, bool async_op = false);
-/// Waits as ProcessGroup::monitored_barrier() does.
+/// Waits like ProcessGroup::monitored_barrier().
 DEEPSPEED_API void monitored_barrier(const ProcessGroup& group = {},
                                      std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                                      bool wait_all_ranks = false);
@@ -141,13 +142,13 @@ DEEPSPEED_API void monitored_barrier(const ProcessGroup& group = {},
 DEEPSPEED_API void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
 /// Returns the `object` of every rank, in rank order.
 DEEPSPEED_API std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});
-/// Reduces one number a rank in double; all_gather_scalar() returns all of them in rank order.
+/// Reduces one number per rank in double. all_gather_scalar() returns all numbers in rank order.
 DEEPSPEED_API double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum,
                                        const ProcessGroup& group = {});
 DEEPSPEED_API std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 
-/// Logs on rank 0 what the comms logger has recorded there (log/comms_logger.h), and returns each rank's own
-/// table. show_straggler: with the time that this rank waited for slower ones; all ranks call it then.
+/// Logs rank 0's communication record (log/comms_logger.h) and returns each rank's own table. With
+/// show_straggler, which all ranks must set, it includes the time that this rank waited for slower ones.
 DEEPSPEED_API std::string log_summary(bool show_straggler = false);
 
 }  // namespace deepspeed::comm

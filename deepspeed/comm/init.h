@@ -12,7 +12,7 @@
 
 namespace deepspeed::comm {
 
-/// Is the world that a process belongs to. Destroying the last copy aborts what is under way and never waits.
+/// Is the world that a process belongs to. Destroying the last copy aborts pending work and never waits.
 class DEEPSPEED_API World {
  public:
   class Impl;
@@ -22,62 +22,60 @@ class DEEPSPEED_API World {
 
   int rank() const;
   int size() const;
-  // These come from LOCAL_RANK and LOCAL_SIZE (or LOCAL_WORLD_SIZE), or another launcher's variables; where
-  // the rank is not told, from the machines that the ranks name to each other.
+  // These come from LOCAL_RANK and LOCAL_SIZE (or LOCAL_WORLD_SIZE), or another launcher's variables. If no
+  // rank is given there, they come from the machine names that the ranks exchange.
   int local_rank() const;
   int local_size() const;
-  /// Returns how many consecutive ranks a node has: local_size(), or what DEEPSPEED_RANKS_PER_NODE says, by
-  /// which one machine stands for several. Throws UsageError where that does not divide the world.
+  /// Returns the number of consecutive ranks per node. It is local_size(), or DEEPSPEED_RANKS_PER_NODE, which
+  /// lets one machine stand for several nodes. Throws UsageError if that does not divide the world.
   int ranks_per_node() const;
   const ProcessGroup& group() const;
 
-  /// Makes a group of these global ranks. Collective: every rank of the world calls it, in the same order,
-  /// also those that are not in it (they get an empty handle).
+  /// Makes a group of these global ranks. Collective: every rank of the world calls it in the same order.
+  /// Ranks that are not in it get an empty handle.
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name) const;
-  /// Makes a group of all ranks for a user of its own, such as an engine, whatever other groups do.
-  /// Collective: the nth call with a name on one rank meets the nth with that name on the others, so threads
-  /// may call at the same time with different names. What one rank let go of closes once all have. Throws
-  /// UsageError where another thread makes one of this name, or holds one that it made for the same
-  /// `purpose`.
+  /// Makes a group of all ranks for one user, such as an engine. Collective: the nth call with a name on one
+  /// rank meets the nth with that name on the others. Threads may call at the same time with different names.
+  /// A group's connections close after all ranks have released it. Throws UsageError if another thread makes
+  /// a group of this name, or holds one that it made for the same `purpose`.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
-  /// Makes one of these global ranks, ascending. Collective over these ranks alone.
+  /// Makes an own group of these global ranks, ascending. Collective only over these ranks.
   ProcessGroup own_group(const std::string& name, const std::string& purpose,
                          const std::vector<int>& global_ranks) const;
 
-  /// Makes a group that stands for one which someone else made of these global ranks, e.g. Python's
-  /// new_group(): it shows that group (c10d_group()) and has the same backend, but connections of its own.
-  /// Collective over these ranks alone; a rank adopts the groups that it shares with others in one order.
-  /// `group` is neither used nor kept. Throws UsageError for ranks that are not those of `group`, and for a
-  /// backend that there is not.
+  /// Makes a group that presents one made by someone else, e.g. Python's new_group(). It presents that group
+  /// (c10d_group()) and uses the same backend, but its own connections. Collective only over these ranks;
+  /// ranks adopt the groups they share in the same order. `group` is neither used nor kept alive. Throws
+  /// UsageError if `global_ranks` are not the ranks of `group`, and for an unknown backend.
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                            const std::vector<int>& global_ranks) const;
 
-  /// Waits for the other ranks (a barrier), then leaves: the last call of a program that ends well. The
-  /// calling thread starts no collective afterwards.
+  /// Waits for the other ranks in a barrier, then leaves. It is the last call of a successful program. The
+  /// calling thread must not start collectives afterwards.
   void shutdown();
-  /// Says whether shutdown() or destroy_process_group() has left it.
+  /// Returns whether shutdown() or destroy_process_group() has left it.
   bool was_left() const;
 
  private:
   std::shared_ptr<Impl> impl_;
 };
 
-/// Joins the job that the environment (or `options`) describes; a process without RANK and WORLD_SIZE becomes
-/// a world of one that opens no socket. A second call returns the same world. Throws UsageError or CommError.
+/// Joins the job described by the environment or `options`. Without RANK and WORLD_SIZE, the process becomes
+/// a world of one that opens no socket. Later calls return the same world. Throws UsageError or CommError.
 DEEPSPEED_API World init_distributed(const InitOptions& options = {});
 
-/// Says whether the process has a world: of init_distributed() or adopt_as_world(), and not left since.
+/// Returns whether the process has a world from init_distributed() or adopt_as_world().
 DEEPSPEED_API bool is_initialized();
 
-/// Returns the world of init_distributed() or adopt_as_world(). Throws UsageError before it.
+/// Returns the world of init_distributed() or adopt_as_world(). Throws UsageError without one.
 DEEPSPEED_API World world();
 
-/// Leaves the world: no barrier. What a device was given by groups is done first, unless an exception is on
-/// its way; what else is pending is aborted. The groups of engines that live on end, with an
-/// error in their next call. A group that the world was adopted from (adopt.h) stays as it is.
+/// Leaves the world without a barrier. Work that groups gave a device is completed first, unless an exception
+/// is active. Other pending work is aborted. Groups of engines that still exist end with an error in their
+/// next call. A group that the world was adopted from (adopt.h) is not changed.
 DEEPSPEED_API void destroy_process_group();
 
-/// Leaves the world of a program that has failed: as destroy_process_group(), but waits for no device.
+/// Leaves the world of a failed program, like destroy_process_group() but without waiting for a device.
 DEEPSPEED_API void abort_process_group();
 
 }  // namespace deepspeed::comm

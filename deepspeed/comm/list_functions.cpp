@@ -1,4 +1,4 @@
-// The functions of functions.h that take a tensor a rank: they travel as one buffer.
+// Implements the functions of functions.h that take one tensor per rank. The tensors are sent as one buffer.
 #include <algorithm>
 #include <numeric>
 
@@ -43,7 +43,7 @@ void unpack(const at::Tensor& buffer, const std::vector<at::Tensor>& tensors) {
   }
 }
 
-// The sizes of the pieces of dimension 0, checked.
+// Returns the checked sizes of the pieces along dimension 0.
 std::vector<int64_t> split_sizes(const ProcessGroup& group, const at::Tensor& tensor, const char* name,
                                  std::vector<int64_t> sizes) {
   const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
@@ -59,7 +59,7 @@ std::vector<int64_t> split_sizes(const ProcessGroup& group, const at::Tensor& te
   return sizes;
 }
 
-// Copies piece after piece between `rows` and the places of `padded`, one of `largest` rows a rank.
+// Copies pieces between `rows` and `padded`, which has `largest` rows per rank.
 void copy_pieces(const at::Tensor& rows, const at::Tensor& padded, const std::vector<int64_t>& sizes,
                  int64_t largest, bool into_padded) {
   int64_t begin = 0;

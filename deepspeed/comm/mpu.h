@@ -1,4 +1,4 @@
-// What a program with parallelism of its own tells initialize(): DeepSpeed's model parallel unit.
+// Describes to initialize() a program's own parallelism, like DeepSpeed's model parallel unit.
 #pragma once
 
 #include "deepspeed/base/export.h"
@@ -6,22 +6,22 @@
 
 namespace deepspeed {
 
-/// Knows the groups of a program whose ranks share out a model, over tensors for instance. Gradients are
-/// averaged over the data-parallel group alone, norms and overflows are those of the model-parallel group's
-/// parts together, and checkpoints have files of each part. The engine makes groups of its own of these
+/// Provides the groups of a program that splits a model over ranks. An example is tensor parallelism.
+/// Gradients are averaged over the data-parallel group only. Norms and overflows combine the parts of the
+/// model-parallel group, and checkpoints have files for each part. The engine makes its own groups of these
 /// ranks.
 class DEEPSPEED_API Mpu {
  public:
   virtual ~Mpu() = default;
-  /// Returns the ranks that hold the same parts and train them on other data.
+  /// Returns the ranks that hold the same parts and train them on different data.
   virtual comm::ProcessGroup get_data_parallel_group() const = 0;
-  /// Returns the ranks that hold one copy of the model together.
+  /// Returns the ranks that together hold one copy of the model.
   virtual comm::ProcessGroup get_model_parallel_group() const = 0;
-  /// Returns those of them that share layers out, which get the same activations: all, unless some hold other
-  /// layers.
+  /// Returns those that split layers and get the same activations. These are all ranks of the model-parallel
+  /// group, unless some hold other layers.
   virtual comm::ProcessGroup get_tensor_model_parallel_group() const { return get_model_parallel_group(); }
-  /// Says whether the slices of a layer, the tensor-parallel group, hold parts of this parameter, which the
-  /// norm adds up. Else all of them must hold it alike, and the first one counts it.
+  /// Returns whether the tensor-parallel group splits this parameter; the norm then adds up its parts.
+  /// Otherwise all its ranks must hold the same values, and only the first counts them.
   virtual bool is_model_parallel_parameter(const at::Tensor& param) const = 0;
 
   int get_data_parallel_rank() const { return get_data_parallel_group().rank(); }

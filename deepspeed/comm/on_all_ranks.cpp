@@ -17,7 +17,7 @@ std::optional<FailedRank> run_and_tell(const ProcessGroup& group, const std::fun
   } catch (...) {
     own = std::current_exception();
   }
-  // A reason may be empty, so it cannot be the vote.
+  // The reason may be empty, so it cannot serve as the vote.
   if (group.all_reduce_scalar(own ? 1.0 : 0.0, ReduceOp::kMax) == 0.0) return std::nullopt;
   const std::vector<std::string> reports = group.all_gather_text(own ? "!" + reason : std::string());
   if (own) std::rethrow_exception(own);

@@ -1,5 +1,5 @@
-// Each rank does this work by itself, and all ranks learn of its failure on one before they meet in a
-// collective that the failed one would not reach.
+// Runs work on each rank separately and reports a failure to all ranks. Otherwise they would wait in a
+// collective that the failed rank does not reach.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@
 namespace deepspeed::comm {
 
 struct FailedRank {
-  int rank = 0;  // in the group: the first of those that failed
+  int rank = 0;  // in the group, the first that failed
   std::string reason;
 };
 
-/// Runs `work`, which talks to no other rank, and tells the ranks of the group how it ended. Throws what
-/// `work` threw here; returns who failed where it ended well here but not everywhere. Collective.
+/// Runs `work` and tells the ranks of the group how it ended. `work` must not communicate. Throws what `work`
+/// threw on this rank. If it succeeded here but not everywhere, returns which rank failed. Collective.
 std::optional<FailedRank> run_and_tell(const ProcessGroup& group, const std::function<void()>& work);
 
-/// Runs `work` as run_and_tell() does. Where another rank failed, this one throws an `E` from `where` that
-/// names the rank, what was done ("saving") and the reason. Collective.
+/// Runs `work` like run_and_tell(). If another rank failed, throws an `E` from `where` that names the rank,
+/// what was done ("saving") and the reason. Collective.
 template <class E = IoError>
 void on_all_ranks(const ProcessGroup& group, const char* what, const std::function<void()>& work,
                   const std::source_location& where = std::source_location::current()) {

@@ -75,7 +75,7 @@ int Topology::rank_at(const std::vector<int>& coordinates) const {
 std::vector<std::vector<int>> Topology::groups(const std::vector<std::string>& axes) const {
   std::vector<size_t> varying;
   for (const auto& axis : axes) varying.push_back(index_of(axis));
-  // A group is known by the coordinates of its ranks with the varying ones at zero: that is its first rank.
+  // A group is identified by its first rank, whose varying coordinates are zero.
   std::map<int, std::vector<int>> by_first;
   for (int rank = 0; rank < world_size(); ++rank) {
     auto place = coordinates(rank);

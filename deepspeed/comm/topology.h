@@ -1,5 +1,4 @@
-// Named axes over the ranks of a world say which ranks form which group. This is pure data, without
-// communication.
+// Defines groups of ranks by named axes over a world. This is pure data, without communication.
 #pragma once
 
 #include <string>
@@ -14,8 +13,8 @@ struct MeshAxis {
   int size = 1;
 };
 
-/// Lays ranks out over the axes in row-major order: the last axis varies fastest, so its neighbours are
-/// neighbouring ranks, which usually share a machine.
+/// Arranges ranks along the axes in row-major order. The last axis varies fastest, so its neighbours are
+/// consecutive ranks, which usually share a machine.
 class DEEPSPEED_API Topology {
  public:
   /// Throws UsageError for no axes, an empty or repeated name, or a size below 1.
@@ -23,7 +22,7 @@ class DEEPSPEED_API Topology {
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
   int world_size() const;
-  /// Returns the size of an axis. Throws UsageError naming the known axes where there is no such axis.
+  /// Returns the size of an axis. Throws UsageError, naming the known axes, if it does not exist.
   int axis_size(const std::string& axis) const;
 
   /// Returns the position of a rank along every axis.
@@ -31,10 +30,10 @@ class DEEPSPEED_API Topology {
   int coordinate(int rank, const std::string& axis) const;
   int rank_at(const std::vector<int>& coordinates) const;
 
-  /// Returns the groups along these axes: ranks that differ on them alone, ascending; the groups ordered by
-  /// first rank.
+  /// Returns the groups along these axes: ranks that differ only on them, ascending. The groups are ordered
+  /// by first rank.
   std::vector<std::vector<int>> groups(const std::vector<std::string>& axes) const;
-  /// Returns the one of groups(axes) that holds `rank`.
+  /// Returns the group in groups(axes) that contains `rank`.
   std::vector<int> group_of(int rank, const std::vector<std::string>& axes) const;
 
  private:

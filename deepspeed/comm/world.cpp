@@ -1,5 +1,5 @@
-// Groups are made under keys that are alike on all their ranks. A world that is left tells the ranks that
-// wait for it before its connections close.
+// Groups are made under keys that are the same on all their ranks. A world that leaves tells waiting ranks
+// before its connections close.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// How long a rank that leaves may take to say so.
+// How long a leaving rank may take to say so.
 constexpr std::chrono::milliseconds kLeaving(500);
 
 const World::Impl& checked_world(const std::shared_ptr<World::Impl>& impl) {
@@ -47,9 +47,8 @@ World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGu
     : job_(std::move(job)), make_group_(std::move(make_group)), guard_(std::move(guard)) {
   if (given) given_.emplace(given);
   group_ = this->make_group(all_ranks(job_.world_size), "world", given);
-  // A program that ends without destroying its world (an error that main() reports, say) still tells the
-  // ranks that wait for it. It does so before its exchanges end: whoever finds them ended looks for the
-  // reason.
+  // A program that ends without destroying its world, for example by an error in main(), still tells waiting
+  // ranks. It does so before its exchanges end, because the others then look for the reason.
   if (!guard_) return;
   exit_hook_ = std::make_unique<ExitHook>([guard = guard_] { guard->leave(kLeaving, false); },
                                           ExitHook::Turn::kBeforeAll);
@@ -77,7 +76,7 @@ GroupFactory World::Impl::group_factory(const std::string& name) {
 }
 
 ProcessGroup World::Impl::make_own_group(const std::string& purpose, GroupRequest request) {
-  // It runs without the lock: threads may make theirs in one order here and in another one there.
+  // This runs without the lock, since threads may make their groups in a different order on each rank.
   const GroupFactory make_group = group_factory(request.name);
   const std::string key = std::exchange(request.key, "own/" + request.key);
   request.is_own = true;
@@ -112,7 +111,7 @@ ProcessGroup World::Impl::adopt_group(const c10::intrusive_ptr<c10d::ProcessGrou
                       " of global_ranks, of which rank ", job_.rank, " of the world is ",
                       place == std::ssize(global_ranks) ? "none" : message("number ", place));
   }
-  // Groups without a name of their own differ in their ranks.
+  // Groups without a name of their own are told apart by their ranks.
   std::string key = name + " of ranks";
   for (const int rank : global_ranks) key += " " + std::to_string(rank);
   return make_own_group("", {.global_ranks = global_ranks, .name = name, .key = key, .given = given});
@@ -126,7 +125,7 @@ World::Impl::~Impl() { leave(/*together=*/false); }
 
 void World::Impl::leave(bool together) {
   const std::lock_guard lock(mutex_);
-  // Before the connections close: those who wait look for the reason then.
+  // This comes before connections close, because waiting ranks then look for the reason.
   exit_hook_ = nullptr;
   if (guard_) {
     guard_->leave(kLeaving, together);
@@ -196,7 +195,7 @@ bool World::was_left() const { return checked_world(impl_).was_left(); }
 void World::shutdown() {
   checked_world(impl_);
   if (impl_->group()) {
-    impl_->group().complete();  // the barrier is the hosts': behind it all devices are done too
+    impl_->group().complete();  // the barrier only synchronizes hosts; after it all devices are done too
     Work barrier = impl_->group().start_barrier();
     impl_->end_calls_of_this_thread();  // ranks that wait for it elsewhere are told
     barrier.wait();

@@ -1,4 +1,4 @@
-// This class stands behind the handle World. Internal to this folder.
+// Implements the handle World. Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ namespace deepspeed::comm {
 
 class World::Impl {
  public:
-  /// Makes a world. `guard` is null for a world without other processes; `given` is the group that the world
-  /// was adopted from, or null.
+  /// Makes a world. `guard` is null for a world without other processes. `given` is the group it was adopted
+  /// from, or null.
   Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr,
        const c10::intrusive_ptr<c10d::ProcessGroup>& given = nullptr);
   ~Impl();
@@ -34,23 +34,23 @@ class World::Impl {
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
                            const std::vector<int>& global_ranks);
   bool is_adopted() const { return given_.has_value(); }
-  /// Says whether the group that the world was adopted from is gone.
+  /// Returns whether the group that the world was adopted from is gone.
   bool is_over() const { return is_adopted() && given_->expired(); }
-  /// Says that from here on the calling thread only ends calls that it has begun.
+  /// Declares that the calling thread only finishes calls it has begun.
   void end_calls_of_this_thread();
-  /// Gives up the world's group, and with it (once no other handle is left) the connections and the store.
-  /// together: all ranks do so now, so that nobody can wait for this one.
+  /// Gives up the world's group. Connections and store end with its last handle. `together` tells that all
+  /// ranks do so, so that none waits for this one.
   void leave(bool together);
   bool was_left() const;
-  /// Leaves, and ends the groups that others hold still: their next calls throw an error with this reason.
+  /// Leaves, and ends groups that others still hold. Their next calls throw an error with this reason.
   void end(const std::string& reason, bool completes = true);
 
  private:
-  /// Returns the factory. Throws UsageError where the world was left.
+  /// Returns the factory. Throws UsageError if the world was left.
   GroupFactory group_factory(const std::string& name);
   ProcessGroup make_group(const std::vector<int>& global_ranks, const std::string& name,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& given);
-  /// Makes a group that the request's key and its number among those of this key tell apart.
+  /// Makes a group identified by the request's key and its number for this key.
   ProcessGroup make_own_group(const std::string& purpose, GroupRequest request);
 
   Job job_;

@@ -22,7 +22,7 @@ void collect(const Field& section, const Json& values, const std::string& path, 
   }
 }
 
-/// The section's name under which the type is documented, and the arguments with their defaults.
+/// Adds the type's documented name, and its arguments with defaults, to `values`.
 template <class Section>
 void resolve_type(const std::optional<Section>& section, const std::vector<NamedType>& types,
                   const std::string& name, Json& values) {

@@ -1,4 +1,4 @@
-// The values of a config that must be alike on all ranks of a job.
+// Lists the values of a config that must be equal on all ranks of a job.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace deepspeed::config {
 
-/// Lists path and JSON text of each value, resolved and with defaults, also of optimizer.params and
-/// scheduler.params, without the keys that are a rank's own (`per_rank()` in their tables). Each path stands
-/// there once.
+/// Lists path and JSON text of each value, resolved and with defaults. Includes optimizer.params and
+/// scheduler.params, but not keys that may differ by rank (`per_rank()` in their tables). Each path occurs
+/// once.
 DEEPSPEED_API std::vector<std::pair<std::string, std::string>> agreed_values(const DeepSpeedConfig& config);
 
 }  // namespace deepspeed::config

@@ -1,4 +1,4 @@
-// The three batch sizes, of which a config may leave out some.
+// Resolves the three batch sizes, some of which a config may leave out.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ struct BatchSizes {
   std::optional<int64_t> gradient_accumulation_steps;
 };
 
-/// Infers the sizes that are absent, so that train_batch_size is the product of the other two and the
-/// data-parallel world size. train_batch_size or train_micro_batch_size_per_gpu must be there. Throws
-/// ConfigError for sizes below 1, given or inferred, and for a product that differs.
+/// Infers the sizes that are absent. train_batch_size is the product of the other two and the data-parallel
+/// world size. At least train_batch_size or train_micro_batch_size_per_gpu must be given. Throws ConfigError
+/// for sizes below 1, given or inferred, and for a given product that differs.
 BatchSizes resolve_batch_sizes(const BatchSizes& given, int64_t data_parallel_world_size);
 
 }  // namespace deepspeed::config

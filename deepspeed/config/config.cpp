@@ -19,9 +19,9 @@ std::optional<int64_t> batch_size(const Json& values, const char* key) {
   return found->get<int64_t>();
 }
 
-/// Lets the section elasticity choose the sizes. Those that are given must be the ones it chooses, unless the
-/// section says that they do not count.
-/// world: data-parallel ranks, of which each has as many devices as the section says.
+/// Lets the section elasticity choose the sizes. Given sizes must equal the chosen ones, unless the section
+/// says to ignore them.
+/// world: data-parallel ranks, each with as many devices as the section says.
 BatchSizes choose_elastic_sizes(const Json& elasticity, const BatchSizes& given, int64_t world) {
   const ElasticRules rules = ElasticRules::from_json(elasticity);
   const ElasticBatch batch = elastic_batch_of_job(rules, world * rules.model_parallel_size);
@@ -53,7 +53,7 @@ void resolve_batch(DeepSpeedConfig& config, const Json& values, int64_t world) {
   config.gradient_accumulation_steps = *sizes.gradient_accumulation_steps;
 }
 
-/// Drops a section without a type, which chooses nothing.
+/// Drops a section without a type, which would choose nothing.
 template <class Section>
 void drop_without_type(std::optional<Section>& section, const char* name) {
   if (!section || !section->type.empty()) return;
@@ -61,8 +61,8 @@ void drop_without_type(std::optional<Section>& section, const char* name) {
   section.reset();
 }
 
-/// Moves the bucket's size from the top level, where the older form of zero_optimization, true or false, has
-/// it.
+/// Moves the bucket size from the top level. It is given there with the older form of zero_optimization, true
+/// or false.
 void apply_allgather_size(DeepSpeedConfig& config) {
   if (!config.allgather_size) return;
   const auto zero = config.raw.find("zero_optimization");
@@ -75,7 +75,7 @@ void apply_allgather_size(DeepSpeedConfig& config) {
   config.allgather_size.reset();
 }
 
-/// Moves two keys of old versions to the names that took their places.
+/// Moves two keys of old versions to their replacements.
 void apply_older_keys(DeepSpeedConfig& config) {
   if (config.disable_allgather) config.zero_optimization.allgather_partitions = false;
   if (!config.fp32_allreduce) return;
@@ -86,8 +86,8 @@ void apply_older_keys(DeepSpeedConfig& config) {
   config.communication_data_type = "fp32";
 }
 
-/// Ranks that exchange 1 bit an element know no norm to clip by: the default does not hold for them, a value
-/// that is given is an error (rules.cpp).
+/// Turns clipping off by default for optimizers whose ranks exchange 1 bit per element. These have no
+/// gradient norm to clip by. A clipping value that is given is an error (rules.cpp).
 void apply_exchange(DeepSpeedConfig& config) {
   const bool is_given = config.raw.contains("gradient_clipping");
   if (!is_given && config.optimizer && find_one_bit_optimizer(config.optimizer->type) != nullptr)

@@ -15,8 +15,8 @@
 
 namespace deepspeed::config {
 
-/// A loaded config, its members spelled as the keys. A section that is on once it stands in the config is
-/// optional; every other one has a switch among its members, or defaults that mean off.
+/// Holds a loaded config; members are named like the keys. A section that is on whenever it is present is an
+/// optional. Every other section has a switch among its members, or defaults that mean off.
 struct DeepSpeedConfig {
   int64_t train_batch_size = 0;  // the three batch sizes are resolved: none is 0 in a loaded config
   int64_t train_micro_batch_size_per_gpu = 0;
@@ -44,7 +44,7 @@ struct DeepSpeedConfig {
   bool use_data_before_expert_parallelism = false;
   std::optional<int64_t> sequence_parallel_size;
   std::optional<int64_t> data_parallel_size;
-  std::optional<int64_t> allgather_size;  // for the older form of zero_optimization
+  std::optional<int64_t> allgather_size;  // only with the older form of zero_optimization
   std::optional<int64_t> seed;            // for dropout and the order of the data
   Fp16Section fp16;
   Bf16Config bf16;
@@ -66,8 +66,8 @@ struct DeepSpeedConfig {
   PipelineConfig pipeline;
   std::optional<ProgressiveLayerDropConfig> progressive_layer_drop;
   CudaGraphsConfig cuda_graphs;
-  // Sections that act in no C++ program yet, or never: the keys that the config gives. Null: an absent
-  // section that has no defaults.
+  // Sections that do nothing in a C++ program so far or at all; these hold the given keys. null: absent and
+  // without defaults.
   Json wandb = Json::object(), comet = Json::object(), nebula = Json::object();
   Json hybrid_engine = Json::object(), compile = Json::object();
   Json tensor_parallel = Json::object(), expert_parallel = Json::object();
@@ -78,15 +78,16 @@ struct DeepSpeedConfig {
   Json raw;  // as given
 };
 
-/// Reads a config for that many data-parallel ranks. Throws ConfigError that names the key's path for unknown
-/// keys, wrong types and values, contradictions and features that do not exist yet; IoError for a file that
-/// cannot be read.
+/// Reads a config for this number of data-parallel ranks. Throws ConfigError, naming the key's path, for
+/// unknown keys, wrong types and values, contradictions and features that do not exist yet. Throws IoError
+/// for a file that cannot be read.
 DEEPSPEED_API DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size);
 
-/// Reads a config as load_config() does, with features that do not exist yet: for those who ask what it says.
+/// Reads a config as load_config() does, but accepts features that do not exist yet.
 DEEPSPEED_API DeepSpeedConfig read_config(const ConfigSource& source, int64_t data_parallel_world_size);
 
-/// Writes the members as JSON, defaults and resolved batch sizes included. Loading it gives the same config.
+/// Writes the members as JSON, with defaults and resolved batch sizes. Loading the result gives an equal
+/// config.
 DEEPSPEED_API Json to_json(const DeepSpeedConfig& config);
 
 }  // namespace deepspeed::config

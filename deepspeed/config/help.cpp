@@ -1,9 +1,9 @@
-// Writes the documentation from the tables that the reader uses, so that it cannot differ from what is read.
+// Writes the documentation from the tables that the reader uses, so the two cannot differ.
 //
-// walk() and walk_types() go over all fields and all named types once, in the order of the tables.
-// help_text(), option_list() and not_supported_yet() each make lines from a field's headline; help_markdown()
-// makes a table a section, the introduction before them. A test compares docs/config.md and the golden list
-// of options with the results.
+// walk() and walk_types() visit all fields and all named types once, in table order. help_text(),
+// option_list() and not_supported_yet() make lines from each field's headline. help_markdown() writes the
+// introduction and a table per section. A test compares docs/config.md and the golden list of options with
+// the results.
 #include "deepspeed/config/help.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ std::string support_text(const Field& field) {
   return "; supported so far: " + supported_text(field);
 }
 
-/// Says what to do in place of a deprecated key.
+/// Says what to use instead of a deprecated key.
 std::string advice(const Field& field) {
   const std::string& replacement = field.deprecation->replacement;
   return replacement.empty() ? "without effect" : "use " + replacement;
@@ -53,13 +53,13 @@ std::string alias_text(const Field& field) {
   return text;
 }
 
-/// Says where values act; nothing for a key that acts everywhere.
+/// Says under which conditions values act; "" for a key that always acts.
 std::string effect_text(const Field& field) {
   if (field.no_effect.empty()) return "";
   return (field.effective_where ? "; " : "; no effect: ") + field.no_effect;
 }
 
-/// Says in a sentence where the key acts, or that it does nothing.
+/// Says in a sentence when the key acts, or that it does nothing.
 std::string effect_sentence(const Field& field) {
   if (field.no_effect.empty()) return "";
   if (!field.effective_where) return " *No effect*: " + field.no_effect + ".";
@@ -73,14 +73,14 @@ std::string headline(const Field& field, const std::string& path) {
          effect_text(field) + alias_text(field);
 }
 
-/// Calls `visit(field, path)` for the field and all below it, in the order of the tables.
+/// Calls `visit(field, path)` for the field and all below it, in table order.
 template <class Visit>
 void walk(const Field& field, const std::string& path, const Visit& visit) {
   if (!path.empty()) visit(field, path);
   for (const Field& child : field.children) walk(child, join(path, child.key), visit);
 }
 
-/// Returns the types that a section's key `type` names; none for most sections.
+/// Returns the types that a section's key `type` can name; none for most sections.
 const std::vector<NamedType>& types_of(const std::string& section) {
   static const std::vector<NamedType> none;
   if (section == "optimizer") return optimizer_types();
@@ -102,7 +102,8 @@ void walk_types(const Visit& visit) {
   }
 }
 
-/// Whether the section (empty: the whole config) is the path's own or holds it.
+/// Returns whether the path is in the section or is the section itself. An empty section means the whole
+/// config.
 bool is_within(const std::string& path, const std::string& section) {
   return section.empty() || path == section || path.starts_with(section + ".") ||
          path.starts_with(section + "[");
@@ -144,7 +145,7 @@ word in its key, its path or its meaning.
   error that says so.
 )";
 
-/// Escapes a text for a cell of a table.
+/// Escapes a text for a table cell.
 std::string cell(const std::string& text) {
   std::string escaped;
   for (const char c : text) escaped += c == '|' ? "\\|" : std::string(1, c);

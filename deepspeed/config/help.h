@@ -1,4 +1,4 @@
-// The documentation of the config, written from the tables.
+// Documents the config from the tables.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace deepspeed::config {
 
-/// Writes a block of lines for each key: its path, what it takes, its default, what works so far, its
-/// meaning. `subject` is the dotted path of a section or a key; empty: all. Another text is searched for:
-/// first come keys whose names have it, then those whose paths or meanings do. Throws UsageError, naming the
-/// nearest keys, where there is none.
+/// Writes a block of lines for each key: path, accepted values, default, support, meaning. `subject` is the
+/// dotted path of a section or key; empty: all. Any other text is searched for. Keys whose names contain it
+/// come first, then those whose paths or meanings do. Throws UsageError, naming the nearest keys, if nothing
+/// is found.
 DEEPSPEED_API std::string help_text(const std::string& subject = "");
 
-/// Writes one line a key, "path: what it takes, default": the whole surface of options.
+/// Writes one line per key, "path: what it takes, default", for all options.
 DEEPSPEED_API std::vector<std::string> option_list();
 
-/// Lists the paths of keys and sections that lack some documented values so far, in the order of the tables.
+/// Lists keys and sections with documented values that are not supported yet, in table order.
 DEEPSPEED_API std::vector<std::string> not_supported_yet();
 
-/// Writes docs/config.md: a table for each section.
+/// Writes docs/config.md, with a table for each section.
 DEEPSPEED_API std::string help_markdown();
 
 }  // namespace deepspeed::config

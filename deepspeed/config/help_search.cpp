@@ -11,16 +11,15 @@
 namespace deepspeed::config {
 namespace {
 
-/// The shortest text that is searched for inside of words: shorter ones are there by chance ("lr" in
-/// "allreduce").
+/// Shorter texts are not searched for inside words. They would match by chance, like "lr" in "allreduce".
 constexpr size_t kShortestPart = 3;
 
-/// The ways in which an entry fits, the best first.
+/// Lists the ways in which an entry can match, best first.
 enum class Fit { kKey, kWordOfKey, kPartOfKey, kPartOfPath, kMeaning };
 
 std::string last_key(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-/// Changes a text to lower case with one separator of words.
+/// Converts a text to lower case with underscores between words.
 std::string with_underscores(const std::string& text) {
   std::string result = lowercase(text);
   for (char& c : result) c = c == ' ' || c == '-' ? '_' : c;

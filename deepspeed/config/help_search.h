@@ -1,4 +1,4 @@
-// Finds in the documentation of the config what a word is about.
+// Searches the documentation of the config for a word.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 
 namespace deepspeed::config {
 
-/// The help for one key, section or type.
+/// Holds the help for one key, section or type.
 struct HelpEntry {
   std::string path;  // "optimizer.params[AdamW].lr"
   std::string headline;
   std::string meaning;
 };
 
-/// Finds the entries that have `text` in their key, their path or, at the beginning of a word, in their
-/// meaning; those whose key it is come first, those that only mean it last. Case, blanks, dashes and
-/// underscores do not matter.
+/// Finds entries that contain `text` in their key, their path or their meaning. In a meaning it must begin a
+/// word. Exact keys come first and matches only in the meaning last. Case, blanks, dashes and underscores are
+/// ignored.
 std::vector<HelpEntry> search_help(const std::vector<HelpEntry>& entries, const std::string& text);
 
-/// Writes "; did you mean 'a' or 'b'?" with paths and keys near `text`; empty where none is.
+/// Writes "; did you mean 'a' or 'b'?" with similar paths and keys. Empty if there are none.
 std::string help_suggestion(const std::vector<HelpEntry>& entries, const std::string& text);
 
 }  // namespace deepspeed::config

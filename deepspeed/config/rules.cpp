@@ -1,8 +1,7 @@
 // One check_...() function for each group of keys that depend on each other.
 //
-// They run on a config that is read and whose batch sizes are resolved, so that each key by itself is known
-// to be in its range. Each rule is one require() with the key, the value that it has, and what is expected in
-// its place; the first that does not hold throws.
+// They run on a config with resolved batch sizes, after each single key's range was checked. Each rule is one
+// require() with the key, its value, and what is expected instead. The first violated rule throws.
 #include "deepspeed/config/rules.h"
 
 #include <string>
@@ -45,7 +44,7 @@ void check_sixteen_bit_masters(const DeepSpeedConfig& config) {
   require((!fp16_masters && !bf16_masters) || sums != "fp32", "data_types.grad_accum_dtype: got fp32 beside ",
           "gradients in 16 bits, which ", fp16_masters ? "fp16.fp16" : "bf16.bf16",
           "_master_weights_and_grads asks for");
-  // The step on the host keeps its moments in float32; without it they need bf16_optimizer_states.
+  // The step on the host keeps its moments in float32. On a device 16-bit masters need bf16_optimizer_states.
   const bool on_host = config.zero_optimization.offload_optimizer.device != "none";
   require(!fp16_masters || on_host, "fp16.fp16_master_weights_and_grads: got true with ",
           "zero_optimization.offload_optimizer.device \"none\", expected \"cpu\" or \"nvme\" there");
@@ -144,7 +143,7 @@ void check_param_dtype(const DeepSpeedConfig& config) {
           model, ", the type that fp16.enabled and bf16.enabled give the model");
 }
 
-/// Refuses "auto" for values that only the client can know.
+/// Refuses "auto" for values that only the client can choose.
 void check_params(const char* path, const Json& params) {
   for (const auto& [key, value] : params.items()) {
     require(value != "auto", path, ".", path_part(key),
@@ -152,7 +151,7 @@ void check_params(const char* path, const Json& params) {
   }
 }
 
-/// Rules of an optimizer whose ranks exchange 1 bit an element.
+/// Checks the rules for an optimizer whose ranks exchange 1 bit per element.
 void check_exchange(const DeepSpeedConfig& config, int64_t last_stage) {
   const std::string& type = config.optimizer->type;
   const ZeroConfig& zero = config.zero_optimization;
@@ -210,7 +209,7 @@ void check_zero(const DeepSpeedConfig& config) {
           " with reduce_scatter and the mean");
 }
 
-/// Checks what an offload to a disk needs. `block` is its key, and `contents` is what it keeps there.
+/// Checks what an offload to a disk needs. `block` is its key, and `contents` says what it keeps there.
 void check_disk(const auto& offload, const char* block, const char* contents) {
   if (offload.device != "nvme") return;
   require(offload.nvme_path && !offload.nvme_path->empty(), "zero_optimization.", block,
@@ -243,13 +242,13 @@ void check_offloaded_params(const ZeroConfig& zero) {
   check_disk(offload, "offload_param", "parameters");
 }
 
-/// Checks the block size for a disk: writes past the page cache go in whole pages.
+/// Checks the block size for a disk: writes past the page cache go in whole blocks of the disk.
 void check_aio(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   if (zero.offload_param.device != "nvme" && zero.offload_optimizer.device != "nvme") return;
-  constexpr int64_t kPageBytes = 4096;
-  require(config.aio.block_size % kPageBytes == 0, "aio.block_size: got ", config.aio.block_size,
-          " bytes with device \"nvme\", expected a multiple of ", kPageBytes);
+  constexpr int64_t kDiskBlock = 4096;  // of io::kDirectAlignment
+  require(config.aio.block_size % kDiskBlock == 0, "aio.block_size: got ", config.aio.block_size,
+          " bytes with device \"nvme\", expected a multiple of ", kDiskBlock);
 }
 
 void check_sum_of_gradients(const DeepSpeedConfig& config) {
@@ -264,7 +263,7 @@ void check_sum_of_gradients(const DeepSpeedConfig& config) {
           "beside compile.deepcompile, expected \"mean\": a sum is not ", "supported with DeepCompile");
 }
 
-/// Refuses keys that reduce gradients early where the caller says when a step ends.
+/// Refuses keys that reduce gradients early if the caller decides when a step ends.
 void check_unmanaged_accumulation(const DeepSpeedConfig& config) {
   if (config.managed_gradient_accumulation) return;
   const ZeroConfig& zero = config.zero_optimization;
@@ -295,7 +294,7 @@ void check_pipeline(const PipelineConfig& pipeline) {
           "\", expected 1, or pipeline.schedule \"interleaved\"");
 }
 
-// What a graph would replay must be the same, at the same addresses, each time.
+// A graph replays the same work at the same addresses every time.
 void check_cuda_graphs(const DeepSpeedConfig& config) {
   if (!config.cuda_graphs.enabled) return;
   const int64_t stage = config.zero_optimization.stage;

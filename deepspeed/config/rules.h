@@ -1,4 +1,4 @@
-// The rules that hold between keys, beyond the table of each.
+// Rules between keys, beyond each key's own table.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace deepspeed::config {
 
-/// Throws ConfigError, naming the key, for the first combination of values that contradicts itself.
+/// Throws ConfigError, naming the key, for the first contradictory combination of values.
 DEEPSPEED_API void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_world_size);
 
 }  // namespace deepspeed::config

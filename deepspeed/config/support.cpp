@@ -15,7 +15,7 @@ bool is_supported(const Field& field, const Json& value) {
   return !supported || std::find(supported->begin(), supported->end(), value) != supported->end();
 }
 
-/// Says what the user can do where a feature comes later.
+/// Says what the user can do about a feature that does not exist yet.
 std::string way_out_of(const Field& field) {
   if (field.kind == Kind::kSection) return "; leave the section out";
   std::string values;
@@ -30,7 +30,7 @@ std::string way_out_of(const Field& field) {
   raise<ConfigError>(path, ": not supported yet, got ", got, way_out_of(field));
 }
 
-/// Returns the value that a key gives to the one that it stands for.
+/// Checks a key's value. A deprecated key is checked as the key that replaces it.
 void require_supported_value(const Field& section, const Field& field, const Json& value,
                              const std::string& path) {
   if (field.deprecation) {

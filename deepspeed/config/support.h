@@ -1,4 +1,4 @@
-// Refuses what DeepSpeed documents and this version does not have.
+// Refuses what DeepSpeed documents and this version does not support.
 #pragma once
 
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace deepspeed::config {
 
-/// Throws ConfigError for the first value of the section, as it was given, that is documented and that this
-/// version does not have. Other faults are left to read_section(), since the rest of the config may depend on
-/// such a value.
+/// Throws ConfigError for the first given value that is documented but not supported. Other faults are left
+/// to read_section(), since the rest of the config may depend on such a value.
 void require_supported(const Field& section, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -1,8 +1,8 @@
 // The table of the top level: its plain keys, then its sections, in the order of DeepSpeed's documentation.
 //
-// Each entry ties a key to a member of DeepSpeedConfig; the member's initialiser is the default. Batch sizes
-// are special: they are null where they are absent and resolved afterwards (batch.h), so that their entries
-// only write. Sections have tables of their own in the folders beside this file.
+// Each entry links a key to a member of DeepSpeedConfig; the member's initialiser is the default. Batch sizes
+// are special: absent ones are null and resolved later (batch.h), so their entries only write JSON. Sections
+// have their own tables in the sub-folders.
 #include "deepspeed/config/top_level.h"
 
 #include <utility>
@@ -16,7 +16,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Makes the entry of a batch size, which is null where it is absent, and only ever shown resolved.
+/// Makes the entry of a batch size. It is null if absent, and only shown resolved.
 Entry<DeepSpeedConfig> batch_entry(const char* key, int64_t DeepSpeedConfig::*member, const char* meaning) {
   return {integer(key, nullptr, meaning, {at_least(1)}), nullptr,
           [member](const DeepSpeedConfig& config) { return Json(config.*member); }};

@@ -1,5 +1,5 @@
-// A config reads its keys by the table of its class, and resolves and checks the configs inside before
-// itself. An error of one inside gets the path that it has from outside.
+// A config reads its keys by the table of its class. It resolves and checks nested configs before itself. An
+// error in a nested config gets the path seen from outside.
 #include "deepspeed/config/training_config.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Throws the error of a config inside again, with the path that it has from outside.
+/// Rethrows the error of a nested config with the path seen from outside.
 [[noreturn]] void raise_below(const std::string& key, const ConfigError& error) {
   const std::string text = error.what(), prefix = "[config] ";
   throw ConfigError(prefix + key + "." + text.substr(text.starts_with(prefix) ? prefix.size() : 0));
@@ -32,7 +32,7 @@ Config Config::from_dict(const Json& dict) {
 }
 
 void Config::update(Pairs pairs) {
-  if (pairs.size() == 0) return;  // a class's own table is not asked for while it is being made
+  if (pairs.size() == 0) return;  // avoids asking for a class's own table while it is being made
   Json dict = Json::object();
   for (const auto& [key, value] : pairs) {
     if (dict.contains(key)) raise<ConfigError>(path_part(key), ": the key is given twice, expected once");
@@ -110,7 +110,7 @@ void BatchConfig::resolve_own(int64_t world_size) {
     train_micro_batch_size_per_gpu = sizes.train_micro_batch_size_per_gpu;
     gradient_accumulation_steps = sizes.gradient_accumulation_steps;
   } catch (const ConfigError&) {
-    // Nothing can be inferred; validate says why.
+    // Nothing can be inferred; validate() reports why.
     return;
   }
 }

@@ -1,6 +1,6 @@
-// The config classes of DeepSpeed's manual of version 0.3: TrainingConfig with batch and fp16, which becomes
-// a JSON config with to_ds_config(), and their base. A program's own settings derive from ConfigOf as they
-// do:
+// The config classes of DeepSpeed's manual of version 0.3, and their base. TrainingConfig, with batch and
+// fp16, converts to a JSON config with to_ds_config(). A program's own settings derive from ConfigOf in the
+// same way:
 //
 //   struct RunConfig : deepspeed::config::ConfigOf<RunConfig> {
 //     int64_t num_layers = 12;
@@ -37,9 +37,9 @@
 
 namespace deepspeed::config {
 
-/// A config of key/value pairs, completed and checked together with the configs inside it. By itself it holds
-/// any keys. Classes that derive from ConfigOf know theirs: another key, or a value of another type or out of
-/// its range, is a ConfigError that names the key's path and the nearest known key.
+/// Is a config of key/value pairs, completed and checked together with its nested configs. The class itself
+/// accepts any keys. Classes derived from ConfigOf define theirs: another key, or a value of another type or
+/// out of range, is a ConfigError. It names the key's path and the nearest known key.
 class DEEPSPEED_API Config {
  public:
   using Pairs = std::initializer_list<std::pair<std::string, Json>>;
@@ -49,40 +49,39 @@ class DEEPSPEED_API Config {
   Config(const Config&) = default;
   Config& operator=(const Config&) = default;
 
-  /// Makes a config of a JSON object. Throws ConfigError for anything else.
+  /// Makes a config from a JSON object. Throws ConfigError for anything else.
   static Config from_dict(const Json& dict);
 
-  /// Sets the given keys and leaves the others.
+  /// Sets the given keys and keeps the others.
   void update(Pairs pairs);
   void update(const Json& dict);
   void set(const std::string& key, const Json& value) { update(Json::object({{key, value}})); }
 
-  /// Returns a key's value. Throws ConfigError, naming the nearest key, for a key that the config does not
-  /// have.
+  /// Returns a key's value. Throws ConfigError, naming the nearest key, for an unknown key.
   Json operator[](const std::string& key) const;
   bool contains(const std::string& key) const;
   virtual Json to_dict() const { return values_; }
 
-  /// Infers missing values where that is possible, here and in the configs inside, for a number of
+  /// Infers missing values if possible, here and in nested configs. `world_size` is the number of
   /// data-parallel ranks.
   void resolve(int64_t world_size = 1);
 
-  /// Resolves, then checks this config and those inside. Throws ConfigError with the key's path.
+  /// Resolves, then checks this config and nested ones. Throws ConfigError with the key's path.
   void validate(int64_t world_size = 1);
 
-  /// Says whether validate() throws no ConfigError.
+  /// Returns whether validate() would throw no ConfigError.
   bool is_valid(int64_t world_size = 1);
 
  protected:
   using Parts = std::vector<std::pair<std::string, Config*>>;
 
-  // These functions are what a class of its own may add. resolve_own() and check_own() are called after those
-  // of the configs inside, which parts() gives with their keys.
+  // A derived class may override these functions. resolve_own() and check_own() are called after those of the
+  // nested configs, which parts() returns with their keys.
   virtual void resolve_own(int64_t /*world_size*/) {}
   virtual void check_own(int64_t /*world_size*/) const {}
   virtual Parts parts() { return {}; }
 
-  // These functions are what ConfigOf knows. No fields: any key is one.
+  // ConfigOf overrides these functions. Null fields() means that any key is accepted.
   virtual const std::vector<Field>* fields() const { return nullptr; }
   virtual void assign(const Json& values) { values_.update(values); }
 
@@ -90,7 +89,7 @@ class DEEPSPEED_API Config {
   Json values_ = Json::object();
 };
 
-/// Is the base of a config class with keys of its own, which Derived::table() names.
+/// Is the base of a config class whose keys are defined by Derived::table().
 template <class Derived>
 class ConfigOf : public Config {
  public:
@@ -106,12 +105,13 @@ class ConfigOf : public Config {
   void assign(const Json& values) override { Derived::table().assign(static_cast<Derived&>(*this), values); }
 };
 
-/// The batch sizes: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel ranks.
-/// Any two of the three give the third; train_batch_size or micro_batch_size alone gives the other two.
+/// Holds the batch sizes: train_batch_size = micro_batch_size * gradient_accumulation_steps * data-parallel
+/// ranks. Any two of the three give the third. If only train_batch_size or micro_batch_size is given, the
+/// other two follow from it.
 class DEEPSPEED_API BatchConfig : public ConfigOf<BatchConfig> {
  public:
   std::optional<int64_t> train_batch_size;
-  std::optional<int64_t> train_micro_batch_size_per_gpu;  // also under the key micro_batch_size
+  std::optional<int64_t> train_micro_batch_size_per_gpu;  // also accepted as micro_batch_size
   std::optional<int64_t> gradient_accumulation_steps;
 
   BatchConfig(Pairs pairs = {}) { update(pairs); }
@@ -125,7 +125,7 @@ class DEEPSPEED_API BatchConfig : public ConfigOf<BatchConfig> {
 class DEEPSPEED_API FP16Config : public ConfigOf<FP16Config> {
  public:
   bool enabled = false;
-  double clip = 1.0;  // the greatest norm of the gradients; 0: any
+  double clip = 1.0;  // the largest norm of the gradients; 0: unlimited
 
   FP16Config(Pairs pairs = {}) { update(pairs); }
   static const Table<FP16Config>& table();

@@ -1,13 +1,13 @@
-// Where malloc takes large blocks from.
+// Controls how malloc allocates large blocks.
 #pragma once
 
 namespace deepspeed::device {
 
-/// While an object lives, malloc gives blocks of 256 KiB and more pages of their own, in the whole process.
-/// In the heap a large tensor that is freed leaves a gap that glibc before 2.38 does not use for an aligned
-/// block of the same size, so that large tensors that come and go between small ones that stay take new
-/// memory each. Afterwards blocks up to 32 MiB come from the heap again, as glibc arranges it by itself once
-/// such a block was freed: pages of their own cost time at each allocation.
+/// Makes malloc map blocks of 256 KiB or more separately while it exists, in the whole process. In the heap a
+/// freed large tensor leaves a gap that glibc before 2.38 does not reuse for an aligned block of the same
+/// size. Short-lived large tensors between long-lived small ones would then take new memory each time.
+/// Afterwards blocks up to 32 MiB come from the heap again, as glibc arranges by itself once such a block was
+/// freed: a separate mapping costs time at each allocation.
 class LargeBlocksInPages {
  public:
   LargeBlocksInPages();

@@ -1,4 +1,4 @@
-// The engine of scripts that write forward, backward and step themselves.
+// Engine is for programs that call forward, backward and step themselves.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,35 @@ struct InitializeOptions;
 class DEEPSPEED_API Engine : public TrainingEngine {
  public:
   /// Casts, partitions and broadcasts the parameters of `model`, as initialize() does. Throws ConfigError,
-  /// naming the key, and UsageError. All ranks call it.
+  /// naming the key, and UsageError. Collective.
   Engine(EngineModel model, const InitializeOptions& options);
 
-  /// Runs backward of `loss` (a scalar that needs a gradient) divided by the accumulation steps and
-  /// multiplied by the loss scale, and reduces gradients as the ZeRO stage asks. Returns the divided loss,
-  /// detached. A direct `loss.backward()` on outputs of forward() does the same, with reductions completed in
-  /// step(). Other engines that share the loss get their own loss scale, and the same division; they complete
-  /// their reductions in finish_backward() or step().
+  /// Runs backward of a scaled loss and reduces the gradients as the ZeRO stage asks. `loss`, a scalar that
+  /// needs a gradient, is divided by the accumulation steps and multiplied by the loss scale. Returns the
+  /// divided loss, detached. A direct `loss.backward()` on outputs of forward() gives the same gradients, but
+  /// step() completes the reductions. Other engines that share the loss apply their own loss scale and the
+  /// same division. They complete their reductions in finish_backward() or step().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options = {});
-  /// `loss` times the loss scale, for a `backward()` of the caller's own on the result. Of a loss that
-  /// several engines share, any one of them scales the whole; each engine's gradients carry its own scale. A
-  /// loss that was scaled already comes back as it is.
+  /// Returns `loss` times the loss scale, for a `backward()` that the caller runs. If several engines share
+  /// the loss, any one of them may scale it; each engine's gradients still get its own scale. A loss that was
+  /// already scaled is returned unchanged.
   at::Tensor scale(const at::Tensor& loss);
-  /// Ends a direct `loss.backward()`, e.g. one loss over the outputs of several engines: completes this
-  /// engine's reductions. step() does it as well.
+  /// Completes this engine's reductions after a direct `loss.backward()`. Call it for example after one loss
+  /// over the outputs of several engines. step() does it too.
   void finish_backward();
-  /// The same under DeepSpeed's name.
+  /// Calls finish_backward(), under DeepSpeed's name.
   void _backward_epilogue() { finish_backward(); }
-  /// Reduces, at the accumulation boundary, what backward() with allreduce_gradients = false left. With
-  /// `bucket_size`, from here on at most so many elements travel together, instead of the config's
-  /// reduce_bucket_size. All ranks pass the same. Throws UsageError below 1.
+  /// Reduces what backward() with allreduce_gradients = false left, at the accumulation boundary.
+  /// `bucket_size` replaces the config's reduce_bucket_size from now on: it limits the elements that are sent
+  /// together. All ranks must pass the same value. Throws UsageError below 1.
   void allreduce_gradients(std::optional<int64_t> bucket_size = {});
-  /// Ends a micro step; at the accumulation boundary updates the parameters, the schedule and the counters.
-  /// With managed_gradient_accumulation = false every step updates.
+  /// Ends a micro step; at the accumulation boundary updates parameters, schedule and counters. With
+  /// managed_gradient_accumulation = false every step updates.
   void step(const StepOptions& options = {});
-  /// Stages 0 and 1: until the end of the scope, backwards only add to this rank's gradients. step() is
-  /// refused in it.
+  /// Makes backwards only add to this rank's gradients, until the scope ends. Stages 0 and 1 only. step() is
+  /// refused inside.
   NoSync no_sync();
-  /// Until the end of the scope, backwards leave their gradients with the parameters; the end reduces their
+  /// Makes backwards leave their gradients with the parameters, until the scope ends. Its end reduces their
   /// sum once.
   CoalescedReduction coalesce_grad_reduction();
 

@@ -1,4 +1,4 @@
-// Weights trained elsewhere, in Python for instance, into a model or an engine, by name.
+// Loads weights trained elsewhere, for instance in Python, into a model or an engine by name.
 #pragma once
 
 #include <filesystem>
@@ -22,36 +22,36 @@ class TrainingEngine;
 using checkpoint::LoadedWeights;
 using checkpoint::LoadWeightsOptions;
 
-/// Copies the weights of `path` into the parameters and buffers of a model, before initialize(). `path`: a
-/// file of torch.save (.bin, .pt, .pth) or safetensors, the index of a set of shards, or a folder that holds
-/// one of these under Hugging Face's names (checkpoint::open_weights()). Values take the model's dtypes; of
-/// one tensor after the other the file's copy is in memory. Returns what was loaded and, with strict = false,
-/// what was left out. Throws one CheckpointError that lists everything that does not fit; then nothing has
-/// changed.
+/// Copies the weights in `path` into a model's parameters and buffers, before initialize(). `path` is a
+/// torch.save file (.bin, .pt, .pth), a safetensors file, the index of a set of shards, or a folder with one
+/// of these under Hugging Face's names (checkpoint::open_weights()). Values are converted to the model's
+/// dtypes. Only one tensor of the file is in memory at a time. Returns what was loaded and, with strict =
+/// false, what was left out. Throws one CheckpointError that lists everything that does not fit; the model is
+/// then unchanged.
 DEEPSPEED_API LoadedWeights load_weights(const std::shared_ptr<torch::nn::Module>& model,
                                          const std::filesystem::path& path,
                                          const LoadWeightsOptions& options = {});
 
-/// The same for the model of an engine; the optimizer's fp32 weights become the model's. All ranks call it,
-/// each reads the files; where it fails on one, all throw.
+/// Loads weights into an engine's model; its fp32 masters are set from the model. Collective. Each rank reads
+/// the files; if one fails, all throw.
 DEEPSPEED_API LoadedWeights load_weights(TrainingEngine& engine, const std::filesystem::path& path,
                                          const LoadWeightsOptions& options = {});
 
-/// The same for a model in a TORCH_MODULE holder.
+/// Loads weights into a model in a TORCH_MODULE holder.
 template <class Contained>
 LoadedWeights load_weights(const torch::nn::ModuleHolder<Contained>& model, const std::filesystem::path& path,
                            const LoadWeightsOptions& options = {}) {
   return load_weights(std::shared_ptr<torch::nn::Module>(model.ptr()), path, options);
 }
 
-/// Loads the fp32 weights of a checkpoint of save_checkpoint(), ours or DeepSpeed's, of any stage, as
-/// load_weights() does. `tag`: by default the one in `latest`. Nothing is converted to files in between.
+/// Loads the fp32 weights of a checkpoint, ours or DeepSpeed's, of any stage. Works like load_weights() and
+/// writes no intermediate files. `tag`: default is the one in `latest`.
 DEEPSPEED_API LoadedWeights load_zero_checkpoint_weights(const std::shared_ptr<torch::nn::Module>& model,
                                                          const std::filesystem::path& dir,
                                                          const std::optional<std::string>& tag = std::nullopt,
                                                          const LoadWeightsOptions& options = {});
 
-/// The same under DeepSpeed's name; gives the model back.
+/// Calls load_zero_checkpoint_weights() under DeepSpeed's name, and returns the model.
 template <class Model>
 Model load_state_dict_from_zero_checkpoint(Model model, const std::filesystem::path& dir,
                                            const std::optional<std::string>& tag = std::nullopt,

@@ -1,4 +1,4 @@
-// The model's tensors by name, out and in.
+// Exports and imports the model's tensors by name.
 #include <unordered_map>
 
 #include <c10/core/GradMode.h>

@@ -22,7 +22,7 @@ bool includes(const OffloadStatesOptions& options, OffloadStateTypeEnum kind) {
   return !options.include || std::ranges::count(*options.include, kind) > 0;
 }
 
-// As in DeepSpeed: what the config offloads already stays where it is.
+// As in DeepSpeed, states that the config offloads already cannot be moved.
 void check_states_can_move(const TrainingEngine& engine) {
   const config::ZeroConfig& zero = engine.config().zero_optimization;
   if (zero.stage == 0) {
@@ -40,8 +40,8 @@ constexpr OffloadStateTypeEnum kMovableKinds[] = {
     OffloadStateTypeEnum::hp_params, OffloadStateTypeEnum::optim_states, OffloadStateTypeEnum::lp_grads,
     OffloadStateTypeEnum::lp_params};
 
-/// Calls `visit` with each tensor of the kind that this rank has in memory. Gradients travel in buffers that
-/// are gone between backwards, so there is nothing of that kind.
+/// Calls `visit` with each tensor of this kind in this rank's memory. Gradient buffers exist only during a
+/// backward, so that kind visits nothing.
 void visit_states(const TrainingEngine& engine, const zero::ZeroOptimizer& optimizer,
                   OffloadStateTypeEnum kind, const std::function<void(const at::Tensor&)>& visit) {
   using enum OffloadStateTypeEnum;
@@ -77,8 +77,9 @@ void TrainingEngine::offload_states(const OffloadStatesOptions& options) {
     log::warning("[engine] offload_states(): device is none, so nothing moves");
     return;
   }
-  if (device().is_cpu()) return;                              // they are there already
-  const bool empties = config().zero_optimization.stage < 3;  // a pool keeps clients from shards
+  if (device().is_cpu()) return;  // the states are in host memory already
+  const bool empties =
+      config().zero_optimization.stage < 3;  // at stage 3 the pool blocks access to shards instead
   for (const OffloadStateTypeEnum kind : kMovableKinds) {
     if (!includes(options, kind)) continue;
     const bool is_params = kind == OffloadStateTypeEnum::lp_params;

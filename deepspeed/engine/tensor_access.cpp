@@ -1,5 +1,5 @@
-// A call finds the parameter's place in the optimizer, reads this rank's part, and adds the parts of all
-// ranks up where it returns the whole. Writes are cut to the own part and reach master, state or gradient.
+// A call finds the parameter's place in the optimizer and reads this rank's part. To return a whole value it
+// sums the parts of all ranks. Writes are cut to this rank's part and reach the master, state or gradient.
 #include "deepspeed/engine/tensor_access.h"
 
 #include <vector>
@@ -19,7 +19,7 @@
 namespace deepspeed {
 namespace {
 
-// Which elements of a parameter this rank owns, and where they begin in what it owns of the group.
+// Holds which elements of a parameter this rank owns, and where they begin in its part of the group.
 struct Place {
   size_t group = 0;
   size_t index = 0;
@@ -53,15 +53,15 @@ Place place_of(const TrainingEngine& engine, const at::Tensor& param) {
   raise<UsageError>("the tensor is no parameter that the engine's optimizer updates");
 }
 
-// In what this rank owns of the group.
+// Returns the place's interval in what this rank owns of the group.
 Interval owned_part(const Place& place) { return {place.begin, place.begin + place.elements.numel()}; }
 
-// Of stage 3: what this rank holds of the parameter, padding included.
+// Returns what this rank holds of the parameter at stage 3, padding included.
 Interval local_part(const TrainingEngine& engine, const Place& place) {
   return engine.optimizer()->store().shards(place.group)->place(place.index);
 }
 
-// Where the state is on a disk, its failure on one rank is an error on all.
+// If the state is on a disk, a failure on one rank is an error on all.
 zero::GroupState read_state(const TrainingEngine& engine, const Place& place) {
   zero::GroupState state;
   engine.optimizer()->state().on_all_ranks("reading the optimizer's state", [&] {
@@ -70,8 +70,8 @@ zero::GroupState read_state(const TrainingEngine& engine, const Place& place) {
   return state;
 }
 
-// Of the ranks that hold everything once, every element is owned by one (at stage 0 each by all of them), so
-// that the sum over these ranks is the value.
+// Each element is owned by exactly one of the ranks in the shard group, so a sum over them is the value. At
+// stage 0 every rank owns all and nothing is summed.
 // `own`: this rank's elements.
 at::Tensor gather(const TrainingEngine& engine, const at::Tensor& param, const at::Tensor& own,
                   const Place& place, at::ScalarType dtype) {
@@ -97,12 +97,12 @@ void check_numel(const TrainingEngine& engine, const Place& place, const at::Ten
                     value.defined() ? value.numel() : 0, " elements, ", whole, " has ", numel);
 }
 
-// This rank's elements of the value.
+// Returns this rank's elements of the value.
 at::Tensor own_elements(const at::Tensor& value, const Place& place) {
   return value.detach().reshape({-1}).narrow(0, place.elements.begin, place.elements.numel());
 }
 
-// Undefined before the first step.
+// Returns an undefined tensor before the first step.
 at::Tensor find_state(const optim::SliceState& state, const std::string& key) {
   std::string known;
   for (const auto& [name, tensor] : state.tensors) {
@@ -149,7 +149,7 @@ at::Tensor reduced_gradient(const TrainingEngine& engine, const Place& place) {
   return engine.optimizer()->gradient(place.group).narrow(0, place.begin, place.elements.numel());
 }
 
-// Inside of no_sync() and coalesce_grad_reduction(), what this rank has summed; else undefined.
+// Returns this rank's sum inside of no_sync() and coalesce_grad_reduction(); otherwise undefined.
 at::Tensor unreduced_gradient(const TrainingEngine& engine, const Place& place) {
   const zero::GradReducer& gradients = engine.optimizer()->gradients();
   if (!engine.driver().state().in_no_sync && !gradients.is_paused()) return {};

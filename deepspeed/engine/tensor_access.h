@@ -1,5 +1,5 @@
-// Reads and writes what the optimizer holds of one parameter, wherever its partitions lie. DeepSpeed's names;
-// here they take the engine as well, since nothing is hung on tensors.
+// Reads and writes what the optimizer holds of one parameter, wherever its partitions are. The names are
+// DeepSpeed's. Unlike there the calls also take the engine, since nothing is attached to tensors.
 #pragma once
 
 #include <functional>
@@ -15,56 +15,56 @@ namespace deepspeed {
 class TrainingEngine;
 
 // With ZeRO all ranks make these calls, in the same order. A parameter is the model's own tensor; values have
-// its shape. Throws UsageError for a tensor that is no parameter of the engine's optimizer, which frozen
-// parameters are not, and for a value of another size. What is fp32 here is fp64 of a parameter in fp64.
+// its shape. Throws UsageError for a tensor that the engine's optimizer does not update, such as a frozen
+// parameter, and for a value of another size. "fp32" means fp64 for parameters in fp64.
 
-/// The fp32 weights, a copy.
+/// Returns a copy of the fp32 weights.
 DEEPSPEED_API at::Tensor safe_get_full_fp32_param(const TrainingEngine& engine, const at::Tensor& param);
-/// Sets the fp32 weights, and the model's to them.
+/// Sets the fp32 weights, and the model's weights from them.
 DEEPSPEED_API void safe_set_full_fp32_param(TrainingEngine& engine, const at::Tensor& param,
                                             const at::Tensor& value);
-/// A state of the optimizer by its name ("exp_avg", ...), a copy; an undefined tensor before the first step.
-/// Throws UsageError, naming the states that there are, for an unknown one.
+/// Returns a copy of an optimizer state by name ("exp_avg", ...). Undefined before the first step. Throws
+/// UsageError, listing the existing states, for an unknown one.
 DEEPSPEED_API at::Tensor safe_get_full_optimizer_state(const TrainingEngine& engine, const at::Tensor& param,
                                                        const std::string& optim_state_key);
-/// Throws UsageError before the first step.
+/// Sets an optimizer state. Throws UsageError before the first step.
 DEEPSPEED_API void safe_set_full_optimizer_state(TrainingEngine& engine, const at::Tensor& param,
                                                  const at::Tensor& value, const std::string& optim_state_key);
 
-// Gradients are there from the end of the backward at the accumulation boundary (after a direct
-// loss.backward(): from Engine::finish_backward()) until step() or zero_grad(); else these calls throw
-// UsageError. They are those of the whole batch, and carry the loss scale, as in DeepSpeed. Inside of
-// no_sync() and coalesce_grad_reduction() safe_get_full_grad() returns what this rank alone has summed.
+// Gradients exist from the end of the backward at the accumulation boundary until step() or zero_grad().
+// After a direct loss.backward() they exist from Engine::finish_backward(). At other times these calls throw
+// UsageError. Gradients are those of the whole batch and include the loss scale, as in DeepSpeed. Inside of
+// no_sync() and coalesce_grad_reduction() safe_get_full_grad() returns this rank's own sum.
 
-/// The gradient of the whole batch, a copy in fp32.
+/// Returns a copy of the whole batch's gradient, in fp32.
 DEEPSPEED_API at::Tensor safe_get_full_grad(const TrainingEngine& engine, const at::Tensor& param);
-/// What step() will use, rounded to the dtype of the sums. All ranks give the same value.
+/// Sets the gradient that step() will use, rounded to the dtype of the sums. All ranks pass the same value.
 DEEPSPEED_API void safe_set_full_grad(TrainingEngine& engine, const at::Tensor& param,
                                       const at::Tensor& value);
-/// Sets the gradient of each parameter to what `update_func(gradient, parameter)` returns of it.
+/// Sets the gradient of each parameter to the result of `update_func(gradient, parameter)`.
 DEEPSPEED_API void safe_update_full_grad_vectorized(
     TrainingEngine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func);
 
-// This rank's part of a parameter that stage 3 has partitioned: (ceil(numel / ranks)), with zeros at the end
-// of the last parts. These calls talk to no rank. Besides what the ones above throw, they throw UsageError at
-// the other stages, which partition no parameter.
+// These calls access this rank's part of a parameter that stage 3 has partitioned: (ceil(numel / ranks)),
+// with zeros at the end of the last parts. Except safe_set_local_fp32_param() they do not communicate. They
+// also throw UsageError at other stages, which partition no parameter.
 
-/// The fp32 weights, a copy.
+/// Returns a copy of this rank's fp32 weights.
 DEEPSPEED_API at::Tensor safe_get_local_fp32_param(const TrainingEngine& engine, const at::Tensor& param);
-/// Sets the fp32 weights, and the model's to them. All ranks call it.
+/// Sets this rank's fp32 weights, and the model's weights from them. Collective.
 DEEPSPEED_API void safe_set_local_fp32_param(TrainingEngine& engine, const at::Tensor& param,
                                              const at::Tensor& value);
-/// A state of the optimizer, a copy; an undefined tensor before the first step.
+/// Returns a copy of this rank's part of an optimizer state. Undefined before the first step.
 DEEPSPEED_API at::Tensor safe_get_local_optimizer_state(const TrainingEngine& engine, const at::Tensor& param,
                                                         const std::string& optim_state_key);
-/// Throws UsageError before the first step.
+/// Sets this rank's part of an optimizer state. Throws UsageError before the first step.
 DEEPSPEED_API void safe_set_local_optimizer_state(TrainingEngine& engine, const at::Tensor& param,
                                                   const at::Tensor& value,
                                                   const std::string& optim_state_key);
-/// The gradient of the whole batch, a copy in fp32.
+/// Returns a copy of this rank's part of the whole batch's gradient, in fp32.
 DEEPSPEED_API at::Tensor safe_get_local_grad(const TrainingEngine& engine, const at::Tensor& param);
-/// What step() will use of it.
+/// Sets this rank's part of the gradient that step() will use.
 DEEPSPEED_API void safe_set_local_grad(TrainingEngine& engine, const at::Tensor& param,
                                        const at::Tensor& value);
 

@@ -1,5 +1,5 @@
-// What all engines answer and set, by the parts that they are composed of. Nothing here runs forward or
-// backward.
+// Implements what all engines report and set, using the parts that they are composed of. Nothing here runs
+// forward or backward.
 #include "deepspeed/engine/training_engine.h"
 
 #include <cmath>
@@ -69,7 +69,7 @@ zero::ZeroOptimizer& TrainingEngine::require_optimizer(const char* call) const {
                       "() needs an optimizer: name one in the config's `optimizer` section or pass one "
                       "to initialize()");
   }
-  // An engine of several ranks is told so, with the reason, by its next collective.
+  // An engine of several ranks gets this error, with the reason, from its next collective.
   if (state_->parts.world.size() == 1 && state_->parts.world.was_left()) {
     raise<UsageError>(call,
                       "() of an engine whose world was left, by destroy_process_group() or shutdown(): ",
@@ -161,7 +161,7 @@ void TrainingEngine::report_progress() {
   log_progress({.state = *state_, .lr = get_lr(), .mom = get_mom(), .throughput = throughput_.get()});
 }
 
-// Each step computes it from the number of those before it (https://arxiv.org/abs/2010.13369, equation 6).
+// Each step computes it from the number of earlier steps (https://arxiv.org/abs/2010.13369, equation 6).
 std::optional<double> TrainingEngine::get_pld_theta() const {
   const auto& drop = config().progressive_layer_drop;
   if (!drop || !drop->enabled) return std::nullopt;
@@ -334,7 +334,7 @@ void TrainingEngine::save_checkpoint(const std::string& directory, const SaveOpt
 }
 
 LoadResult TrainingEngine::load_checkpoint(const std::string& directory, const LoadOptions& options) {
-  require_memory_here("load_checkpoint");  // one that failed in the middle is made good by the next
+  require_memory_here("load_checkpoint");  // a load that failed halfway is repaired by the next one
   LoadResult result = deepspeed::load_checkpoint(*state_, directory, options);
   driver_->refresh();
   if (state_->parts.pool) state_->parts.pool->gather_persistent();

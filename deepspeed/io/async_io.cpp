@@ -40,7 +40,7 @@ Completion AsyncIo::wait(uint64_t ticket) {
   auto parts = std::move(found->second);
   under_way_.erase(found);
   Completion all{.id = ticket};
-  // All parts are awaited, also after an error: the memory is the kernel's as long as a part is under way.
+  // Waits for all parts even after an error, because the kernel uses the memory until each part is done.
   for (std::future<Completion>& part : parts) part.wait();
   for (std::future<Completion>& part : parts) {
     const Completion done = part.get();

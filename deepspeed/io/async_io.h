@@ -1,5 +1,5 @@
-// Whole ranges of files are read and written beside the caller, in blocks: this is what DeepSpeed's
-// aio_handle is for. Its tuning is that of the config's section `aio`.
+// Reads and writes ranges of files asynchronously in blocks, like DeepSpeed's aio_handle. The config's
+// section `aio` tunes it.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ namespace deepspeed::io {
 
 struct AsyncIoOptions {
   size_t block_bytes = size_t{1} << 20;  // of one request; a multiple of kDirectAlignment
-  size_t queue_depth = 8;                // requests under way, of each thread
+  size_t queue_depth = 8;                // requests in progress per thread
   size_t num_threads = 1;                // each moves a part of every range (intra_op_parallelism)
-  bool single_submit = false;            // each request by a system call of its own
-  bool overlap_events = true;            // false: queue_depth requests are done before the next ones start
+  bool single_submit = false;            // submit each request by its own system call
+  bool overlap_events = true;            // false: wait for queue_depth requests before starting the next ones
 };
 
 class BlockMover;
 
-/// Moves ranges for one thread; the destructor waits for what is under way.
+/// Moves ranges for one thread. The destructor waits for transfers in progress.
 class AsyncIo {
  public:
-  /// Starts the threads. memory: what most transfers will use, which is registered with the system. Throws
-  /// UsageError for options of 0.
+  /// Starts the threads. `memory` is used by most transfers and registered with the system. Throws UsageError
+  /// for options of 0.
   explicit AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory = {});
   ~AsyncIo();
   AsyncIo(const AsyncIo&) = delete;
@@ -35,11 +35,11 @@ class AsyncIo {
 
   const AsyncIoOptions& options() const { return options_; }
 
-  /// Starts a transfer of any size and returns its ticket for wait(); the transfer's own id is not read.
-  /// Files that are open with O_DIRECT want memory, offset and size in multiples of kDirectAlignment.
+  /// Starts a transfer of any size and returns its ticket for wait(). The transfer's own id is ignored. Files
+  /// opened with O_DIRECT need memory, offset and size in multiples of kDirectAlignment.
   uint64_t start(const Transfer& transfer);
-  /// Waits until all of a transfer was moved or one request failed. Throws UsageError for a ticket that is
-  /// not under way, IoError where the queue itself failed.
+  /// Waits until a transfer is complete or one of its requests has failed. Throws UsageError for an unknown
+  /// ticket, and IoError if the queue itself failed.
   Completion wait(uint64_t ticket);
 
  private:

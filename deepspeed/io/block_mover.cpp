@@ -53,7 +53,7 @@ void BlockMover::run() {
 bool BlockMover::take_in() {
   std::unique_lock lock(mutex_);
   if (ranges_.empty()) arrived_.wait(lock, [&] { return stopped_ || !inbox_.empty(); });
-  // Splicing keeps each range where it is in memory: slots_ hold iterators to ranges under way.
+  // Splicing does not move ranges in memory, so the iterators in slots_ stay valid.
   ranges_.splice(ranges_.end(), inbox_);
   return !ranges_.empty();
 }
@@ -89,7 +89,7 @@ void BlockMover::absorb(const Completion& done) {
   free_slots_.push_back(done.id);
   range->result.bytes += done.bytes;
   if (range->result.error == 0) range->result.error = done.error;
-  // The rest is not tried after the end of the file, or after an error.
+  // Nothing more is tried after the end of the file or an error.
   if (done.bytes < size) range->started = range->transfer.size;
   if (--range->num_under_way > 0 || range->started < range->transfer.size) return;
   range->promise.set_value(range->result);
@@ -97,7 +97,7 @@ void BlockMover::absorb(const Completion& done) {
 }
 
 void BlockMover::fail_all(const std::exception_ptr& error) {
-  queue_.reset();  // what is under way ends
+  queue_.reset();  // ends transfers in progress
   const std::lock_guard lock(mutex_);
   failure_ = error;
   ranges_.splice(ranges_.end(), inbox_);

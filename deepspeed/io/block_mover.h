@@ -1,4 +1,4 @@
-// This thread moves ranges of files in blocks, several of them under way.
+// Moves ranges of files on a thread, in blocks of which several are in progress.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 
 namespace deepspeed::io {
 
-/// Moves ranges in the order in which any threads start them, the blocks of one beside those of the next. The
-/// destructor waits for all.
+/// Moves ranges in the order in which threads start them. Blocks of consecutive ranges overlap. The
+/// destructor waits for all ranges.
 class BlockMover {
  public:
   BlockMover(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory);
@@ -22,8 +22,8 @@ class BlockMover {
   BlockMover(const BlockMover&) = delete;
   BlockMover& operator=(const BlockMover&) = delete;
 
-  /// Starts a range. Its completion has the bytes of the whole range and the first error, after which no
-  /// further block starts; or IoError, where the queue itself failed.
+  /// Starts a range. Its completion has the bytes of the whole range and the first error, after which no more
+  /// blocks start. If the queue itself fails, the future throws IoError.
   std::future<Completion> start(const Transfer& range);
 
  private:
@@ -37,7 +37,7 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Waits until there is a range to move. Returns false where none is left, and none will come.
+  /// Waits for a range to move. Returns false if none is left and none will come.
   bool take_in();
   void start_blocks();
   bool start_next_block();
@@ -48,12 +48,12 @@ class BlockMover {
   const bool single_submit_;
   const bool overlap_events_;
   std::unique_ptr<TransferQueue> queue_;
-  Ranges ranges_;  // used by the thread alone, like all up to here
+  Ranges ranges_;  // like all members above, used only by the thread
   struct Slot {
     Ranges::iterator range;
     size_t size = 0;
   };
-  std::vector<Slot> slots_;  // of blocks under way, by id
+  std::vector<Slot> slots_;  // of blocks in progress, by id
   std::vector<size_t> free_slots_;
 
   std::mutex mutex_;
@@ -61,7 +61,7 @@ class BlockMover {
   Ranges inbox_;
   bool stopped_ = false;
   std::exception_ptr failure_;
-  std::thread thread_;  // declared last: it uses the other members
+  std::thread thread_;  // declared last because it uses the other members
 };
 
 }  // namespace deepspeed::io

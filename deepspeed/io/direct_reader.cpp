@@ -45,19 +45,19 @@ void DirectReader::wait_for(const Slot& slot) {
 }
 
 const DirectReader::Slot& DirectReader::load(uint64_t block, uint64_t last_wanted) {
-  // A jump discards what was read ahead: transfers under way still write into the buffer and must end first.
+  // A jump discards blocks read ahead. Their transfers still write into the buffer and must end first.
   if (block < begin_ || block > end_) {
     for (; begin_ < end_; ++begin_) wait_for(slot_of(begin_));
     begin_ = end_ = block;
     ahead_ = 0;
-  } else if (block > begin_) {  // forward: worth more reading ahead
-    // Reading ahead doubles with each block, so that a caller that reads here and there pays for little.
+  } else if (block > begin_) {  // forward: reading ahead more is worthwhile
+    // Reading ahead doubles with each block, so that scattered reads cost little.
     ahead_ = std::min<uint64_t>(2 * ahead_ + 1, kReadDepth - 1);
     for (; begin_ < block; ++begin_) wait_for(slot_of(begin_));
   }
   const uint64_t wanted = std::max(block + ahead_, std::min(last_wanted, block + kReadDepth - 1));
   for (; end_ <= wanted; ++end_) {
-    // Nothing stands behind a block that is not full.
+    // Nothing follows a block that is not full.
     if (end_ > begin_ && !slot_of(end_ - 1).is_reading && slot_of(end_ - 1).bytes < kReadBlockBytes) break;
     start(end_);
   }

@@ -11,7 +11,7 @@
 namespace deepspeed::io {
 namespace {
 
-// Disks reach their rate with a few requests of this size under way; larger ones only take memory.
+// Disks reach their full rate with a few requests of this size; larger ones only need memory.
 constexpr size_t kBlockBytes = size_t{2} << 20;
 
 }  // namespace
@@ -31,9 +31,10 @@ int DirectWriter::keep(int error) {
 
 int DirectWriter::reserve(uint64_t bytes) {
   reserved_ = align_up(bytes);
-  // With its length set ahead, blocks of the file can be written at once; finish() cuts what is left over.
+  // With the file's length set in advance, its blocks can be written at once. finish() cuts off the excess.
   if (bytes == 0 || ::fallocate(file_, 0, 0, off_t(reserved_)) == 0) return 0;
-  return errno == ENOSPC || errno == EDQUOT ? keep(errno) : 0;  // else a file system without such a call
+  return errno == ENOSPC || errno == EDQUOT ? keep(errno)
+                                            : 0;  // otherwise the file system does not support it
 }
 
 void DirectWriter::take_memory() {
@@ -62,7 +63,7 @@ int DirectWriter::wait_for_all() {
 
 int DirectWriter::send_block() {
   const size_t bytes = align_up(filled_);
-  std::memset(block(current_) + filled_, 0, bytes - filled_);  // of the file's last block alone
+  std::memset(block(current_) + filled_, 0, bytes - filled_);  // only affects the file's last block
   queue_->start({Transfer::Kind::kWrite, file_, block(current_), bytes, sent_, current_});
   is_busy_[current_] = true;
   sent_ += filled_;

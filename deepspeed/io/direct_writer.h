@@ -1,5 +1,5 @@
-// This FileWriter writes past the page cache: bytes are gathered in blocks of aligned memory, and several
-// blocks are on their way to the disk while the next is filled.
+// Writes past the page cache. It gathers bytes in aligned blocks, several of which are being written while
+// the next is filled.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace deepspeed::io {
 
 class DirectWriter : public FileWriter {
  public:
-  /// Takes over the file, which is open with O_DIRECT. `queue`: null for the system's best.
+  /// Takes ownership of a file opened with O_DIRECT. If `queue` is null, uses the system's best.
   DirectWriter(int file, const WriterOptions& options, std::unique_ptr<TransferQueue> queue = nullptr);
   ~DirectWriter() override;
 
@@ -24,7 +24,7 @@ class DirectWriter : public FileWriter {
  private:
   char* block(size_t index) const { return buffer_.data() + index * block_bytes_; }
   void take_memory();
-  /// Sends the block that is being filled on its way, and makes the next one free.
+  /// Starts to write the filled block, and waits until the next one is free.
   int send_block();
   int wait_for_one();
   int wait_for_all();
@@ -36,8 +36,8 @@ class DirectWriter : public FileWriter {
   AlignedBuffer buffer_;
   size_t block_bytes_ = 0;
   std::vector<bool> is_busy_;  // by block
-  size_t current_ = 0;         // the block that is being filled
-  size_t filled_ = 0;          // bytes of it
+  size_t current_ = 0;         // the block being filled
+  size_t filled_ = 0;          // its bytes so far
   uint64_t sent_ = 0;          // bytes before the current block
   uint64_t reserved_ = 0;
   int error_ = 0;  // the first that occurred

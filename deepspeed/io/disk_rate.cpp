@@ -15,7 +15,7 @@
 namespace deepspeed::io {
 namespace {
 
-/// A file for the measurement alone, removed at the end.
+/// Is a file only for the measurement, removed at the end.
 class ScratchFile {
  public:
   explicit ScratchFile(const std::filesystem::path& folder) : folder_(folder) {
@@ -51,7 +51,7 @@ class ScratchFile {
   int file_;
 };
 
-/// Makes bytes that no disk takes for zeros or repetition.
+/// Fills the buffer with bytes that a disk cannot compress or deduplicate.
 void fill(const AlignedBuffer& buffer) {
   uint64_t state = 88172645463325252u;
   for (size_t begin = 0; begin + sizeof state <= buffer.size(); begin += sizeof state) {

@@ -1,4 +1,4 @@
-// This measures how fast a disk reads and writes with a tuning of AsyncIo.
+// Measures how fast a disk reads and writes with a tuning of AsyncIo.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::io {
 
-/// Says how many bytes a second a disk moves.
+/// Holds a disk's rates in bytes per second.
 struct DiskRate {
   double read = 0.0;
   double write = 0.0;
@@ -17,13 +17,13 @@ struct DiskRate {
 
 struct DiskRateOptions {
   uint64_t bytes = uint64_t{256} << 20;  // of the file, rounded up to whole blocks
-  int loops = 3;                         // of which the fastest counts
-  bool validate = false;                 // compare what is read with what was written
+  int loops = 3;                         // the fastest one counts
+  bool validate = false;                 // compare the bytes read with those written
 };
 
-/// Writes a file in `folder` past the page cache, reads it again, and removes it. Throws IoError, naming the
-/// folder: where it cannot be written, is full, has no O_DIRECT, or gave back other bytes; UsageError for
-/// options of 0.
+/// Writes a file in `folder` past the page cache, reads it back, and removes it. Throws IoError, naming the
+/// folder, if it cannot be written, is full, lacks O_DIRECT, or returned different bytes. Throws UsageError
+/// for options of 0.
 DEEPSPEED_API DiskRate measure_disk(const std::filesystem::path& folder, const DiskRateOptions& options,
                                     const AsyncIoOptions& tuning);
 

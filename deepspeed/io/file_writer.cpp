@@ -18,7 +18,7 @@ namespace {
   raise<IoError>("cannot create ", path, ": ", std::strerror(error), open_files_hint(error));
 }
 
-/// Opens a file that nobody has opened yet: what has its name loses it.
+/// Opens a new file, removing any existing entry of that name.
 int open_new(int folder, const std::filesystem::path& name, int flags) {
   constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const int file = ::openat(folder, name.c_str(), kNew | flags, 0666);
@@ -34,7 +34,7 @@ std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const
   if (options.method == WriteMethod::kDirect) {
     const int file = open_new(folder, name, O_DIRECT);
     if (file >= 0) return std::make_unique<DirectWriter>(file, options);
-    // EINVAL: a file system without O_DIRECT, which may have made the file all the same.
+    // EINVAL: a file system without O_DIRECT, which may have created the file anyway.
     if (errno != EINVAL) refuse(path, errno);
   }
   const int file = open_new(folder, name, 0);

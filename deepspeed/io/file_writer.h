@@ -1,4 +1,4 @@
-// A writer writes a new file from its beginning to its end.
+// Writes a new file from beginning to end.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +11,33 @@
 namespace deepspeed::io {
 
 enum class WriteMethod {
-  kDirect,  // past the page cache, several blocks under way; where the file system cannot, as kPlain
+  kDirect,  // past the page cache with several blocks in progress; like kPlain if the file system cannot
   kPlain,   // write()
 };
 
 struct WriterOptions {
   WriteMethod method = WriteMethod::kDirect;
-  /// Bounds the bytes of memory that the writer takes for itself (kDirect); the file's size where that is
-  /// less.
+  /// Limits the memory that the writer allocates (kDirect), in bytes. It uses less for smaller files.
   size_t buffer_bytes = size_t{64} << 20;
-  /// Says how a full buffer is treated. true: bytes are taken while others are on their way; false: a full
-  /// buffer is awaited as a whole.
+  /// Accepts bytes while others are being written. If false, waits until a full buffer is written as a whole.
   bool double_buffered = true;
 };
 
-/// Writes a file in order. Functions return 0 or the errno of what failed; after an error nothing can be
-/// written.
+/// Writes a file in order. Functions return 0 or an errno. After an error nothing more can be written.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
 
-  /// Takes room on the disk for a file of about so many bytes, where the file system can.
+  /// Reserves disk space for about this many bytes, if the file system can.
   virtual int reserve(uint64_t bytes) = 0;
   virtual int write(const void* data, size_t size) = 0;
-  /// Ends the file: all bytes, and its length, are on the disk afterwards.
+  /// Ends the file. Its bytes and its length are then on the disk.
   virtual int finish() = 0;
 };
 
-/// Makes a new file, in place of one that has the name; a link there is not followed. Throws IoError with the
-/// path and the system's reason. `folder`: an open folder, in which the file gets the last part of the path
-/// as its name.
+/// Creates a new file, replacing an existing one. A link of that name is not followed. Throws IoError with
+/// the path and the system's reason. If `folder` is an open folder, the file is created in it, under the last
+/// part of the path.
 std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const WriterOptions& options = {},
                                         int folder = AT_FDCWD);
 

@@ -20,7 +20,8 @@ int PlainWriter::keep(int error) {
 
 int PlainWriter::reserve(uint64_t bytes) {
   if (bytes == 0 || ::fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, off_t(bytes)) == 0) return 0;
-  return errno == ENOSPC || errno == EDQUOT ? keep(errno) : 0;  // else a file system without such a call
+  return errno == ENOSPC || errno == EDQUOT ? keep(errno)
+                                            : 0;  // otherwise the file system does not support it
 }
 
 int PlainWriter::write(const void* data, size_t size) {

@@ -1,4 +1,4 @@
-// This FileWriter writes through the page cache, with write().
+// Writes through the page cache with write().
 #pragma once
 
 #include "deepspeed/io/file_writer.h"
@@ -7,7 +7,7 @@ namespace deepspeed::io {
 
 class PlainWriter : public FileWriter {
  public:
-  /// Takes the open file over.
+  /// Takes ownership of the open file.
   explicit PlainWriter(int file) : file_(file) {}
   ~PlainWriter() override;
 

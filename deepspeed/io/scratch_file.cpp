@@ -12,7 +12,7 @@ namespace {
 int open_unnamed(const std::filesystem::path& folder, int direct) {
   std::string name = (folder / "deepspeed.XXXXXX").string();
   const int file = ::mkostemp(name.data(), direct | O_CLOEXEC);
-  // The file lives as long as its descriptor. errno is kept for the caller.
+  // The file exists as long as its descriptor. errno is kept for the caller.
   if (file >= 0) ::unlink(name.c_str());
   return file;
 }

@@ -1,10 +1,10 @@
-// What happens between a call of adam() and its kernel, and the way back of a step.
+// Leads from a call of adam() to its kernel, and reverts steps.
 //
-// adam() checks every tensor (dtype, size, device), derives the constants of the step in double and rounds
-// each to float once (so that CPU and CUDA compute with equal ones), and calls the kernel of the device.
-// Masters in fp64 go through the kernel of general update rules. adam_rollback() goes the other way in
-// double, a piece of the arrays at a time: it takes the update off the master with the moments of after the
-// step, then solves the moments' recurrences for their old values.
+// adam() checks every tensor (dtype, size, device), derives the step's constants in double and rounds each to
+// float once, so that CPU and CUDA use equal ones. Then it calls the device's kernel. fp64 masters use the
+// kernel of general update rules. adam_rollback() works backwards in double, on one piece of the arrays at a
+// time. It subtracts the update from the master, using the moments after the step, and then solves the
+// moments' recurrences for their old values.
 #include "deepspeed/kernels/adam.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void check_step(const AdamStep& step) {
   if (step.first_index < 0) {
     raise<UsageError>("first_index is ", step.first_index, ", expected 0 or more");
   }
-  // A second moment that stays as it is has no correction: 1 - beta2^t would be 0.
+  // A constant second moment has no correction: 1 - beta2^t would be 0.
   const double checked_beta2 = step.beta2 == 1 && !step.bias_correction ? 0 : step.beta2;
   for (const auto& [name, beta] : {std::pair{"beta1", step.beta1}, std::pair{"beta2", checked_beta2}}) {
     if (!(beta >= 0 && beta < 1)) {
@@ -99,10 +99,10 @@ AdamArrays arrays_of(const AdamTensors& tensors) {
   return arrays;
 }
 
-// Says whether a scale that the host can read skips the step.
+// Returns whether a scale that the host can read skips the step.
 bool is_skipped(const at::Tensor& scale) { return scale.defined() && std::isnan(scale.item<double>()); }
 
-// Reads a scale that comes as a tensor.
+// Reads a scale that is given as a tensor.
 AdamStep with_scale_of(const AdamTensors& tensors, AdamStep step) {
   if (tensors.gradient_scale.defined()) step.gradient_scale = tensors.gradient_scale.item<double>();
   return step;
@@ -111,7 +111,7 @@ AdamStep with_scale_of(const AdamTensors& tensors, AdamStep step) {
 void set_constants_of_bf16(const AdamStep& step, AdamConstants& constants) {
   constants.unscaled_to_exp_avg = 1 - step.beta1;
   constants.unscaled_to_root_of_square = std::sqrt(1 - step.beta2);
-  constexpr float kNoStep = 1e-30F;  // what is below moves no weight of fp32 that matters
+  constexpr float kNoStep = 1e-30F;  // a smaller step changes no fp32 weight that matters
   const bool moves = std::abs(constants.step_size) > kNoStep;
   constants.inverse_step_size = moves ? 1 / constants.step_size : 1.0F;
   constants.eps_over_step_size =
@@ -195,7 +195,7 @@ void check_can_be_undone(const AdamTensors& tensors, const AdamStep& step) {
   }
 }
 
-// Takes one piece of a step back. All tensors are 1-D and of one size.
+// Reverts one piece of a step. All tensors are 1-D and of equal size.
 void roll_back_fp32(const AdamTensors& piece, const AdamStep& step, const AdamConstants& c) {
   const at::Tensor m = piece.exp_avg.to(at::kDouble), v = piece.exp_avg_sq.to(at::kDouble);
   at::Tensor p = piece.master.to(at::kDouble);
@@ -205,13 +205,13 @@ void roll_back_fp32(const AdamTensors& piece, const AdamStep& step, const AdamCo
       piece.gradient.to(at::kDouble).mul(double{c.gradient_scale}).add_(p, double{c.l2_decay});
   piece.master.copy_(p);
   if (piece.low_precision.defined()) piece.low_precision.copy_(piece.master);
-  // Before the first step moments are 0, which the equations would only give to within roundings.
+  // Before the first step the moments are 0; the equations would give this only up to rounding.
   if (step.step == 1) {
     piece.exp_avg.zero_();
     piece.exp_avg_sq.zero_();
     return;
   }
-  // m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, solved for m and v. A rounding must not make v
+  // m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, solved for m and v. Rounding must not make v
   // negative.
   piece.exp_avg.copy_(m.sub(g, double{c.one_minus_beta1}).div_(double{c.beta1}));
   piece.exp_avg_sq.copy_(v.sub(g.square(), double{c.one_minus_beta2}).div_(double{c.beta2}).clamp_min_(0));

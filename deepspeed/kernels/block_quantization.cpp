@@ -13,7 +13,7 @@ namespace deepspeed::kernels {
 namespace {
 
 constexpr int64_t kMostBlock = 2048;
-// A thread takes at least so many elements.
+// A thread gets at least this many elements.
 constexpr int64_t kParallelElements = 1 << 15;
 
 int64_t num_blocks_of(int64_t numel, BlockCode code) {
@@ -32,7 +32,7 @@ void check_quantized(const at::Tensor& values, const at::Tensor& packed, BlockCo
     raise<UsageError>("values lie on ", values.device(), ", expected CPU or CUDA");
 }
 
-/// The memory of quantized elements, cut into its two parts.
+/// Divides the memory of quantized elements into codes and scales.
 struct Packed {
   Packed(const at::Tensor& packed, int64_t numel, BlockCode code)
       : codes(packed.narrow(0, 0, code_bytes(numel, code))),

@@ -1,4 +1,4 @@
-// Arrays of several ranks are reduced here to one, in one pass. Links no torch.
+// Reduces arrays of several ranks to one, in one pass. Links no torch.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@ namespace deepspeed::kernels {
 /// Copies between ranges that do not overlap. All stores are visible to others before a later release.
 void copy(void* to, const void* from, size_t bytes, Stores stores);
 
-int64_t size_of(CombineType type);  // bytes of an element
+int64_t size_of(CombineType type);  // bytes per element
 
-/// Says whether elements of this type can be combined so: averages need floating types, bitwise operations
+/// Returns whether the operation supports this type. Averages need floating types, bitwise operations
 /// integers.
 bool can_combine(CombineOp op, CombineType type);
 
-/// Says whether sums of elements of this type can be multiplied on the way: 16-bit types would be rounded
-/// once less than by a sum and a product of their own.
+/// Returns whether sums of this type can be scaled in the same pass. For 16-bit types that would round once
+/// less than a sum and a separate product.
 bool can_scale(CombineType type);
 
-/// Sets to[i] to terms[0][i] op terms[1][i] op ..., in this order: an element depends neither on `numel` nor
-/// on the instruction set. 16-bit types are combined in fp32 and rounded once, to the nearest even. Integers
-/// wrap around. A NaN among the terms of a smallest or largest is the result. `to` may be one of the terms,
-/// and must not overlap one otherwise. Throws UsageError where there are no terms, or can_combine() says no.
-/// Floating types alone are stored past the caches, and nothing is where `to` is one of the terms: its lines
-/// are in the caches then. A sum of can_scale() is multiplied by `factor`, which is rounded to its type,
-/// before it is stored; factor != 1 throws UsageError elsewhere.
+/// Sets to[i] to terms[0][i] op terms[1][i] op ..., in this order. The result depends neither on `numel` nor
+/// on the instruction set. 16-bit types are combined in fp32 and rounded once, to nearest even. Integers wrap
+/// around. For minimum and maximum a NaN among the terms is the result. `to` may be one of the terms, but
+/// must not overlap one otherwise. Throws UsageError if there are no terms or can_combine() is false. Stores
+/// bypass the caches only for floating types, and never if `to` is one of the terms: its lines are then
+/// cached already. With can_scale() a sum is multiplied by `factor`, rounded to its type, before it is
+/// stored. In other cases factor != 1 throws UsageError.
 void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel,
              Stores stores = Stores::kCached, double factor = 1.0);
 

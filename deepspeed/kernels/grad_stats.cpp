@@ -69,8 +69,8 @@ GradStats grad_stats(const at::Tensor& gradient) {
   }
   GradStats stats;
   stats.sum_of_squares = gradient.is_cuda() ? sum_on_cuda(gradient).item<double>() : sum_on_cpu(gradient);
-  // The square of the largest fp32 is 1e77: no sum of finite elements leaves the range of double. Of doubles
-  // one above 1e154 does, and counts as not finite.
+  // A sum of finite fp32 elements never overflows a double: the square of the largest fp32 is 1e77. A double
+  // above 1e154 does overflow it, and counts as not finite.
   stats.finite = std::isfinite(stats.sum_of_squares);
   return stats;
 }

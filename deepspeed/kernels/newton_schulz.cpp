@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr int kSteps = 5;
-constexpr int kRestart = 2;  // the gram iteration makes X anew here: rounding errors of X X' grow
+constexpr int kRestart = 2;  // here the gram iteration recomputes X, because rounding errors of X X' grow
 
 // Returns beta * added + left right.
 at::Tensor product_plus(const at::Tensor& added, double beta, const at::Tensor& left, const at::Tensor& right,
@@ -22,7 +22,7 @@ at::Tensor product_plus(const at::Tensor& added, double beta, const at::Tensor& 
 // Returns b R + c R^2.
 at::Tensor quadratic(const at::Tensor& r) { return product_plus(r, kB, r, r, kC); }
 
-// Iterates on X itself: (batch, n, m), n <= m.
+// Iterates on X itself, which is (batch, n, m) with n <= m.
 at::Tensor iterate(at::Tensor x) {
   for (int i = 0; i < kSteps; ++i) {
     x = product_plus(x, kA, quadratic(at::bmm(x, x.mT())), x);
@@ -30,11 +30,11 @@ at::Tensor iterate(at::Tensor x) {
   return x;
 }
 
-// With Z = b R + c R^2, a step is X <- (a + Z) X, and for R = X X', which commutes with Z, R <- (a + Z) R (a
-// + Z).
+// Let Z = b R + c R^2, with R = X X'. A step is X <- (a + Z) X. Since R commutes with Z, also R <- (a + Z) R
+// (a + Z).
 at::Tensor iterate_gram(at::Tensor x) {
   at::Tensor r = at::bmm(x, x.mT());
-  at::Tensor q;  // the product of all factors so far, by which x is multiplied
+  at::Tensor q;  // the product of all factors so far, to multiply x by
   for (int i = 0; i < kSteps; ++i) {
     if (i == kRestart) {
       x = at::bmm(q, x);

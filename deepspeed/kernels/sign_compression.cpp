@@ -12,7 +12,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// The memory of compressed elements, cut into its two parts.
+/// Holds the two parts of the memory of compressed elements.
 struct Signs {
   Signs(const at::Tensor& packed, int64_t numel)
       : bits(packed.narrow(0, 0, numel / 8)),
@@ -37,7 +37,7 @@ void for_each_sign_block(int64_t numel, const std::function<void(int64_t block)>
   });
 }
 
-// A kernel's threads read four elements at once, and a part of a tensor may begin anywhere.
+// A kernel's threads read four elements at once, but a part of a tensor may begin anywhere.
 at::Tensor aligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 ? tensor : tensor.clone();
 }

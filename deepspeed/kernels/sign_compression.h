@@ -1,5 +1,5 @@
-// Numbers in 1 bit: of each element its sign, of each block of elements their root mean square. What that
-// takes from a number is kept and added to the next one (Tang et al., "1-bit Adam: Communication Efficient
+// Compresses numbers to 1 bit: the sign of each element, and the root mean square of each block of elements.
+// The rounding error is kept and added to the next number (Tang et al., "1-bit Adam: Communication Efficient
 // Large-Scale Training with Adam's Convergence Speed", 2021).
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace deepspeed::kernels {
 
-/// Elements that share a scale; sizes are multiples of it.
+/// Elements that share a scale; sizes are multiples of this.
 inline constexpr int64_t kSignBlock = 2048;
 
-/// Returns the bytes of `numel` compressed elements: a bit each, and a scale in fp32 a block.
+/// Returns the bytes of `numel` compressed elements: one bit each, and an fp32 scale per block.
 int64_t sign_bytes(int64_t numel);
 
-/// Compresses x = values + errors: writes the bits (1 for x >= 0, from a byte's lowest on) and the scales
-/// s = sqrt(mean(x^2)) of blocks into `packed`, (sign_bytes(n)) uint8, and x - s sign(x) into `errors`.
-/// values, errors: (n) fp32, contiguous, on one device; `values` holds x afterwards.
+/// Compresses x = values + errors. Writes the bits (1 for x >= 0, lowest bit of a byte first) and the scales
+/// of the blocks, s = sqrt(mean(x^2)), into `packed`, (sign_bytes(n)) uint8. Writes x - s sign(x) into
+/// `errors`. values, errors: (n) fp32, contiguous, on one device; `values` holds x afterwards.
 void compress_signs(const at::Tensor& values, const at::Tensor& errors, const at::Tensor& packed);
 
-/// Adds what `packed` stands for, s sign(x), to `sums`, (n) fp32.
+/// Adds s sign(x), the numbers that `packed` stands for, to `sums`, (n) fp32.
 void add_signs(const at::Tensor& packed, const at::Tensor& sums);
 
 }  // namespace deepspeed::kernels

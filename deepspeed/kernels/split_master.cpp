@@ -26,7 +26,7 @@ void check_master(const at::Tensor& master, const at::Tensor& upper) {
   check_fits("master", master, upper.numel(), upper.device());
 }
 
-/// Works piece by piece, so that intermediate tensors stay in the caches of a CPU and are small on a GPU.
+/// Works piece by piece, so that temporaries fit a CPU's caches. On a GPU they stay small.
 template <class Work>
 void for_each_piece(const at::Tensor& upper, const Work& work) {
   const int64_t numel = upper.numel(), piece = upper.is_cpu() ? int64_t{1} << 17 : int64_t{1} << 24;
@@ -63,7 +63,7 @@ void split_master(const at::Tensor& master, const at::Tensor& upper, const at::T
     const at::Tensor values = part(master);
     const at::Tensor bits = values.view(at::kInt).masked_fill(values.isnan(), kQuietNan);
     const at::Tensor to = part(lower);
-    to.copy_(bits);  // its lower 16 bits
+    to.copy_(bits);  // keeps the lower 16 bits
     part(upper).view(at::kShort).copy_(bits.sub_(to).bitwise_right_shift_(kHalfBits));
   });
 }

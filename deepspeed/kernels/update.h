@@ -1,4 +1,4 @@
-// An update rule passes once over flat tensors, on CPU or CUDA.
+// Applies an update rule to flat tensors in one pass, on CPU or CUDA.
 #pragma once
 
 #include <initializer_list>
@@ -12,21 +12,21 @@
 
 namespace deepspeed::kernels {
 
-/// Holds the tensors of an update: of n elements, contiguous, on one device.
+/// Holds the tensors of an update: n elements each, contiguous, on one device.
 struct UpdateTensors {
   at::Tensor master;         // fp32 or fp64
-  at::Tensor gradient;       // fp32, fp16 or bf16, read only; fp64 for an fp64 master
-  at::Tensor low_precision;  // fp16 or bf16 copy of the new fp32 master, written; undefined: none
+  at::Tensor gradient;       // fp32, fp16 or bf16, read-only; fp64 for an fp64 master
+  at::Tensor low_precision;  // receives the fp16 or bf16 copy of the new fp32 master; undefined: no copy
   std::initializer_list<std::pair<const char*, at::Tensor>>
       states;  // in the master's dtype, s0 to s2 of the rule, with their names
-  // Is undefined, or one fp64 on the device of the others, which takes the place of the rule's. By nan
-  // nothing is written: the step is skipped.
+  // Undefined, or one fp64 on the device of the others, which replaces the rule's scale. With nan nothing is
+  // written: the step is skipped.
   at::Tensor gradient_scale = {};
 };
 
-/// Applies the rule in place. Throws UsageError, naming `where` and the tensor, where sizes, dtypes, devices
-/// or the number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on
-/// CUDA. Neither threads nor instruction sets change the result.
+/// Applies the rule in place. Throws UsageError, naming `where` and the tensor, if sizes, dtypes, devices or
+/// the number of states do not fit. Uses at::get_num_threads() threads on CPU and the current stream on CUDA.
+/// Neither threads nor instruction sets change the result.
 DEEPSPEED_API void update(const UpdateTensors& tensors, const UpdateRule& rule,
                           const std::source_location& where = std::source_location::current());
 

@@ -25,7 +25,7 @@ std::string file_name_of(std::string name) {
   return name + ".csv";
 }
 
-/// Returns the shortest text that is read as the same number.
+/// Returns the shortest text that parses to the same number.
 std::string text_of(double value) {
   if (std::isnan(value)) return "nan";
   std::array<char, 32> text;
@@ -33,7 +33,7 @@ std::string text_of(double value) {
   return {text.begin(), end};
 }
 
-/// Opens the file at its end; -1, with errno, where it is a link or no file.
+/// Opens the file for appending. Returns -1, with errno, if it is a link or not a regular file.
 int open_end(const std::filesystem::path& file) {
   const int handle =
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -74,7 +74,7 @@ CsvMonitor::CsvMonitor(std::filesystem::path folder) : folder_(std::move(folder)
 }
 
 void CsvMonitor::write_events(const std::vector<Event>& events) {
-  std::map<std::string, std::string> lines;  // of each name
+  std::map<std::string, std::string> lines;  // by name
   for (const Event& event : events)
     lines[event.name] += std::to_string(event.step) + "," + text_of(event.value) + "\n";
   for (const auto& [name, text] : lines)

@@ -1,4 +1,4 @@
-// Scalars go to CSV files, one a name, which any program for tables reads: DeepSpeed's csv_monitor.
+// Writes scalars to CSV files, one per name: DeepSpeed's csv_monitor.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace deepspeed::monitor {
 
-/// Writes "Train/Samples/lr" to `<folder>/Train_Samples_lr.csv`, whose first line is "step,lr". A file that
-/// is there already, of a run before, is gone on with.
+/// Writes "Train/Samples/lr" to `<folder>/Train_Samples_lr.csv`, whose first line is "step,lr". An existing
+/// file of an earlier run is continued.
 class DEEPSPEED_API CsvMonitor : public Monitor {
  public:
   /// Makes the folder. Throws IoError.
   explicit CsvMonitor(std::filesystem::path folder);
-  /// Throws IoError, naming the file.
+  /// Appends the events to their files. Throws IoError, naming the file.
   void write_events(const std::vector<Event>& events) override;
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -1,4 +1,4 @@
-// Scalars of a training go to monitors, who show or keep them.
+// Monitors receive the scalars of a training, and show or store them.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace deepspeed::monitor {
 
-/// A value at a point of the training.
+/// Holds a value at a point of the training.
 struct Event {
   std::string name;  // "Train/Samples/lr"
   double value = 0.0;
-  int64_t step = 0;  // the samples trained so far, in events of an engine
+  int64_t step = 0;  // in an engine's events: the samples trained so far
 };
 
-/// Takes events, in the order in which they happen.
+/// Receives events, in the order in which they happen.
 class DEEPSPEED_API Monitor {
  public:
   virtual ~Monitor() = default;

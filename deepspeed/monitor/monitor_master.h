@@ -13,17 +13,19 @@ struct DeepSpeedConfig;
 
 namespace deepspeed::monitor {
 
-/// Rank 0 writes; on other ranks events go nowhere.
+/// Writes on rank 0; on other ranks events are dropped.
 class DEEPSPEED_API MonitorMaster {
  public:
   explicit MonitorMaster(bool is_writer) : is_writer_(is_writer) {}
-  /// Adds the monitors that the config turns on: csv_monitor. Throws IoError where a folder cannot be made.
+  /// Adds the monitors that the config enables: csv_monitor. Throws IoError if a folder cannot be made.
   void add_configured(const config::DeepSpeedConfig& config);
-  /// Adds one of the program's own. What it throws leaves the call that has the events: step() of an engine.
+  /// Adds one of the program's own. What it throws passes through the call that sends the events, an engine's
+  /// step().
   void add(std::shared_ptr<Monitor> monitor);
-  /// Whether somebody takes events; on the rank that writes, from add_configured() or add() on.
+  /// Returns whether there is a monitor. On the writing rank it is true after add_configured() or add() has
+  /// added one.
   bool enabled() const { return !monitors_.empty(); }
-  /// Hands the events to each monitor. An IoError is logged, once a monitor, and the training goes on.
+  /// Passes the events to each monitor. An IoError is logged, once per monitor, and the training continues.
   void write_events(const std::vector<Event>& events);
 
  private:

@@ -1,10 +1,10 @@
-// From the section `optimizer` to an optimizer, in four steps.
+// Turns the config section `optimizer` into an optimizer.
 //
-// The type is looked up in the table that the config has (config/training/optimizer_types.cpp); an unknown
-// one is refused with the reason, or the nearest name (fail_type). The arguments are read against the type's
-// table, which checks names and ranges and fills in the defaults (read_arguments). Each make_...() function
-// checks what arguments mean together, writes them into the groups that have no value of their own
-// (set_group_options), and constructs the class.
+// The type is looked up in the config's table (config/training/optimizer_types.cpp). fail_type() refuses an
+// unknown one with the reason or the nearest name. read_arguments() reads the arguments against the type's
+// table, which checks names and ranges and fills in defaults. Each make_...() function checks combinations of
+// arguments, writes them into groups that have no value of their own (set_group_options()), and constructs
+// the class.
 #include "deepspeed/optim/factory.h"
 
 #include <algorithm>
@@ -34,11 +34,11 @@ namespace {
 constexpr const char* kOptimizerParamsPath = "optimizer.params";
 using Groups = std::vector<ParamGroup>;
 
-// The arguments of one optimizer, read against its table.
+// Holds the arguments of one optimizer, read against its table.
 struct OptimizerArguments {
-  Json values;  // every key of the table, its default where none was given; null: there is no value
+  Json values;  // every key of the table, with its default if none was given; null: no value
   Json given;
-  bool on_host = false;  // the steps run there
+  bool on_host = false;  // the steps run on the host
 
   bool is_given(const char* key) const {
     return given.is_object() && given.contains(key) && !given[key].is_null();
@@ -71,7 +71,7 @@ HyperparameterValue hyperparameter(const Json& value) {
   return value.get<double>();
 }
 
-// Sets the named arguments as the options of all groups that have none of their own.
+// Sets the named arguments as options of all groups that have none of their own.
 void set_group_options(Groups& groups, const OptimizerArguments& arguments,
                        std::initializer_list<const char*> keys) {
   for (const char* key : keys) set_defaults(groups, {{key, hyperparameter(arguments.values[key])}});
@@ -89,7 +89,7 @@ at::ScalarType moment_dtype(const OptimizerArguments& arguments) {
   return bf16 ? at::kBFloat16 : at::kFloat;
 }
 
-// With torch_adam DeepSpeed takes torch's own classes, whose AdamW has a weight decay of 0.01 by default.
+// With torch_adam DeepSpeed uses torch's own classes. torch's AdamW has a default weight decay of 0.01.
 std::unique_ptr<Optimizer> make_adam(bool type_is_adamw, OptimizerArguments arguments, Groups groups) {
   AdamOptions options;
   const bool torch_adam = arguments.flag("torch_adam");
@@ -187,8 +187,8 @@ std::unique_ptr<Optimizer> make_onebit_lamb(const OptimizerArguments& arguments,
   return std::make_unique<OneBitLamb>(std::move(groups), options);
 }
 
-// Gives each group of Muon only the options that its use_muon asks for. Rates that the config lacks have the
-// defaults of Muon itself.
+// Gives each Muon group only the options that its use_muon asks for. Learning rates missing in the config get
+// Muon's own defaults.
 std::unique_ptr<Optimizer> make_muon(const OptimizerArguments& arguments, Groups groups) {
   const auto set_rate = [&](Groups& one, const char* option, const char* own) {
     const auto given = arguments.maybe_number(own), lr = arguments.maybe_number("lr");
@@ -233,7 +233,7 @@ std::string join_names(const std::vector<std::string>& names) {
   return text;
 }
 
-// Says why a documented type cannot be made; nothing for a type that neither DeepSpeed nor torch has.
+// Says why a documented type cannot be made; nothing for a type unknown to DeepSpeed and torch.
 std::optional<std::string> reason_against(const std::string& type) {
   static const std::vector<std::string> not_yet = {"muadam", "muadamw", "musgd"};
   static const std::vector<std::string> torch_in_python = {"Adadelta", "Adafactor", "Adamax", "ASGD",

@@ -1,4 +1,4 @@
-// The factory makes the optimizer that the config section `optimizer` names.
+// Makes the optimizer that the config section `optimizer` names.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,17 @@
 
 namespace deepspeed::optim {
 
-/// Makes the optimizer of the section's `type` and `params`: DeepSpeed's own types in any case ("adam",
-/// "AdamW"), torch's as torch spells them ("SGD"). `params` are the defaults of the groups: an option that a
-/// group holds already stays. on_host: its steps run on the host, wherever the model is; as in DeepSpeed,
-/// Adam and Lion are then DeepSpeedCPUAdam and DeepSpeedCPULion. Throws ConfigError naming `optimizer.type`
-/// or `optimizer.params.<key>`.
+/// Makes the optimizer from the section's `type` and `params`. DeepSpeed's own types match in any case
+/// ("adam", "AdamW"), torch's as torch spells them ("SGD"). `params` are defaults: options that a group
+/// already has stay. on_host: steps run on the host, wherever the model is. As in DeepSpeed, Adam and Lion
+/// are then DeepSpeedCPUAdam and DeepSpeedCPULion. Throws ConfigError naming `optimizer.type` or
+/// `optimizer.params.<key>`.
 std::unique_ptr<Optimizer> make_optimizer(const std::string& type, const Json& params,
                                           std::vector<ParamGroup> groups, bool on_host = false);
 
-/// Says whether the type is Adam or AdamW, in any case, with the moments that `moment_dtype` of its params
-/// names.
+/// Returns whether the type is Adam or AdamW, in any case. Only their params may have `moment_dtype`.
 bool is_adam(const std::string& type);
-/// Says whether the type is Muon, in any case, whose groups hold matrices or others alone.
+/// Returns whether the type is Muon, in any case. Its groups hold only matrices or only other parameters.
 bool is_muon(const std::string& type);
 
 }  // namespace deepspeed::optim

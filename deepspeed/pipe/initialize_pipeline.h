@@ -1,4 +1,4 @@
-// deepspeed::initialize for a model that stages share out.
+// deepspeed::initialize for a model that is divided into pipeline stages.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@ namespace deepspeed {
 
 struct NoTrainingDataWasGivenToInitialize;
 
-/// What initialize() returns for a PipelineModule, for `auto [engine, optimizer, training_dataloader,
-/// lr_scheduler] = initialize(...)` or by name.
+/// Holds what initialize() returns for a PipelineModule. Use it by name, or as `auto [engine, optimizer,
+/// training_dataloader, lr_scheduler] = initialize(...)`.
 template <class Loader = NoTrainingDataWasGivenToInitialize>
 struct InitializedPipeline {
   std::shared_ptr<PipelineEngine> engine;
-  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none was asked for, evaluation only
+  std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: none requested, evaluation only
   std::shared_ptr<Loader> training_dataloader;       // null without training data
-  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: none was asked for
+  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: none requested
 };
 
 namespace initialize_detail {
@@ -26,8 +26,8 @@ namespace initialize_detail {
 template <class Model>
 struct EngineMaker;
 
-/// Makes an engine for this rank's stage, on all ranks. With training data its train_batch() reads that,
-/// again and again.
+/// Makes an engine for this rank's stage, on all ranks. With training data its train_batch() reads them
+/// repeatedly.
 template <>
 struct EngineMaker<std::shared_ptr<PipelineModule>> {
   static InitializedPipeline<> make(std::shared_ptr<PipelineModule> model, const InitializeOptions& options) {

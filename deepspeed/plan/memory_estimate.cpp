@@ -1,9 +1,9 @@
-// How the memory of a rank is estimated.
+// Estimates the memory of a rank.
 //
 // estimate_model_states() loads the config, groups the parameters as initialize() would, and makes the
-// config's optimizer, which steps two small matrices of each group to show how many bytes of state an element
-// has. Then each group is laid out as ZeRO does at the stage, and its parameters, gradients, masters and
-// states are added up by kind and place (EstimatedRank); frozen parameters follow.
+// config's optimizer. The optimizer steps two small matrices of each group to show how many bytes of state an
+// element needs. Then each group is laid out as ZeRO does at the stage. EstimatedRank sums its parameters,
+// gradients, masters and states by kind and place; frozen parameters follow.
 #include "deepspeed/plan/memory_estimate.h"
 
 #include <iomanip>
@@ -40,7 +40,7 @@ std::vector<int64_t> numels_of_group(const NamedTensors& params) {
   return numels;
 }
 
-/// The state that the optimizer adds with the first step of one square matrix.
+/// Returns the state that the optimizer adds in the first step of a square matrix.
 int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side,
                        at::ScalarType masters) {
   const int64_t numel = side * side;
@@ -56,8 +56,8 @@ int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int
   return optimizer.state_bytes() - before;
 }
 
-/// Returns the bytes of an element's state, asked of the optimizer itself; what does not grow with the
-/// parameters is left out.
+/// Returns the bytes of state per element, measured on the optimizer itself. State that does not grow with
+/// the parameters is left out.
 int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::ScalarType masters) {
   constexpr int64_t kSmall = 8, kLarge = 16;
   const c10::NoGradGuard no_grad;
@@ -66,7 +66,7 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::S
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
-/// Says of a group's flat space on one rank how many of the elements that it updates are offloaded.
+/// Returns how many elements of a rank's part of a group are offloaded.
 int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);
@@ -74,7 +74,7 @@ int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   return count == 0 ? 0 : cuts[count - 1].end;
 }
 
-/// Adds up what a rank holds, kind by kind and place by place.
+/// Sums what a rank holds, by kind and place.
 class EstimatedRank {
  public:
   EstimatedRank(const config::DeepSpeedConfig& config, int world_size, bool on_cpu)
@@ -86,7 +86,7 @@ class EstimatedRank {
         home_(shard_home_options(config, dtype_, /*rank=*/0, !on_cpu)),
         disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
 
-  /// state_bytes: of an element. The groups come first, in their order.
+  /// Adds a group; add groups first, in order. state_bytes: per element.
   void add_group(const NamedTensors& params, int64_t state_bytes, const optim::Optimizer& optimizer) {
     const std::vector<int64_t> numels = numels_of_group(params);
     const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);
@@ -110,7 +110,7 @@ class EstimatedRank {
     add_stepped(offloaded, dtype, plan_of(dtype, /*is_offloaded=*/true), state_bytes);
   }
 
-  /// A parameter that stands in no group: whole, or at stage 3 its shard.
+  /// Adds a parameter that is in no group: whole, or at stage 3 its shard.
   void add_frozen(const at::Tensor& param) {
     const at::ScalarType own = param.scalar_type();
     const bool is_cast = dtype_ != at::kFloat && param.is_floating_point();
@@ -130,7 +130,7 @@ class EstimatedRank {
     return options;
   }
 
-  /// kind: null for frozen parameters.
+  /// Adds bytes at a place. kind: null for frozen parameters.
   void add(ParamHome place, int64_t bytes, int64_t MemoryBytes::*kind) {
     if (place == ParamHome::kDisk) {
       sum_.states.on_disk += bytes;
@@ -147,8 +147,8 @@ class EstimatedRank {
     add(stays ? ParamHome::kHost : home_.place, bytes, kind);
   }
 
-  /// Whether a rank has no more gradients than those of what it updates; at stage 1 others wait for theirs
-  /// where a window has several backwards, or where the optimizer wants the rank's own.
+  /// Returns whether a rank only keeps gradients of what it updates. At stage 1 others may wait: if a window
+  /// has several backwards, or if the optimizer needs the rank's own gradients.
   bool keeps_own_gradients(const optim::Optimizer& optimizer) const {
     if (zero_.stage != 1) return zero_.stage >= 2;
     return !options_.gradients.expects_accumulation && !optimizer.compresses_exchange();
@@ -161,7 +161,7 @@ class EstimatedRank {
     add(in_host ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept), &MemoryBytes::gradients);
   }
 
-  /// Masters and states of elements that are stepped together, whose weights are in `dtype`.
+  /// Adds masters and states of elements that are stepped together, with weights in `dtype`.
   void add_stepped(int64_t numel, at::ScalarType dtype, const SlicePlan& plan, int64_t state_bytes) {
     add(plan.home, numel * plan.kept_bytes(), &MemoryBytes::master_weights);
     add(plan.home, numel * state_bytes, &MemoryBytes::optimizer_states);

@@ -1,6 +1,5 @@
-// The estimate says what a rank will hold of the model states under a config, before anything is allocated:
-// the sizes of the partitions as ZeRO lays them out, padding included, and what the config's optimizer keeps
-// of an element.
+// Estimates what model states a rank will hold under a config, before anything is allocated. It uses ZeRO's
+// partition sizes, padding included, and what the config's optimizer keeps per element.
 #pragma once
 
 #include <cstdint>
@@ -20,30 +19,31 @@ namespace deepspeed::zero {
 /// Counts the bytes of one rank by place.
 struct PlacedBytes {
   int64_t on_device = 0;
-  int64_t in_host = 0;  // of a model on the CPU all that is in memory
+  int64_t in_host = 0;  // for a model on the CPU everything in memory
   int64_t on_disk = 0;
 };
 
-/// Counts the bytes of one rank between steps, without the buffers through which a disk is read and written,
-/// and without the rest of the disk's last pages.
+/// Counts the bytes of one rank between steps. Buffers for disk access, and unused parts of last disk pages,
+/// are not included.
 struct ModelStatesEstimate {
-  // Holds the states as Engine::memory() reports them after the first step.
+  // The states as Engine::memory() reports them after the first step.
   MemoryBytes states;
-  int64_t frozen_parameters = 0;  // in memory, of parameters that no optimizer updates
-  // Says where all of it lies, frozen parameters included.
+  int64_t frozen_parameters = 0;  // in memory, for parameters that no optimizer updates
+  // Says in which place all of it is, frozen parameters included.
   PlacedBytes placed;
   /// Returns the bytes of states and frozen parameters in memory.
   int64_t total() const { return states.total() + frozen_parameters; }
 };
 
-/// Estimates for one config. config: as initialize() takes it, with an `optimizer` unless the model is only
+/// Estimates for one config. config: as passed to initialize(), with an `optimizer` unless the model is only
 /// evaluated. The parameters may be on the meta device: only their sizes are read. device: where the model
-/// will be; default: where its parameters are, and the CPU for the meta device. Throws what initialize()
-/// throws of the config, and UsageError for a world size below 1.
+/// will be. The default is the device of its parameters, and the CPU for the meta device. Throws what
+/// initialize() throws for the config, and UsageError for a world size below 1.
 DEEPSPEED_API ModelStatesEstimate estimate_model_states(const EngineModel& model,
                                                         const config::ConfigSource& config, int world_size,
                                                         std::optional<at::DeviceType> device = {});
-/// Prints the estimate for the config at each ZeRO stage, with the offload that the stage has.
+/// Prints the estimate for the config at each ZeRO stage. Offload sections are used as far as the stage
+/// supports them.
 DEEPSPEED_API void estimate_model_states_of_all_stages(const EngineModel& model, const Json& config,
                                                        int world_size, std::ostream& out = std::cout,
                                                        std::optional<at::DeviceType> device = {});

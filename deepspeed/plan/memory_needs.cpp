@@ -65,7 +65,8 @@ MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params, const Pl
   if (cpu_offload) {
     return {int64_t(params * std::max(4.0 * gpus, 16.0) * additional_buffer_factor), 2 * total_params};
   }
-  // A device: 2 of a 16-bit parameter whole; a part of 2 + 4 of gradients, 4 of masters, 8 of moments.
+  // Bytes per parameter on a device: 2 for the whole 16-bit model. Of the partitioned rest: 2 + 4 for
+  // gradients, 4 for masters, 8 for moments.
   return {int64_t(params * 4.0 * double(hardware.num_gpus_per_node) * additional_buffer_factor),
           2 * total_params + int64_t(18.0 * params / gpus)};
 }
@@ -85,8 +86,8 @@ MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_params, int64_t 
     const double built = placement.zero_init ? double(largest_layer_params) : params;
     return {host(built * 4.0 * gpus_per_node), largest_layer + int64_t(18.0 * params / gpus)};
   }
-  // A host: its part of the states, or every rank's whole fp32 model while it is built. In DeepSpeed's order
-  // of roundings.
+  // A host holds its part of the states, or every rank's whole fp32 model while it is built. Rounding follows
+  // DeepSpeed's order.
   const double state_bytes = placement.cpu_offload_params ? 18.0 : 16.0;
   const double part = 1.0 / double(hardware.num_nodes);
   const int64_t shards = placement.cpu_offload_params ? 0 : int64_t(2.0 * params / gpus);

@@ -1,5 +1,5 @@
-// DeepSpeed's planning functions say what a model's parameters, gradients and optimizer states take under
-// ZeRO with a 16-bit model and Adam, from its number of parameters alone.
+// DeepSpeed's planning functions. They compute what parameters, gradients and optimizer states take under
+// ZeRO, given only the number of parameters, with a 16-bit model and Adam.
 //
 // Source of the formulas: DeepSpeed 0.19.6, docs "Memory Requirements" and stage_1_and_2.py, stage3.py.
 #pragma once
@@ -16,13 +16,13 @@ class Module;
 
 namespace deepspeed::zero {
 
-/// Counts the bytes that a training needs.
+/// Holds the bytes that a training needs.
 struct MemoryNeeds {
   int64_t cpu_mem = 0;  // of one node's host
   int64_t gpu_mem = 0;  // of one device
 };
 
-/// Describes what trains the model: all nodes are alike.
+/// Describes the hardware; all nodes are equal.
 struct PlannedHardware {
   int64_t num_gpus_per_node = 1;
   int64_t num_nodes = 1;
@@ -30,12 +30,12 @@ struct PlannedHardware {
 
 struct Zero3Placement {
   bool cpu_offload = true;         // of the optimizer
-  bool cpu_offload_params = true;  // read where cpu_offload is on
-  bool zero_init = true;           // the model is built partitioned, never whole on a host
+  bool cpu_offload_params = true;  // used only with cpu_offload
+  bool zero_init = true;           // the model is built partitioned, never as a whole on a host
 };
 
-/// Estimates stage 2. additional_buffer_factor: of the host's memory, for buffers beside the states. All
-/// throw UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
+/// Estimates stage 2. additional_buffer_factor scales the host's memory, for buffers besides the states. All
+/// functions throw UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
 DEEPSPEED_API MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params,
                                                                 const PlannedHardware& hardware = {},
                                                                 bool cpu_offload = true,
@@ -58,8 +58,8 @@ DEEPSPEED_API void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_
                                                                   double additional_buffer_factor = 1.5,
                                                                   std::ostream& out = std::cout);
 
-/// Prints a table of all placements for a model. Throws UsageError as the functions for numbers, and where
-/// there is no model.
+/// Prints a table of all placements for a model. Throws UsageError like the functions for numbers, and if the
+/// model is null.
 DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_live(
     const std::shared_ptr<torch::nn::Module>& model, const PlannedHardware& hardware = {},
     double additional_buffer_factor = 1.5, std::ostream& out = std::cout);

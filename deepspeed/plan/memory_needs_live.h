@@ -1,4 +1,4 @@
-// The planning functions take these numbers of a model that is there.
+// The numbers that the planning functions need, taken from an existing model.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace deepspeed::zero {
 
 struct ModelSize {
-  int64_t total_params = 0;          // of all parameters, shared ones once
+  int64_t total_params = 0;          // shared parameters count once
   int64_t largest_layer_params = 0;  // of the largest module, without its children's
 };
 

@@ -11,8 +11,8 @@
 namespace deepspeed::precision {
 namespace {
 
-/// Holds the marks by tensor. The references are weak: a mark does not keep its parameter, and a new tensor
-/// at an old address has none. Expired ones are dropped each time the number of marks has doubled.
+/// Holds the marks by tensor. The references are weak: a mark does not keep its parameter alive, and a new
+/// tensor at an old address has none. Expired marks are dropped each time the number of marks has doubled.
 struct Marks {
   struct Mark {
     c10::weak_intrusive_ptr<at::TensorImpl> param;
@@ -35,7 +35,7 @@ Marks& marks() {
   return instance;
 }
 
-/// "torch::nn::LinearImpl" and "torch.nn.Linear" become "torch.nn.Linear".
+/// Converts "torch::nn::LinearImpl" and "torch.nn.Linear" to "torch.nn.Linear".
 std::string python_name(const std::string& class_name) {
   std::string name;
   for (const char c : class_name) {

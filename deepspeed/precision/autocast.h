@@ -1,6 +1,6 @@
-// torch's autocast for a scope, and the dtype in which the gradients of a parameter travel under it:
-// DeepSpeed's `torch_autocast`. The arithmetic of a forward is chosen by torch, operation by operation; the
-// modules that the config lists decide whose gradients are reduced in the lower precision.
+// torch's autocast for a scope, and the dtype in which gradients are then reduced: DeepSpeed's
+// `torch_autocast`. torch chooses the arithmetic of a forward, operation by operation. The modules listed in
+// the config determine whose gradients are reduced in the lower precision.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace deepspeed::precision {
 
-/// Turns autocast to `dtype` on `device` on while it lives, and back to what was before. Cast weights are
-/// kept until the outermost scope ends.
+/// Enables autocast to `dtype` on `device` while it exists, then restores the previous state. Cast weights
+/// are cached until the outermost scope ends.
 class DEEPSPEED_API AutocastScope {
  public:
   AutocastScope(at::DeviceType device, at::ScalarType dtype);
@@ -28,27 +28,29 @@ class DEEPSPEED_API AutocastScope {
   at::ScalarType previous_dtype_;
 };
 
-/// Returns torch's dtype where torch_autocast.dtype is absent: bf16 on the CPU, fp16 on CUDA.
+/// Returns torch's default dtype: bf16 on the CPU, fp16 on CUDA. It applies if torch_autocast.dtype is
+/// absent.
 DEEPSPEED_API at::ScalarType default_autocast_dtype(at::DeviceType device);
 
-/// The classes whose parameters are marked where the config lists none, as DeepSpeed names them:
-/// torch.nn.Linear and the convolutions.
+/// Returns the classes whose parameters are marked by default, under DeepSpeed's names. They are
+/// torch.nn.Linear and the convolutions, used if the config lists none.
 DEEPSPEED_API std::vector<std::string> get_default_autocast_lower_precision_modules();
 
-/// Whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is one of `names`, which may be spelled
-/// as in Python ("torch.nn.Linear", "my.Block") or as in C++.
+/// Returns whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is in `names`. Names may be
+/// spelled as in Python ("torch.nn.Linear", "my.Block") or as in C++.
 DEEPSPEED_API bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
 
-/// Marks a parameter: its gradient is reduced in `dtype`, by engines that are made then with torch_autocast.
+/// Marks a parameter so that its gradient is reduced in `dtype`. It applies to engines made afterwards with
+/// torch_autocast.
 DEEPSPEED_API void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
-/// Takes the mark away, if there is one.
+/// Removes the mark, if there is one.
 DEEPSPEED_API void clear_autocast_dtype(const at::Tensor& param);
-/// The dtype of the parameter's mark, if it has one.
+/// Returns the dtype of the parameter's mark, if it has one.
 DEEPSPEED_API std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);
 DEEPSPEED_API bool has_autocast_dtype(const at::Tensor& param);
-/// The dtype of the parameter's mark. Throws UsageError for a parameter that was not marked.
+/// Returns the dtype of the parameter's mark. Throws UsageError for an unmarked parameter.
 DEEPSPEED_API at::ScalarType get_autocast_dtype(const at::Tensor& param);
-/// Whether this process has marked parameters.
+/// Returns whether this process has marked parameters.
 DEEPSPEED_API bool is_autocast_initialized();
 
 }  // namespace deepspeed::precision

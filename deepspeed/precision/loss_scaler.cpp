@@ -31,7 +31,7 @@ bool DynamicLossScaler::is_exhausted() const {
 
 void DynamicLossScaler::update(bool overflow) {
   if (overflow) {
-    // The first hysteresis - 1 overflows are tolerated: they skip their step and leave the scale.
+    // The first hysteresis - 1 overflows are tolerated: they skip their step and keep the scale.
     if (options_.hysteresis == 1 || state_.cur_hysteresis == 1) {
       if (is_exhausted()) {
         raise<UsageError>(

@@ -5,14 +5,14 @@
 
 namespace deepspeed::precision {
 
-/// The options of DeepSpeed's DynamicLossScaler (scale factor 2, hysteresis, error at the minimum).
+/// Holds the options of DeepSpeed's DynamicLossScaler (scale factor 2, hysteresis, error at the minimum).
 struct DynamicLossScalerOptions {
   double initial_scale = 65536.0;
   int64_t scale_window = 1000;
   double min_scale = 1.0;
-  int64_t hysteresis = 2;  // overflows that are tolerated before the scale halves
+  int64_t hysteresis = 2;  // overflows until the scale halves
   bool consecutive_hysteresis = false;
-  bool raise_error_at_min_scale = true;  // false: overflows at the minimum are skipped steps like others
+  bool raise_error_at_min_scale = true;  // false: overflows at the minimum are ordinary skipped steps
 };
 
 class LossScaler {
@@ -20,13 +20,13 @@ class LossScaler {
   virtual ~LossScaler() = default;
   virtual double scale() const = 0;
   virtual bool is_dynamic() const = 0;
-  /// Takes note of a step. Throws UsageError where is_exhausted() and it overflows.
+  /// Records the outcome of a step. Throws UsageError for an overflow if is_exhausted().
   virtual void update(bool overflow) = 0;
-  /// Whether another overflow is an error: the scale cannot go lower.
+  /// Returns whether another overflow is an error because the scale cannot fall further.
   virtual bool is_exhausted() const = 0;
 };
 
-/// A constant scale: fp16 with `loss_scale` set, and 1 for bf16 and fp32.
+/// Is a constant scale: fp16 with `loss_scale` set, and 1 for bf16 and fp32.
 class StaticLossScaler : public LossScaler {
  public:
   explicit StaticLossScaler(double scale) : scale_(scale) {}
@@ -41,7 +41,7 @@ class StaticLossScaler : public LossScaler {
 
 class DynamicLossScaler : public LossScaler {
  public:
-  /// Names of the members as DeepSpeed's checkpoint files have them.
+  /// Holds the scaler's state. Members are named as in DeepSpeed's checkpoint files.
   struct State {
     double cur_scale = 0;
     int64_t cur_iter = 0;
@@ -67,8 +67,8 @@ class DynamicLossScaler : public LossScaler {
 };
 
 /// Returns 1 / (loss_scale * max(1, (norm / loss_scale + 1e-6) / clip)). norm: of the gradients as they are,
-/// loss scale included; loss_scale: the one that they were made with; `clip` 0: no clipping. Throws
-/// UsageError for a loss scale that is not positive, a negative clip, or a norm that is negative or no
+/// loss scale included. loss_scale: the scale that they were made with. `clip` 0: no clipping. Throws
+/// UsageError for a loss scale that is not positive, a negative clip, and a norm that is negative or not a
 /// number.
 double combined_gradient_scale(double total_norm_of_scaled_grads, double loss_scale, double clip);
 

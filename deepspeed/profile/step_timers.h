@@ -1,4 +1,4 @@
-// The times of the parts of a step are measured here: DeepSpeed's wall_clock_breakdown.
+// Measures the times of the parts of a step: DeepSpeed's wall_clock_breakdown.
 #pragma once
 
 #include <array>
@@ -10,16 +10,16 @@
 
 namespace deepspeed::profile {
 
-/// Names the parts, in the log fwd, bwd, bwd_inner (autograd alone), bwd_allreduce (the time in which the
-/// host was busy with reductions, or waited for them) and step.
+/// Names the parts of a step. In the log they are fwd, bwd, bwd_inner (only autograd), bwd_allreduce (time in
+/// which the host ran or awaited reductions) and step.
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
 constexpr size_t kNumStepParts = static_cast<size_t>(StepPart::kCount);
 
-/// Adds up what each part takes, in the micro batch and since the last update that was reported. Waits for
-/// the device at both ends of a part.
+/// Sums the time of each part: in the micro batch and since the last report. Waits for the device at both
+/// ends of a part.
 class StepTimers {
  public:
-  /// Measures from its begin to its end; nothing where `timers` is null.
+  /// Measures from its construction to its destruction; does nothing if `timers` is null.
   class Scope {
    public:
     Scope(StepTimers* timers, StepPart part);
@@ -33,7 +33,7 @@ class StepTimers {
     std::chrono::steady_clock::time_point start_;
   };
 
-  /// Counts so many milliseconds, which were measured in one part, as time of another.
+  /// Moves this many milliseconds, measured in one part, to another.
   void move(StepPart from, StepPart to, double ms);
   /// Returns the times since the last call: "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ...".
   std::string micro_step_line();
@@ -41,7 +41,7 @@ class StepTimers {
   std::string global_line();
   /// Returns the milliseconds of each part since the last call.
   std::array<double, kNumStepParts> take_update();
-  /// Returns milliseconds by name (fwd_microstep, ..., fwd, ...), as the last line of each kind had them.
+  /// Returns milliseconds by name (fwd_microstep, ..., fwd, ...), from the last line of each kind.
   const std::map<std::string, double>& last() const { return last_; }
 
  private:

@@ -1,4 +1,4 @@
-// This counts the samples a second of training: DeepSpeed's timers.throughput.
+// Counts training samples per second: DeepSpeed's timers.throughput.
 #pragma once
 
 #include <chrono>
@@ -8,19 +8,19 @@
 namespace deepspeed::profile {
 
 struct SampleRates {
-  double average = 0.0;  // samples a second since the first steps
+  double average = 0.0;  // samples per second since the first steps
   double current = 0.0;  // since the last reading
 };
 
-/// Counts from the end of the second update on, which leaves the slow first steps out, and leaves out the
-/// time between pause() and resume().
+/// Counts from the end of the second update, which excludes the slow first steps. Time between pause() and
+/// resume() is excluded too.
 class Throughput {
  public:
-  /// Makes a counter. synchronized: readings wait for the device at both ends; else work that the device has
-  /// not done yet counts as done. Steps that are not read never wait.
+  /// Makes a counter. synchronized: readings wait for the device at both ends. Otherwise work that the device
+  /// has not finished counts as done. Steps that are not read never wait.
   explicit Throughput(bool synchronized) : synchronized_(synchronized) {}
 
-  /// Notes that an update of `samples` has ended.
+  /// Records that an update of `samples` has ended.
   void end_step(int64_t samples);
   void pause();
   void resume();
@@ -40,7 +40,7 @@ class Throughput {
 
   bool synchronized_;
   int64_t num_steps_ = 0;
-  std::optional<Clock::time_point> running_since_;  // nothing: not begun, or paused
+  std::optional<Clock::time_point> running_since_;  // nothing: not started, or paused
   Window all_, last_;
 };
 

@@ -12,7 +12,7 @@
 namespace deepspeed {
 namespace {
 
-constexpr uint64_t kModelParallelOffset = 2718;  // DeepSpeed's and Megatron's
+constexpr uint64_t kModelParallelOffset = 2718;  // the value in DeepSpeed and Megatron
 
 uint64_t model_parallel_seed(uint64_t seed, int rank) {
   if (rank < 0) raise<UsageError>("the model-parallel rank is ", rank, ", expected 0 or more");

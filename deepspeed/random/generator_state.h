@@ -1,4 +1,4 @@
-// The random state on which a forward depends: saved, and put back for a part of the program that runs again.
+// Saves and restores the random state that a forward depends on, for code that runs again.
 #pragma once
 
 #include <map>
@@ -10,20 +10,19 @@
 
 namespace deepspeed {
 
-/// Returns the state of the default generator of the device that computes: the current CUDA device's, the
-/// CPU's where the process uses none. A byte tensor on the CPU.
+/// Returns the state of the computing device's default generator, a byte tensor on the CPU. The device is the
+/// current CUDA device, or the CPU if the process uses none.
 DEEPSPEED_API at::Tensor accelerator_rng_state();
-/// Sets that state. Throws UsageError where `state` is none.
+/// Sets the state of accelerator_rng_state(). Throws UsageError if `state` is not one.
 DEEPSPEED_API void set_accelerator_rng_state(const at::Tensor& state);
 
-/// Holds the states of the CPU's default generator, of the current CUDA device's and of the tracker
-/// (cuda_rng_tracker.h).
+/// Holds the states of the default CPU and CUDA generators and of the tracker (cuda_rng_tracker.h).
 struct DEEPSPEED_API GeneratorStates {
-  /// Reads the states as they are now.
+  /// Reads the current states.
   static GeneratorStates now();
-  /// Makes these the current ones.
+  /// Makes these states the current ones.
   void set() const;
-  /// Compares the default generators, not the tracker's.
+  /// Compares the default generators, not the tracker's streams.
   bool operator==(const GeneratorStates& other) const;
 
   at::Tensor cpu;
@@ -31,7 +30,7 @@ struct DEEPSPEED_API GeneratorStates {
   std::map<std::string, at::Tensor> tracker;
 };
 
-/// Puts the generators' states back at the end of the scope, also where it ends by an error.
+/// Restores the generators' states at the end of the scope, even after an error.
 class DEEPSPEED_API PreserveGenerators {
  public:
   PreserveGenerators() : before_(GeneratorStates::now()) {}

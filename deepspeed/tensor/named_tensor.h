@@ -1,4 +1,4 @@
-// A tensor under a name: a parameter or a buffer of a model, or a weight of a file.
+// A tensor with a name: a model's parameter or buffer, or a weight in a file.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// Tensors in the order of the model or the file; aliases of one tensor are entries of their own.
+/// Lists tensors in the order of the model or the file. Aliases of one tensor are separate entries.
 using NamedTensors = std::vector<NamedTensor>;
 
-/// Makes a map by name; the first of several entries with one name stays.
+/// Makes a map by name. Of several entries with one name the first is kept.
 inline std::unordered_map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
   std::unordered_map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : tensors) found.emplace(name, tensor);

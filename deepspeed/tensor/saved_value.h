@@ -1,4 +1,4 @@
-// Values of C++ that a node of autograd keeps from its forward for its backward.
+// Stores C++ values on an autograd node, from its forward to its backward.
 #pragma once
 
 #include <utility>
@@ -13,14 +13,14 @@ struct SavedValue : torch::CustomClassHolder {
   T value;
 };
 
-/// Keeps a value on a node of autograd; a node has one.
+/// Stores a value on an autograd node; a node has room for one.
 template <class T>
 void save_value(torch::autograd::AutogradContext* context, T value) {
   context->saved_data["value"] =
       c10::IValue::make_capsule(c10::make_intrusive<SavedValue<T>>(std::move(value)));
 }
 
-/// Returns the value that save_value() kept, which must be of this type.
+/// Returns the value that save_value() stored, which must have this type.
 template <class T>
 T saved_value(torch::autograd::AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<SavedValue<T>>(context->saved_data["value"].toCapsule())->value;

@@ -1,16 +1,16 @@
 // Products of a tensor and a number. In C++, tensor.mul_(number) rounds the number to the tensor's dtype
-// first, unlike tensor.mul(number) and Python: a third is then 0.334 in bf16.
+// first, unlike tensor.mul(number) and Python. A third is then 0.334 in bf16.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace deepspeed {
 
-/// Multiplies a tensor in place: the bits are those of tensor.mul(factor). Does nothing for 1, and integers
-/// take that alone. Is called with autograd off.
+/// Multiplies a tensor in place, with the bits of tensor.mul(factor). Does nothing for 1, the only factor
+/// allowed for integers. Call it with autograd off.
 void scale(const at::Tensor& tensor, double factor);
-/// Writes factor * values to `result`, of the same sizes and dtype, in one read and one write; otherwise like
-/// scale().
+/// Writes factor * values to `result`, in one read and one write. `result` has the same sizes and dtype;
+/// otherwise like scale().
 void copy_scaled(const at::Tensor& result, const at::Tensor& values, double factor);
 
 }  // namespace deepspeed

@@ -1,5 +1,5 @@
-// tie_members(value): the members of a plain aggregate as a tuple of references, which C++20 has no loop
-// over.
+// tie_members(value) returns the members of a plain aggregate as a tuple of references. C++20 has no loop
+// over them.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ constexpr size_t count_members() {
   }
 }
 
-/// Counts the members of an aggregate by the largest number of initializers that it takes; kMostMembers + 1
-/// stands for all larger numbers.
+/// Counts an aggregate's members, as the largest number of initializers that it accepts. kMostMembers + 1
+/// means any larger number.
 template <class T>
 inline constexpr size_t kNumMembers = count_members<T>();
 

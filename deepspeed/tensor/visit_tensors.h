@@ -1,12 +1,12 @@
-// visit_tensors(value, visitor): calls the visitor with a reference to each tensor inside a value, so that
-// the engine can walk any type of model output or of data set example.
+// visit_tensors(value, visitor) calls the visitor with a reference to each tensor inside a value. The engine
+// uses it to walk any type of model output or data set example.
 //
-// Known types: tensors, std::optional, std::pair, std::tuple, std::vector, std::array, std::map,
-// torch::data::Example, and plain aggregates of up to 16 members of known types. For any other type write a
-// function `visit_tensors(MyType&, Visitor&&)` beside it.
+// Supported types: tensors, std::optional, std::pair, std::tuple, std::vector, std::array, std::map,
+// torch::data::Example, and plain aggregates of up to 16 members of supported types. For any other type write
+// a function `visit_tensors(MyType&, Visitor&&)` next to it.
 //
-// A visitor with a function other(const T&) gets what is no tensor as well, in between: numbers, enums,
-// texts, and how many elements an optional, a vector or a map has.
+// A visitor with a function other(const T&) also gets everything else, in order: numbers, enums, texts, and
+// the number of elements of an optional, a vector or a map.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ struct IsExample<torch::data::Example<Data, Target>> : std::true_type {};
 template <class Data, class Target>
 torch::data::Example<Data, Target> example_of(const torch::data::Example<Data, Target>&);
 
-/// Whether T is a class of its own over torch's Example, which adds no member.
+/// Selects classes derived from torch's Example that add no member.
 template <class T>
 concept RenamesExample = requires(const T& value) {
   requires sizeof(example_of(value)) == sizeof(T);
@@ -70,7 +70,7 @@ struct IsMap : std::false_type {};
 template <class K, class V>
 struct IsMap<std::map<K, V>> : std::true_type {};
 
-/// Tells a visitor that asks for it what is in a value beside tensors, and how many of them.
+/// Passes a visitor with other() the values that are not tensors, and numbers of elements.
 template <class T, class Visitor>
 void tell(const T& value, Visitor& visitor) {
   if constexpr (requires { visitor.other(value); }) visitor.other(value);

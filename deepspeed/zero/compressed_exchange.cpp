@@ -14,7 +14,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// What the optimizer has of a group alone on this rank, among the tensors of all groups.
+// Prefixes the names of a group's state that only this rank has, among the tensors of all groups.
 std::string own_prefix(size_t group) { return message("own.", group, "."); }
 
 optim::SliceState own_state_in(const RankState& state, size_t group) {
@@ -80,7 +80,7 @@ at::Tensor CompressedExchange::mean_square(const GradReducer& reducer) const {
 }
 
 RankState CompressedExchange::rank_state() const {
-  // Errors that are to be forgotten belong to states that were replaced.
+  // If the states were replaced since, the errors belong to the old ones and are left out.
   RankState state;
   state.num_ranks = data_.size();
   if (num_loads_ == state_.num_loads()) state.tensors = means_.errors();

@@ -1,5 +1,4 @@
-// Steps whose ranks exchange compressed values in place of gradients: those of 1-bit Adam, 1-bit Lamb and 0/1
-// Adam.
+// Steps in which ranks exchange compressed values instead of gradients: 1-bit Adam, 1-bit Lamb and 0/1 Adam.
 #pragma once
 
 #include <cstdint>
@@ -18,43 +17,42 @@
 
 namespace deepspeed::zero {
 
-/// Holds what a rank alone has of a run whose exchanges are compressed.
+/// Holds the state that only one rank has, in a run with compressed exchanges.
 struct RankState {
-  int64_t num_ranks = 0;  // of the run; 0: nobody has noted any
+  int64_t num_ranks = 0;  // number of ranks in the run; 0: unknown
   std::vector<std::pair<std::string, at::Tensor>> tensors;
 };
 
-/// Serves stages 0 and 1, and decides what gradients become before a step.
+/// Replaces gradients by exchanged momenta before a step. Used at stages 0 and 1.
 class CompressedExchange {
  public:
-  /// All arguments must outlive it. data: the ranks that average.
+  /// All arguments must outlive this object. data: the ranks that average.
   CompressedExchange(const ParamStore& store, optim::Optimizer& optimizer, ZeroState& state,
                      const comm::ProcessGroup& data);
 
-  /// Says whether gradients stay this rank's own in the next step.
+  /// Returns whether gradients stay local to this rank until the next step.
   bool keeps_gradients() const { return optimizer_.next_gradient() != optim::GradientUse::kMean; }
-  /// Gives the means by which an optimizer exchanges what it wants.
+  /// Returns the means over ranks that the optimizer uses for its own exchanges.
   const optim::RankMean& means() const { return means_; }
-  /// Makes the reducer's result of its own gradients, times gradient_scale, where the next step takes
-  /// momenta. Returns the scale that is left for the step. Collective. The gradients are finite.
+  /// Turns local gradients into the ranks' mean momenta, if the next step takes momenta. Multiplies gradients
+  /// by gradient_scale first, and returns the scale left for the step. Gradients must be finite. Collective.
   double exchange(GradReducer& reducer, double gradient_scale);
-  /// Returns the squares of the ranks' own gradients, on average: one double on their device. Collective.
+  /// Returns the ranks' average sum of squared local gradients: one double on their device. Collective.
   at::Tensor mean_square(const GradReducer& reducer) const;
 
-  /// Returns what this rank alone has; tensors are shared with the optimizer.
+  /// Returns the state that only this rank has. Its tensors are shared with the optimizer.
   RankState rank_state() const;
-  /// Takes over a rank's own state, after the optimizer's states were loaded. Returns whether it fits; where
-  /// not, errors begin at zero, and ranks with the weights that were loaded. Talks to no rank.
+  /// Loads a rank's own state, after the optimizer's states were loaded. Returns whether it fits. If it does
+  /// not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
   bool load_rank_state(const RankState& own);
-  /// Returns the bytes that are kept beside the optimizer's states.
+  /// Returns the bytes kept in addition to the optimizer's states.
   int64_t bytes() const;
 
  private:
-  /// Returns the momentum before the step: (n), which is at least as long as the parameters. Collective at
-  /// stage 1.
+  /// Returns the momentum before the step: 1-D, at least as long as the parameters. Collective at stage 1.
   at::Tensor momentum_of(size_t index);
   void forget();
-  /// Forgets what is kept beside states that were loaded since.
+  /// Forgets the errors and momenta if states were loaded since they were made.
   void follow_loads();
 
   const ParamStore& store_;
@@ -62,9 +60,9 @@ class CompressedExchange {
   ZeroState& state_;
   const comm::ProcessGroup& data_;
   CompressedMeans means_;
-  int64_t num_loads_;  // of the states, when something was kept beside them
+  int64_t num_loads_;  // state_.num_loads() when errors or momenta were last made
   std::vector<at::Tensor>
-      momenta_;  // [group] (padded numel) of all owners, at stage 1; undefined: not gathered
+      momenta_;  // [group] (padded numel), gathered from all owners at stage 1; undefined: not gathered
 };
 
 }  // namespace deepspeed::zero

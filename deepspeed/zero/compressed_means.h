@@ -1,5 +1,4 @@
-// Means over ranks of what has the size of a group's flat space travel in 1 bit an element where that is
-// worth it.
+// Means over ranks of tensors as large as a group's flat space, sent as 1 bit an element.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +16,27 @@
 
 namespace deepspeed::zero {
 
-/// Matrices are compressed; biases and the weights of norms, which are little of what is sent, are averaged
-/// as they are. Means of one group come one after the other.
+/// Averages matrices in compressed form. Biases and norm weights, a small share of the data, are averaged
+/// uncompressed. Means of one group must not overlap.
 class CompressedMeans : public optim::RankMean {
  public:
-  /// `store` must outlive it. data: the ranks that average.
+  /// `store` must outlive this object. data: the ranks that average.
   CompressedMeans(const ParamStore& store, const comm::ProcessGroup& data);
 
   void mean(size_t group, const at::Tensor& values) const override { scaled_mean(group, values, {}); }
   void forget(size_t group) const override { groups_[group].compressed->reset(); }
-  /// Takes a mean in which each matrix is multiplied by its number of `scaling`, [parameter], on the way and
-  /// divided by it behind it; without numbers none is.
+  /// Takes a mean in which matrices are scaled while they travel. Each is multiplied by scaling[parameter]
+  /// before and divided by it after. An empty `scaling` scales nothing.
   void scaled_mean(size_t group, const at::Tensor& values, const std::vector<double>& scaling) const;
 
-  /// Returns what compression has taken from earlier means, by name; shared, empty before the first.
+  /// Returns the errors of earlier compressions, by name. Tensors are shared; empty before the first mean.
   std::vector<std::pair<std::string, at::Tensor>> errors() const;
-  /// Takes copies of errors() of a run on as many ranks. Returns whether they fit; where not, nothing is
+  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit; if not, no errors are
   /// kept.
   bool load_errors(const std::vector<std::pair<std::string, at::Tensor>>& errors);
-  /// Forgets them, on this rank; all ranks do so.
+  /// Forgets this rank's errors. All ranks must call it.
   void reset();
-  /// Returns the bytes of errors that are kept.
+  /// Returns the bytes of the kept errors.
   int64_t bytes() const;
 
  private:
@@ -45,14 +44,14 @@ class CompressedMeans : public optim::RankMean {
     size_t param;
     Interval in_flat;
   };
-  /// Lists the parameters of a group that travel in one way, and where they lie.
+  /// Lists parameters of a group that travel the same way, with their places.
   struct Parts {
     std::vector<Place> places;
     int64_t numel = 0;
     void add(const Place& place);
     at::Tensor collect(const at::Tensor& flat) const;
     void spread(const at::Tensor& values, const at::Tensor& flat) const;
-    /// Multiplies each parameter's part, or divides it.
+    /// Multiplies each parameter's part by its factor, or divides by it.
     void scale(const at::Tensor& values, const std::vector<double>& scaling, bool divides) const;
   };
   struct Group {

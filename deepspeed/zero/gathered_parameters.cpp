@@ -114,7 +114,7 @@ void GatheredParameters::forget_replaced() noexcept {
     try {
       gathered.param.set_data(gathered.memory);
     } catch (const std::exception&) {
-      // Of another type it stays an ordinary tensor, which the next gather refuses.
+      // A parameter of another type stays an ordinary tensor, which the next gather refuses.
     }
   }
 }
@@ -127,7 +127,7 @@ void GatheredParameters::take_replaced() {
     if (record_of(param) == held_[index]) continue;
     gathered_[index].is_replaced = true;
     const at::Tensor other = param.detach();
-    // With another type, autograd has forgotten the node of the parameter on which the engine's hooks hang.
+    // If the type changed, autograd has dropped the parameter's node, and the engine's hooks with it.
     const bool fits = other.sizes() == memory.sizes() && other.options().type_equal(memory.options());
     if (fits) param.set_data(memory);
     if (fits && modifier_rank_) {
@@ -152,7 +152,7 @@ void GatheredParameters::leave_to_aliases() noexcept {
     try {
       held_[index]->leave_to_aliases(gathered.param);
     } catch (const std::exception&) {
-      // Without memory for them they stay what they are: reading them is an error that says so.
+      // Without memory for a copy they stay as they are. Reading them then throws a clear error.
     }
   }
 }

@@ -55,7 +55,7 @@ comm::ProcessGroup group_of(const InitArguments& arguments) {
   return world_of(arguments).group();
 }
 
-/// Returns the groups over which parameters are partitioned until initialize() makes the engine's own.
+/// Returns the groups over which parameters are partitioned until initialize() makes the engine's own groups.
 ZeroGroups ranks_of(const InitArguments& arguments, const comm::ProcessGroup& group,
                     const config::ZeroConfig& config) {
   RankSharing sharing = rank_sharing(config, group.size());
@@ -76,7 +76,7 @@ at::ScalarType dtype_of(const config::DeepSpeedConfig& config) {
   return config.bf16.enabled ? at::kBFloat16 : at::kFloat;
 }
 
-/// What the arguments say takes the place of what the config leaves out.
+/// Completes the config's offload settings with those of the arguments.
 void set_offload(config::DeepSpeedConfig& config, const InitArguments& arguments, int num_ranks) {
   config::OffloadParamConfig& offload = config.zero_optimization.offload_param;
   const std::string& remote = arguments.remote_device;
@@ -138,7 +138,7 @@ void Init::start(const InitArguments& arguments) {
   const Construction* const outer = current_construction();
   const bool names_none = !arguments.dtype && options.dtype.value_or(at::kFloat) == at::kFloat;
   if (outer != nullptr && names_none && outer->options().dtype.value_or(at::kFloat) == at::kFloat)
-    options.dtype = outer->options().dtype;  // of two scopes of which one has no config
+    options.dtype = outer->options().dtype;  // of two scopes, one without a config
   options.home =
       shard_home_options(config, options.dtype.value_or(at::kFloat), group.rank(), options.device.is_cuda());
   if (outer == nullptr) {

@@ -1,5 +1,5 @@
-// DeepSpeed's zero.Init: models whose parameters are partitioned while they are built, so that no rank ever
-// holds one as a whole.
+// DeepSpeed's zero.Init: partitions a model's parameters while it is built, so that no rank ever holds the
+// whole model.
 //
 //     std::shared_ptr<GPT> model;
 //     {
@@ -8,8 +8,7 @@
 //     }
 //     auto [engine, ...] = deepspeed::initialize(model, {.config = "ds_config.json"});
 //
-// All ranks run the same constructors. Their parameters get rank 0's values, whatever the seeds of the
-// others.
+// All ranks run the same constructors. The parameters get rank 0's values, whatever the other ranks' seeds.
 #pragma once
 
 #include <cstdint>
@@ -39,102 +38,105 @@ namespace deepspeed::zero {
 class Construction;
 class ConstructionMode;
 
-/// DeepSpeed's arguments, and max_whole_bytes.
+/// Holds the arguments of DeepSpeed's zero.Init, and max_whole_bytes.
 struct InitArguments {
-  /// A model that is built already: its parameters are partitioned at once, and nothing that is built later
-  /// is. Those on the meta device get shards full of NaN on the rank's device, to be filled: by
-  /// load_weights(), load_module_state_dict() or under GatheredParameters.
+  /// A model that exists already. Its parameters are partitioned at once; tensors built later are not.
+  /// Parameters on the meta device get shards full of NaN on the rank's device. Fill them by load_weights(),
+  /// by load_module_state_dict() or under GatheredParameters.
   std::shared_ptr<torch::nn::Module> module = nullptr;
-  /// The same of a model that is no torch::nn::Module: its parameters, each once.
+  /// Like `module`, for a model that is no torch::nn::Module: lists its parameters, each once.
   std::vector<NamedTensor> parameters = {};
-  /// Ranks over which parameters are partitioned, whose first one's values they get. Default: those of `mpu`,
-  /// else all.
+  /// Ranks over which parameters are partitioned. They get the first rank's values. Default: the ranks of
+  /// `mpu`, or all ranks without one.
   comm::ProcessGroup data_parallel_group = {};
-  bool mem_efficient_linear = true;  // nothing to do: backward gathers what it needs
-  /// Where the shards wait from the moment on at which a parameter is partitioned: "none" on the rank's
-  /// device, "cpu" in the host's memory, "nvme" on the disk of offload_param.nvme_path, except for what its
-  /// max_in_cpu and aio.block_size leave in the host's memory. "none" becomes the config's
-  /// offload_param.device. initialize() moves the shards to where its own config wants them.
+  bool mem_efficient_linear = true;  // no effect: backward gathers what it needs
+  /// Where shards are kept once a parameter is partitioned. "none" is the rank's device, "cpu" is host
+  /// memory, and "nvme" is the disk of offload_param.nvme_path, apart from what max_in_cpu and aio.block_size
+  /// keep in host memory. "none" is replaced by the config's offload_param.device. initialize() moves the
+  /// shards to where its own config puts them.
   std::string remote_device = "none";
-  /// Page-locked host memory, where the device is none that it belongs to; or the config's
-  /// offload_param.pin_memory.
+  /// Asks for page-locked host memory if the shards are not on the rank's device. The config's
+  /// offload_param.pin_memory does the same.
   bool pin_memory = false;
-  /// Gives dtype and remote_device, where they are left out, the limits of what is whole before initialize(),
-  /// and mics_shard_size, over how many ranks parameters are partitioned. Its stage must be 3.
+  /// Gives defaults for dtype and remote_device, and limits what is whole before initialize(). Its
+  /// mics_shard_size says over how many ranks parameters are partitioned. Its stage must be 3.
   std::optional<config::ConfigSource> config_dict_or_path = {};
-  bool enabled = true;  // false: nothing happens
-  /// Parameters have it at the end, and shards from the start; it is float32, float16 or bfloat16. Where it
-  /// is left out it is that of the config, which is float32 without fp16 and bf16; without a config that of
-  /// each parameter. Until the end what is whole is of the type that it was built in, so that initialisers
-  /// draw the same numbers as without zero::Init.
+  bool enabled = true;  // false: does nothing
+  /// Dtype of the shards, and of the parameters at the end: float32, float16 or bfloat16. By default the
+  /// config decides: float32 unless fp16 or bf16 is enabled. Without a config each parameter keeps its dtype.
+  /// Until the end, whole parameters keep the dtype in which they were built, so initialisers draw the same
+  /// random numbers as without zero::Init.
   std::optional<at::ScalarType> dtype = {};
-  /// The program shares the model out itself (comm/mpu.h), and initialize() gets the same mpu: slices keep
-  /// their own values.
+  /// Set if the program itself splits the model across ranks (comm/mpu.h). initialize() must get the same
+  /// mpu. Slices keep their own values.
   std::shared_ptr<Mpu> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};
-  // As the config's keys, for passes before initialize().
+  // These act as the config's keys of the same name, before initialize().
   bool zero_quantized_weights = false;
   bool zero_quantized_nontrainable_weights = false;
   comm::ProcessGroup sequence_data_parallel_group = {};  // the older name of data_parallel_group
   comm::World world = {};                                // default: init_distributed()
-  /// Bytes of parameters that stand whole on each rank while the model is built, beside the newest tensor.
+  /// Bytes of parameters kept whole on each rank while the model is built. The newest tensor does not count.
   int64_t max_whole_bytes = 64 << 20;
-  /// Says of a parameter that it stays whole until initialize(): of a part of a layer, of which other ranks
-  /// of the group have others. Is asked where the parameter would be partitioned; null: of none.
+  /// Returns whether a parameter stays whole until initialize(). An example is a slice of a layer, if the
+  /// group's other ranks hold other slices. It is asked when the parameter would be partitioned. Null: no
+  /// parameter stays whole.
   std::function<bool(const at::Tensor&)> stays_whole = nullptr;
 };
 
-/// While it lives, what is built on this thread is born partitioned:
+/// Partitions the parameters built on this thread, for as long as it exists.
 ///
-/// - Partitioned are parameters: dense leaves in float32, float16 or bfloat16 that require a gradient, the
-///   oldest first, as soon as more than max_whole_bytes of them are whole. Buffers, other tensors, and
-///   parameters whose memory a second tensor sees (a view, detach()), stay whole; so do parameters that are
-///   registered without a gradient, until initialize() or close(model) partitions them.
-/// - Constructors may use and change any of it at any time: an operator gathers what it needs, and what it
-///   writes is written back. Only a pointer into a parameter must be taken anew after other tensors were
-///   made; inside GatheredParameters it stays.
-/// - A tensor that only looks like a parameter keeps its values, and is partitioned at the end unless
-///   close(model) is told what the model is.
-/// - Another thread must not use what is being built; what it builds itself is not partitioned.
-/// - A second one on the same thread is a part of the first. Where an exception ends it, what was built is of
-///   no use; no other rank is waited for.
+/// - Parameters are dense leaf tensors in float32, float16 or bfloat16 that require a gradient. The oldest
+///   are partitioned first, once more than max_whole_bytes of parameters are whole. Buffers and other tensors
+///   stay whole, as do parameters whose memory another tensor shares (view(), detach()). Parameters
+///   registered without a gradient stay whole until initialize() or close(model) partitions them.
+/// - Constructors may use and change any tensor at any time. An operator gathers what it needs and writes
+///   back what it changes. Only a pointer into a parameter must be taken again after other tensors were made.
+///   Inside GatheredParameters it stays valid.
+/// - A tensor that only looks like a parameter keeps its values. It is partitioned at the end unless
+///   close(model) tells which parameters the model has.
+/// - Other threads must not use what is being built. What they build themselves is not partitioned.
+/// - A second Init on the same thread is part of the first. If an exception ends it, what was built is
+///   unusable, and no rank waits for another.
 class DEEPSPEED_API Init {
  public:
-  /// Collective. Throws ConfigError for another stage than 3 and for "nvme" without a disk, NotSupportedError
-  /// for what does not exist yet, UsageError for arguments that contradict each other, the config or an outer
-  /// zero::Init; IoError, on all ranks, where one has no disk.
+  /// Starts partitioning. Collective. Throws ConfigError if the config's stage is not 3, or for "nvme"
+  /// without a disk. Throws NotSupportedError for arguments that are not supported yet. Throws UsageError if
+  /// arguments contradict each other, the config or an outer zero::Init. Throws IoError on all ranks if one
+  /// has no disk.
   explicit Init(InitArguments arguments = {});
-  /// close(), unless an exception unwinds.
+  /// Calls close(), unless an exception is unwinding.
   ~Init() noexcept(false);
   Init(const Init&) = delete;
   Init& operator=(const Init&) = delete;
 
-  /// Ends it: all parameters are partitioned. Until initialize() takes them over, an operator that reads some
-  /// gathers them, so all ranks call it; writes are for GatheredParameters. A second call does nothing.
-  /// Collective. Throws UsageError on another thread and inside of a GatheredParameters; CommError.
+  /// Ends the construction and partitions all parameters. Until initialize() takes them over, an operator
+  /// that reads some gathers them, so all ranks must call it; writing needs GatheredParameters. A second call
+  /// does nothing. Collective. Throws UsageError on another thread and inside a GatheredParameters;
+  /// CommError.
   void close();
-  /// The same where the model is complete: exactly its parameters are partitioned, those without a gradient
-  /// too, and errors call them by their names.
+  /// Ends the construction of a complete model. Partitions exactly its parameters, also those without a
+  /// gradient, and uses their names in errors.
   void close(const torch::nn::Module& model);
-  /// The same of a model that is no torch::nn::Module, whose parameters these are, each once.
+  /// Ends the construction of a model that is no torch::nn::Module. params: its parameters, each once.
   void close(const std::vector<NamedTensor>& params);
 
  private:
   void start(const InitArguments& arguments);
-  /// params: of the complete model; null: what was built is told from its looks.
+  /// Ends the construction. params: those of the complete model; null: guesses them from the tensors built.
   void finish(const std::vector<NamedTensor>* params);
 
-  std::shared_ptr<Construction> construction_;  // null: it does nothing, or no more
+  std::shared_ptr<Construction> construction_;  // null: it is disabled or has ended
   std::unique_ptr<ConstructionMode> mode_;
-  int exceptions_ = 0;  // that were under way at its begin
+  int exceptions_ = 0;  // uncaught exceptions at construction
 };
 
-/// DeepSpeed's MiCS_Init: a zero::Init whose config must say over how many ranks parameters are partitioned.
-/// zero::Init does the same where it gets such a config.
+/// DeepSpeed's MiCS_Init: a zero::Init whose config must set mics_shard_size. zero::Init accepts such a
+/// config too.
 class DEEPSPEED_API MiCSInit : public Init {
  public:
-  /// Collective. Throws as Init, and ConfigError without a config_dict_or_path, or where its
-  /// zero_optimization.mics_shard_size is below 1.
+  /// Starts partitioning. Collective. Throws as Init does. Also throws ConfigError without a
+  /// config_dict_or_path, and if its zero_optimization.mics_shard_size is below 1.
   explicit MiCSInit(InitArguments arguments);
 
  private:

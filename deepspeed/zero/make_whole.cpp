@@ -30,7 +30,7 @@ void check_can_be_whole(const PartitionedStorage& storage) {
   storage.pool()->check_unused(storage);
 }
 
-/// By their pools, in the order in which these come.
+/// Lists the partitioned parameters by pool, in order of first appearance.
 std::vector<OfPool> partitioned_among(const std::vector<at::Tensor>& params) {
   std::vector<OfPool> found;
   std::unordered_set<const PartitionedStorage*> seen;

@@ -1,4 +1,4 @@
-// Whether partitioned parameters can become ordinary tensors again.
+// Checks whether partitioned parameters can become ordinary tensors again.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace deepspeed::zero {
 
-/// Whether `tensor` is a partitioned parameter whose engine is gone without having made it whole.
+/// Returns whether `tensor` is a partitioned parameter whose engine ended without making it whole.
 bool is_abandoned(const at::Tensor& tensor);
 
-/// Throws UsageError, naming the parameter, where one of them is partitioned and an operator or a
-/// GatheredParameters has it. Talks to no rank.
+/// Throws UsageError naming a partitioned parameter that an operator or a GatheredParameters is using. Does
+/// not communicate.
 void check_unused(const std::vector<at::Tensor>& params);
 
 }  // namespace deepspeed::zero

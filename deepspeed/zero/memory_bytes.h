@@ -1,20 +1,19 @@
-// What model states take.
+// Memory of model states.
 #pragma once
 
 #include <cstdint>
 
 namespace deepspeed::zero {
 
-/// Bytes that this rank holds between steps.
+/// Counts the bytes that this rank holds between steps.
 struct MemoryBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t master_weights = 0;  // 0 in fp32, and with 16-bit masters: the parameters are the masters
   int64_t optimizer_states = 0;
-  // Through which masters, states and parameters pass that are on a disk; and where super_offload's new
-  // weights wait for step().
+  // Buffers for states on a disk, and super_offload's new weights until step() takes them.
   int64_t swap_buffers = 0;
-  int64_t on_disk = 0;  // the latter; no memory, and not in the total
+  int64_t on_disk = 0;  // bytes on a disk; not part of the total
   int64_t total() const { return parameters + gradients + master_weights + optimizer_states + swap_buffers; }
 };
 

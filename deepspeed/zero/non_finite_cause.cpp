@@ -14,7 +14,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// The parameter whose reduced gradient is not finite in this rank's slices, the nearest to the loss.
+// Finds a parameter whose reduced gradient is not finite in this rank's slices, the nearest to the loss.
 std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const GradReducer& reducer,
                                                size_t num_groups) {
   for (size_t index = num_groups; index-- > 0;) {
@@ -29,8 +29,8 @@ std::optional<ParamPlace> non_finite_in_slices(const ZeroState& state, const Gra
   return std::nullopt;
 }
 
-// The parameter whose gradient is not finite among those that this rank has not given to others, the nearest
-// to the loss.
+// Finds a parameter whose local gradient, not yet sent to other ranks, is not finite: the nearest to the
+// loss.
 std::optional<ParamPlace> non_finite_of_rank(const ParamStore& store, const GradReducer& reducer) {
   for (size_t index = store.groups().size(); index-- > 0;) {
     const at::Tensor gradients = reducer.local_gradients(index);
@@ -46,8 +46,8 @@ std::optional<ParamPlace> non_finite_of_rank(const ParamStore& store, const Grad
 
 int own_rank_of(const comm::ProcessGroup& data) { return data.global_ranks()[size_t(data.rank())]; }
 
-// What the data-parallel ranks know of the gradient, the same text on all of them; empty where it lies on
-// other ranks of the model.
+// Describes the gradient as far as the data-parallel ranks can tell, with the same text on all of them. Empty
+// if it is on other ranks of the model.
 std::string cause_in_replicas(const ParamStore& store, const ZeroState& state, const GradReducer& reducer,
                               const comm::ProcessGroup& data, bool keeps_gradients) {
   const auto describe = [&](const std::optional<ParamPlace>& place, const auto&... where) {
@@ -57,7 +57,7 @@ std::string cause_in_replicas(const ParamStore& store, const ZeroState& state, c
   };
   const auto in_slices = [&] { return non_finite_in_slices(state, reducer, store.groups().size()); };
   if (data.size() == 1) return describe(in_slices(), "on rank ", own_rank_of(data));
-  // A sum may overflow where no summand does.
+  // A sum may overflow although no summand does.
   const auto of_rank = keeps_gradients ? non_finite_of_rank(store, reducer) : reducer.first_non_finite();
   for (const std::string& own : {describe(of_rank, "on rank ", own_rank_of(data)),
                                  describe(in_slices(), "in the sum over the ranks")}) {

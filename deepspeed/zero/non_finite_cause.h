@@ -1,4 +1,4 @@
-// Why a step is skipped: which gradient is not finite, and where it became so.
+// Explains why a step is skipped: which gradient is not finite, and on which rank.
 #pragma once
 
 #include <string>
@@ -10,10 +10,9 @@ class ParamStore;
 class ZeroState;
 struct ZeroGroups;
 
-/// Names a parameter whose gradient is not finite, the nearest to the loss, and the rank on which it is so
-/// before the ranks' gradients are summed, or says that their sum alone is not. The same text on all ranks,
-/// which all call it: what is not finite on other ranks of the model is named here as well.
-/// keeps_gradients: each rank has its own gradients alone, and no sum.
+/// Names a parameter with a non-finite gradient, the nearest to the loss. The text says on which rank it is
+/// so before the sum over ranks, or that only the sum is. It is the same on all ranks, also about gradients
+/// on other ranks of the model. Collective. keeps_gradients: each rank has only its own gradients and no sum.
 std::string non_finite_cause(const ParamStore& store, const ZeroState& state, const GradReducer& reducer,
                              const ZeroGroups& ranks, bool keeps_gradients);
 

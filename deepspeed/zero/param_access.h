@@ -1,5 +1,5 @@
-// Where partitioned parameters may be used: inside of access windows. The engine's calls open their own; this
-// one is for anything else, such as evaluation or generation on the bare module.
+// Access windows, in which partitioned parameters may be used. The engine's calls open their own. Open one
+// for anything else, such as evaluation or generation on the bare module.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,15 @@ namespace deepspeed::zero {
 
 class GatherPool;
 
-/// While it lives, operators on the parameters gather what they use; collective, so all ranks open it around
-/// the same code. At its end what was gathered goes. Windows nest; the window is open for all threads. `mode`
-/// tells passes of one kind from others: from the second one of a kind on, what comes next is gathered ahead,
-/// and what is not used again soon goes.
+/// Opens a window in which operators gather the parameters they use. Collective, so all ranks open it around
+/// the same code. Gathered parameters are released when it ends. Windows nest, and are open for all threads.
+/// `mode` distinguishes kinds of passes. From the second pass of a kind on, the next parameters are gathered
+/// ahead and those not needed soon are released.
 class DEEPSPEED_API ParameterAccess {
  public:
   explicit ParameterAccess(std::shared_ptr<GatherPool> pool, AccessMode mode = AccessMode::kAny);
-  /// For all parameters that were partitioned together with one of `params`; ordinary tensors need none.
+  /// Opens the window of all parameters partitioned together with one of `params`. Ordinary tensors are
+  /// ignored.
   explicit ParameterAccess(const std::vector<at::Tensor>& params, AccessMode mode = AccessMode::kAny);
   ~ParameterAccess();
   ParameterAccess(const ParameterAccess&) = delete;
@@ -36,9 +37,9 @@ class DEEPSPEED_API ParameterAccess {
   std::vector<std::shared_ptr<GatherPool>> pools_;
 };
 
-/// Announces that a module uses a parameter that stands in another one, as DeepSpeed's programs do. Nothing
-/// needs it here: an operator gathers what it uses, whoever's it is. Throws UsageError for a parameter that
-/// is undefined.
+/// Accepts a parameter that a module uses but does not own. DeepSpeed's programs declare such parameters;
+/// here it has no effect: an operator gathers what it uses, whichever module owns it. Throws UsageError if
+/// the parameter is undefined.
 inline void register_external_parameter(const torch::nn::Module&, const at::Tensor& parameter) {
   if (!parameter.defined()) raise<UsageError>("got an undefined tensor, expected a parameter");
 }

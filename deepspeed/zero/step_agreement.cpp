@@ -11,7 +11,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// A whole number counts as the same number with a fraction: optimizers read both.
+// An integer counts as equal to the same floating-point number: optimizers read both.
 struct AddValue {
   Hash& hash;
   void operator()(bool value) const { hash.add(uint64_t{value}); }
@@ -34,7 +34,7 @@ struct ValueText {
   }
 };
 
-// In whatever order the values of a group were set.
+// Returns a hash that does not depend on the order in which the values were set.
 uint64_t hash_of_group(const optim::ParamGroup& group) {
   uint64_t sum = 0;
   for (const auto& [name, value] : group.options.items()) {
@@ -55,7 +55,7 @@ uint64_t hash_of(const std::vector<optim::ParamGroup>& groups, double loss_scale
   hash.add(static_cast<uint64_t>(batch.train_micro_batch_size_per_gpu));
   hash.add(uint64_t{batch.is_boundary});
   hash.add(uint64_t{batch.averages_gradients});
-  return hash.value() | 1;  // 0 means that nothing is held
+  return hash.value() | 1;  // 0 means that nothing is compared
 }
 
 std::vector<optim::ParamGroup> without_names(const std::vector<optim::ParamGroup>& groups) {

@@ -1,5 +1,5 @@
-// What the ranks' next step depends on, for the comparison of what they hold where they meet: a rate that one
-// rank alone changed is an error of that step.
+// Values that all ranks' next step depends on, compared when the ranks meet in a collective. A learning rate
+// changed on only one rank is an error of that step.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace deepspeed::zero {
 
-/// What an engine decides by.
+/// Holds the batch settings that an engine decides by.
 struct BatchSettings {
   int64_t gradient_accumulation_steps = 1;
   int64_t train_micro_batch_size_per_gpu = 1;
@@ -20,15 +20,15 @@ struct BatchSettings {
   bool averages_gradients = true;
 };
 
-/// "lr of parameter group 0" and "0.1", of every hyperparameter.
+/// Returns pairs such as "lr of parameter group 0" and "0.1", for every hyperparameter.
 comm::NamedTexts hyperparameter_texts(const std::vector<optim::ParamGroup>& groups);
 
 class StepAgreement {
  public:
-  /// The group for the step's collectives, which only meet where the ranks hold the same.
+  /// Returns the group for the step's collectives. Ranks with different values get an error in them.
   comm::ProcessGroup watch(const comm::ProcessGroup& group) const { return group.holding(values_); }
   void set_batch(const BatchSettings& batch) { batch_ = batch; }
-  /// From here on the collectives carry these values. Costs a hash of them; no message.
+  /// Sets the values that collectives carry from this call on. Costs a hash; sends no message.
   void tell(const std::vector<optim::ParamGroup>& groups, double loss_scale);
 
  private:

@@ -1,4 +1,4 @@
-// What a step came to.
+// The result of a step.
 #pragma once
 
 #include <optional>
@@ -7,10 +7,10 @@
 
 namespace deepspeed::zero {
 
-/// Outcome of one step.
+/// Holds the outcome of one step.
 struct StepResult {
   bool applied = false;               // false: gradients were not finite, nothing changed
-  std::optional<GradNorm> grad_norm;  // over all parameters, before clipping; none where not computed
+  std::optional<GradNorm> grad_norm;  // over all parameters, before clipping; absent if not computed
 };
 
 }  // namespace deepspeed::zero

@@ -1,8 +1,9 @@
-// The order of events in a step: gradients that a direct backward left are reduced, the norm is taken where
-// somebody needs it, slices are stepped, or what backward began of them is published, and at stages 1 and 2
-// all ranks gather the new parameters. A step that overflows ends before its slices are stepped; on a GPU
-// whose kernels leave it out by themselves, the host reads the norm when the whole step was given to the
-// device, which goes on meanwhile.
+// The order of events in a step:
+// 1. Gradients left by a direct backward are reduced, and the norm is taken if it is needed.
+// 2. Slices are stepped, or the slices that backward has begun to step are published.
+// 3. At stages 1 and 2 all ranks gather the new parameters.
+// A step that overflows ends before its slices are stepped. On a GPU whose kernels skip such a step
+// themselves, the host first gives the whole step to the device, then reads the norm.
 #include "deepspeed/zero/zero_optimizer.h"
 
 #include <string>
@@ -38,10 +39,10 @@
 namespace deepspeed::zero {
 namespace {
 
-// Errors of quantized sums are those of gradients with this loss scale.
+// The errors of quantized sums are those of gradients with this loss scale.
 constexpr const char* kErrorScale = "loco.loss_scale";
 
-// The groups for the optimizer's collectives, in which ranks that are not at one step get an error.
+// Returns groups for the optimizer's collectives, in which ranks at different steps get an error.
 ZeroGroups watched(ZeroGroups ranks, const StepAgreement& agreement,
                    const std::shared_ptr<std::atomic<int64_t>>& micro_step) {
   for (comm::ProcessGroup* const group :
@@ -88,7 +89,7 @@ std::unique_ptr<GradReducer> ZeroOptimizer::make_reducer() {
   for (size_t index = 0; index < store_->groups().size(); ++index) use.owned.push_back(state_->owned(index));
   use.offload = options_->update.offload;
   use.trace_non_finite = options_->update.check_overflow;
-  // Optimizers that compress what ranks exchange want each rank's own gradients, whole.
+  // Optimizers that compress what ranks exchange need each rank's own gradients, whole.
   const bool keeps_own_part = store_->partitions_states() && !optimizer_->compresses_exchange();
   const auto make = keeps_own_part ? make_partitioned_gradients : make_full_gradients;
   return make(*store_, *ranks_, options_->gradients, std::move(use));
@@ -122,7 +123,7 @@ at::Tensor ZeroOptimizer::gradient(size_t group) const {
   return reducer_->gradient(group);
 }
 
-// In fp32 at stage 0 without clipping nobody needs the norm, and DeepSpeed has none to give.
+// In fp32 at stage 0 without clipping the norm is not needed, and DeepSpeed reports none.
 bool ZeroOptimizer::norm_is_wanted() const {
   return options_->update.gradient_clipping > 0.0 || options_->update.check_overflow ||
          store_->partitions_states() || store_->dtype() != at::kFloat;
@@ -139,7 +140,7 @@ at::Tensor ZeroOptimizer::sum_of_squares() const {
       add_squares(index, sum);
     }
   }
-  // What is not finite on one rank stays so in the sum.
+  // A value that is not finite on one rank stays so in the sum.
   if (store_->partitions_states() && ranks_->shard.size() > 1) ranks_->shard.all_reduce(sum);
   if (ranks_->model) ranks_->model.all_reduce(sum);
   return sum;
@@ -154,6 +155,13 @@ void ZeroOptimizer::add_squares(size_t group, const at::Tensor& sum) const {
     if (counted_elsewhere.count(param.unsafeGetTensorImpl()) > 0) continue;
     add_squares_of(gradient.narrow(0, piece.in_interval.begin, piece.in_interval.numel()), sum);
   }
+}
+
+void ZeroOptimizer::rely_on(std::vector<comm::ProcessGroup> groups) { relied_on_ = std::move(groups); }
+
+void ZeroOptimizer::check_groups() const {
+  ranks_->check();
+  for (const comm::ProcessGroup& group : relied_on_) group.check();
 }
 
 void ZeroOptimizer::skip_step(int64_t step_number) {
@@ -186,7 +194,7 @@ GradientScale ZeroOptimizer::scale_by(const GradNorm& norm, double loss_scale) c
   if (skips_on_device()) return GradientScale(norm.scale_on_device(clip, kernels::NonFinite::kSkipped));
   if (clip <= 0.0) return 1.0 / loss_scale;
   if (scales_on_device()) return GradientScale(norm.scale_on_device(clip, kernels::NonFinite::kApplied));
-  // Against a norm that is not finite there is nothing to clip.
+  // Gradients are not clipped against a norm that is not finite.
   if (!norm.is_finite()) return 1.0 / loss_scale;
   return precision::combined_gradient_scale(norm.of_scaled(), loss_scale, clip);
 }
@@ -221,21 +229,21 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
     state_->slices().note_written_weights();
   }
   StepResult result;
-  // The scale that these gradients were made with, whatever the scaler decides next.
+  // This is the scale of these gradients, whatever the scaler decides next.
   const double scale = scaler_->scale();
   GradientScale gradient_scale = 1.0 / scale;
-  // A step on the host that does not depend on the norm begins before the last gradients are there.
+  // A step on the host that does not depend on the norm starts before the last gradients have arrived.
   const bool norm_comes_first = options_->update.gradient_clipping > 0.0 || options_->update.check_overflow ||
                                 !options_->update.offload.is_on();
   const auto take_norm = [&] {
     if (norm_is_wanted()) result.grad_norm.emplace(sum_of_squares(), scale);
   };
   if (norm_comes_first) take_norm();
-  // NCCL may fail after the wait for a sum, which is none of the host: what the norm was made of is no
-  // gradient then.
+  // NCCL may fail after the wait for a sum, which does not block the host. The norm was then not made of
+  // gradients.
   const auto is_finite = [&] {
     const bool finite = result.grad_norm->is_finite();
-    ranks_->check();
+    check_groups();
     return finite;
   };
   const bool reads_last = skips_on_device();
@@ -251,7 +259,7 @@ StepResult ZeroOptimizer::step(int64_t step_number) {
   step_slices(step_number, gradient_scale);
   if (!norm_comes_first) take_norm();
   if (early_) early_->close();
-  ranks_->check();  // a step on the host has waited for the gradients
+  check_groups();  // a step on the host has waited for the gradients
   state_->gather_parameters();
   if (reads_last && !is_finite()) {
     for (const size_t index : state_->slices().all())

@@ -1,6 +1,6 @@
-// What `initialize` returns as the optimizer: an optimizer over the part of the flat space that this rank
-// owns (all of it at stage 0, one partition at stages 1 and 2, its shards at stage 3), with fp32 master
-// weights, loss scaling and clipping around it.
+// What `initialize` returns as the optimizer. It steps this rank's part of the flat space: all of it at stage
+// 0, one partition at stages 1 and 2, its shards at stage 3. It adds fp32 master weights, loss scaling and
+// clipping.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,9 @@
 #include "deepspeed/optim/slices/param_group.h"
 #include "deepspeed/zero/memory_bytes.h"
 
+namespace deepspeed::comm {
+class ProcessGroup;
+}
 namespace deepspeed::optim {
 class Optimizer;
 }
@@ -47,13 +50,13 @@ class DEEPSPEED_API ZeroOptimizer {
                 std::unique_ptr<precision::LossScaler> scaler, const ZeroGroups& ranks,
                 const ZeroOptions& options);
   ~ZeroOptimizer();
-  /// Its engine is gone, or lets go of it: gradients of the model no longer come here, and step() is a
-  /// UsageError. What somebody who holds it still reads stays. Talks to no rank.
+  /// Detaches the optimizer from the model, when its engine ends or is destroyed. It gets no more gradients,
+  /// and step() throws UsageError. Its state can still be read. Does not communicate.
   void retire() noexcept;
   ZeroOptimizer(const ZeroOptimizer&) = delete;
   ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;
 
-  /// The groups whose hyperparameters the next step uses; may be changed between steps.
+  /// Returns the groups whose hyperparameters the next step uses. They may be changed between steps.
   std::vector<optim::ParamGroup>& param_groups();
   optim::Optimizer& base_optimizer() { return *optimizer_; }
   const optim::Optimizer& base_optimizer() const { return *optimizer_; }
@@ -61,70 +64,79 @@ class DEEPSPEED_API ZeroOptimizer {
   double loss_scale() const;
   int stage() const;
 
-  /// Forgets the gradients of the window. Throws UsageError where a step was begun with them.
+  /// Forgets the gradients of the accumulation window. Throws UsageError if backward has begun a step with
+  /// them.
   void zero_grad();
-  /// (owned elements) of the group, reduced, loss scale included; shared with the optimizer. Throws
-  /// UsageError where a step was begun with it.
+  /// Returns a group's reduced gradient, (owned elements), shared with the optimizer. It includes the loss
+  /// scale. Throws UsageError if backward has begun a step with it.
   at::Tensor gradient(size_t group) const;
 
   MemoryBytes memory() const;
 
-  // --- for the library itself, whose headers of these types are not installed ---
+  // --- for the library itself; the headers of these types are not installed ---
 
   const ParamStore& store() const { return *store_; }
   const ZeroGroups& ranks() const { return *ranks_; }
-  /// Where gradients are summed: when, in which buckets, and what is there of them.
+  /// Returns the reducer, which sums gradients in buckets and holds the sums.
   GradReducer& gradients() { return *reducer_; }
   const GradReducer& gradients() const { return *reducer_; }
-  /// Masters and states of what this rank owns.
+  /// Returns the masters and optimizer states that this rank owns.
   ZeroState& state() { return *state_; }
   const ZeroState& state() const { return *state_; }
-  /// Is null unless the optimizer exchanges compressed values in place of gradients.
+  /// Returns the compressed exchange; null unless the optimizer exchanges compressed values instead of
+  /// gradients.
   CompressedExchange* exchange() { return exchange_.get(); }
-  /// Where this rank is. Ranks whose micro steps differ do not meet in a collective, but get an error.
+  /// Sets this rank's micro step. Ranks at different micro steps get an error from their next collective.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
-  /// What the ranks compare from here on where they meet, beside the hyperparameters and the loss scale.
+  /// Sets the batch settings that ranks compare, in addition to hyperparameters and loss scale.
   void set_batch(const BatchSettings& batch);
-  /// After what may have changed hyperparameters: ranks whose own differ do not meet in a collective, but get
-  /// an error that names the hyperparameter. Costs no message, and nothing on one rank.
+  /// Publishes hyperparameters that may have changed to the ranks' comparison. If they differ, the next
+  /// collective is an error that names the hyperparameter. Sends no message, and costs nothing on one rank.
   void tell_ranks();
-  /// A backward has used the leaf module of this number for the last time (GatherPool::on_unit_done).
+  /// Makes step() throw CommError if one of these groups has failed. Gradients depend on what came over them.
+  void rely_on(std::vector<comm::ProcessGroup> groups);
+  /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
-  /// Updates the owned slices and gathers the parameters; at stage 3 they are gathered when they are used.
-  /// With check_overflow, a step whose gradients are not finite is skipped, and `step_number`, the parameter
-  /// and the rank are named; where the loss scale cannot go lower, that is a UsageError on all ranks. Without
-  /// it, such a step is applied, and not clipped. The host waits for the norm where an overflow check needs
-  /// it, or clipping where the factor does not stay on the device; on a GPU without offload once the whole
-  /// step was given to the device, where the optimizer skips_on_device(). With super_offload it ends what
-  /// backward has begun; where weights or hyperparameters were changed since, that is a UsageError, as below.
-  /// Throws IoError on all ranks where the disk of one fails that holds its optimizer states: then the step
-  /// is applied in part, and each further one is a UsageError until a checkpoint was loaded.
+  /// Updates the owned slices and gathers the parameters. Stage 3 gathers them when they are used.
+  /// With check_overflow, a step with non-finite gradients is skipped. A warning names `step_number`, the
+  /// parameter and the rank. If the loss scale cannot be lowered, all ranks throw UsageError. Without
+  /// check_overflow the step is applied without clipping.
+  /// The host waits for the norm if an overflow check needs it, or if clipping does and the factor does not
+  /// stay on the device. On a GPU without offload, and with an optimizer that skips_on_device(), it waits
+  /// only after giving the whole step to the device.
+  /// With super_offload this ends the step that backward has begun. Throws UsageError if weights or
+  /// hyperparameters were changed since then.
+  /// Throws IoError on all ranks if a disk with one rank's optimizer states fails. The step is then applied
+  /// in part, as after the UsageError above. Every further step throws UsageError until a checkpoint is
+  /// loaded.
   StepResult step(int64_t step_number);
 
-  /// Returns what this rank alone has of the run, beside masters and states: what compression or quantization
-  /// took from earlier exchanges. Tensors are shared with the optimizer.
+  /// Returns the state that only this rank has: the errors of earlier compression or quantization. It does
+  /// not include masters and states. Tensors are shared with the optimizer.
   RankState rank_state() const;
-  /// Whether there is such a thing.
+  /// Returns whether this rank keeps such errors.
   bool keeps_errors() const;
-  /// Takes over a rank's own state, after masters, states and the loss scale were loaded. Returns whether it
-  /// fits; where not, errors begin at zero, and ranks with the weights that were loaded. Talks to no rank.
+  /// Loads a rank's own state, after masters, states and the loss scale were loaded. Returns whether it fits.
+  /// If it does not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
   bool load_rank_state(const RankState& own);
 
  private:
   std::unique_ptr<GradReducer> make_reducer();
   bool norm_is_wanted() const;
-  /// Whether gradients are each rank's own in the next step, which exchanges something else.
+  /// Returns whether gradients stay local in the next step, which exchanges other values.
   bool keeps_gradients() const;
-  /// Of the reduced gradients of all ranks' slices: one double on their device.
+  /// Sums the squares of all ranks' reduced gradients: one double on their device.
   at::Tensor sum_of_squares() const;
-  /// Adds those of a group's gradient that no other rank counts.
+  /// Adds the squares of a group's gradient elements that no other rank counts.
   void add_squares(size_t group, const at::Tensor& sum) const;
+  /// Throws CommError if a group that gradients depend on has failed.
+  void check_groups() const;
   void skip_step(int64_t step_number);
   void step_slices(int64_t step_number, const GradientScale& gradient_scale);
-  /// Whether the device keeps to itself what a step multiplies gradients by.
+  /// Returns whether the gradient scale stays on the device.
   bool scales_on_device() const;
-  /// Whether the device leaves a step out by itself where gradients are not finite, so that the whole step is
-  /// given to it before the host knows.
+  /// Returns whether the device itself skips a step with non-finite gradients. The host then gives it the
+  /// whole step before knowing.
   bool skips_on_device() const;
   GradientScale scale_by(const GradNorm& norm, double loss_scale) const;
 
@@ -132,15 +144,16 @@ class DEEPSPEED_API ZeroOptimizer {
   const std::shared_ptr<std::atomic<int64_t>> micro_step_;
   const std::unique_ptr<StepAgreement> agreement_;
   const std::unique_ptr<const ZeroGroups> ranks_;
+  std::vector<comm::ProcessGroup> relied_on_;
   const std::unique_ptr<ParamStore> store_;
   const std::unique_ptr<optim::Optimizer> optimizer_;
   const std::unique_ptr<precision::LossScaler> scaler_;
   std::unique_ptr<ZeroState> state_;
-  EarlyStep* early_ = nullptr;  // of state_; null without super_offload
+  EarlyStep* early_ = nullptr;  // owned by state_; null without super_offload
   std::unique_ptr<SliceStepper> stepper_;
   std::unique_ptr<GradReducer> reducer_;
-  std::unique_ptr<CompressedExchange> exchange_;  // null: of an optimizer that takes gradients alone
-  std::unique_ptr<GradHooks> hooks_;              // null: retired
+  std::unique_ptr<CompressedExchange> exchange_;  // null if the optimizer only takes gradients
+  std::unique_ptr<GradHooks> hooks_;              // null after retire()
 };
 
 }  // namespace deepspeed::zero

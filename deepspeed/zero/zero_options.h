@@ -1,4 +1,4 @@
-// What ZeRO is told by a config, for each of its parts.
+// Settings of ZeRO from a config, for each of its parts.
 #pragma once
 
 #include "deepspeed/config/zero/sections.h"
@@ -7,11 +7,11 @@
 
 namespace deepspeed::zero {
 
-/// What each part of ZeRO is given; the stage is the store's.
+/// Holds the options of each part of ZeRO. The store holds the stage.
 struct ZeroOptions {
   ReducerOptions gradients;
   StepOptions update;
-  config::PartitionGatherConfig gather;  // stages 1 and 2: of the updated parameters
+  config::PartitionGatherConfig gather;  // for the updated parameters at stages 1 and 2
 };
 
 }  // namespace deepspeed::zero

@@ -18,9 +18,10 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Gives every rank all partitions of a flat space again, after each has changed its own. flat:
-/// (layout.padded_numel()), whose own partition is up to date. With keys.allgather_partitions false every
-/// owner broadcasts; keys.allgather_bucket_size elements of all ranks together are under way at once.
+/// Gathers all partitions of a flat space on every rank, after each changed its own. flat:
+/// (layout.padded_numel()), with this rank's partition up to date. If keys.allgather_partitions is false,
+/// every owner broadcasts. At most keys.allgather_bucket_size elements, over all ranks, are in flight at
+/// once.
 void gather_partitions(const comm::ProcessGroup& group, const at::Tensor& flat, const FlatLayout& layout,
                        const config::PartitionGatherConfig& keys) {
   const int64_t numel = layout.partition_numel();
@@ -30,8 +31,8 @@ void gather_partitions(const comm::ProcessGroup& group, const at::Tensor& flat, 
     group.all_gather(flat, flat.narrow(0, own.begin, own.numel()));
     return;
   }
-  // A piece of every partition at a time. Pieces of different partitions do not lie side by side, so each is
-  // a broadcast of its own.
+  // Send one piece of every partition at a time. Pieces of different partitions are not adjacent, so each has
+  // its own broadcast.
   const int64_t most = std::max<int64_t>(keys.allgather_bucket_size / group.size(), 1);
   for (int64_t begin = 0; begin < numel; begin += most) {
     std::vector<comm::Work> works;

@@ -1,5 +1,5 @@
-// Masters and optimizer states of what this rank owns, as checkpoints, inspections and changes from outside
-// reach them. With super_offload there are none from the boundary's backward to step(): UsageError.
+// Masters and optimizer states that this rank owns, for checkpoints, inspection and changes from outside.
+// With super_offload, access between the boundary's backward and step() throws UsageError.
 #pragma once
 
 #include <cstddef>
@@ -26,86 +26,84 @@ struct ZeroOptions;
 
 class ZeroState {
  public:
-  /// Makes the masters. All arguments must outlive it. Throws IoError on all ranks where offloading to a disk
-  /// cannot write masters.
+  /// Makes the masters. All arguments must outlive this object. Throws IoError on all ranks if masters cannot
+  /// be written to the offload disk.
   ZeroState(ParamStore& store, optim::Optimizer& optimizer, const ZeroGroups& ranks,
             const ZeroOptions& options);
   ~ZeroState();
   ZeroState(const ZeroState&) = delete;
   ZeroState& operator=(const ZeroState&) = delete;
 
-  /// Whether masters are kept beside the parameters.
+  /// Returns whether masters are kept in addition to the parameters.
   bool has_master_weights() const;
-  /// Whether the parameters are the upper halves of the masters, so that a change of one is a change of the
+  /// Returns whether the parameters are the upper halves of the masters. A change of one then changes the
   /// other.
   bool has_split_masters() const;
-  /// Whether fp32 masters are made where somebody asks for them, of halves or of 16-bit weights.
+  /// Returns whether fp32 masters are made on request, from halves or from 16-bit weights.
   bool makes_fp32_masters() const;
 
-  /// The interval of a group that this rank owns: in the group's flat space; at stage 3 in that of this
-  /// rank's shards.
+  /// Returns the interval of a group that this rank owns. It lies in the group's flat space, or at stage 3 in
+  /// the flat space of this rank's shards.
   Interval owned(size_t group) const;
-  /// The parameters that meet the owned interval, or a part of it (relative to its begin), in order.
+  /// Returns the parameters that meet the owned interval, in order. `part` is relative to its begin.
   std::vector<ParamPiece> pieces(size_t group) const { return pieces(group, whole(group)); }
   std::vector<ParamPiece> pieces(size_t group, const Interval& part) const;
 
-  /// Masters and states of the owned interval, or of a part of it. Throws IoError where they are on a disk
-  /// that fails, on this rank alone; UsageError where a step was applied in part.
+  /// Returns masters and states of the owned interval, or of `part`. Throws IoError, only on this rank, if
+  /// they are on a disk that fails. Throws UsageError if a step was applied in part.
   GroupState of(size_t group) const { return of(group, whole(group)); }
   GroupState of(size_t group, const Interval& part) const;
-  /// Masters and states as of() gives them, but where masters are kept as halves without them.
+  /// Returns masters and states as of() does. If masters are kept as halves, they are left out.
   GroupState beside_masters(size_t group, const Interval& part) const;
-  /// Weights of the owned interval that the optimizer updates: fp32 but for 16-bit masters. Throws as of().
+  /// Returns the weights that the optimizer updates: fp32, or 16-bit masters. Throws as of().
   at::Tensor master(size_t group) const { return of(group).master; }
-  /// Names and types of the states, without elements, and the step, where a part of them is on a disk.
+  /// Returns names, types and the step of states, without elements. Absent unless some are on a disk.
   std::optional<optim::SliceState> on_disk(size_t group, const Interval& part) const;
-  /// What is kept of the group's slices in memory, as it lies there: masters are fp32, or the lower halves of
+  /// Returns what is in memory for the group's slices, as stored. Masters are fp32, or the lower halves of
   /// split ones.
   std::vector<GroupState> resident(size_t group) const;
-  /// Calls `visit` with each slice that meets the part, which are in memory one at a time where they are on a
-  /// disk; first those that are not. Throws as of().
+  /// Calls `visit` with each slice that meets the part. Slices in memory come first; those on a disk are
+  /// loaded one at a time. Throws as of().
   void read(size_t group, const Interval& part, const VisitSlice& visit) const;
 
-  /// Calls `visit` with each slice of the owned interval, which are in memory one at a time where they are on
-  /// a disk: what it writes to their tensors stays. Throws IoError on this rank alone.
+  /// Calls `visit` with each slice of the owned interval, and keeps what it writes. Slices on a disk are in
+  /// memory one at a time. Throws IoError, only on this rank.
   void change(size_t group, const VisitSlice& visit) { change(group, whole(group), visit); }
-  /// Changes the slices that meet a part of the owned interval, as change() does all of them.
+  /// Calls `visit` as above with the slices that meet a part of the owned interval.
   void change(size_t group, const Interval& part, const VisitSlice& visit);
-  /// Tells that all of it was loaded: what a step that failed has left is gone.
+  /// Notes that everything was loaded, which repairs the damage of a failed step.
   void was_loaded() {
     damage_.clear();
     ++num_loads_;
   }
   int64_t num_loads() const { return num_loads_; }
-  /// Runs `work`, which reads or changes masters and states; where it fails on one rank, throws on all, which
-  /// all call it. Without offloading to a disk no rank asks the others.
+  /// Runs `work`, which reads or changes masters and states. If it fails on one rank, throws on all. All
+  /// ranks call it. Without offload to a disk the ranks do not communicate.
   void on_all_ranks(const char* what, const std::function<void()>& work) const;
-  /// Copies the masters into the model's own dtype and gathers all parameters: after masters were loaded.
-  /// Throws IoError on all ranks.
+  /// Copies loaded masters into the model's dtype and gathers all parameters. Throws IoError on all ranks.
   void publish_masters();
-  /// Makes the masters anew from the model's weights: after weights were loaded without masters. Throws
-  /// IoError on this rank alone.
+  /// Makes the masters from the model's weights, after weights were loaded without masters. Throws IoError,
+  /// only on this rank.
   void restore_masters_from_model();
 
-  /// Throws UsageError where backward has begun a step that step() is to complete. Touches nothing.
+  /// Throws UsageError if backward has begun a step that step() must complete. Changes nothing.
   void check_no_step_has_begun() const;
-  /// Throws UsageError where a step was applied in part and nothing was loaded since.
+  /// Throws UsageError if a step was applied in part and nothing was loaded since.
   void check_undamaged() const;
 
-  // For the optimizer, which steps what this object shows.
+  // For the optimizer, which steps these slices.
   SliceSet& slices() { return *slices_; }
   const SliceSet& slices() const { return *slices_; }
-  /// Null without super_offload.
+  /// Returns the early step; null without super_offload.
   EarlyStep* early_step() const { return early_.get(); }
-  /// Whether backward has begun a step that step() is to complete.
+  /// Returns whether backward has begun a step that step() must complete.
   bool has_begun() const;
   bool uses_disk() const;
-  /// Runs a part of a step; what it throws leaves the step applied in part.
+  /// Runs a part of a step. If it throws, the step counts as applied in part.
   void note_damage_of(int64_t step_number, const std::function<void()>& step);
-  /// Gives up a step that backward began: until all was loaded, each further one is a UsageError.
+  /// Gives up a step that backward began. Further steps throw UsageError until everything is loaded.
   void abandon_step();
-  /// Gives all ranks the weights that their owners have changed; at stage 3 they are gathered when they are
-  /// used.
+  /// Sends updated weights from their owners to all ranks. Stage 3 gathers them when they are used.
   void gather_parameters();
 
  private:

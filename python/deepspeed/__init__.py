@@ -2,21 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from deepspeed import _version
+from deepspeed._version import __version__, __version_major__, __version_minor__, __version_patch__, git_branch, git_hash
+
+_version.check_python()  # what does not fit is said in one line
+
 import torch  # its libraries must be loaded before _core, which uses them
 
-from deepspeed._version import (
-    __version__,
-    __version_major__,
-    __version_minor__,
-    __version_patch__,
-    check_torch,
-    git_branch,
-    git_hash,
-)
-
-check_torch()
-
-from deepspeed import _core as _core  # after the check that says in one line what does not fit
+_version.check_torch(torch.__version__)
+with _version.explained():
+    from deepspeed import _core as _core
 from deepspeed import _absent, _lazy, accelerator, comm, ops, pipe, utils, zero
 from deepspeed import comm as dist
 from deepspeed._version import git_branch as __git_branch__

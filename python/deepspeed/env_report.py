@@ -73,6 +73,7 @@ def _lines() -> Iterator[tuple[str, object]]:
     yield "nvcc", nvcc_version()
     yield "engine's cuda", f"{_build.CUDA}, for {_build.CUDA_ARCHITECTURES}" if _build.CUDA_ARCHITECTURES else "not built"
     yield "engine's devices", _core.num_cuda_devices() or f"none: {_core.why_no_cuda_device()}"
+    yield "io_uring", f"none, threads stand for it: {_core.why_no_uring()}" if _core.why_no_uring() else "reads and writes files"
     yield "accelerator", accelerator.device_name()
     yield "number of devices", accelerator.device_count()
     yield "collectives", accelerator.communication_backend_name()

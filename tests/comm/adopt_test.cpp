@@ -1,4 +1,4 @@
-// Groups that someone else made, as Python's torch.distributed does, become worlds of this library.
+// Groups made by others, such as Python's torch.distributed, become worlds of this library.
 #include "deepspeed/comm/adopt.h"
 
 #include <chrono>
@@ -45,7 +45,7 @@ GivenGroup given_by(const ScriptGroup& script) {
 
 double sum_over(const ProcessGroup& group, double value) { return group.all_reduce_scalar(value); }
 
-// A rank that has its own error waits so for the one of another.
+// Lets a rank with its own error wait for the other rank's error.
 void wait_for_file(const std::filesystem::path& path) {
   while (!std::filesystem::exists(path)) std::this_thread::sleep_for(10ms);
 }
@@ -130,7 +130,7 @@ TEST(Adopt, GoesOnWhileTheScriptUsesItsGroupInAnotherOrder) {
     });
     for (int i = 0; i < 100; ++i) EXPECT_EQ(sum_over(world.group(), i - rank), 2 * i - 1);
     user.join();
-    // One rank's script waits in its group while the other one's is in ours.
+    // One rank's script waits in its group while the other rank is in ours.
     if (rank == 0) user = std::thread([&] { EXPECT_EQ(script_sum(*script.group, 1), 2); });
     EXPECT_EQ(sum_over(world.group(), 5), 10);
     if (rank == 0) {
@@ -151,9 +151,9 @@ TEST(Adopt, FollowsGroupsThatAreDestroyedAndMadeAnew) {
       const World adopted = adopt_as_world(given_by(script));
       EXPECT_EQ(adopted.group().c10d_group(), script.group);
       EXPECT_EQ(sum_over(world().group(), rank + round), 2 * round + 1);
-      // A script may tell, or leave it to the end of its group.
+      // A script may say so, or leave it to the end of its group.
       if (round % 2 == 1) destroy_process_group();
-      script_sum(*script.group, 0);  // rank 0 takes the store with it
+      script_sum(*script.group, 0);  // rank 0 ends the store
     }
     EXPECT_FALSE(is_initialized());
     EXPECT_ERROR(UsageError, world(), "call init_distributed() first");
@@ -259,7 +259,7 @@ TEST(Adopt, NamesARankThatTookTheStoreWithIt) {
       wait_for_file(folder / "done");
       return std::string();
     }
-    // Whether the rank got to tell its reason depends on what went first.
+    // Whether the rank could report its reason depends on the order of events.
     EXPECT_THAT(error_of<CommError>([&] { sum_over(engine, 1); }),
                 AllOf(HasSubstr("all_reduce of group 'engine' failed on rank 1 of 2"),
                       AnyOf(HasSubstr("no sign of life from rank 0"),
@@ -302,7 +302,7 @@ TEST(AdoptGroup, StandsForASubset) {
     const auto script = make_script_group(rank, 3, folder / "store");
     const World world = adopt(given_by(script));
     const std::vector<int> ranks = {2, 0};
-    if (rank == 1) {  // takes no part
+    if (rank == 1) {  // does not take part
       EXPECT_EQ(sum_over(world.group(), 1), 3);
       return std::string();
     }
@@ -344,7 +344,7 @@ TEST(AdoptGroup, RefusesRanksThatAreNotTheGroups) {
   });
 }
 
-// A backend of torch that the library does not have.
+// Is a backend of torch that the library does not support.
 class StrangeBackend : public c10d::Backend {
  public:
   using Backend::Backend;

@@ -134,7 +134,7 @@ TEST(Functions, TakeGlobalRanksInGroups) {
   });
 }
 
-// Compares without caring for what a dtype cannot hold.
+// Compares with `value` converted to the tensor's dtype.
 void expect_all(const at::Tensor& tensor, double value) {
   EXPECT_TRUE(at::equal(tensor, at::full_like(tensor, value))) << tensor << " expected " << value;
 }
@@ -166,7 +166,7 @@ TEST(Functions, ReduceByEveryOperation) {
         expect_all(tensor, value);
       }
     }
-    // The average exists where the sum does not.
+    // The average fits even if the sum does not.
     const auto large = at::full({5}, 60000.0, at::kHalf);
     all_reduce(large, ReduceOp::kAvg);
     expect_all(large, 60000.0);
@@ -184,7 +184,7 @@ TEST(Functions, SendAndReceiveWithoutWaiting) {
     const auto second = at::full({2}, get_rank() + 10.0);
     const auto received_first = at::zeros({3});
     const auto received_second = at::zeros({2});
-    // Both ranks receive before they send, and in another order: the tags tell them apart.
+    // Both ranks receive before they send, in a different order; tags match the messages.
     std::vector<Work> works{irecv(received_second, peer, {}, 9), irecv(received_first, peer, {}, 4),
                             isend(first, peer, {}, 4), isend(second, peer, {}, 9)};
     for (auto& work : works) work.wait();
@@ -246,7 +246,7 @@ TEST(Functions, ReturnFromListsAtOnce) {
     auto work = all_to_all(exchanged, {own, own * 5}, {}, true);
     work.wait();
     expect_all(exchanged[1], rank == 0 ? 2.0 : 10.0);
-    // Rank 0 sends one row to itself and one to rank 1; rank 1 two to rank 0.
+    // Rank 0 sends one row to itself and one to rank 1; rank 1 sends two to rank 0.
     const auto sent = at::full({2}, rank + 7.0);
     work = all_to_all_single(rows, sent, rank == 0 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1, 0},
                              rank == 0 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{2, 0}, {}, true);

@@ -1,4 +1,4 @@
-// That the support for tests with ranks can fail.
+// Checks that the support for tests with ranks can fail.
 #include "tests/support/run_ranks.h"
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// Worlds without other processes, and the handles' checks.
+// Tests worlds without other processes, and the argument checks of handles.
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 

@@ -137,7 +137,7 @@ TEST(PageCommands, NameEachProgramThatIsInstalled) {
         << "docs/installation.md lists no " << source.path().stem();
   }
   const std::string report = output_of((kBuild / "bin/ds_report").string());
-  for (const char* line : {"deepspeed-cpp ", "LibTorch ", "CUDA kernels ", "CUDA devices "})
+  for (const char* line : {"deepspeed-cpp ", "LibTorch ", "CUDA kernels ", "CUDA devices ", "io_uring "})
     EXPECT_NE(report.find(line), std::string::npos) << line << "is not in:\n" << report;
 }
 

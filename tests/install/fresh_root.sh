@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Installs the package as an ordinary user of a fresh Debian would, and trains on two ranks:
+# Installs the package as an ordinary user of a fresh Debian would, trains on two ranks, and builds the C++ example over it:
 #   tests/install/fresh_root.sh bookworm|trixie [WHEEL]
 # Root makes the system by debootstrap, once, with a compiler, Python and its headers, and none of the packages that
 # scripts/setup.sh names. Without WHEEL the checkout's commit is built by `pip install .`.
 #
+#   PACKAGES=yes               runs scripts/setup.sh as the system's root before, in a system of its own
 #   ROOTS=FOLDER               where the systems lie (build/roots)
 #   DEEPSPEED_DEPS_DIR=FOLDER  archives of scripts/fetch_deps.sh, where the machine has no network but a registry of Python's
-#   TORCH_SITE=FOLDER          a site-packages whose torch is taken in place of a download; its Python must be the system's
+#   TORCH_SITE=FOLDER          a site-packages that is copied; of one for another Python its NVIDIA libraries alone
+#   CCACHE_DIR=FOLDER          objects of earlier tries, for one with the packages
 #   JOBS=N                     compilers at a time
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 suite=${1:?usage: fresh_root.sh bookworm|trixie [WHEEL]}
 wheel=${2:-}
 roots=${ROOTS:-$source/build/roots}
-root=$roots/$suite
+root=$roots/$suite${PACKAGES:+-packages}
 [ "$(id -u)" -eq 0 ] || { echo "fresh_root: only root can make a system and change into it" >&2; exit 77; }
 command -v debootstrap >/dev/null || { echo "fresh_root: debootstrap is missing" >&2; exit 77; }
 
@@ -35,6 +37,7 @@ git -C "$source" archive HEAD | tar -x -C "$home/checkout"
 cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 cp -L /etc/pip.conf "$root/etc/" 2>/dev/null || true
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+
 chroot "$root" chown -R user: /home/user
 
 cat >"$home/train.py" <<'PYTHON'
@@ -54,28 +57,43 @@ for step in range(50):
         print(f"rank {engine.global_rank} of {deepspeed.comm.get_world_size()} step {step} loss {loss.item():.4f}", flush=True)
 PYTHON
 
-# as_user SCRIPT: it runs in the system, with namespaces of its own.
-as_user() {
+# as USER SCRIPT: it runs in the system, with namespaces of its own.
+as() {
   unshare --mount --pid --fork --kill-child sh -c '
     mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"
-    exec chroot --userspec=user:user "$0" /usr/bin/env -i HOME=/home/user PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 \
-      ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
+    if [ -n "$4" ]; then mkdir -p "$0/ccache"; mount --bind "$4" "$0/ccache"; fi
+    exec chroot --userspec="$5:$5" "$0" /usr/bin/env -i HOME=/home/user PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 \
+      ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt ${4:+CCACHE_DIR=/ccache} \
       DEEPSPEED_DEPS_DIR="$2" CMAKE_BUILD_PARALLEL_LEVEL="$3" DS_ACCELERATOR=cpu \
-      /bin/bash -euc "cd ~; . venv/bin/activate 2>/dev/null || true; $1"' \
-    "$root" "$1" "${DEEPSPEED_DEPS_DIR:+/home/user/deps}" "${JOBS:-$(nproc)}"
+      /bin/bash -euc "cd /home/user; . venv/bin/activate 2>/dev/null || true; $1"' \
+    "$root" "$2" "${DEEPSPEED_DEPS_DIR:+/home/user/deps}" "${JOBS:-$(nproc)}" "${CCACHE_DIR:-}" "$1"
 }
+as_user() { as user "$1"; }
 
 as_user 'python3 -m venv venv'
 if [ -n "${TORCH_SITE:-}" ]; then
   site=$(echo "$home"/venv/lib/python3*/site-packages)
-  for entry in "$TORCH_SITE"/*; do
+  entries=("$TORCH_SITE"/*)
+  [ "${site%/*}" = "${site%/python3*}/$(basename "$(dirname "$TORCH_SITE")")" ] || entries=("$TORCH_SITE"/nvidia*)
+  for entry in "${entries[@]}"; do
     [ -e "$site/${entry##*/}" ] || cp -al "$entry" "$site/" 2>/dev/null || cp -a "$entry" "$site/"
   done
   rm -rf "$site"/deepspeed*
-else
-  as_user 'pip install --quiet "torch==2.11.*" numpy'
 fi
-started=$SECONDS
-if [ -n "$wheel" ]; then as_user 'pip install --quiet *.whl'; else as_user 'cd checkout; pip install --verbose . >~/install.log 2>&1 || { tail -n 40 ~/install.log; exit 1; }'; fi
-echo "installed in $((SECONDS - started)) s"
-as_user 'python -c "import deepspeed; print(deepspeed.__version__)"; deepspeed --num_procs 2 --no_local_rank train.py; ds_report | head -n 20'
+as_user 'pip install --quiet "torch==2.11.*" numpy'
+if [ -n "${PACKAGES:-}" ]; then
+  as root 'DEEPSPEED_TORCH_DIR=$(echo venv/lib/python3*/site-packages/torch) DEEPSPEED_CPP_CACHE=/tmp/cache checkout/scripts/setup.sh'
+fi
+TIMEFORMAT="installed in %0R s, of the processors %0U s"
+time if [ -n "$wheel" ]; then
+  as_user 'pip install --quiet *.whl'
+else
+  as_user 'cd checkout; pip install --verbose . >~/install.log 2>&1 || { tail -n 40 ~/install.log; exit 1; }'
+fi
+as_user 'python -c "import deepspeed; print(deepspeed.__version__)"; deepspeed --num_procs 2 --no_local_rank train.py; ds_report | tail -n 15'
+as_user 'command -v cmake ninja >/dev/null || pip install --quiet cmake ninja
+  prefix=$(python -m deepspeed.cmake)
+  cmake -S checkout/examples/cmake_project -B example -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+  cmake --build example >/dev/null
+  "$prefix/bin/deepspeed" --num_procs 2 example/my_training'
+echo "$suite: passed"

@@ -106,6 +106,10 @@ TEST_P(Queues, FinishWhatIsUnderWayWhenTheyAreLeft) {
   EXPECT_EQ(std::filesystem::file_size(folder_ / "file"), 4 * bytes.size());
 }
 
+TEST(UringQueue, IsThereOrItIsSaidWhyNot) {
+  EXPECT_EQ(why_no_uring().empty(), make_uring_queue(1) != nullptr);
+}
+
 INSTANTIATE_TEST_SUITE_P(OfBothKinds, Queues,
                          ::testing::Values(std::pair<const char*, Make>("io_uring",
                                                                         [](size_t depth) {

@@ -75,22 +75,16 @@ class Machine:
         words = ["replace", "dev", self.port, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
         sh("tc", "qdisc", *(words if rate else ["del", "dev", self.port, "root"]))
 
-    def _network(self, pid):
-        try:
-            return os.readlink(f"/proc/{pid}/ns/net")
-        except OSError:
-            return None
-
     def processes(self, word):
         """Returns the ids of processes of this machine whose command line has the word."""
-        own = self._network(self._keeper.pid)
-        return [pid for pid in processes(word) if self._network(pid) == own]
+        own = network(self._keeper.pid)
+        return [pid for pid in processes(word) if network(pid) == own]
 
     def send(self, number):
         """Sends a signal to all processes but the namespace's keeper, as if the machine hung (SIGSTOP)."""
-        own = self._network(self._keeper.pid)
+        own = network(self._keeper.pid)
         for entry in pathlib.Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != self._keeper.pid and self._network(entry.name) == own:
+            if entry.name.isdigit() and int(entry.name) != self._keeper.pid and network(entry.name) == own:
                 try:
                     os.kill(int(entry.name), number)
                 except ProcessLookupError:
@@ -113,6 +107,14 @@ def variables(pid):
 
 def all_processes():
     return [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def network(pid):
+    """Returns the network namespace of a process, which is the machine that it runs on."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
 
 
 def is_alive(pid):

@@ -53,9 +53,11 @@ def failing():
     """Rank 1 ends by an error while its device waits for rank 0, which does not come."""
     engine = engine_of(2)
     train(engine)
+    ones = torch.ones(4, device=engine.device)
+    torch.distributed.all_reduce(ones)  # the first one connects the ranks, which the hosts wait for
     if deepspeed.comm.get_rank() == 0:
         time.sleep(600)
-    torch.distributed.all_reduce(torch.ones(4, device=engine.device))
+    torch.distributed.all_reduce(ones)
     raise ValueError("the data of rank 1 are spoiled")
 
 

@@ -107,7 +107,7 @@ def test_degrees_contract_to_fewer_places():
 
 def test_ds_report_names_ops_and_versions():
     printed = subprocess.run([sys.executable, "-m", "deepspeed.env_report"], capture_output=True, text=True, check=True).stdout
-    assert "fused_adam" in printed and torch.__version__ in printed and deepspeed.__version__ in printed
+    assert "fused_adam" in printed and "io_uring" in printed and torch.__version__ in printed and deepspeed.__version__ in printed
 
 
 def test_the_current_device_is_one_for_tensors():

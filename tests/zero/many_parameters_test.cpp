@@ -1,4 +1,4 @@
-// What stage 3 does beside the operators of a pass grows with the number of parameters, not with its square.
+// The time of stage 3's own work in a pass is linear in the number of parameters, not quadratic.
 #include <algorithm>
 #include <ctime>
 #include <memory>
@@ -17,7 +17,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Of this thread: others that the machine is busy with do not count.
+/// Returns this thread's CPU time, so that other load on the machine does not count.
 double cpu_milliseconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -32,7 +32,7 @@ struct ManyScales : torch::nn::Module {
   std::vector<at::Tensor> scales;
 };
 
-/// The shortest of several passes over so many parameters, after those that record the trace.
+/// Returns the shortest of several passes over `count` parameters, after those that record the trace.
 double pass_milliseconds(comm::World& world, int64_t count, const ShardStore::Options& options) {
   const c10::NoGradGuard no_grad;
   const ManyScales model(count);
@@ -60,7 +60,7 @@ TEST(ManyParameters, TakeTimeThatGrowsWithTheirNumber) {
     ShardStore::Options short_window = testing::nothing_persistent();
     short_window.pool.keys.stage3_prefetch_bucket_size = 2000;
     short_window.pool.keys.stage3_max_reuse_distance = 100;
-    // Between 32 and its square, with room for a busy machine.
+    // A factor between 32 and its square, with room for a busy machine.
     for (const auto* options : {&all_at_once, &few_at_once, &persistent, &sequential, &short_window}) {
       const double few = pass_milliseconds(world, 500, *options);
       const double many = pass_milliseconds(world, 16000, *options);

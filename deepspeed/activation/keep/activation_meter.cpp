@@ -94,7 +94,7 @@ Meters current_meters() { return meters_of_thread(); }
 
 struct CountActivations::Scopes {
   explicit Scopes(std::shared_ptr<ActivationMeter> meter) : meter_scope(std::move(meter)) {
-    // Hooks that are there already count by themselves what they keep.
+    // Existing hooks already count what they keep.
     if (autograd::current_saved_tensor_hooks() == nullptr) hooks_scope.emplace(hooks);
   }
   CountingHooks hooks;

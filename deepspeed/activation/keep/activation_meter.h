@@ -1,4 +1,4 @@
-// Counts the bytes that backward keeps of forwards: an engine logs them, tests hold them to a formula.
+// Counts the bytes that forwards keep for backward. An engine logs them; tests compare them with a formula.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,16 @@
 
 namespace deepspeed::activation {
 
-/// Counts storages that are kept for backward, each of them once, however many nodes save it. Any thread may
-/// call.
+/// Counts storages kept for backward, each once, however many nodes save it. Thread-safe.
 class DEEPSPEED_API ActivationMeter {
  public:
-  /// Bytes kept now, on the device that computes.
+  /// Returns the bytes kept now, on the computing device.
   int64_t kept_bytes() const;
-  /// Bytes that stand on the host for a device now (offload, checkpoint_in_cpu).
+  /// Returns the bytes that are on the host for a device now (offload, checkpoint_in_cpu).
   int64_t host_bytes() const;
-  /// The most bytes that were kept at a time since the meter was made or reset: recomputed ones count too.
+  /// Returns the most bytes kept at once, since construction or reset. Recomputed tensors count too.
   int64_t peak_bytes() const;
-  /// The most bytes that stood on the host at a time.
+  /// Returns the most bytes on the host at once.
   int64_t peak_host_bytes() const;
   void reset_peak();
 
@@ -45,14 +44,14 @@ class DEEPSPEED_API ActivationMeter {
   int64_t peak_on_host_ = 0;
 };
 
-/// The meters that count what a thread keeps, the innermost one first; null: nobody counts.
+/// Links the meters that count what a thread keeps, innermost first; null: nothing is counted.
 struct MeterList {
   std::shared_ptr<ActivationMeter> meter;
   std::shared_ptr<const MeterList> outer;
 };
 using Meters = std::shared_ptr<const MeterList>;
 
-/// Counts one tensor at the thread's current meters while it lives, which must not be longer than the tensor.
+/// Counts one tensor on the thread's current meters while it exists. It must not outlive the tensor.
 class CountedTensor {
  public:
   enum class Place { kDevice, kHost };
@@ -66,11 +65,11 @@ class CountedTensor {
   const void* storage_ = nullptr;
 };
 
-/// Makes meters the thread's current ones while it lives; a recomputation does so for those of its forward.
+/// Makes meters the thread's current ones while it exists. A recomputation uses those of its forward.
 class MeterScope {
  public:
   explicit MeterScope(Meters meters);
-  /// Adds a meter to those that count already.
+  /// Adds a meter to the active ones.
   explicit MeterScope(std::shared_ptr<ActivationMeter> meter);
   ~MeterScope();
   MeterScope(const MeterScope&) = delete;
@@ -82,9 +81,9 @@ class MeterScope {
 /// Returns the thread's current meters.
 Meters current_meters();
 
-/// Counts what the forwards of this thread keep while it lives: tensors that autograd saves, parameters and
-/// views of them excepted, and what checkpointing keeps in their place. They count until backward frees them.
-/// Inside of another one, whose meter goes on counting. Costs about a microsecond a saved tensor.
+/// Counts what this thread's forwards keep while it exists. That is tensors that autograd saves, except
+/// parameters and their views, and what checkpointing keeps instead. They count until backward frees them.
+/// Scopes nest; the outer meter keeps counting. Costs about a microsecond per saved tensor.
 class DEEPSPEED_API CountActivations {
  public:
   explicit CountActivations(std::shared_ptr<ActivationMeter> meter);
@@ -97,10 +96,11 @@ class DEEPSPEED_API CountActivations {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// Whether a tensor is a parameter, a view of one, or a cast of a partitioned one: what a model keeps anyway.
+/// Returns whether the model keeps a tensor anyway. That is a parameter, a view of one, or a cast of a
+/// partitioned one.
 bool is_parameter(const at::Tensor& tensor);
 
-/// Keeps a tensor where it is, and counts it unless it is a parameter.
+/// Keeps a tensor as it is, and counts it unless it is a parameter.
 std::unique_ptr<autograd::PackedTensor> keep_in_place(const at::Tensor& tensor);
 
 }  // namespace deepspeed::activation

@@ -7,17 +7,17 @@
 namespace deepspeed {
 
 struct CheckpointOptions {
-  /// Each model-parallel rank keeps its 1/n of each input of a region; the parts are gathered before the
-  /// recomputation. The inputs must be alike on these ranks.
+  /// Makes each model-parallel rank keep only 1/n of each input of a region. The parts are gathered before
+  /// the recomputation. The inputs must be equal on these ranks.
   bool partition_activations = false;
-  /// The parts lie in buffers that are allocated once. Needs partition_activations and num_checkpoints.
+  /// Stores the parts in buffers that are allocated once. Needs partition_activations and num_checkpoints.
   bool contiguous_checkpointing = false;
-  /// How many regions wait for their backward at a time: the size of the contiguous buffers, in regions.
+  /// Sets how many regions wait for backward at once: the slots in each contiguous buffer.
   std::optional<int64_t> num_checkpoints = std::nullopt;
-  /// Inputs of regions, or the parts of them, wait on the host; the copies run beside compute. Tensors of the
-  /// CPU are there already.
+  /// Keeps inputs of regions, or their parts, on the host; copies overlap compute. CPU tensors are there
+  /// already.
   bool checkpoint_in_cpu = false;
-  /// Waits for the device at the start and the end of each region, forward and backward.
+  /// Waits for the device at both ends of each region, in forward and backward.
   bool synchronize = false;
   /// Logs the milliseconds of each region's forward and recomputation.
   bool profile = false;

@@ -1,4 +1,4 @@
-// What checkpointing::configure() has set for the process.
+// Holds what checkpointing::configure() has set for the process.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ struct Configuration {
   comm::ProcessGroup model_parallel_group;  // empty: one rank
   std::shared_ptr<SlotBuffers> buffers = std::make_shared<SlotBuffers>(0);
 
-  bool is_set = false;  // by configure()
+  bool is_set = false;  // configure() was called
 
   int ranks() const { return model_parallel_group ? model_parallel_group.size() : 1; }
 };
 
-/// Returns the current configuration: the defaults before configure().
+/// Returns the current configuration; the defaults before configure().
 std::shared_ptr<const Configuration> current_configuration();
-/// Takes the place of the current one, for regions that begin from here on.
+/// Replaces the current configuration, for regions that start from now on.
 void set_configuration(Configuration configuration);
 
 }  // namespace deepspeed::activation

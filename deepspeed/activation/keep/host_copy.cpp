@@ -14,7 +14,7 @@
 namespace deepspeed::activation {
 namespace {
 
-/// One stream a device and direction for the process: copies of one way queue behind each other anyway.
+/// Returns one stream per device and direction: copies in one direction queue behind each other anyway.
 const device::SideStream& stream_of(c10::Device device, bool to_host) {
   thread_local std::map<std::pair<c10::Device, bool>, device::SideStream,
                         decltype([](const auto& a, const auto& b) {
@@ -52,7 +52,8 @@ void HostCopy::check_version() const {
 bool HostCopy::prefetch() {
   if (back_.defined()) return false;
   const at::NoGradGuard no_grad;
-  // Memory of the current stream, which reads it; the copy waits for what that stream was given so far.
+  // The memory belongs to the current stream, which reads it. The copy waits for the work already on that
+  // stream.
   back_ = at::empty_strided(host_.sizes(), host_.strides(), options_);
   const auto& stream = stream_of(options_.device(), /*to_host=*/false);
   const auto scope = stream.enter();

@@ -1,4 +1,4 @@
-// A copy of a device's tensor in host memory, made beside compute.
+// A copy of a device tensor in host memory, made while the device computes.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace deepspeed::activation {
 
-/// Holds the elements of a tensor on the host. The tensor's own memory is free for others as soon as the copy
-/// is done, without a wait of the caller.
+/// Holds the elements of a tensor on the host. The tensor's own memory is reusable as soon as the copy is
+/// done, without the caller waiting.
 class HostCopy {
  public:
-  /// Starts the copy. tensor: dense, of any strides. On a CPU it is made at once.
+  /// Starts the copy. tensor: dense, with any strides. On a CPU it is made at once.
   explicit HostCopy(const at::Tensor& tensor);
 
-  /// Starts the way back, so that fetch() finds it done; false: it is under way.
+  /// Starts the copy back, so that fetch() finds it done. Returns false if it has already started.
   bool prefetch();
-  /// Returns the tensor on its device, for the current stream. Throws UsageError where it was written in
-  /// place since: the copy may have seen that.
+  /// Returns the tensor on its device, for the current stream. Throws UsageError if the tensor was written in
+  /// place since, because the copy may include that.
   at::Tensor fetch();
   int64_t bytes() const { return static_cast<int64_t>(host_.nbytes()); }
 
@@ -29,7 +29,7 @@ class HostCopy {
 
   at::Tensor host_;
   at::TensorOptions options_;
-  c10::VariableVersion source_;  // keeps the counter alone alive
+  c10::VariableVersion source_;  // keeps only the counter alive
   uint32_t version_;
   CountedTensor counted_;
   device::StreamEvent copied_;

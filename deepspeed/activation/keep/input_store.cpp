@@ -1,5 +1,5 @@
-// A tensor is cut to this rank's part, copied into a slot of a buffer or moved to the host, as the
-// configuration says. unpack() gathers the parts of all ranks, whose checksums must be alike.
+// As configured, a tensor is cut to this rank's part, and copied into a slot of a buffer or moved to the
+// host. unpack() gathers the parts of all ranks, whose checksums must be equal.
 #include "deepspeed/activation/keep/input_store.h"
 
 #include <algorithm>
@@ -26,12 +26,12 @@
 namespace deepspeed::activation {
 namespace {
 
-/// Returns the elements in the order of memory, as a view where the tensor is dense: rank parts of them make
-/// a whole again with the same strides.
+/// Returns the elements in memory order, as a view of a dense tensor. The ranks' parts then form a whole with
+/// the same strides.
 at::Tensor flat_of(const at::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
 
-/// Adds up the bits of a tensor in a few intervals, beside compute: alike where the elements and their order
-/// are, NaN included.
+/// Sums the bits of a tensor in a few intervals, while the device computes. Sums are equal if the elements
+/// and their order are, NaN included.
 class Checksum {
  public:
   /// flat: dense, one dimension.
@@ -58,7 +58,7 @@ class Checksum {
     Hash hash;
     for (int64_t i = 0; i < host_.numel(); ++i)
       hash.add(static_cast<uint64_t>(host_.const_data_ptr<int64_t>()[i]));
-    return hash.value() | 1;  // 0 means that nothing is held
+    return hash.value() | 1;  // 0 means that there is no value
   }
 
  private:
@@ -66,7 +66,7 @@ class Checksum {
   device::StreamEvent copied_;
 };
 
-/// Holds a tensor on the device, on the host or in a slot of a buffer.
+/// Holds a tensor on the device, on the host or in a buffer slot.
 class Keeper {
  public:
   Keeper(const at::Tensor& tensor, bool on_host) {
@@ -98,7 +98,7 @@ class OnHost : public autograd::PackedTensor {
   HostCopy copy_;
 };
 
-/// Holds this rank's part of a tensor, and gathers the parts of all ranks of the group.
+/// Holds this rank's part of a tensor, and gathers the group's parts.
 class Partitioned : public autograd::PackedTensor {
  public:
   Partitioned(const at::Tensor& whole, size_t place, const std::string& region,
@@ -122,7 +122,7 @@ class Partitioned : public autograd::PackedTensor {
   }
 
  private:
-  /// Returns the group, in which ranks whose inputs differ do not meet.
+  /// Returns the group. Ranks with different inputs get an error in it instead of communicating.
   comm::ProcessGroup checked_group() const {
     if (!checksum_) return group_;
     const uint64_t value = checksum_->value();
@@ -130,7 +130,7 @@ class Partitioned : public autograd::PackedTensor {
     held->set({value, [value, what = what_] { return comm::NamedTexts{{what, std::to_string(value)}}; }});
     return group_.holding(held);
   }
-  /// Returns a copy of the part, so that the whole can be freed; the last ranks' parts are filled up.
+  /// Returns a copy of this rank's part, so that the whole can be freed. The last ranks' parts are padded.
   at::Tensor own_part(const at::Tensor& whole) const {
     const int64_t ranks = group_ ? group_.size() : 1, rank = group_ ? group_.rank() : 0;
     const at::Tensor flat = flat_of(whole);

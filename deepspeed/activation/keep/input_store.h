@@ -1,4 +1,5 @@
-// How the inputs of a region wait for its backward: whole, as this rank's part, in a buffer, on the host.
+// Decides how a region's inputs are kept until its backward: whole, as this rank's part, in a buffer, or on
+// the host.
 #pragma once
 
 #include <memory>
@@ -10,9 +11,9 @@
 
 namespace deepspeed::activation {
 
-/// Takes the inputs of one region, in the order of its list. What is an activation (floating, with at least
-/// an element a model-parallel rank) is kept as the configuration says, all else as it is. Parts of ranks
-/// whose inputs differ in a bit are a CommError, when they are to be gathered, that names the region.
+/// Takes the inputs of one region, in order. Activations (floating-point tensors with at least one element
+/// per model-parallel rank) are kept as configured, all others as they are. Gathering parts from ranks whose
+/// inputs differ in any bit is a CommError that names the region.
 class InputStore : public autograd::SavedTensorHooks {
  public:
   InputStore(std::shared_ptr<const Configuration> configuration, std::string region)

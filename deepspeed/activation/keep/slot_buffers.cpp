@@ -29,7 +29,7 @@ SlotBuffers::Buffer& SlotBuffers::buffer_for(size_t place, const at::Tensor& fla
   const Key key{place, flat.numel(), flat.scalar_type(), flat.device().type(), flat.device().index()};
   const auto found = buffers_.find(key);
   if (found != buffers_.end()) return found->second;
-  // The batches have another shape now: what was for the former one goes.
+  // The batches have a new shape, so buffers for the old one are freed.
   std::erase_if(buffers_, [&](const auto& entry) {
     return std::get<0>(entry.first) == place && is_free(*entry.second.used);
   });

@@ -1,4 +1,4 @@
-// Buffers of equal slots for kept activations, so that long runs do not fragment the device's memory.
+// Buffers of equal slots for kept activations, so that long runs do not fragment device memory.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 
 namespace deepspeed::activation {
 
-/// Has one buffer for each place in a region's list of inputs and each size, of as many slots as regions may
-/// wait for their backward. Any thread may call.
+/// Has one buffer for each input position in a region and each size. A buffer has one slot for each region
+/// that may wait for backward. Thread-safe.
 class SlotBuffers {
  public:
   explicit SlotBuffers(int64_t slots) : slots_(slots) {}
 
-  /// One slot, free again when it dies.
+  /// Is one slot, released on destruction.
   class Slot {
    public:
     Slot(std::shared_ptr<SlotBuffers> owner, std::shared_ptr<std::vector<bool>> used, size_t index,
@@ -36,11 +36,11 @@ class SlotBuffers {
     at::Tensor tensor_;
   };
 
-  /// Copies a flat tensor into a free slot. place: of the input in its region's list. Throws UsageError where
-  /// all slots are taken.
+  /// Copies a flat tensor into a free slot. place: the input's position in its region's list. Throws
+  /// UsageError if all slots are in use.
   static std::unique_ptr<Slot> keep(const std::shared_ptr<SlotBuffers>& buffers, size_t place,
                                     const at::Tensor& flat);
-  /// Forgets all buffers; slots in use live on.
+  /// Drops all buffers; slots in use stay alive.
   void clear();
 
  private:

@@ -1,4 +1,4 @@
-// The state of torch's autocast in a thread, for a forward that runs again in another one.
+// The state of torch's autocast in a thread, for a forward that runs again in another thread.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace deepspeed::activation {
 
-/// Holds which devices autocast is on for, to which dtypes, and whether it keeps casts.
+/// Holds for which devices autocast is on, its dtypes, and whether it caches casts.
 struct AutocastState {
   struct OfDevice {
     c10::DeviceType device;
@@ -23,8 +23,8 @@ struct AutocastState {
   bool keeps_casts;
 };
 
-/// Sets a state of autocast while it lives. Casts that are kept inside go at its end, unless it stands inside
-/// of autocast's own scope.
+/// Sets an autocast state while it exists. Casts cached inside are dropped at its end, unless it is inside
+/// autocast's own scope.
 class RepeatAutocast {
  public:
   explicit RepeatAutocast(const AutocastState& state);

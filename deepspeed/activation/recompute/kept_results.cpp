@@ -1,7 +1,7 @@
-// 1. KeepingScope turns the dispatch key on, so that each operator of the thread meets see_operator().
-// 2. In forward an operator that the policy names runs below, and its results are kept as they are then.
-// 3. In the recomputation it does not run: autograd above it gets the kept results, in one order, and a
-//    generator that the operator drew from goes on from where it was after it.
+// 1. KeepingScope turns the dispatch key on, so that each operator of the thread reaches see_operator().
+// 2. In forward, an operator that the policy names runs, and its results are kept as they are then.
+// 3. In the recomputation it does not run. Autograd above it gets the kept results in order. A generator that
+//    the operator drew from continues with its state after the operator.
 #include "deepspeed/activation/recompute/kept_results.h"
 
 #include <algorithm>
@@ -20,15 +20,15 @@ namespace {
 
 using torch::jit::Stack;
 
-/// Below autograd and above the backends; torch itself does not use it.
+/// Lies below autograd and above the backends; torch itself does not use it.
 constexpr c10::DispatchKey kKeepingKey = c10::DispatchKey::Fake;
 constexpr c10::DispatchKeySet kBelowKeeping(c10::DispatchKeySet::FULL_AFTER, kKeepingKey);
 
 thread_local KeptResults* current_results = nullptr;
 
-/// Keeps the value without its later writes: torch::nn::Linear adds its bias to a product in place. A lazy
-/// clone shares the memory until somebody writes. It is another tensor too: autograd puts its node on the
-/// result itself, which would close a cycle.
+/// Returns the value protected from later writes. torch::nn::Linear, for example, adds its bias to a product
+/// in place. A lazy clone shares the memory until one side writes. It is also a separate tensor: autograd
+/// sets its node on the result itself, which would form a cycle.
 at::Tensor value_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
@@ -44,7 +44,7 @@ void see_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (results == nullptr || !results->keeps(op.operator_name().name) || op.schema().is_mutable())
     return op.redispatchBoxed(below, stack);
   if (results->replays()) return results->give_back(op, stack);
-  const KeepingScope inside(nullptr);  // what the operator calls is part of it
+  const KeepingScope inside(nullptr);  // operators called inside are part of this one
   std::optional<GeneratorStates> before;
   if (op.hasTag(at::Tag::nondeterministic_seeded)) before = GeneratorStates::now();
   op.redispatchBoxed(below, stack);
@@ -58,7 +58,7 @@ bool has_own_results(const c10::FunctionSchema& schema) {
                       [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
 
-/// Throws where torch has no operator of the name, or where its results cannot be kept.
+/// Throws if torch has no operator of this name, or if its results cannot be kept.
 void check_operator(const std::string& name) {
   const auto all = c10::Dispatcher::singleton().getAllOpNames();
   bool found = false;

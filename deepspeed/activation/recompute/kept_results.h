@@ -1,6 +1,6 @@
-// The results of the operators that a policy names, kept in forward and given back in the recomputation, in
-// one order. A boxed fallback of a dispatch key below autograd, which is on inside of such regions alone,
-// sees their operators; outside nothing is paid.
+// Keeps the results of operators that a policy names in forward, and returns them in order in the
+// recomputation. A boxed fallback of a dispatch key below autograd sees the operators. The key is on only
+// inside such regions, so other code pays nothing.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ class KeptResults {
   explicit KeptResults(std::shared_ptr<const SelectivePolicy> policy) : policy_(std::move(policy)) {}
 
   bool keeps(const std::string& op) const { return policy_->keeps(op); }
-  /// Keeps the results, which are on top of the stack. drew: the operator took random numbers.
+  /// Keeps the results on top of the stack. drew: the operator took random numbers.
   void keep(const c10::OperatorHandle& op, const torch::jit::Stack& stack, bool drew);
-  /// Replaces the operator's arguments on the stack by the next results. Throws UsageError where forward
-  /// called another operator in this place.
+  /// Replaces the operator's arguments on the stack with the next results. Throws UsageError if forward
+  /// called another operator at this point.
   void give_back(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
   void begin_replay() {
@@ -54,8 +54,8 @@ class KeptResults {
   bool replays_ = false;
 };
 
-/// Lets this thread's operators keep results, or take them, while it lives; null: none of that, also inside
-/// of another scope.
+/// Makes this thread's operators keep or reuse results while it exists. null turns this off, also inside
+/// another scope.
 class KeepingScope {
  public:
   explicit KeepingScope(KeptResults* results);

@@ -1,11 +1,11 @@
-// 1. Forward runs with ForgetValues: each saved tensor becomes a Holder without a value. The inputs are saved
-//    by a node of their own (SaveInputs), so that the hooks of an outer region take them.
-// 2. The first Holder that is asked makes its Frame recompute: the inputs are unpacked (an outer region may
-//    recompute for that), the state of the forward is set, and the function runs with FillHolders: the i-th
-//    tensor that it saves is the value of the i-th Holder.
-//    Leaves with a gradient, such as parameters, autograd keeps itself, in forward and in the recomputation.
-// 3. At the last Holder the function ends by an exception (Finished), and the frame drops its inputs, unless
-//    the forward is not at its end itself: it may run a backward inside.
+// 1. Forward runs with ForgetValues: each saved tensor becomes a Holder without a value. A separate node
+//    (SaveInputs) saves the inputs, so that the hooks of an outer region take them.
+// 2. The first Holder whose value is needed makes its Frame recompute. The inputs are unpacked (which may
+//    make an outer region recompute) and the forward's state is restored. The function runs with FillHolders:
+//    the i-th tensor that it saves is the value of the i-th Holder. Autograd itself keeps leaves with a
+//    gradient, such as parameters, in forward and in the recomputation.
+// 3. At the last Holder an exception (Finished) ends the function, and the frame drops its inputs. It keeps
+//    them if the forward has not ended yet, since that may run a backward inside.
 #include "deepspeed/activation/recompute/recomputation.h"
 
 #include <exception>
@@ -40,14 +40,15 @@ struct SaveInputs : torch::autograd::Function<SaveInputs> {
   }
 };
 
-/// Takes the place of a saved tensor; the value comes with the recomputation.
+/// Replaces a saved tensor; the recomputation provides the value.
 struct Holder {
   std::unique_ptr<PackedTensor> value;
   std::vector<int64_t> sizes;
   at::ScalarType dtype;
 };
 
-/// Ends a recomputation that has all that it needs. No exception of the library, so that nobody handles it.
+/// Ends a recomputation that has everything it needs. It is not an exception of the library, so that no
+/// handler catches it.
 struct Finished {};
 
 class Frame {
@@ -82,7 +83,7 @@ class Frame {
     ++num_filled_;
   }
   bool is_finished() const { return is_full() && (region_.options.stop_early || !forward_ended_); }
-  /// Says that no further tensor will be saved.
+  /// Marks that no further tensor will be saved.
   void end_forward() { forward_ended_ = true; }
 
  private:
@@ -147,12 +148,12 @@ class FillHolders : public RegionHooks {
   FillHolders(Frame& frame, const TensorList& stand_ins) : frame_(frame) {
     for (const at::Tensor& tensor : stand_ins) stand_ins_.insert(tensor.unsafeGetTensorImpl());
   }
-  // Forward saved what these leaves stand for.
+  // Forward saved the tensors that these leaves replace.
   bool takes_leaf(const at::TensorImpl* leaf) override { return stand_ins_.contains(leaf); }
   std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) override {
     frame_.fill(tensor);
     if (frame_.is_finished()) throw Finished();
-    // A backward inside of the function may ask for it.
+    // A backward inside the function may need it.
     return std::make_unique<autograd::KeptTensor>(tensor);
   }
 
@@ -178,7 +179,8 @@ void Frame::recompute() {
         "RegionOptions::keep: ", region_.options.name,
         " runs a backward inside of its forward, whose kept results are not complete; leave keep out");
   }
-  TensorList inputs = region_.inputs_of(saved_inputs());  // outside: an outer region's hooks may run it again
+  TensorList inputs =
+      region_.inputs_of(saved_inputs());  // outside the scopes: an outer region's hooks may recompute
   num_filled_ = 0;
   {
     const RegionTimer timer(region_, "recomputation");

@@ -1,5 +1,5 @@
-// Recomputation on first use: autograd's nodes keep nothing of a region, and the first of them that needs a
-// tensor makes the forward run again.
+// Recomputation on first use: autograd's nodes keep nothing of a region. The first node that needs a tensor
+// makes the forward run again.
 #pragma once
 
 #include "deepspeed/activation/recompute/region.h"
@@ -7,11 +7,12 @@
 
 namespace deepspeed::activation {
 
-/// Runs the function on the inputs; what its nodes save is computed again when backward needs it. Throws
-/// UsageError in backward where the function then saves other tensors than it did.
+/// Runs the function; what its nodes save is recomputed when backward needs it. Throws UsageError in backward
+/// if the function then saves other tensors.
 TensorList run_with_recomputation(TensorFunction function, const TensorList& inputs, RegionOptions options);
 
-/// Whether the hooks are those of a region: they keep no value, or one that backward needs now anyway.
+/// Returns whether the hooks belong to a region. Such hooks keep no value, or only one that backward needs
+/// now.
 bool keeps_no_values(const autograd::SavedTensorHooks* hooks);
 
 }  // namespace deepspeed::activation

@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 
 namespace {
 
-/// Keeps autocast from keeping casts that were made without gradients: later code would use them.
+/// Stops autocast from caching casts made without gradients, which later code would reuse.
 class NoKeptCasts {
  public:
   NoKeptCasts() : before_(at::autocast::is_autocast_cache_enabled()) {
@@ -45,9 +45,10 @@ void check_backward_is_whole(const Region& region) {
                     region.options.name, " is reentrant; use backward(), or use_reentrant = false");
 }
 
-/// Says whether no call before was of this region: of its identity, else of its function's type and its name.
+/// Returns whether this is the first call of the region. A region is identified by its identity or, without
+/// one, by its function's type and its name.
 bool is_first_of_region(const Region& region) {
-  constexpr size_t kMostKept = 10000;  // of regions whose functions are new ones at each call
+  constexpr size_t kMostKept = 10000;  // for regions that pass a new function at each call
   static std::mutex mutex;
   static auto& seen = *new std::set<std::tuple<const void*, std::string, std::string>>;
   const std::lock_guard lock(mutex);
@@ -102,7 +103,7 @@ variable_list ReentrantNode::backward(AutogradContext* context, variable_list gr
   }
   const MeterScope meter(region->meters);
   variable_list found = backward_of(outputs, gradients, leaves);
-  found.insert(found.begin(), at::Tensor());  // of the region
+  found.insert(found.begin(), at::Tensor());  // for the region
   return found;
 }
 

@@ -1,5 +1,5 @@
-// The reentrant way of recomputation, DeepSpeed's CheckpointFunction: a node of autograd that runs a forward
-// without gradients, and in backward runs it again with them and a backward of its own.
+// Reentrant recomputation, DeepSpeed's CheckpointFunction. An autograd node runs the forward without
+// gradients. In backward it runs the forward again with gradients, and then a backward of its own.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace deepspeed::activation {
 
-/// A region whose outputs are those of one node of autograd, which has no place for undefined ones.
+/// Is a region whose outputs come from one autograd node, which cannot return undefined tensors.
 class ReentrantRegion : public Region {
  public:
   using Region::Region;
   /// Runs the function. Returns its defined outputs.
   TensorList run_on(const TensorList& inputs);
-  /// Puts undefined tensors where the function returned them.
+  /// Inserts undefined tensors at the positions where the function returned them.
   TensorList with_undefined(TensorList defined) const;
 
  private:

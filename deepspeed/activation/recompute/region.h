@@ -1,4 +1,4 @@
-// A part of a forward that backward runs again: what it needs to run as it did.
+// A part of a forward that backward runs again, with everything needed to repeat it.
 #pragma once
 
 #include <chrono>
@@ -19,32 +19,32 @@ namespace deepspeed::activation {
 
 /// Holds a function and the state in which its forward began.
 struct Region {
-  /// Reads the state in which the region begins.
+  /// Records the state in which the region begins.
   Region(TensorFunction function, const TensorList& inputs, RegionOptions options);
 
-  /// Returns the saved inputs as leaves that need gradients as the forward's inputs did.
+  /// Returns the saved inputs as leaves that need gradients like the forward's inputs.
   TensorList leaves_of(const TensorList& saved) const;
-  /// Returns the saved inputs for a function that runs again within the forward's graph: leaves stand for
-  /// those that were results, and all others are themselves.
+  /// Returns the saved inputs for a function that runs again within the forward's graph. Leaves replace
+  /// inputs that were results of operators; all others are unchanged.
   TensorList inputs_of(const TensorList& saved) const;
-  /// Returns those of inputs_of() that stand for results.
+  /// Returns the tensors of inputs_of() that replace results of operators.
   TensorList stand_ins(const TensorList& inputs) const;
 
-  /// Calls `work`, which runs the function again; what it throws says so, as RegionOptions::names_errors
-  /// asks.
+  /// Calls `work`, which runs the function again. As RegionOptions::names_errors asks, errors then name the
+  /// region.
   void repeat(const std::function<void()>& work) const;
 
   TensorFunction function;
   RegionOptions options;
   std::shared_ptr<const Configuration> configuration;
   std::vector<bool> needs_grad;
-  std::vector<bool> is_result;  // it needs a gradient and is no leaf
+  std::vector<bool> is_result;  // needs a gradient and is not a leaf
   GeneratorStates generators;
   AutocastState autocast;
   Meters meters;
 };
 
-/// Makes the thread's state that in which the region began, with gradients on, while it lives.
+/// Restores the state in which the region began, with gradients on, while it exists.
 class RepeatRegion {
  public:
   explicit RepeatRegion(const Region& region);
@@ -56,7 +56,7 @@ class RepeatRegion {
   MeterScope meter_;
 };
 
-/// Waits for the device at both ends and logs the time, where the configuration says so.
+/// Waits for the device at both ends and logs the time, if configured.
 class RegionTimer {
  public:
   RegionTimer(const Region& region, const char* what);
@@ -70,8 +70,8 @@ class RegionTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Calls `apply` with hooks that keep the region's inputs as the configuration says; inside of an outer
-/// region those of that one take them.
+/// Calls `apply` with hooks that keep the region's inputs as configured. Inside an outer region that region's
+/// hooks take them.
 void save_inputs_through(const Region& region, const std::function<void()>& apply);
 
 }  // namespace deepspeed::activation

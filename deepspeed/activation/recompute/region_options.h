@@ -1,4 +1,4 @@
-// How one call of checkpoint() recomputes.
+// Says how one call of checkpoint() recomputes.
 #pragma once
 
 #include <functional>
@@ -14,26 +14,26 @@ namespace deepspeed::activation {
 using TensorList = std::vector<at::Tensor>;
 using TensorFunction = std::function<TensorList(TensorList)>;
 
-/// Says how a region, the part of a forward that one call of checkpoint() runs, is recomputed.
+/// Says how a region is recomputed: the part of a forward that one checkpoint() call runs.
 struct RegionOptions {
-  /// Runs forward without gradients, and in backward a whole backward of the recomputed graph, as DeepSpeed's
-  /// CheckpointFunction does; an input must need a gradient then. Else the first saved tensor that backward
-  /// asks for makes the forward run again as far as it needs.
+  /// Runs forward without gradients, and a whole backward of the recomputed graph in backward. This is
+  /// DeepSpeed's CheckpointFunction; at least one input must need a gradient. With false, the first saved
+  /// tensor that backward needs makes the forward run again as far as necessary.
   bool use_reentrant = false;
-  /// Keeps the results of these operators; null: of none. Not with use_reentrant.
+  /// Keeps the results of these operators; null: of none. Excludes use_reentrant.
   SharedPolicy keep = nullptr;
-  /// Ends a recomputation at the last tensor that backward needs, by an exception that no code of the
-  /// function may swallow. Else the function runs to its end, and saving more than in forward is an error
+  /// Ends a recomputation at the last tensor that backward needs. It throws an exception that the function
+  /// must not swallow. With false the function runs to its end, and saving more than in forward is an error
   /// too.
   bool stop_early = true;
   /// Names the region in errors, e.g. "layer 3".
   std::string name = "a checkpointed function";
-  /// Tells the region from others of its function's type and its name, whatever it points to: what is said of
-  /// a region is said once. Null: those are one.
+  /// Distinguishes the region from others with the same function type and name. A warning then appears once
+  /// per region. The pointer's target does not matter. Null: such regions count as one.
   const void* identity = nullptr;
-  /// Adds the name to what the function throws when it runs again: errors of torch, UsageError and CommError
-  /// keep their class, any other std::exception becomes an Error that holds it. False: what it throws goes on
-  /// as it is, for front ends whose exceptions name the region themselves.
+  /// Adds the name to errors that the function throws when it runs again. Errors of torch, UsageError and
+  /// CommError keep their class; any other std::exception becomes an Error that nests it. With false errors
+  /// pass unchanged, for front ends whose exceptions name the region themselves.
   bool names_errors = true;
 };
 

@@ -1,4 +1,4 @@
-// Which results of a region a recomputation takes from forward instead of computing them again.
+// Selects which results of a region a recomputation reuses from forward.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace deepspeed::activation {
 
-/// Names operators whose results are kept: what is expensive to compute and small to keep. All else of a
-/// region is computed again.
+/// Names operators whose results are kept because they are expensive to compute and small. Everything else in
+/// a region is recomputed.
 class DEEPSPEED_API SelectivePolicy {
  public:
-  /// operators: names below autograd, as "aten::mm", all overloads of each but those that write into an
-  /// argument. Throws UsageError for a name that torch does not know, and for operators that write an
-  /// argument, return a view of one, or return nothing, as the fused operators of deepspeed::ops do.
+  /// operators: names below autograd, such as "aten::mm"; all overloads count except those that write into an
+  /// argument. Throws UsageError for a name unknown to torch, and for operators that write an argument, return
+  /// a view of one, or return nothing, as the fused operators of deepspeed::ops do.
   explicit SelectivePolicy(const std::vector<std::string>& operators);
 
-  /// Products of matrices, convolutions and attention (Korthikanti et al., "Reducing Activation Recomputation
-  /// in Large Transformer Models", 2022, keep what is expensive in the same way).
+  /// Keeps matrix products, convolutions and attention. (Korthikanti et al., "Reducing Activation
+  /// Recomputation in Large Transformer Models", 2022, also keep what is expensive.)
   static SelectivePolicy matmuls_and_attention();
-  /// Attention alone.
+  /// Keeps only attention.
   static SelectivePolicy attention();
 
   bool keeps(const std::string& op) const { return operators_.contains(op); }
@@ -32,7 +32,7 @@ class DEEPSPEED_API SelectivePolicy {
   std::unordered_set<std::string> operators_;
 };
 
-/// A policy, which many regions share, or none.
+/// Holds a policy, which many regions may share, or none.
 class SharedPolicy : public std::shared_ptr<const SelectivePolicy> {
  public:
   using std::shared_ptr<const SelectivePolicy>::shared_ptr;

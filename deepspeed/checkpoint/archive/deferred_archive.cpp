@@ -15,8 +15,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr int64_t kConvertedBytes = 4 * 1024 * 1024;  // read at a time where another dtype is wanted
-constexpr uint64_t kVerifiedBytes = 4 * 1024 * 1024;  // read at a time where nothing is kept
+constexpr int64_t kConvertedBytes = 4 * 1024 * 1024;  // read at once when converting to another dtype
+constexpr uint64_t kVerifiedBytes = 4 * 1024 * 1024;  // read at once when only verifying
 
 }  // namespace
 
@@ -47,7 +47,7 @@ DeferredArchive::DeferredArchive(std::filesystem::path path, std::optional<FileS
     if (zip_.has(kMarkRecord)) mark_ = zip_.read_text(kMarkRecord);
   } catch (const CheckpointError& error) {
     raise<CheckpointError>("cannot read ", zip_.path(), ": ", error.what());
-  } catch (const c10::Error& error) {  // torch's own refusal, of memory for instance
+  } catch (const c10::Error& error) {  // torch's own error, for example out of memory
     raise<CheckpointError>("cannot read ", zip_.path(), ": ", error.what_without_backtrace());
   }
 }
@@ -94,7 +94,7 @@ at::Tensor DeferredArchive::load(const at::Tensor& tensor) const {
   if (!tensor.is_meta()) return tensor;
   const std::string& record = record_of(tensor);
   const at::Tensor loaded = at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
-  // Only a read of the whole record can compare the record's own checksum.
+  // Only a read of the whole record can check the record's own checksum.
   if (tensor.is_contiguous() && tensor.storage_offset() == 0 && zip_.size(record) == tensor.nbytes()) {
     zip_.read(record, loaded.mutable_data_ptr());
   } else if (tensor.is_contiguous()) {

@@ -1,5 +1,5 @@
-// Tensors of a file can take no memory of their size: their elements are made, or read from elsewhere, piece
-// by piece while the file is written.
+// Lets a file contain tensors that are never in memory as a whole. Their elements are computed or read from
+// elsewhere, piece by piece, while the file is written.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace deepspeed::checkpoint {
 
 class DeferredTensors {
  public:
-  /// Passes the elements `part` on to the sink, in order, in pieces of the tensor's dtype.
+  /// Passes the elements `part` to the sink, in order, in pieces of the tensor's dtype.
   using Source = std::function<void(const Interval& part, const PieceSink& sink)>;
 
-  /// Adds a tensor, (numel) on the meta device; it and its views are written as `source` gives them.
+  /// Adds a meta tensor of shape (numel). `source` provides its data and that of its views.
   at::Tensor add(int64_t numel, at::ScalarType dtype, Source source);
-  /// Returns the stream that gives the data of all tensors that were added, before or later.
+  /// Returns the stream that provides the data of all tensors added before or later.
   TensorStream stream() const;
 
  private:
   struct Entry {
-    at::Tensor tensor;  // holds the storage that names it
+    at::Tensor tensor;  // keeps alive the storage that identifies it
     Source source;
   };
   using Entries = std::unordered_map<const void*, Entry>;  // by storage

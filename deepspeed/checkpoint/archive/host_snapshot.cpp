@@ -12,12 +12,12 @@ namespace {
 
 constexpr uint64_t kSnapshotAlignment = 64;
 
-/// Bytes of the snapshot that a record takes.
+/// Returns the bytes of the snapshot that a record takes.
 uint64_t snapshot_bytes(const at::Tensor& record) {
   return (record.nbytes() + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
 }
 
-/// Says whether a record's data lies on the meta device, to be made while it is written.
+/// Fills the copy of a deferred record with data from the content's stream.
 void fill(const at::Tensor& copy, const ArchiveContent& content, const at::Tensor& record) {
   auto* to = static_cast<char*>(copy.mutable_data_ptr());
   content.stream(record, [&](const void* data, size_t size) {
@@ -50,7 +50,7 @@ void HostSnapshot::take(std::vector<ArchiveContent>& contents) {
     }
   }
   if (missing_bytes(contents) > 0) {
-    memory_.reset();  // first, so that both never stand at once
+    memory_.reset();  // freed first, so that only one of them exists at a time
     memory_ = device::empty_host(int64_t(snapshot_bytes(contents)), at::kByte, !device.is_cpu());
   }
   int64_t offset = 0;

@@ -1,4 +1,4 @@
-// A snapshot copies what files will hold to host memory: training goes on while it is written.
+// Copies the future content of files to host memory, so that training continues while they are written.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds the copies. Their memory is kept for the next snapshot, which overwrites this one.
+/// Holds the copies. Their memory is reused by the next snapshot, which overwrites this one.
 class HostSnapshot {
  public:
-  /// Returns the bytes of host memory that a snapshot of `contents` takes beyond what is held already.
+  /// Returns how many more bytes of host memory a snapshot of `contents` needs.
   uint64_t missing_bytes(const std::vector<ArchiveContent>& contents) const;
-  /// Copies the records and puts the copies in their place. Copies from a device may be on their way when it
-  /// returns: finish() waits for them.
+  /// Replaces the records by copies. Copies from a device may still be running when it returns; finish()
+  /// waits for them.
   void take(std::vector<ArchiveContent>& contents);
   /// Waits for the copies of take(). Any thread may call it.
   void finish() const { copied_.wait(); }
 
  private:
-  at::Tensor memory_;  // bytes; pinned where records come from a device
+  at::Tensor memory_;  // bytes; pinned if records come from a device
   device::StreamEvent copied_;
 };
 

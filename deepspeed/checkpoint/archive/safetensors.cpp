@@ -24,7 +24,7 @@ std::string header_of(const NamedTensors& tensors) {
     offset = end;
   }
   std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');  // the data starts on a multiple of 8
+  text.append((8 - text.size() % 8) % 8, ' ');  // aligns the data to 8 bytes
   return text;
 }
 

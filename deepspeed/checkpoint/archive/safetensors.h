@@ -1,4 +1,5 @@
-// The safetensors format has 8 bytes of little-endian header length, a JSON header, the tensors' bytes.
+// Reads and writes the safetensors format: 8 bytes of little-endian header length, a JSON header, the
+// tensors' bytes.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +11,13 @@
 
 namespace deepspeed::checkpoint {
 
-/// Writes named tensors (each with its own bytes, aliases too) durably; an existing file is replaced. Throws
-/// IoError, UsageError for a dtype that the format does not know. Tensors on the meta device come from
-/// `stream`, as in write_archive_content(). Returns the file's checksums.
+/// Writes named tensors durably, replacing an existing file. Aliases get their own bytes too. Throws IoError,
+/// and UsageError for a dtype that the format does not support. `stream` provides the data of tensors on the
+/// meta device, as in write_archive_content(). Returns the file's checksums.
 DEEPSPEED_API FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                          const TensorStream& stream = nullptr);
 
-/// Reads all tensors, in the order of their data; safetensors_file.h reads one at a time. Throws as
+/// Reads all tensors, in the order of their data. To read single ones see safetensors_file.h. Throws like
 /// SafetensorsFile.
 DEEPSPEED_API NamedTensors read_safetensors(const std::filesystem::path& path);
 

@@ -14,7 +14,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr size_t kMaxSafetensorsDims = 64;
 
 struct SafetensorsEntry {
@@ -25,7 +25,7 @@ struct SafetensorsEntry {
   uint64_t end;
 };
 
-/// Throws nlohmann's or our own error where an entry is not as the format demands.
+/// Parses an entry. Throws nlohmann's or our own error if it violates the format.
 SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& json, uint64_t data_bytes) {
   const auto type_name = json.at("dtype").get<std::string>();
   const auto* type =
@@ -35,7 +35,8 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& js
   SafetensorsEntry entry{name, type->type, json.at("shape").get<std::vector<int64_t>>(),
                          json.at("data_offsets").at(0).get<uint64_t>(),
                          json.at("data_offsets").at(1).get<uint64_t>()};
-  auto num_bytes = int64_t(c10::elementSize(entry.type));  // as if no size were 0: strides have to fit too
+  auto num_bytes =
+      int64_t(c10::elementSize(entry.type));  // counts sizes of 0 as 1, because strides have to fit too
   bool is_empty = false;
   bool possible =
       entry.begin <= entry.end && entry.end <= data_bytes && entry.sizes.size() <= kMaxSafetensorsDims;
@@ -50,7 +51,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& js
   return entry;
 }
 
-/// Sorts the entries in the order of their data, which they must fill without gaps.
+/// Returns the entries in the order of their data, which has no gaps.
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, uint64_t data_bytes) {
   std::vector<SafetensorsEntry> entries;
   const Json header = parse_json(text, "its header", kMaxHeaderBytes);

@@ -1,4 +1,4 @@
-// This reads a file of safetensors whose tensors stay in it until they are asked for.
+// Reads tensors from a safetensors file on demand.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds one file open. Not for two threads at once.
+/// Holds one file open. Not thread-safe.
 class SafetensorsFile {
  public:
-  /// Reads the header alone. Throws IoError where the file cannot be opened, CheckpointError, naming it and
-  /// what is wrong in it, where it is torn or altered: the data has to fill the file without a gap. With
-  /// `sums` all that is read is compared with them; the format itself has no checksums.
+  /// Reads only the header. Throws IoError if the file cannot be opened. Throws CheckpointError, naming the
+  /// file and the problem, if it is torn or altered; the data has to fill the file without gaps. With `sums`,
+  /// everything read is compared with them, since the format has no checksums.
   explicit SafetensorsFile(std::filesystem::path path, std::optional<FileSums> sums = std::nullopt);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  /// Returns names, sizes and dtypes in the order of the data, on the meta device.
+  /// Returns the tensors on the meta device, in the order of their data.
   const NamedTensors& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return positions_.contains(name); }
-  /// Loads one tensor to the CPU. Throws UsageError where the file has none of that name.
+  /// Loads one tensor to the CPU. Throws UsageError if the file has none of that name.
   at::Tensor load(const std::string& name) const;
 
  private:

@@ -1,4 +1,4 @@
-// safetensors has these dtypes, with these names in a header.
+// Lists the dtypes of safetensors with their names in a header.
 #pragma once
 
 #include <array>

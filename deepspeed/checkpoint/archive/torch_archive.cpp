@@ -36,7 +36,7 @@ void write_records(AtomicFile& file, const ArchiveContent& content) {
   zip.finish();
 }
 
-/// Storages of a file by their key; each is read once, however many tensors lie in it.
+/// Reads the storages of a file by key, each only once.
 class StorageCache {
  public:
   StorageCache(const ZipReader& zip, bool tensor_data) : zip_(zip), tensor_data_(tensor_data) {}
@@ -111,7 +111,7 @@ Value read_torch_archive(const std::filesystem::path& path, const ReadOptions& o
     return unpickle(pickled, [&](const std::string& key, int64_t size) { return storages.load(key, size); });
   } catch (const CheckpointError& error) {
     raise<CheckpointError>("cannot read ", path, ": ", error.what());
-  } catch (const c10::Error& error) {  // torch's own refusal, of memory for instance
+  } catch (const c10::Error& error) {  // torch's own error, for example out of memory
     raise<CheckpointError>("cannot read ", path, ": ", error.what_without_backtrace());
   }
 }

@@ -1,10 +1,11 @@
 // Reads a zip archive from its end, trusting no number in it.
 //
-// Construction finds the end record behind everything else, then the 64-bit one where it exists, then the
-// directory (find_directory), and notes each entry (read_directory, parse_entry): every offset and size is
-// compared with the file's before it is used, and all records together must fit into the file, so that a
-// changed byte cannot ask for more memory than the file has bytes. A record's local header is read when its
-// data is first asked for (data_offset). read() and read_part() compare the CRC-32 of what they return.
+// The constructor finds the end record at the end of the file, then the 64-bit one if it exists, then the
+// directory (find_directory). It parses each entry of that (read_directory, parse_entry). Every offset and
+// size is compared with the file's size before it is used, and all records together have to fit into the
+// file. A changed byte can therefore not demand more memory than the file has bytes. A record's local header
+// is read when its data is first requested (data_offset). read() and read_part() check the CRC-32 of what
+// they return.
 #include "deepspeed/checkpoint/archive/zip_reader.h"
 
 #include <algorithm>
@@ -27,9 +28,9 @@ constexpr uint64_t kEntrySize = 46;
 constexpr uint64_t kEndSize = 22;
 constexpr uint64_t kLocator64Size = 20;
 constexpr uint64_t kEnd64Size = 56;
-constexpr uint32_t kIn64 = 0xFFFFFFFF;  // a 32-bit field whose value stands in the zip64 part
+constexpr uint32_t kIn64 = 0xFFFFFFFF;  // marks a 32-bit field whose value is in the zip64 part
 
-/// A little-endian field; the caller has checked the bounds.
+/// Returns a little-endian field; the caller has checked its position.
 template <class T>
 T field(const char* bytes, size_t offset) {
   T value = 0;
@@ -45,7 +46,7 @@ ZipReader::ZipReader(std::filesystem::path path, std::optional<FileSums> sums)
 }
 
 ZipReader::Directory ZipReader::find_directory() const {
-  // The end record stands last, before a comment of at most 64 KiB that torch never writes.
+  // The end record comes last, except for a comment of at most 64 KiB, which torch never writes.
   const uint64_t tail_size = std::min<uint64_t>(file_.size(), kEndSize + 0xFFFF);
   std::string tail(tail_size, '\0');
   file_.read(file_.size() - tail_size, tail.data(), tail_size);
@@ -215,7 +216,7 @@ std::string ZipReader::read_text(const std::string& name) const {
 }
 
 void check_byte_order(const ZipReader& zip) {
-  if (!zip.has("byteorder")) return;  // files of torch < 2.1, little-endian in practice
+  if (!zip.has("byteorder")) return;  // files of torch < 2.1, which are little-endian in practice
   const std::string order = zip.read_text("byteorder");
   if (order != "little") raise<CheckpointError>("the byte order is '", order, "', expected 'little'");
 }

@@ -1,6 +1,5 @@
-// This reader reads the records of an uncompressed zip archive, as torch.save writes it. torch's own reader
-// does not compare the records' checksums (it is built without that check), so a flipped bit would pass; this
-// one compares them.
+// Reads the records of an uncompressed zip archive of torch.save and checks their checksums. torch's own
+// reader is built without that check, so it does not notice a flipped bit.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +14,32 @@ namespace deepspeed::checkpoint {
 
 class ZipReader {
  public:
-  /// Opens the file and reads its directory. Throws IoError where it cannot be opened, CheckpointError where
-  /// it is not a whole zip archive, or does not match `sums`.
+  /// Opens the file and reads its directory. Throws IoError if it cannot be opened. Throws CheckpointError if
+  /// it is not a complete zip archive, or does not match `sums`.
   explicit ZipReader(std::filesystem::path path, std::optional<FileSums> sums = std::nullopt);
 
   const std::filesystem::path& path() const { return file_.path(); }
   uint64_t bytes_read() const { return file_.bytes_read(); }
-  /// Says whether all that is read is compared with the file's sums.
+  /// Returns whether everything read is compared with the file's checksums.
   bool is_verified() const { return file_.is_verified(); }
-  /// Frees the memory that holds bytes read ahead.
+  /// Frees the memory of the read-ahead.
   void release() const { file_.release(); }
-  /// Says whether there is a record of that name. Names are relative to the archive's top folder: "data.pkl",
-  /// "data/0".
+  /// Returns whether a record exists. Names are relative to the archive's top folder: "data.pkl", "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
-  /// Returns the bytes of a record, never more than the file has. Throws CheckpointError where there is no
-  /// such record.
+  /// Returns the size of a record in bytes, at most the file's size. Throws CheckpointError if it does not
+  /// exist.
   uint64_t size(const std::string& name) const { return find(name).size; }
   /// Reads a whole record into `destination` (`size(name)` bytes) and checks its checksum.
   void read(const std::string& name, void* destination) const;
-  /// Reads `size` bytes of a record from `offset` on, and compares them with the file's sums where there are
-  /// some. Else the record has one checksum: where the parts come one after the other from its beginning, the
-  /// last one compares it, and check_rest() does where they end before; for another part the whole record is
-  /// read and compared first, once.
+  /// Reads `size` bytes of a record at `offset`. If the file's checksums are known, the bytes are compared
+  /// with those. Otherwise only the whole record has a checksum. When parts are read in order from the
+  /// beginning, the last part checks it; if parts are missing at the end, check_rest() does. For any other
+  /// part the whole record is first read and checked, once.
   void read_part(const std::string& name, uint64_t offset, void* destination, uint64_t size) const;
   std::string read_text(const std::string& name) const;
-  /// Reads what is left of records that were begun in parts, and compares their checksums.
+  /// Reads the rest of records that were partly read, and checks their checksums.
   void check_rest() const;
-  /// Compares no more parts of records: somebody else has.
+  /// Stops checking parts of records, because another reader has checked them.
   void trust() { is_trusted_ = true; }
 
  private:
@@ -50,7 +48,7 @@ class ZipReader {
     uint64_t header_offset = 0;
     uint64_t size = 0;
     uint32_t crc = 0;
-    mutable uint64_t data_offset = 0;  // 0: not read yet; later parts do not go back to the header
+    mutable uint64_t data_offset = 0;  // 0 until read from the local header
   };
   struct Directory {
     uint64_t offset = 0;
@@ -64,7 +62,7 @@ class ZipReader {
   Record parse_entry(const std::string& directory, size_t& cursor) const;
   uint64_t data_offset(const Record& record) const;
   void compare(const Record& record, uint32_t crc) const;
-  /// Reads a record from `offset` on, whose bytes before have the checksum `crc`, and compares the whole.
+  /// Reads a record from `offset` to its end and checks its checksum. `crc` is that of the bytes before.
   void check_from(const Record& record, uint64_t offset, uint32_t crc) const;
 
   FileReader file_;
@@ -78,7 +76,7 @@ class ZipReader {
   bool is_trusted_ = false;
 };
 
-/// Throws CheckpointError where the archive's byte order is not this machine's.
+/// Throws CheckpointError if the archive's byte order is not this machine's.
 void check_byte_order(const ZipReader& zip);
 
 }  // namespace deepspeed::checkpoint

@@ -1,10 +1,10 @@
 // Writes a zip archive in one pass, without going back.
 //
-// add() writes a local header, padding up to a multiple of 64 bytes (in a part of the header that readers
-// pass over, as torch does it), the record's bytes, and behind them their checksum and sizes, which are known
-// only then. finish() writes the directory with an entry a record, the 64-bit end, and the end. Numbers that
-// do not fit into 32 bits stand in the 64-bit part of their entry. All dates are one constant: equal content
-// makes equal files.
+// add() writes a local header, padding to a multiple of 64 bytes, and the record's bytes. The padding is in a
+// part of the header that readers skip, as in torch. The record's checksum and sizes follow it, because they
+// are not known earlier. finish() writes the directory with one entry per record, the 64-bit end record, and
+// the end record. Numbers that do not fit into 32 bits are in the 64-bit part of their entry. All dates are
+// constant, so that equal content makes equal files.
 #include "deepspeed/checkpoint/archive/zip_writer.h"
 
 #include <algorithm>
@@ -19,12 +19,12 @@ constexpr uint64_t kRecordAlignment = 64;
 constexpr uint64_t kMax32 = 0xFFFFFFFF;
 constexpr uint64_t kMax16 = 0xFFFF;
 constexpr uint16_t kVersion = 45;                  // the first with 64-bit sizes
-constexpr uint16_t kFlags = (1 << 11) | (1 << 3);  // names in UTF-8; sizes and checksum behind the record
-constexpr uint16_t kDate = (1 << 5) + 1;           // 1 January 1980: files of equal content are equal
+constexpr uint16_t kFlags = (1 << 11) | (1 << 3);  // UTF-8 names; sizes and checksum after the record
+constexpr uint16_t kDate = (1 << 5) + 1;  // 1 January 1980, constant so that equal content makes equal files
 constexpr uint16_t kZip64Part = 1;
-constexpr uint16_t kPaddingPart = 0x4246;  // "FB", torch's
+constexpr uint16_t kPaddingPart = 0x4246;  // "FB", as in torch
 
-/// Little-endian fields one after the other.
+/// Appends little-endian fields.
 class FieldWriter {
  public:
   std::string bytes;
@@ -32,7 +32,7 @@ class FieldWriter {
   FieldWriter& u16(uint64_t value) { return number(value, 2); }
   FieldWriter& u32(uint64_t value) { return number(value, 4); }
   FieldWriter& u64(uint64_t value) { return number(value, 8); }
-  /// 32 bits of a number that has 64: all ones where they do not hold it.
+  /// Appends 32 bits. They are all ones if the number needs 64 bits, which are elsewhere.
   FieldWriter& u32_or_64(uint64_t value) { return u32(std::min(value, kMax32)); }
   FieldWriter& text(const std::string& value) {
     bytes += value;
@@ -46,7 +46,7 @@ class FieldWriter {
   }
 };
 
-/// The fields that do not fit into 32 bits, in the format's order.
+/// Returns the fields that do not fit into 32 bits, in the format's order.
 std::string zip64_part(const std::vector<uint64_t>& values) {
   FieldWriter fields;
   for (const uint64_t value : values) {
@@ -71,8 +71,7 @@ void ZipWriter::add(const std::string& name, uint64_t size,
                     const std::function<void(const PieceSink&)>& give) {
   Entry entry{folder_ + "/" + name, position_, size};
   const bool is_large = size >= kMax32;
-  // The 64-bit part tells readers which width the sizes behind the record have; the sizes themselves stand
-  // there.
+  // The 64-bit part tells readers the width of the sizes after the record; the sizes themselves are there.
   std::string extra = is_large ? FieldWriter().u16(kZip64Part).u16(16).u64(0).u64(0).bytes : "";
   const uint64_t data_begin = position_ + 30 + entry.name.size() + extra.size() + 4;
   const uint64_t padding = (kRecordAlignment - data_begin % kRecordAlignment) % kRecordAlignment;
@@ -132,7 +131,7 @@ void ZipWriter::finish() {
               .bytes);
   }
   const uint64_t end = position_, size = end - begin, count = entries_.size();
-  // The 64-bit end is written always, as torch does.
+  // The 64-bit end record is always written, as in torch.
   write(FieldWriter()
             .u32(0x06064b50)
             .u64(44)

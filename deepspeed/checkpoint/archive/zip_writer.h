@@ -1,6 +1,6 @@
-// This writer writes the uncompressed zip archives of torch.save: each record on a multiple of 64 bytes,
-// 64-bit sizes where they are needed. As in torch's files, a record's sizes and checksum stand behind it and
-// in the directory, so that its bytes need be passed over once. Format: PKWARE's APPNOTE 6.3.
+// Writes the uncompressed zip archives of torch.save, with records aligned to 64 bytes. Sizes take 64 bits
+// only if needed. As in torch's files, a record's sizes and checksum follow it and are repeated in the
+// directory, so that its bytes are read only once. Format: PKWARE's APPNOTE 6.3.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace deepspeed::checkpoint {
 
 class ZipWriter {
  public:
-  /// Takes the bytes in order, and returns their CRC-32.
+  /// Receives the bytes in order, and returns their CRC-32.
   using Sink = std::function<uint32_t(const void* data, size_t size)>;
 
-  /// Begins an archive. `folder`: its top folder, of which all records are.
+  /// Begins an archive. All records are in the top folder `folder`.
   ZipWriter(std::string folder, Sink sink) : folder_(std::move(folder)), sink_(std::move(sink)) {}
 
   void add(const std::string& name, const void* data, uint64_t size);
-  /// Takes a piece of a record's bytes.
+  /// Receives a piece of a record's bytes.
   using PieceSink = std::function<void(const void* data, size_t size)>;
   void add(const std::string& name, uint64_t size, const std::function<void(const PieceSink&)>& give);
   /// Writes the directory and ends the archive; nothing can be added afterwards.

@@ -7,7 +7,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Converts the value at `path`, which errors name: "" for the whole, "betas.0" for what lies inside.
+/// Converts the value at `path`, which errors name. "" is the whole value, "betas.0" lies inside.
 Json json_at(const Value& value, const std::string& path);
 
 std::string path_to(const std::string& outer, const std::string& key) {

@@ -1,4 +1,4 @@
-// JSON stands in checkpoint files as plain dicts: configs, schedules' states and hyperparameters.
+// Checkpoint files hold JSON as plain dicts: configs, schedule states and hyperparameters.
 #pragma once
 
 #include "deepspeed/base/json.h"
@@ -8,8 +8,9 @@ namespace deepspeed::checkpoint {
 
 Value value_of_json(const Json& json);
 
-/// Returns the value as JSON. Tuples, sets and sizes become arrays, whole-number keys become texts, 0-d
-/// tensors numbers. Throws CheckpointError for what JSON cannot say: larger tensors, bytes, objects.
+/// Returns the value as JSON. Tuples, sets and sizes become arrays, integer keys become strings, and 0-d
+/// tensors become numbers. Throws CheckpointError for what JSON cannot express: larger tensors, bytes and
+/// objects.
 Json json_of_value(const Value& value);
 
 }  // namespace deepspeed::checkpoint

@@ -1,9 +1,9 @@
 // Builds and parses the dict of a model_states file.
 //
-// build_model_states() sets the description of the weights first, which is all that zero_to_fp32 needs, then
-// the optimizer's state of stage 0, schedule and counters, and at last the caller's own values, at the top
-// level, where DeepSpeed has them. Parsing takes the known keys, some of which files of older versions lack;
-// every other key at the top level is the caller's again.
+// build_model_states() sets the description of the weights first, which is all that zero_to_fp32 needs. The
+// optimizer's state of stage 0, the schedule and the counters follow. The caller's own values come last, at
+// the top level, as in DeepSpeed. Parsing takes the known keys; files of older versions lack some of them.
+// Every other key at the top level belongs to the caller.
 #include "deepspeed/checkpoint/content/model_states.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ NamedTensors tensors_of(const Value& value) {
   NamedTensors tensors;
   for (const auto& [name, entry] : value.as_dict().items()) {
     const std::string& text = name.as_string();
-    // A module may keep extra state of other kinds under its own names: any object under torch's name for it.
+    // A module may keep extra state of any type, under a name that torch gives it.
     if (text.ends_with("_extra_state") && entry.get_if<Object>() != nullptr) continue;
     if (const auto* tensor = tensor_entry(text, entry)) tensors.emplace_back(text, *tensor);
   }
@@ -73,7 +73,7 @@ NamedShapes shapes_of(const Value& value) {
   return shapes;
 }
 
-/// The value of a key; null where it is absent or None.
+/// Returns the value of a key; null if it is absent or None.
 const Value* present(const Dict& dict, const char* key) {
   const Value* value = dict.find(key);
   return value == nullptr || value->is_none() ? nullptr : value;
@@ -171,7 +171,7 @@ ModelStates parse_model_states(const Value& value) {
   ModelStates states;
   states.states = parse_module_states(value);
   const Dict& dict = value.as_dict();
-  // DeepSpeed's BF16_Optimizer repeats one rank's part here; files of their own have all ranks'.
+  // DeepSpeed's BF16_Optimizer repeats one rank's part here. The optimizer files have the parts of all ranks.
   const Value* optimizer = present(dict, "optimizer");
   if (optimizer != nullptr && !is_of_bf16_optimizer(*optimizer)) states.optimizer = *optimizer;
   if (const Value* state = present(dict, "lr_scheduler")) states.lr_scheduler = json_of_value(*state);

@@ -1,5 +1,5 @@
-// This is the content of a model_states file as plain data; model_states.cpp knows the file's keys. At stage
-// 3, where each rank has one, the file holds shapes and shards of frozen parameters in place of weights.
+// Holds the content of a model_states file as plain data; model_states.cpp has the file's keys. At stage 3
+// each rank has such a file, with shapes and with shards of frozen parameters instead of weights.
 #pragma once
 
 #include <optional>
@@ -17,45 +17,44 @@ namespace deepspeed::checkpoint {
 
 using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
-/// Holds what describes the weights: all that zero_to_fp32 needs of the file.
+/// Describes the weights: all that zero_to_fp32 needs of the file.
 struct ModuleStates {
-  bool has_module = true;  // false: the weights are in files of the layers
+  bool has_module = true;  // false if the weights are in the files of layers
   NamedTensors module;     // parameters and buffers in the module's order and dtype, aliases included
   std::vector<std::string> buffer_names;  // which entries of `module` are buffers
-  /// Lists, for ZeRO only, for each parameter group the trainable parameters in the order of the flat space.
+  /// Lists the trainable parameters of each group in flat order; only set with ZeRO.
   std::optional<std::vector<NamedShapes>> param_shapes;
   std::optional<NamedShapes> frozen_param_shapes;
-  std::optional<NamedTensors> frozen_param_fragments;  // whole tensors, on the CPU
-  std::vector<std::pair<std::string, std::string>>
-      shared_params;  // alias -> the name under which it is stored
+  std::optional<NamedTensors> frozen_param_fragments;              // whole tensors, on the CPU
+  std::vector<std::pair<std::string, std::string>> shared_params;  // alias -> name of the stored weight
   std::string ds_version = kDeepSpeedVersion;
 };
 
 struct ModelStates {
   ModuleStates states;
-  Value optimizer;                   // stage 0: the optimizer's own state; else None
+  Value optimizer;                   // stage 0: the optimizer's own state; otherwise None
   std::optional<Json> lr_scheduler;  // its state_dict
-  /// Names the weights whose gradients travelled by rows; nothing where the file does not say.
+  /// Names the weights with row-sparse gradients; unset if the file does not say.
   std::optional<std::set<std::string>> sparse_names;
   int64_t skipped_steps = 0;
   int64_t global_steps = 0;
   int64_t global_samples = 0;
   int64_t dp_world_size = 1;
   int64_t mp_world_size = 1;
-  int64_t pp_degree = 1;  // stages among the model-parallel ranks
+  int64_t pp_degree = 1;  // pipeline stages among the model-parallel ranks
   Json ds_config = Json::object();
-  Dict client_state;  // the caller's values; reading collects every key that is not DeepSpeed's
+  Dict client_state;  // the caller's values; after reading, every key that is not DeepSpeed's
 };
 
-/// Returns tensors by name as a file of weights has them, and reads them. Throws CheckpointError for what is
-/// no such value.
+/// Convert named tensors to and from the form in a file of weights. Throw CheckpointError for a value of
+/// another form.
 Value build_tensors(const NamedTensors& tensors);
 NamedTensors parse_tensors(const Value& value);
 
-/// Returns the value to write. Throws UsageError where a key of `client_state` is one of DeepSpeed's own.
+/// Returns the value to write. Throws UsageError if `client_state` uses a key of DeepSpeed's own.
 Value build_model_states(const ModelStates& states);
 
-/// Reads the content of a file. Throws CheckpointError naming the key that is missing or of another kind.
+/// Reads the content of a file. Throws CheckpointError, naming the key that is missing or of the wrong type.
 ModelStates parse_model_states(const Value& value);
 ModuleStates parse_module_states(const Value& value);
 

@@ -1,11 +1,11 @@
 // Builds and parses the dict of an optim_states file, in DeepSpeed's two forms.
 //
-// Stages 1 and 2 keep a flat partition a group, and the addresses of the parameters in it
-// (param_slice_mappings). Stage 3 keeps a flat tensor a sub-group, under other keys. In both the optimizer's
-// state has the form of torch's state_dict, with these flat tensors as its parameters; both become
-// PartitionStates. DeepSpeed's BF16_Optimizer (bf16 pipelines at stage 0, and stage 1 with gradient sums in
-// fp32) writes the first form without a stage and a loss scaler, and with the padding. Pairs such as betas
-// are tuples in Python and arrays in our JSON.
+// Stages 1 and 2 keep one flat partition per group, and the positions of parameters in it
+// (param_slice_mappings). Stage 3 keeps one flat tensor per sub-group, under other keys. In both forms the
+// optimizer's state is torch's state_dict with these flat tensors as its parameters. Both are read into
+// PartitionStates. DeepSpeed's BF16_Optimizer writes the first form, with padding but without a stage or loss
+// scaler. It serves bf16 pipelines at stage 0, and stage 1 with gradient sums in fp32. Pairs such as betas
+// are tuples in Python and arrays in JSON.
 #include "deepspeed/checkpoint/content/optimizer_states.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-// The keys that only files of stage 3 have.
+// These keys exist only in files of stage 3.
 constexpr const char* kShardedPartitions = "fp32_flat_groups";
 constexpr const char* kShardedBaseState = "optimizer_state_dict";
 
@@ -30,7 +30,7 @@ constexpr const char* kStageClass = "ZeroStageEnum";
 
 Object build_stage(int stage) { return Object{kStageModule, kStageClass, {stage}, nullptr}; }
 
-/// Reads ZeRO's stage: a number, `ZeroStageEnum(2)`, or the member's name, as Python 3.11.2 pickles
+/// Reads the ZeRO stage. It is a number, `ZeroStageEnum(2)`, or a member's name as Python 3.11.2 pickles
 /// enumerations.
 int64_t number_of_stage(const Value& stage) {
   if (const auto* object = stage.get_if<Object>()) {
@@ -48,7 +48,7 @@ int64_t number_of_stage(const Value& stage) {
                          kStageClass);
 }
 
-/// Hyperparameters as Python's optimizers hold them: pairs (betas) are tuples there.
+/// Returns a hyperparameter as Python's optimizers hold it: pairs (betas) become tuples.
 Value value_of_option(const Json& option) {
   Value value = value_of_json(option);
   if (auto* list = value.get_if<List>()) return Tuple{*list};
@@ -158,7 +158,7 @@ int parse_stage(const Dict& states) {
   return int(number);
 }
 
-/// Returns an entry for each group: the items of a list, or one number that holds for all of them.
+/// Returns one number per group, from a list or from a common number.
 std::vector<int64_t> numbers_of(const Value& value, size_t num_groups, const char* key) {
   if (value.get_if<List>() == nullptr) return std::vector<int64_t>(num_groups, value.as_int());
   std::vector<int64_t> numbers = value.as_size();

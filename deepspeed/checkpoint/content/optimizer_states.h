@@ -1,5 +1,5 @@
-// This is the content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions), as plain data;
-// the keys of the file stand in optimizer_states.cpp.
+// Holds the content of an optim_states file of ZeRO stages 1 to 3 (one rank's partitions) as plain data;
+// optimizer_states.cpp has the file's keys.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Has the members of DeepSpeed's LossScaler (not dynamic: only `cur_scale` counts) and DynamicLossScaler.
+/// Holds the members of DeepSpeed's LossScaler and DynamicLossScaler. If not dynamic, only `cur_scale`
+/// matters.
 struct LossScalerStates {
   bool dynamic = false;
   double cur_scale = 1.0;
@@ -31,33 +32,33 @@ struct LossScalerStates {
   at::ScalarType dtype = at::kHalf;
 };
 
-/// Says where this rank's part of a parameter lies in its partition, in elements.
+/// Locates this rank's part of a parameter in its partition, in elements.
 struct FragmentAddress {
   int64_t numel = 0;
   int64_t start = 0;
   friend bool operator==(const FragmentAddress&, const FragmentAddress&) = default;
 };
 
-/// Holds one rank's part of a parameter group, or at stage 3 of one of its sub-groups.
+/// Holds one rank's part of a parameter group, or at stage 3 of a sub-group.
 struct PartitionStates {
-  at::Tensor fp32;              // (numel of the partition - padding), fp32; at stage 3 with padding
-  size_t param_group = 0;       // stage 3: the optimizer's group that this is a sub-group of
+  at::Tensor fp32;              // (partition size - padding), fp32; at stage 3 with padding
+  size_t param_group = 0;       // stage 3: the optimizer's group that contains this sub-group
   int64_t padding = 0;          // elements at the end of this rank's partition that belong to no parameter
-  int64_t partition_count = 1;  // ranks that share the group
+  int64_t partition_count = 1;  // number of ranks that share the group
   std::vector<std::pair<std::string, FragmentAddress>> fragments;
-  /// Holds the optimizer's own state, empty before its first step: "exp_avg", ... over the whole padded
-  /// partition.
+  /// Holds the optimizer's state ("exp_avg", ...) over the padded partition. It is empty before the first
+  /// step.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
-  /// Holds, by name, a number for each parameter of the whole group, by its own: alike in all ranks' files.
+  /// Holds one number per parameter of the whole group, by name. All ranks' files have the same.
   ParameterNumbers numbers;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
 };
 
 struct ZeroOptimizerStates {
   int zero_stage = 1;  // 1 to 3
-  /// Says that DeepSpeed's BF16_Optimizer wrote the file: its partitions keep their padding, for which
-  /// `padding` is 0 then, and its fragments lie where they say.
+  /// Marks a file of DeepSpeed's BF16_Optimizer. Its partitions include their padding, so `padding` is 0, and
+  /// its fragments lie at the given addresses.
   bool is_of_bf16_optimizer = false;
   LossScalerStates loss_scaler;
   bool overflow = false;
@@ -69,14 +70,14 @@ struct ZeroOptimizerStates {
 
 Value build_optimizer_states(const ZeroOptimizerStates& states);
 
-/// Reads the content of a file. Throws CheckpointError naming what is missing or of another kind,
+/// Reads the content of a file. Throws CheckpointError, naming what is missing or of the wrong type, and
 /// NotSupportedError for files of DeepSpeed's elastic_checkpoint.
 ZeroOptimizerStates parse_optimizer_states(const Value& value);
 
-/// Says whether an optimizer's dict is that of DeepSpeed's BF16_Optimizer, which is one rank's part.
+/// Returns whether an optimizer's dict comes from DeepSpeed's BF16_Optimizer; it is one rank's part.
 bool is_of_bf16_optimizer(const Value& optimizer);
 
-/// Reads the weights alone, without state and options: all that zero_to_fp32 needs of the file.
+/// Reads only the weights, without state and options: all that zero_to_fp32 needs.
 ZeroOptimizerStates parse_partitions(const Value& value);
 
 }  // namespace deepspeed::checkpoint

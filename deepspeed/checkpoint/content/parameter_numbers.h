@@ -1,6 +1,6 @@
-// Some optimizers keep numbers of whole parameters beside their states, as 1-bit Lamb does
-// ("lamb_coeff_freeze"). A universal checkpoint has them together, beside what parameters share: DeepSpeed
-// takes each file in a parameter's folder for a state of its elements.
+// Some optimizers keep one number per parameter in addition to their states, such as "lamb_coeff_freeze" of
+// 1-bit Lamb. A universal checkpoint keeps all of them together with its common values. DeepSpeed would take
+// each file in a parameter's folder for an elementwise state.
 #pragma once
 
 #include <map>
@@ -10,15 +10,15 @@
 
 namespace deepspeed::checkpoint {
 
-/// Numbers by their name, and by the name of the parameter.
+/// Maps a number's name, then the parameter's name, to its value.
 using ParameterNumbers = std::map<std::string, std::map<std::string, double>>;
 
-/// Names their entry in zero/optimizer_state.pt, which DeepSpeed passes over.
+/// Key in zero/optimizer_state.pt, which DeepSpeed ignores.
 inline constexpr const char* kParameterNumbers = "parameter_numbers";
 
 Dict build_parameter_numbers(const ParameterNumbers& numbers);
 
-/// Reads what build_parameter_numbers() makes. Throws CheckpointError where something else is there.
+/// Reads what build_parameter_numbers() wrote. Throws CheckpointError for anything else.
 ParameterNumbers parse_parameter_numbers(const Value& value);
 
 }  // namespace deepspeed::checkpoint

@@ -1,9 +1,9 @@
 // Builds and parses the optimizer of a stage-0 checkpoint, in its three forms.
 //
-// In fp32 it is torch's state_dict. In 16 bits that state_dict is wrapped, with the masters beside it, flat a
-// group where they are defined so (FusedAdam), else by parameter, and the loss scaler's members at the same
-// level. In fp32 under fp16 autocast the scaler is one more entry of the state_dict, which torch's
-// load_state_dict() ignores. Parsing tells the forms apart by their keys.
+// In fp32 it is torch's state_dict. In 16 bits that state_dict is wrapped, together with the masters and the
+// loss scaler's members. The masters are flat per group if they are defined that way (FusedAdam), otherwise
+// per parameter. In fp32 under fp16 autocast the scaler is an additional entry of the state_dict, which
+// torch's load_state_dict() ignores. Parsing tells the forms apart by their keys.
 #include "deepspeed/checkpoint/content/plain_optimizer.h"
 
 #include "deepspeed/base/error.h"
@@ -14,7 +14,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 constexpr const char* kNames = "param_names";   // torch's own key
-constexpr const char* kScaler = "loss_scaler";  // beside a state_dict of fp32 that autocast trains with
+constexpr const char* kScaler = "loss_scaler";  // next to an fp32 state_dict under autocast
 constexpr const char* kIsDynamic = "dynamic_loss_scale";
 constexpr const char* kWrapped = "optimizer_state_dict";
 constexpr const char* kFlatMasters = "fp32_groups_flat";

@@ -1,8 +1,8 @@
-// The `optimizer` entry of a model file at stage 0 is a torch optimizer's state_dict with one state a
-// parameter; in 16-bit precision wrapped, with the fp32 masters and the loss scaler beside it. DeepSpeed's
-// wrapper of FusedAdam keeps a group's masters and states flat, as those of one parameter; its wrapper of
-// other optimizers keeps them by parameter. A scaler without masters, of fp16 autocast, is one more entry of
-// the state_dict.
+// Holds the `optimizer` entry of a model file at stage 0. It is the state_dict of a torch optimizer, with one
+// state per parameter. In 16-bit precision it is wrapped, together with the fp32 masters and the loss scaler.
+// DeepSpeed's wrapper of FusedAdam keeps a group's masters and states flat, as if of a single parameter; its
+// wrapper of other optimizers keeps them per parameter. With fp16 autocast there are no masters, and the
+// scaler is an additional entry of the state_dict.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +25,23 @@ struct ParamOptimizerState {
 };
 
 struct PlainGroupStates {
-  std::vector<ParamOptimizerState> params;  // in the group's order; one for all beside fp32_flat
-  std::vector<std::string> names;           // the parameters' names; empty where the file has none
+  std::vector<ParamOptimizerState> params;  // in the group's order; a single one with fp32_flat
+  std::vector<std::string> names;           // of the parameters; empty if the file has none
   Json options = Json::object();
-  at::Tensor fp32_flat;          // 16-bit, flat: masters of the group, unpadded
-  std::vector<at::Tensor> fp32;  // 16-bit, by parameter: masters, in the parameter's shape
+  at::Tensor fp32_flat;          // 16-bit, flat: the group's masters, unpadded
+  std::vector<at::Tensor> fp32;  // 16-bit, by parameter: masters in the parameter's shape
 };
 
 struct PlainOptimizerStates {
   std::vector<PlainGroupStates> groups;
   bool has_masters = false;                     // 16-bit: the wrapped form
-  std::optional<LossScalerStates> loss_scaler;  // 16-bit, and fp32 that scales its loss
+  std::optional<LossScalerStates> loss_scaler;  // 16-bit, or fp32 with loss scaling
   double clip_grad = 0.0;
 };
 
 Value build_plain_optimizer(const PlainOptimizerStates& states);
 
-/// Reads the entry. Throws CheckpointError naming what is missing or of another kind.
+/// Reads the entry. Throws CheckpointError, naming what is missing or of the wrong type.
 PlainOptimizerStates parse_plain_optimizer(const Value& value);
 
 }  // namespace deepspeed::checkpoint

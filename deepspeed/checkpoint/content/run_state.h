@@ -1,6 +1,6 @@
-// A rank needs this to go on exactly where it stood, beside weights and optimizer: random streams, the
-// position of the data loader and that in the accumulation window. It lies in a file of our own, one a rank,
-// that DeepSpeed's patterns pass over.
+// Holds what a rank needs, besides weights and optimizer, to continue exactly: random streams, and its
+// positions in the data and in the accumulation window. Each rank has one file of its own format, which
+// DeepSpeed's patterns do not match.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,15 @@ struct RunState {
   at::Tensor cuda_rng;                                 // undefined without CUDA
   std::map<std::string, at::Tensor> rng_streams = {};  // of CudaRNGStatesTracker, by name
   std::optional<LoaderState> loader;
-  int64_t micro_steps = 0;  // done in the accumulation window under way
-  // What a rank alone has of the optimizer: errors of 1-bit compression, steps that it made by itself.
+  int64_t micro_steps = 0;  // completed in the current accumulation window
+  // Optimizer state that differs between ranks: errors of 1-bit compression, steps taken without
+  // communication.
   std::vector<std::pair<std::string, at::Tensor>> optimizer_tensors = {};
-  int64_t optimizer_ranks = 0;  // which the optimizer's run had; 0: its states are no rank's own
+  int64_t optimizer_ranks = 0;  // number of ranks in the optimizer's run; 0 if no state differs between ranks
 };
 
 Value build_run_state(const RunState& state);
-/// Reads the state. Throws CheckpointError naming what is missing or of another kind.
+/// Reads the state. Throws CheckpointError, naming what is missing or of the wrong type.
 RunState parse_run_state(const Value& value);
 
 }  // namespace deepspeed::checkpoint

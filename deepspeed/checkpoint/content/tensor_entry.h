@@ -1,4 +1,4 @@
-// An entry of a module's or an optimizer's state is a tensor, or a plain value beside the tensors.
+// An entry of a module's or optimizer's state is a tensor or a plain value.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Returns the tensor that an entry is; null for a plain value. Throws CheckpointError, naming the entry, for
-/// an object: a sparse tensor for instance, which is not read as a tensor and shall not be passed over.
+/// Returns the tensor in an entry, or null for a plain value. Throws CheckpointError, naming the entry, for
+/// an object such as a sparse tensor: it cannot be read as a tensor and must not be skipped.
 const at::Tensor* tensor_entry(const std::string& name, const Value& value);
 
 }  // namespace deepspeed::checkpoint

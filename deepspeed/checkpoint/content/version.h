@@ -1,4 +1,4 @@
-// Files are written in the format of this version of DeepSpeed.
+// Files are written in the format of this DeepSpeed version.
 #pragma once
 
 namespace deepspeed::checkpoint {

@@ -1,4 +1,4 @@
-// The writing half of zero_to_fp32: one file or shards, torch or safetensors.
+// Writes the result of zero_to_fp32: one file or shards, in torch's format or safetensors.
 #include <cctype>
 #include <functional>
 #include <unordered_map>
@@ -20,7 +20,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// Fills shards in order; a tensor that shares another's data goes where that one is.
+/// Fills shards in order. Tensors that share data go into the same shard.
 std::vector<NamedTensors> split_into_shards(const NamedTensors& weights, uint64_t max_bytes) {
   std::vector<NamedTensors> shards(1);
   std::unordered_map<const void*, size_t> shard_of_tensor;
@@ -53,7 +53,7 @@ void write_weights(const path& file, const NamedTensors& weights, bool safe_seri
   write_archive_content(file, make_archive_content(dict, stream));
 }
 
-/// Counts the bytes of all weights, each once, however many names it has.
+/// Counts the bytes of all weights. A weight with several names counts once, except in safetensors.
 uint64_t num_bytes(const NamedTensors& weights, bool safe_serialization) {
   std::unordered_set<const void*> seen;
   uint64_t bytes = 0;
@@ -95,7 +95,8 @@ uint64_t parse_shard_size(const std::string& text) {
 
 namespace {
 
-/// Writes the weights of a model, or of one part of it. name_of: makes the name of a file of the usual one.
+/// Writes the weights of a model or of one of its parts. name_of() maps the usual file name to the one to
+/// use.
 std::vector<path> write_source(const Fp32Source& source, const path& output, const ConvertOptions& options,
                                const std::function<std::string(const std::string&)>& name_of) {
   const uint64_t max_bytes = parse_shard_size(options.max_shard_size);

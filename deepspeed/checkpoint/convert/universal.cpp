@@ -1,13 +1,13 @@
 // Writes universal checkpoints. The order of events in convert_to_universal():
 //
-// 1. Names are checked, the input is opened and compared with its manifest, and the patterns of
-//    universal_checkpoint_info are matched: nothing is written before all of that fits.
-// 2. A staging folder is begun under a lock (begin_tag).
-// 3. Threads take parameters one after the other, each with files of its own open, and write one file a
-// state;
-//    the first failure ends all of them (write_parameters).
-// 4. What parameters share, the model file and the random streams follow (write_common), the manifest last.
-// 5. The folder gets its name (publish_tag), then `latest_universal` names it. After an error it is removed.
+// 1. Names are checked, and the input is opened and compared with its manifest. The patterns of
+//    universal_checkpoint_info are matched. Nothing is written until all of that succeeds.
+// 2. A staging folder is created under a lock (begin_tag).
+// 3. Threads take one parameter after the other and write one file per state (write_parameters). Each thread
+//    opens the input files itself. The first failure stops all threads.
+// 4. Common values, the model file and the random streams follow (write_common), then the manifest.
+// 5. The folder gets its final name (publish_tag), and `latest_universal` names it. After an error the folder
+//    is removed.
 #include "deepspeed/checkpoint/convert/universal.h"
 
 #include <algorithm>
@@ -39,13 +39,13 @@ namespace {
 
 using std::filesystem::path;
 
-/// Makes the path absolute and without a slash at its end, so that it has a name and a parent.
+/// Makes the path absolute, without a trailing slash, so that it has a name.
 path plain_folder(const path& folder) {
   const path whole = std::filesystem::absolute(folder).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-/// Makes a tensor of the step, as torch's Adam wants it: it takes no plain number.
+/// Returns the step as a tensor, because torch's Adam does not take a plain number.
 at::Tensor step_tensor(int64_t step) { return at::full({}, double(step), at::kFloat); }
 
 std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool strict) {
@@ -62,7 +62,7 @@ std::vector<UniversalMarks> marks_of_all(const UniversalSource& source, bool str
   return marks;
 }
 
-/// Writes into a folder and notes the checksums.
+/// Writes files into a folder and records their checksums.
 class UniversalWriter {
  public:
   UniversalWriter(path input, const Folder& staging, int64_t steps, int64_t ranks)
@@ -100,7 +100,7 @@ class UniversalWriter {
       write(universal_state_path(folder_, parameter.name, kStepState), step_tensor(source.step(parameter)));
   }
 
-  /// Shares the parameters out among threads, which have files of their own to read from.
+  /// Distributes the parameters over threads, each of which opens the input files itself.
   void write_parameters(const std::vector<UniversalMarks>& marks, const UniversalOptions& options) {
     std::atomic<size_t> next = 0;
     std::exception_ptr failure;
@@ -150,7 +150,7 @@ class UniversalWriter {
  private:
   path input_;
   const Folder staging_;
-  const path folder_;  // its path, for the names of files
+  const path folder_;  // for the names of files
   const SaveMark mark_;
   std::mutex mutex_;
   Manifest manifest_;
@@ -172,7 +172,7 @@ void convert_to_universal(const path& input_folder, const path& output_folder,
   const std::vector<UniversalMarks> marks = marks_of_all(source, options.strict);
   const StagingLock lock = begin_tag(dir, tag);
   try {
-    source.verify();  // once, for all threads
+    source.verify();  // once for all threads
     UniversalWriter writer(input, open_staging(dir, tag), source.global_steps(), source.num_ranks());
     writer.write_parameters(marks, options);
     writer.write_common(source);

@@ -103,7 +103,7 @@ if __name__ == "__main__":
     os.execv(found, [found] + sys.argv[1:])
 )python";
 
-/// The folder of the file that holds this code, "" where the system does not say.
+/// Returns the folder of the file with this code, or "" if unknown.
 fs::path library_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&zero_to_fp32_script), &info) == 0 || info.dli_fname == nullptr)
@@ -113,7 +113,7 @@ fs::path library_folder() {
   return error ? fs::path() : file.parent_path();
 }
 
-/// Spells a text as a literal of Python.
+/// Returns the text as a Python string literal.
 std::string python_literal(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
@@ -121,7 +121,7 @@ std::string python_literal(const std::string& text) {
 bool has_content(const fs::path& file, const std::string& text) {
   try {
     return read_text_file(file, text.size()) == text;
-  } catch (const IoError&) {  // there is none, or something else
+  } catch (const IoError&) {  // it is missing or not a regular file
     return false;
   }
 }
@@ -138,7 +138,7 @@ void write_zero_to_fp32_script(const fs::path& dir) {
   const fs::path file = zero_to_fp32_script_path(dir);
   const std::string text = zero_to_fp32_script();
   if (!has_content(file, text)) write_beside_tags(file, text);
-  // Without this "python zero_to_fp32.py" still works.
+  // On failure, "python zero_to_fp32.py" still works.
   const int script = Folder(dir).open_file(file.filename().string(), O_RDONLY | O_NONBLOCK);
   struct stat status {};
   if (script >= 0 && ::fstat(script, &status) == 0) ::fchmod(script, status.st_mode | 0111);

@@ -19,7 +19,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-/// Opens the folder of a file that is to be made.
+/// Opens the folder of a file that is about to be created.
 Folder folder_for(const std::filesystem::path& path) {
   const std::filesystem::path folder = folder_of(path);
   std::error_code unknown;

@@ -1,4 +1,4 @@
-// This replaces a file so that a reader, even after a crash, finds the old content or the whole new one.
+// Replaces a file so that a reader finds either the old or the whole new content, even after a crash.
 #pragma once
 
 #include <cstddef>
@@ -13,47 +13,46 @@
 
 namespace deepspeed::checkpoint {
 
-/// Writes to a temporary name beside the file; `commit` makes the bytes durable and gives them the final name
-/// (fsync, rename, fsync of the folder). Without `commit` the destructor removes the temporary file. All
-/// throw IoError with the path and the system's reason. The folder is held open, and links under both names
-/// are replaced, not followed.
+/// Writes a file under a temporary name in the same folder. commit() syncs it, renames it to the final name
+/// and syncs the folder. Without commit() the destructor removes the temporary file. All functions throw
+/// IoError with the path and the system's reason. The folder is held open. Links under either name are
+/// replaced, not followed.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path, const io::WriterOptions& options = {});
-  /// Writes the file `name` of a folder.
+  /// Writes the file `name` in a folder.
   AtomicFile(Folder folder, const std::string& name, const io::WriterOptions& options = {});
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Takes room for that many bytes on the disk, where the file system can. Throws IoError where there is too
-  /// little.
+  /// Reserves disk space if the file system can. Throws IoError if there is too little.
   void reserve(uint64_t bytes);
-  /// Returns the CRC-32 of these bytes.
+  /// Appends bytes and returns their CRC-32.
   uint32_t write(const void* data, size_t size);
-  /// Makes the file durable under its name; returns the checksums of what was written.
+  /// Gives the durable file its final name and returns its checksums.
   FileSums commit();
 
  private:
-  /// Throws IoError with the system's reason; for a full disk also with the room that the file needs.
+  /// Throws IoError with the system's reason. If the disk is full, it also tells the space needed.
   [[noreturn]] void fail(const char* action, int error) const;
 
   Folder folder_;
   std::string name_;
   std::string temporary_;
   std::unique_ptr<io::FileWriter> writer_;
-  uint64_t needed_bytes_ = 0;  // 0 while it is not known
+  uint64_t needed_bytes_ = 0;  // 0 if unknown
   uint64_t written_bytes_ = 0;
   FileSummer summer_;
 };
 
-/// Makes the names inside of a folder durable. Throws IoError.
+/// Makes the folder's entries durable. Throws IoError.
 void sync_folder(const std::filesystem::path& folder);
 
-/// Makes a folder and those above it where they do not exist, durably. Throws IoError.
+/// Creates missing folders along the path, durably. Throws IoError.
 void make_folders(const std::filesystem::path& folder);
 
-/// Replaces the content of a small text file.
+/// Replaces a small text file.
 void write_text_atomically(const std::filesystem::path& path, const std::string& text);
 void write_text_atomically(const Folder& folder, const std::string& name, const std::string& text);
 

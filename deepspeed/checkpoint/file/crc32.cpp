@@ -1,11 +1,11 @@
-// Long runs go through carry-less products where the processor has them. Elsewhere eight table look-ups take
-// eight bytes at once ("slicing by 8"): several times the rate of the byte-wise loop.
+// Long runs of bytes use the processor's own instructions if it has them. Otherwise eight table look-ups
+// process eight bytes at once ("slicing by 8"), which is several times faster than one byte at a time.
 #include "deepspeed/checkpoint/file/crc32.h"
 
 #include <array>
 #include <cstring>
 
-#include "deepspeed/checkpoint/file/crc32_folded.h"
+#include "deepspeed/checkpoint/file/crc32_instructions.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -29,9 +29,9 @@ constexpr Tables make_tables() {
 }
 
 constexpr Tables kTables = make_tables();
-constexpr size_t kFoldedBytes = 64;  // the least that is worth it
+constexpr size_t kLeastByInstructions = 64;
 
-/// The product of two polynomials modulo that of the checksum; bit 31 is the coefficient of x^0.
+/// Multiplies two polynomials modulo the checksum's polynomial; bit 31 is the coefficient of x^0.
 constexpr uint32_t multiply(uint32_t a, uint32_t b) {
   uint32_t product = 0;
   for (; a != 0; a <<= 1) {
@@ -41,7 +41,7 @@ constexpr uint32_t multiply(uint32_t a, uint32_t b) {
   return product;
 }
 
-/// Holds x^(8 * 2^k) at place k.
+/// Returns x^(8 * 2^k) at index k.
 constexpr std::array<uint32_t, 64> make_byte_powers() {
   std::array<uint32_t, 64> powers{};
   powers[0] = uint32_t{1} << 23;
@@ -54,7 +54,7 @@ constexpr std::array<uint32_t, 64> kBytePowers = make_byte_powers();
 }  // namespace
 
 uint32_t combine_crc32(uint32_t first, uint32_t second, uint64_t second_size) {
-  // A checksum moves over n zero bytes by the factor x^(8n); its inversions before and after cancel out.
+  // Appending n zero bytes multiplies a checksum by x^(8n); the inversions before and after cancel out.
   for (size_t k = 0; second_size != 0; ++k, second_size >>= 1) {
     if ((second_size & 1) != 0) first = multiply(first, kBytePowers[k]);
   }
@@ -64,12 +64,12 @@ uint32_t combine_crc32(uint32_t first, uint32_t second, uint64_t second_size) {
 uint32_t crc32(uint32_t crc, const void* data, size_t size) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   crc = ~crc;
-  static const bool can_fold = can_fold_crc32();
-  if (can_fold && size >= kFoldedBytes) {
-    const size_t folded = size / 16 * 16;
-    crc = fold_crc32(crc, bytes, folded);
-    bytes += folded;
-    size -= folded;
+  static const bool has_instructions = has_crc32_instructions();
+  if (has_instructions && size >= kLeastByInstructions) {
+    const size_t whole = size / 16 * 16;
+    crc = crc32_by_instructions(crc, bytes, whole);
+    bytes += whole;
+    size -= whole;
   }
   for (; size >= 8; bytes += 8, size -= 8) {
     uint32_t low = 0;

@@ -1,4 +1,4 @@
-// Zip records have this checksum (CRC-32, polynomial 0xEDB88320).
+// Computes the checksum of zip records: CRC-32 with polynomial 0xEDB88320.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace deepspeed::checkpoint {
 
-/// Continues `crc` (0 at the start) over `size` bytes.
+/// Continues the checksum `crc` (0 at the start) over `size` bytes.
 uint32_t crc32(uint32_t crc, const void* data, size_t size);
 
-/// Returns the checksum of two runs of bytes, one behind the other, from the checksums of each.
-/// `second_size`: bytes of the second run.
+/// Combines the checksums of two consecutive runs of bytes. `second_size` is the length of the second run in
+/// bytes.
 uint32_t combine_crc32(uint32_t first, uint32_t second, uint64_t second_size);
 
 }  // namespace deepspeed::checkpoint

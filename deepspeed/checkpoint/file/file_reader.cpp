@@ -19,7 +19,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr uint64_t kPieceBytes = 4 * kSumChunkBytes;  // stays in the cache between the read and the checksum
+constexpr uint64_t kPieceBytes =
+    4 * kSumChunkBytes;  // small enough to stay cached between the read and the checksum
 
 std::atomic<uint64_t> bytes_of_all_readers{0};
 
@@ -41,7 +42,7 @@ FileReader::~FileReader() { ::close(file_); }
 uint64_t FileReader::bytes_read_by_process() { return bytes_of_all_readers; }
 
 bool FileReader::is_cached(uint64_t offset, uint64_t size) const {
-  // A read that must not wait (RWF_NOWAIT) would tell as well, but starts the page cache's own reading ahead.
+  // RWF_NOWAIT would tell as well, but such a read starts the page cache's own read-ahead.
   static const auto page = uint64_t(::sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset / page * page, bytes = offset + size - begin;
   void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file_, off_t(begin));
@@ -54,10 +55,10 @@ bool FileReader::is_cached(uint64_t offset, uint64_t size) const {
 
 bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size) const {
   if (has_direct_ && !direct_) {
-    // This opens the file that was opened first, even if another one has its name by now.
+    // This opens the same file again, even if another file has taken its name since.
     const std::string own = "/proc/self/fd/" + std::to_string(file_);
     const int file = ::open(own.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
-    has_direct_ = file >= 0;  // some file systems do without
+    has_direct_ = file >= 0;  // some file systems do not support O_DIRECT
     if (has_direct_) direct_ = std::make_unique<io::DirectReader>(file);
   }
   return has_direct_ && direct_->read(offset, destination, size) == 0;
@@ -65,7 +66,8 @@ bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size
 
 void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size) const {
   bytes_read_ += size;
-  bytes_of_all_readers.fetch_add(size, std::memory_order_relaxed);
+  bytes_of_all_readers.fetch_add(size,
+                                 std::memory_order_relaxed);  // it is a count alone, which hands nothing over
   if (size > 0 && !is_cached(offset, size) && read_directly(offset, destination, size)) return;
   while (size > 0) {
     const ssize_t count = ::pread(file_, destination, std::min<uint64_t>(size, 1u << 30), off_t(offset));

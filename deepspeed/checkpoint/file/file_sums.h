@@ -1,4 +1,4 @@
-// A file's checksums are made in chunks, so that a part of it can be verified without reading the rest.
+// Keeps checksums of a file by chunk, so that a part can be verified without reading the rest.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Is the bytes of a chunk; the last one of a file may be shorter.
+/// Size of a chunk in bytes; the last chunk of a file may be shorter.
 inline constexpr uint64_t kSumChunkBytes = 256 * 1024;
 
 struct FileSums {
@@ -16,16 +16,16 @@ struct FileSums {
   friend bool operator==(const FileSums&, const FileSums&) = default;
 };
 
-/// Sums bytes as they are written one after the other.
+/// Computes the checksums of a file while it is written in order.
 class FileSummer {
  public:
-  /// Adds bytes and returns the CRC-32 of these alone.
+  /// Adds bytes and returns the CRC-32 of only these bytes.
   uint32_t add(const void* data, size_t size);
   FileSums finish();
 
  private:
   FileSums sums_;
-  uint32_t crc_ = 0;  // of the chunk that is not full yet
+  uint32_t crc_ = 0;  // of the incomplete last chunk
 };
 
 }  // namespace deepspeed::checkpoint

@@ -30,7 +30,7 @@ bool is_same(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// Returns the owner that new entries of the folder get, which a file system may choose.
+/// Returns the owner of new entries in the folder, which some file systems choose themselves.
 uid_t owner_of_new(const Folder& folder) {
   const std::string probe = ".owner_probe." + std::to_string(::getpid());
   struct stat made {};
@@ -128,12 +128,12 @@ bool Folder::exchange(const std::string& a, const std::string& b) const {
 }
 
 void Folder::sync() const {
-  // EINVAL: a file system without such a call.
+  // EINVAL means that the file system cannot sync folders.
   if (::fsync(handle()) != 0 && errno != EINVAL) fail("fsync the folder", "", errno);
 }
 
 std::vector<std::string> Folder::names() const {
-  // The reading gets a description of its own, since its place goes with that.
+  // A new file description is needed, because the reading position belongs to the description.
   const int again = ::openat(handle(), ".", kFolder);
   DIR* entries = again < 0 ? nullptr : ::fdopendir(again);
   if (entries == nullptr) {

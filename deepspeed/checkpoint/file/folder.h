@@ -1,4 +1,4 @@
-// An open folder. What a save does in it is done by the names inside, so that no link leads elsewhere.
+// Works by names inside an open folder, so that no link can redirect a save.
 #pragma once
 
 #include <filesystem>
@@ -13,45 +13,44 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds a folder open: it stays the one that was opened, whatever has its name later. Names are those inside
-/// of it, without a slash, and no function follows a link under such a name. All throw IoError with the path
-/// and the system's reason. Copies share the open folder.
+/// Holds a folder open, whichever folder has its name later. All names are of entries directly inside it,
+/// without a slash, and links under them are not followed. All functions throw IoError with the path and the
+/// system's reason. Copies share the open folder.
 class DEEPSPEED_API Folder {
  public:
-  /// Opens a folder that the program names; links on the way to it are followed.
+  /// Opens the folder at a path given by the program. Links in the path are followed.
   explicit Folder(const std::filesystem::path& path);
 
-  /// Opens the folder of that name; nothing where there is none, or a link or something else.
+  /// Opens the folder `name`. Returns nothing if there is none, or if it is a link or a file.
   std::optional<Folder> find(const std::string& name) const;
-  /// Opens the folder of that name, and makes it where there is none. Throws IoError, saying what is there,
-  /// where a link, a file or another user's folder has the name.
+  /// Opens the folder `name`, creating it if nothing has that name. Throws IoError, saying what is there, if
+  /// the name belongs to a link, a file or another user's folder.
   Folder make(const std::string& name) const;
-  /// Says whether the name is that of a folder of this user. Where a file system shows another owner for
-  /// what this process makes, that one counts.
+  /// Returns whether `name` is a folder of this user. Some file systems show another owner for what this
+  /// process creates; such an owner counts as this user.
   bool owns(const std::string& name) const;
-  /// Says whether anything has the name; a link counts, wherever it leads.
+  /// Returns whether an entry `name` exists; a dangling link counts.
   bool has(const std::string& name) const;
-  /// Says whether the name is still that of `folder`.
+  /// Returns whether `name` still refers to `folder`.
   bool has(const std::string& name, const Folder& folder) const;
 
-  /// Opens a file, with open()'s flags; -1, with errno, where that fails. The caller closes it.
+  /// Opens a file with the flags of open(). Returns -1 and sets errno on failure. The caller closes it.
   int open_file(const std::string& name, int flags, mode_t mode = 0666) const;
-  /// Removes a file, a link, or a folder with all below it. Does nothing where there is none.
+  /// Removes a file, a link or a whole folder tree, if it exists.
   void remove(const std::string& name) const;
-  /// Removes a folder as remove() does. Throws IoError, before anything is removed, where it is another
-  /// user's.
+  /// Removes a folder like remove(). If it belongs to another user, throws IoError before removing anything.
   void remove_own(const std::string& name) const;
-  /// Removes all that is inside.
+  /// Removes all entries.
   void empty() const;
-  /// Gives an entry another name in this folder.
+  /// Renames an entry within this folder.
   void rename(const std::string& from, const std::string& to) const;
-  /// Exchanges two names in one step; returns false where the file system cannot.
+  /// Swaps two entries atomically; returns false if the file system cannot.
   bool exchange(const std::string& a, const std::string& b) const;
-  /// Makes the names inside durable.
+  /// Makes the folder's entries durable.
   void sync() const;
 
   std::vector<std::string> names() const;
-  const std::filesystem::path& path() const { return path_; }  // by which it was opened, for messages
+  const std::filesystem::path& path() const { return path_; }  // as given when it was opened, for messages
   int handle() const { return *handle_; }
 
  private:

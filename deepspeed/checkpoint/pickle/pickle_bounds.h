@@ -1,5 +1,5 @@
-// These bounds hold for what is written and for what is read: the depth of values inside of each other, and
-// the names of classes and functions.
+// Sets limits for reading and writing pickles: the nesting of values, and the length of class and function
+// names.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace deepspeed::checkpoint {
 
-/// Is the deepest nesting that is written and read.
+/// Limits how deeply values may nest.
 inline constexpr int kMaxPickleDepth = 200;
 
-/// Is the length of the longest name of a module, a class or a function.
+/// Limits the length of the name of a module, class or function.
 inline constexpr size_t kMaxPickleName = 1000;
 
-/// Says whether `name` can stand in a pickle as a module's name, or as a name in a module.
+/// Returns whether `name` can be the name of a module, or a name in one.
 inline bool is_pickle_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxPickleName && name.find('\n') == std::string::npos;
 }

@@ -1,4 +1,4 @@
-// A pickle's bytes are read from front to back, and nothing behind their end.
+// Reads the bytes of a pickle from front to back, never past their end.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Is a cursor over the bytes. All members throw CheckpointError where the bytes end too soon.
+/// Is a cursor over the bytes. All members throw CheckpointError if the bytes end too soon.
 class PickleBytes {
  public:
   explicit PickleBytes(std::string_view bytes) : bytes_(bytes) {}

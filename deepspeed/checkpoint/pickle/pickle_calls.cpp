@@ -1,11 +1,11 @@
-// Builds what the calls of a pickle would return; no code runs.
+// Builds what the calls in a pickle would return, without running any code.
 //
-// A pickle names a global (add_global), and calls it with a tuple of arguments: build_call() looks the name
-// up in a table of those that stand for a tensor or a plain value, as _rebuild_tensor_v2, OrderedDict, set,
-// Size, bytes and complex do. Any other call becomes an object that keeps the callable and the arguments, as
-// one that is made by __new__ (build_new) always does. A later state is attached to an object, or dropped
-// where it is an OrderedDict's (set_state). Storages come from the archive by their key (build_storage), so
-// that several tensors share one.
+// A pickle names a global (add_global) and calls it with a tuple of arguments. build_call() looks the name up
+// in a table of calls that stand for tensors or plain values: _rebuild_tensor_v2, OrderedDict, set, Size,
+// bytes, complex. Any other call becomes an object that keeps the callable and its arguments. Objects made by
+// __new__ (build_new) are always kept that way. A later state is attached to its object, or dropped if it
+// belongs to an OrderedDict (set_state). Storages come from the archive by key (build_storage), so that
+// several tensors can share one.
 #include "deepspeed/checkpoint/pickle/pickle_calls.h"
 
 #include <array>
@@ -21,7 +21,7 @@ namespace {
 
 using Kind = PickleKind;
 
-/// Is a call of a name that the table below knows.
+/// Describes a call whose name is in the table below.
 struct Call {
   Global name;
   uint32_t callable = 0;
@@ -33,10 +33,10 @@ struct Call {
   raise<CheckpointError>("'", callable.module, ".", callable.name, "' has arguments of an unknown form");
 }
 
-/// Returns the name that a node is, or null.
+/// Returns the name that a node holds, or null.
 const Global* name_at(const PickleGraph& graph, uint32_t index) { return graph.leaf(index).get_if<Global>(); }
 
-/// Keeps a call as data. Throws CheckpointError for what no Python object can be made of.
+/// Keeps a call as data. Throws CheckpointError if no Python object could result from it.
 uint32_t keep_call(PickleGraph& graph, PickleObject object) {
   const Global* name = name_at(graph, object.callable);
   if ((name == nullptr && graph.kind(object.callable) != Kind::kObject) ||
@@ -90,8 +90,8 @@ bool is_plain_tensor_class(const Global& name) {
          (name.module == "torch.nn.parameter" && name.name == "Parameter");
 }
 
-/// Builds a tensor from (call, class, its arguments, attributes). Python code hung the attributes on it; a
-/// reader has no use for them.
+/// Builds a tensor from (call, class, its arguments, attributes). The attributes were added by Python code
+/// and are ignored.
 uint32_t build_tensor_of_type(PickleGraph& graph, const Call& call) {
   if (call.items.size() != 4) raise_arguments(call.name);
   const Global* inner = name_at(graph, call.items[0]);
@@ -132,7 +132,7 @@ uint32_t build_size(PickleGraph& graph, const Call& call) {
   return graph.add_leaf(Size{dims_of(graph, call.items[0])});
 }
 
-/// Converts a UTF-8 text to its Latin-1 bytes.
+/// Converts UTF-8 text to its Latin-1 bytes.
 std::vector<uint8_t> latin1_bytes(const std::string& text) {
   std::vector<uint8_t> bytes;
   for (size_t at = 0; at < text.size(); ++at) {
@@ -153,7 +153,7 @@ uint32_t build_encoded(PickleGraph& graph, const Call& call) {
   return graph.add_leaf(Value::bytes(latin1_bytes(graph.leaf(call.items[0]).as_string())));
 }
 
-/// Builds what `bytes()` returns, which is how Python writes empty ones.
+/// Builds the result of `bytes()`, which is how Python writes empty bytes.
 uint32_t build_empty_bytes(PickleGraph& graph, const Call& call) {
   return call.items.empty() ? graph.add_leaf(Value::bytes({})) : keep_call(graph, call);
 }
@@ -173,7 +173,7 @@ uint32_t build_complex(PickleGraph& graph, const Call& call) {
   return graph.add_leaf(std::complex<double>(*real, *imaginary));
 }
 
-/// Builds the name of what lies inside of a class, which older protocols write as `getattr(class, name)`.
+/// Builds the name of a class member. Older protocols write it as `getattr(class, name)`.
 uint32_t build_attribute(PickleGraph& graph, const Call& call) {
   if (call.items.size() != 2) return keep_call(graph, call);
   const Global* outer = name_at(graph, call.items[0]);
@@ -240,7 +240,7 @@ uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, in
 }
 
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state) {
-  // A reader has no use for the attributes of a state_dict itself (its _metadata: module versions).
+  // Attributes of a state_dict itself (_metadata: module versions) are not needed.
   if (graph.kind(object) == Kind::kOrderedDict) return;
   if (graph.kind(object) != Kind::kObject)
     raise<CheckpointError>("a value that is no object is given a state");

@@ -1,5 +1,5 @@
-// Calls inside a pickle build values here. A pickle names a function and its arguments; nothing is ever
-// called: tensors and plain values are built in place of a call, and any other call is kept as an Object.
+// Builds values from the calls in a pickle. A pickle names functions and their arguments, but nothing is ever
+// called. Tensors and plain values are built directly; any other call is kept as an Object.
 #pragma once
 
 #include <functional>
@@ -9,25 +9,24 @@
 
 namespace deepspeed::checkpoint {
 
-/// Adds a class or a function, or a dtype, to `graph` and returns its number. Throws CheckpointError for what
-/// cannot be a name.
+/// Adds a class, function or dtype to `graph` and returns its node number. Throws CheckpointError for an
+/// invalid name.
 uint32_t add_global(PickleGraph& graph, Global name);
 
-/// Builds what calling `callable` with the tuple `arguments` would return. Throws CheckpointError.
+/// Builds the result of calling `callable` with the tuple `arguments`. Throws CheckpointError.
 uint32_t build_call(PickleGraph& graph, uint32_t callable, uint32_t arguments);
 
-/// Builds the object that `__new__` of the class `callable` would return. `keywords`: a dict, or -1. Throws
-/// CheckpointError.
+/// Builds the object that `__new__` of the class `callable` would return. `keywords` is a dict, or -1 for
+/// none. Throws CheckpointError.
 uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, int64_t keywords = -1);
 
 /// Sets the state of an object (`__setstate__`, `__dict__`). Throws CheckpointError.
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state);
 
-/// Gives the storage of record `key` with `num_bytes` bytes. Throws CheckpointError.
+/// Returns the storage of record `key`, of `num_bytes` bytes. Throws CheckpointError.
 using StorageLoader = std::function<at::Storage(const std::string& key, int64_t num_bytes)>;
 
-/// Builds the storage that the persistent id `("storage", class, key, device, numel)` stands for. Throws
-/// CheckpointError.
+/// Builds the storage of the persistent id `("storage", class, key, device, numel)`. Throws CheckpointError.
 uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const StorageLoader& load);
 
 }  // namespace deepspeed::checkpoint

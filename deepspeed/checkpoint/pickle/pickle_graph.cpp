@@ -1,5 +1,5 @@
-// Leaves, containers and objects are added as the pickle brings them, within the bytes that it may cost.
-// At the end a walk over the graph makes values of them.
+// Nodes are added in the order of the pickle, within a limit of bytes. At the end a walk over the graph turns
+// them into values.
 #include "deepspeed/checkpoint/pickle/pickle_graph.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Counts the bytes of a leaf beyond its Value.
+/// Counts the bytes of a leaf in addition to its Value.
 uint64_t content_bytes(const Value& leaf) {
   if (const auto* text = leaf.get_if<std::string>()) return text->size();
   if (const auto* raw = leaf.get_if<std::vector<uint8_t>>()) return raw->size();
@@ -30,7 +30,7 @@ uint64_t content_bytes(const Value& leaf) {
   return 0;
 }
 
-/// Counts what the description of a tensor takes, of which a call of five bytes makes one.
+/// Counts the bytes that describe a tensor. Five bytes of a pickle can create one.
 uint64_t tensor_bytes(const Value& leaf) {
   const auto* tensor = leaf.get_if<at::Tensor>();
   return tensor == nullptr ? 0 : sizeof(c10::TensorImpl) + 2 * sizeof(int64_t) * uint64_t(tensor->dim());
@@ -64,12 +64,12 @@ std::string_view bytes_view(const std::vector<uint8_t>& bytes) {
 }
 
 std::string bits_text(double number) {
-  return std::to_string(std::bit_cast<uint64_t>(number + 0.0));  // 0.0 and -0.0 are equal
+  return std::to_string(std::bit_cast<uint64_t>(number + 0.0));  // adding 0.0 makes -0.0 equal to 0.0
 }
 
 bool append_key(const Value& key, std::string& text);
 
-/// Appends what append_key() appends for each item, behind their number.
+/// Appends the number of items, then the text of append_key() for each.
 bool append_keys(const std::vector<Value>& items, std::string& text) {
   text += "tuple " + std::to_string(items.size()) + ":";
   bool is_known = true;
@@ -77,9 +77,9 @@ bool append_keys(const std::vector<Value>& items, std::string& text) {
   return is_known;
 }
 
-/// Appends a text that is equal for equal keys and says where it ends, so that a tuple's is made in one pass.
-/// Returns false for an object, a frozenset or a tensor, whose equality only Python knows. Throws
-/// CheckpointError for what Python cannot hash: a list, a dict, a set, a bytearray.
+/// Appends a text that is equal for equal keys. It marks its own end, so that a tuple takes one pass. Returns
+/// false for an object, a frozenset or a tensor, because only Python can compare those. Throws
+/// CheckpointError for what Python cannot hash: a list, dict, set or bytearray.
 bool append_key(const Value& key, std::string& text) {
   const auto append = [&](const char* kind, std::string_view content) {
     text += message(kind, content.size(), ":");
@@ -134,7 +134,7 @@ uint32_t PickleGraph::add_container(PickleKind kind, Items items) {
 }
 
 uint32_t PickleGraph::add_object(PickleObject object) {
-  spend(items(object.arguments).size() * sizeof(uint32_t), left_to_add_);  // which were looked at
+  spend(items(object.arguments).size() * sizeof(uint32_t), left_to_add_);  // checking them took time
   objects_.push_back(std::move(object));
   return add(PickleKind::kObject, objects_.size() - 1);
 }

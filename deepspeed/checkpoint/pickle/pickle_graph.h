@@ -1,6 +1,6 @@
-// A graph holds the objects that a pickle builds while it is read. They refer to each other by number, since
-// a pickle fills a container after others already hold it; at the end the graph becomes a Value, within
-// bounds. One operation of a byte makes an object: what a node takes is kept small.
+// Holds the objects of a pickle while it is read. Objects refer to each other by number, because a pickle may
+// fill a container after others already hold it. At the end the graph becomes a Value, within limits. A
+// single byte of a pickle can create an object, so nodes are kept small.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ enum class PickleKind : uint8_t {
   kStorage
 };
 
-/// Holds the parts of an object; they are numbers of nodes, -1 where it has none.
+/// Holds the parts of an object as node numbers. -1 means that there is none.
 struct PickleObject {
   Object::Making making = Object::Making::kCall;
   uint32_t callable = 0;   // a Global or an object
   uint32_t arguments = 0;  // a tuple
   int64_t keywords = -1;   // a dict
   int64_t state = -1;
-  std::vector<uint32_t> items = {};  // are appended to it
-  std::vector<uint32_t> pairs = {};  // keys and values by turns that are set in it
+  std::vector<uint32_t> items = {};  // appended to the object
+  std::vector<uint32_t> pairs = {};  // alternating keys and values that are set in the object
 };
 
 struct PickleStorage {
@@ -45,11 +45,11 @@ class PickleGraph {
  public:
   using Items = std::vector<uint32_t>;
 
-  /// Bounds what a small file could make of few bytes: what calls copy and look at, the tensors that they
-  /// make, and the value at the end.
+  /// Limits what a small file can create. That is data that calls copy or check, tensors, and the final
+  /// value.
   explicit PickleGraph(uint64_t max_bytes);
 
-  // These add a node and return its number. They throw CheckpointError beyond the bound.
+  // These add a node and return its number. They throw CheckpointError beyond the limit.
   uint32_t add_leaf(Value value);
   uint32_t add_container(PickleKind kind, Items items = {});
   uint32_t add_object(PickleObject object);
@@ -58,25 +58,25 @@ class PickleGraph {
   PickleKind kind(uint32_t node) const { return nodes_[node].kind; }
   /// Returns the value of a leaf; None for any other node.
   const Value& leaf(uint32_t node) const;
-  /// Returns the items of a container, a dict's keys and values by turns; none for any other node.
+  /// Returns the items of a container; for a dict, alternating keys and values. Other nodes have none.
   const Items& items(uint32_t node) const;
-  /// Returns the items of a container, to be added to.
+  /// Returns the items of a container so that more can be added.
   Items& items_to_fill(uint32_t node);
   PickleObject& object(uint32_t node) { return objects_[nodes_[node].place]; }
   const PickleStorage& storage(uint32_t node) const { return storages_[nodes_[node].place]; }
 
-  /// Builds the value below `root`. A container that stands in several places is copied to each. Throws
-  /// CheckpointError beyond the bound, for a value that holds itself, and for a storage that stands alone.
+  /// Builds the value below `root`. A container with several holders is copied for each. Throws
+  /// CheckpointError beyond the limit, for a value that contains itself, and for a bare storage.
   Value value(uint32_t root) const;
 
  private:
   struct Node {
     PickleKind kind;
-    uint32_t place;  // in the list of its kind
+    uint32_t place;  // index in the list of its kind
   };
   struct Walk {
     uint64_t bytes_left;
-    std::vector<bool> is_open;  // by node: it is being built
+    std::vector<bool> is_open;  // by node: whether it is being built
     int depth = 0;
   };
   uint32_t add(PickleKind kind, size_t place);
@@ -90,8 +90,8 @@ class PickleGraph {
   uint64_t max_bytes_;
   uint64_t left_to_add_;
   std::vector<Node> nodes_;
-  std::deque<Value> leaves_;  // None, True and False first, once for all
-  std::deque<Items> items_;   // the first stands for all containers that nothing was put into
+  std::deque<Value> leaves_;  // starts with None, True and False, which are shared
+  std::deque<Items> items_;   // the first is shared by all empty containers
   std::deque<PickleObject> objects_;
   std::deque<PickleStorage> storages_;
 };

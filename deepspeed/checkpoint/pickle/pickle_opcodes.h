@@ -1,4 +1,4 @@
-// These operation codes of Python's pickle, protocols 2 to 5, stand in checkpoint files.
+// Lists the operation codes of Python's pickle, protocols 2 to 5, that occur in checkpoint files.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Writes a value as one walk over it, in the operations that Python's own pickler would choose.
+// Writes a value in one walk over it, with the operations that Python's own pickler would choose.
 //
-// write() dispatches by the kind of value; each put() emits operations that leave exactly one object on the
-// reader's stack. An object is its callable and arguments, the call, what is filled in, and its state. Texts,
-// globals and tensors are memoized at their first use and recalled later, as torch.load expects of storages,
-// and so that tied tensors stay one object. Numbers take the shortest form that holds them. Nesting is
-// bounded by what our own reader accepts.
+// write() dispatches by the kind of value. Each put() emits operations that leave exactly one object on the
+// reader's stack. An object is written as its callable and arguments, the call, its items, and its state.
+// Strings, globals and tensors are memoized at first use and recalled later. torch.load expects that of
+// storages, and it keeps tied tensors one object. Numbers take the shortest form that holds them. Nesting is
+// limited to what our reader accepts.
 #include "deepspeed/checkpoint/pickle/pickler.h"
 
 #include <bit>
@@ -20,11 +20,11 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Says whether Python has the text: UTF-8 in which surrogates may stand alone, as Python's pickle writes
-/// them.
+/// Returns whether Python accepts the text. That is UTF-8 with lone surrogates allowed, as Python's pickle
+/// writes them.
 bool is_text_of_python(const std::string& text) {
   if (is_utf8(text)) return true;
-  std::string rest;  // with a '?' for each surrogate, which is ED A0..BF 80..BF
+  std::string rest;  // with '?' for each surrogate, which is ED A0..BF 80..BF
   for (size_t at = 0; at < text.size(); ++at) {
     const auto byte = [&](size_t index) { return index < text.size() ? uint8_t(text[index]) : uint8_t{0}; };
     const bool is_surrogate =
@@ -102,8 +102,7 @@ class Pickler {
     out_ += text;
     memoize("text " + text);
   }
-  /// Writes bytes as Python does in protocol 2, which has none: Latin-1 text, and the call that turns it
-  /// back.
+  /// Protocol 2 has no bytes. Like Python, this writes Latin-1 text and the call that converts it back.
   void put(const std::vector<uint8_t>& bytes) {
     std::string text;
     for (const uint8_t value : bytes) {
@@ -203,7 +202,7 @@ class Pickler {
       case Object::Making::kNewWithKeywords:
         op(Op::kEmptyDict);
         set_pairs(object.keywords);
-        return op(Op::kNewObjEx);  // of protocol 4, but Python reads it in every file
+        return op(Op::kNewObjEx);  // belongs to protocol 4, but Python reads it in any file
     }
   }
   void put(const at::Tensor& tensor) {
@@ -219,7 +218,7 @@ class Pickler {
     put_dims(placement.sizes);
     put_dims(placement.strides);
     put(false);
-    put(Dict(/*ordered=*/true));  // backward hooks: none
+    put(Dict(/*ordered=*/true));  // no backward hooks
     if (!typed) put(DType{tensor.scalar_type()});
     op(Op::kTuple);
     op(Op::kReduce);
@@ -257,7 +256,7 @@ class Pickler {
     }
     op(Op::kSetItems);
   }
-  /// Says under which keys of dicts the value lies that is being written.
+  /// Returns the dict keys that lead to the value being written, for messages.
   std::string place() const {
     std::string path;
     for (const Value* key : keys_) {
@@ -293,7 +292,7 @@ class Pickler {
     if (dot == std::string::npos) {
       op(Op::kGlobal);
       out_ += module + "\n" + name + "\n";
-    } else {  // inside of a class, where protocol 2 has only the way through it
+    } else {  // protocol 2 reaches a member of a class only through getattr
       global("__builtin__", "getattr");
       global(module, name.substr(0, dot));
       put(name.substr(dot + 1));
@@ -308,7 +307,7 @@ class Pickler {
                       "', expected at most ", kMaxPickleName, " bytes of UTF-8 in one line");
   }
 
-  /// Refers to something that was written before; returns false where it was not.
+  /// Writes a reference to an earlier object; returns false if there is none.
   bool recall(const std::string& name) {
     const auto found = memo_.find(name);
     if (found == memo_.end()) return false;
@@ -333,7 +332,7 @@ class Pickler {
   const StoragePlan& plan_;
   std::string out_;
   std::unordered_map<std::string, uint32_t> memo_;
-  std::vector<const Value*> keys_;  // of the dicts that are being written
+  std::vector<const Value*> keys_;  // of the dicts being written
   int depth_ = 0;
 };
 

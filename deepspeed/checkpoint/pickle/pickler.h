@@ -1,4 +1,4 @@
-// The pickler writes a value as Python's pickle does it, protocol 2, with tensors as torch.save writes them.
+// Writes a value as Python's pickle does (protocol 2), with tensors as torch.save writes them.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// Makes the bytes of data.pkl. Tensors refer to the records of `plan` by number. Throws UsageError,
-/// with the keys of dicts on the way there, for what a file cannot hold: text that is not UTF-8 (surrogates
-/// may stand alone, as in Python), a dtype without a name, nesting deeper than a reader accepts.
+/// Returns the bytes of data.pkl. Tensors refer to the records of `plan` by number. Throws UsageError, naming
+/// the dict keys that lead to the value, for what a file cannot hold. That is text that is not UTF-8 (lone
+/// surrogates are allowed, as in Python), a dtype without a name, or nesting deeper than readers accept.
 std::string pickle(const Value& value, const StoragePlan& plan);
 
 }  // namespace deepspeed::checkpoint

@@ -1,9 +1,9 @@
-// Plans records in two passes over the tensors of a value, each tensor object once.
+// Plans records in two passes over the tensors of a value, visiting each tensor object once.
 //
-// The first pass unites the extents of dense tensors that overlap in one storage (merge_extents): tied
-// weights, or a view and its whole. Extents that only touch stay apart, so that neighbours in a flat buffer
-// get records of their own. The second pass gives each tensor its place in the union that holds it; a tensor
-// that is in none (strided with holes, conjugated, empty) is copied into a record of its own.
+// The first pass merges the extents of dense tensors that overlap in one storage, such as tied weights or a
+// view and its base (merge_extents). Extents that only touch stay separate, so that neighbours in a flat
+// buffer get their own records. The second pass locates each tensor in the merged extent that contains it. A
+// tensor that is in none (strided with holes, conjugated, empty) is copied into its own record.
 #include "deepspeed/checkpoint/pickle/storage_plan.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct Extent {
   int64_t end = 0;
 };
 
-/// Returns which elements of its storage a tensor with at least one element reaches.
+/// Returns the extent of a non-empty tensor in its storage.
 Extent extent_of(const at::Tensor& tensor) {
   int64_t last = tensor.storage_offset();
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
@@ -65,7 +65,7 @@ bool is_plain_view(const at::Tensor& tensor) {
 
 struct SharedRecord {
   Extent extent;
-  int64_t record = -1;  // not yet numbered
+  int64_t record = -1;  // -1 until numbered
 };
 
 using StorageKey = std::pair<const void*, at::ScalarType>;
@@ -73,7 +73,7 @@ StorageKey key_of(const at::Tensor& tensor) {
   return {tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type()};
 }
 
-/// Unites the overlapping extents of dense tensors: ascending, for each storage.
+/// Merges overlapping extents of dense tensors, ascending, for each storage.
 std::map<StorageKey, std::vector<SharedRecord>> merge_extents(const std::vector<at::Tensor>& tensors) {
   std::map<StorageKey, std::vector<SharedRecord>> merged;
   for (const at::Tensor& tensor : tensors) {

@@ -1,8 +1,7 @@
-// A plan decides which records a file needs for the tensors of a value, and where each tensor lies in them.
+// Decides which records a file needs for the tensors of a value, and where each tensor lies in them.
 //
-// Tensors of one storage that overlap (tied weights, a view and its whole) share a record; tensors that lie
-// side by side in one storage (parameters in a flat buffer) get a record each, so that no file drags a whole
-// buffer along.
+// Tensors of one storage that overlap (tied weights, a view and its base) share a record. Adjacent tensors
+// (parameters in a flat buffer) get their own records, so that no file includes a whole buffer.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ class StoragePlan {
     std::vector<int64_t> strides;
   };
 
-  /// Plans for every tensor inside `value`. Throws UsageError for an undefined, sparse or quantized tensor,
-  /// and for one on the meta device unless `deferred`: its data comes later.
+  /// Plans records for every tensor in `value`. Throws UsageError for an undefined, sparse or quantized
+  /// tensor. A tensor on the meta device is allowed only if `deferred`, because its data is provided later.
   explicit StoragePlan(const Value& value, bool deferred = false);
 
   const Placement& placement(const at::Tensor& tensor) const;

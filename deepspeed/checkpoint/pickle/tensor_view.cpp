@@ -23,7 +23,7 @@ at::Tensor view_of_storage(const at::Storage& storage, const TensorView& view) {
     raise_outside();
   }
   int64_t numel = 1;
-  int64_t last = view.offset;  // the largest index that the view reaches
+  int64_t last = view.offset;  // the largest index in the view
   bool is_empty = false;
   for (size_t dim = 0; dim < view.sizes.size(); ++dim) {
     int64_t reach = 0;
@@ -39,7 +39,7 @@ at::Tensor view_of_storage(const at::Storage& storage, const TensorView& view) {
     }
   }
   if (!is_empty && last >= capacity) raise_outside();
-  // Repeated elements (a stride of 0) would let a small file ask for any amount of memory at the first copy.
+  // With repeated elements (stride 0), a small file could demand any amount of memory at the first copy.
   if (!is_empty && numel > capacity && numel > kMaxRepeatedNumel) raise_outside();
   return at::empty({0}, at::TensorOptions().dtype(view.type).device(storage.device()))
       .set_(storage, view.offset, view.sizes, view.strides);

@@ -1,4 +1,4 @@
-// A tensor is made over bytes that were read from a file, with every number checked before it is used.
+// Makes a tensor over bytes read from a file, checking every number before using it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct TensorView {
   std::vector<int64_t> strides;
 };
 
-/// Makes a tensor over the storage, on the meta device where the storage is there. Throws CheckpointError
-/// where the view does not lie within the storage.
+/// Returns a tensor over the storage, on the storage's device (CPU or meta). Throws CheckpointError if the
+/// view does not lie within the storage.
 at::Tensor view_of_storage(const at::Storage& storage, const TensorView& view);
 
 }  // namespace deepspeed::checkpoint

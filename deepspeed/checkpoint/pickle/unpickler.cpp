@@ -1,11 +1,11 @@
-// Runs the operations of a pickle on a stack of numbers of graph nodes.
+// Runs the operations of a pickle on a stack of graph node numbers.
 //
-// run() reads one operation after the other until kStop. Operations are tried by family: numbers and texts,
-// containers, stack and memo, calls; one that no family knows is refused by its code. Values become nodes of
-// a PickleGraph rather than Values, since a pickle fills containers after other containers hold them already.
-// Globals and calls go to pickle_calls.cpp, which builds and never executes. At the end the graph becomes a
-// Value, within a bound that follows from the pickle's size. Every pop checks that the stack, above its last
-// mark, has something to give.
+// run() reads one operation after the other until kStop. It tries them by family: numbers and strings,
+// containers, stack and memo, calls. An unknown operation is an error that gives its code. Values become
+// nodes of a PickleGraph first, because a pickle may fill a container after others hold it. Globals and calls
+// go to pickle_calls.cpp, which builds values and never executes anything. At the end the graph becomes a
+// Value, within a limit derived from the pickle's size. Every pop checks that the stack holds something above
+// its last mark.
 #include "deepspeed/checkpoint/pickle/unpickler.h"
 
 #include <bit>
@@ -25,7 +25,7 @@ using Indices = std::vector<uint32_t>;
 
 class Unpickler {
  public:
-  // The bound is generous for honest files: a value takes 48 bytes, the shortest operation one.
+  // The limit is generous for honest files: a value takes 48 bytes, the shortest operation one.
   Unpickler(std::string_view bytes, const StorageLoader& load)
       : bytes_(bytes), load_(load), graph_((uint64_t{64} << 20) + 64 * uint64_t(bytes.size())) {}
 
@@ -41,9 +41,9 @@ class Unpickler {
   }
 
  private:
-  // The functions below move numbers of nodes on and off the stack.
+  // The functions below push node numbers on the stack and pop them.
   void push(uint32_t index) {
-    // What waits outside of a mark are the values that those being read lie in.
+    // Outside of a mark, the stack holds the values that enclose the one being read.
     if (marks_.empty() && stack_.size() >= kMaxOpen) refuse_depth();
     stack_.push_back(index);
   }
@@ -85,7 +85,7 @@ class Unpickler {
   }
   void push_container(Kind kind, Indices items = {}) { push(graph_.add_container(kind, std::move(items))); }
 
-  // Each function below runs the operations of one family, and returns false for those of another.
+  // Each function below runs the operations of one family, and returns false for any other operation.
   bool read_number(Op op) {
     switch (op) {
       case Op::kNone:
@@ -272,7 +272,7 @@ class Unpickler {
         return read_call(op);
     }
   }
-  /// Throws where a call is dropped: it was made for what it changes, which data cannot hold.
+  /// Throws if a call's result is discarded. Such a call is made for a side effect, which data cannot hold.
   void drop(uint32_t index) const {
     if (graph_.kind(index) == Kind::kObject)
       raise<CheckpointError>("the pickle calls something for its effect; no call is run");
@@ -342,7 +342,7 @@ class Unpickler {
     push(found->second);
   }
 
-  // A level of nesting has a few values that wait, and two marks at most.
+  // A nesting level keeps a few values on the stack, and at most two marks.
   static constexpr size_t kMaxOpen = 8 * kMaxPickleDepth;
 
   PickleBytes bytes_;
@@ -351,8 +351,8 @@ class Unpickler {
   int protocol_ = 0;
   Indices stack_;
   std::vector<size_t> marks_;
-  Indices memo_;                                     // stored under numbers in turn, as Python does it
-  std::unordered_map<uint32_t, uint32_t> far_memo_;  // the others
+  Indices memo_;                                     // entries numbered consecutively, as Python does
+  std::unordered_map<uint32_t, uint32_t> far_memo_;  // all other entries
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The unpickler reads what Python's pickle and torch.save write (protocols 2 to 5), without executing
-// anything.
+// Reads what Python's pickle and torch.save write (protocols 2 to 5), without executing anything.
 #pragma once
 
 #include <string_view>
@@ -9,8 +8,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Reads the value of a pickle; `load` gives the storages of its tensors. Calls of unknown names become an
-/// Object. Throws CheckpointError for anything that is torn, altered or nested without end.
+/// Returns the value of a pickle; `load` provides the storages of its tensors. Calls of unknown names become
+/// an Object. Throws CheckpointError for data that is torn, altered or nested too deeply.
 Value unpickle(std::string_view bytes, const StorageLoader& load);
 
 }  // namespace deepspeed::checkpoint

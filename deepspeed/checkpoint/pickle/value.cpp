@@ -1,9 +1,9 @@
-// Typed reading of values, and dicts in insertion order.
+// Reads values by type, and keeps dicts in insertion order.
 //
-// The as_...() functions accept what Python would have written for the same thing: a whole double or a 0-d
-// tensor for an integer, a tuple for a list. Everything else is a CheckpointError that says what was expected
-// and what stands there. A Dict searches its items one by one while it is small; set() notes the places of a
-// larger one in a map, which any other change of the items drops.
+// The as_...() functions accept every form in which Python may have written a value: a whole double or a 0-d
+// tensor for an integer, a tuple for a list. For anything else they throw a CheckpointError that names the
+// expected and the actual kind. A small Dict is searched item by item. For a larger one, set() keeps the
+// positions of keys in a map, which any other change of the items discards.
 #include "deepspeed/checkpoint/pickle/value.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ bool is_scalar_tensor(const at::Tensor& tensor) {
 
 using DictKey = std::variant<int64_t, std::string>;
 
-/// Returns the key if it is a text or an integer, else nothing.
+/// Returns the key if it is a string or an integer, otherwise nothing.
 std::optional<DictKey> key_of(const Value& value) {
   if (const auto* text = value.get_if<std::string>()) return *text;
   if (const auto* number = value.get_if<int64_t>()) return *number;
@@ -119,7 +119,7 @@ Value Value::bytes(std::vector<uint8_t> value) {
 
 Value Value::integer(std::vector<uint8_t> bytes) {
   const auto sign_of = [](uint8_t highest) { return uint8_t((highest & 0x80) != 0 ? 0xFF : 0x00); };
-  // The highest byte says nothing where it repeats the sign of the one below.
+  // The highest byte is redundant if it repeats the sign of the one below.
   while (bytes.size() > 1 && bytes.back() == sign_of(bytes[bytes.size() - 2])) bytes.pop_back();
   if (bytes.size() > sizeof(int64_t)) return BigInt{std::move(bytes)};
   bytes.resize(sizeof(int64_t), bytes.empty() ? uint8_t{0} : sign_of(bytes.back()));
@@ -136,7 +136,7 @@ bool Value::as_bool() const {
 int64_t Value::as_int() const {
   if (const auto* number = get_if<int64_t>()) return *number;
   if (const auto* number = get_if<double>()) {
-    // Both bounds are exact powers of two, so the comparison itself does not round.
+    // Both limits are exact powers of two, so the comparison itself does not round.
     if (std::trunc(*number) == *number && *number >= -0x1p63 && *number < 0x1p63) return int64_t(*number);
   }
   if (const auto* tensor = get_if<at::Tensor>(); tensor != nullptr && is_scalar_tensor(*tensor)) {

@@ -1,4 +1,4 @@
-// A value of a checkpoint file is what Python's pickle can hold, as data: nothing of it ever runs.
+// Represents a value of a checkpoint file: whatever Python's pickle can hold, as data that is never executed.
 #pragma once
 
 #include <complex>
@@ -21,7 +21,7 @@ namespace deepspeed::checkpoint {
 class Value;
 struct Object;
 
-/// Holds a T elsewhere, so that each value is small; it is copied with its holder.
+/// Holds a T on the heap, so that values stay small. Copying it copies the T.
 template <class T>
 class Boxed {
  public:
@@ -35,7 +35,7 @@ class Boxed {
   }
   ~Boxed() = default;
 
-  /// Returns the content; null where there is none.
+  /// Returns the content, or null.
   T* get() { return content_.get(); }
   const T* get() const { return content_.get(); }
 
@@ -59,20 +59,20 @@ struct FrozenSet {
 struct ByteArray {
   std::vector<uint8_t> bytes;
 };
-/// Is an integer that 64 bits do not hold: two's complement, the lowest byte first, as few bytes as possible.
-/// Python's int.from_bytes(bytes, "little", signed=True) is its value.
+/// Is an integer of more than 64 bits. It is in two's complement, little-endian, in as few bytes as possible.
+/// In Python its value is int.from_bytes(bytes, "little", signed=True).
 struct BigInt {
   std::vector<uint8_t> bytes;
 };
-/// Stands for a torch.Size.
+/// Represents a torch.Size.
 struct Size {
   std::vector<int64_t> dims;
 };
-/// Stands for torch.float32 and its like.
+/// Represents a torch.dtype such as torch.float32.
 struct DType {
   at::ScalarType type;
 };
-/// Is a dict in insertion order; `ordered` writes a collections.OrderedDict.
+/// Is a dict in insertion order; if `ordered`, it is written as a collections.OrderedDict.
 class DEEPSPEED_API Dict {
  public:
   Dict();
@@ -86,13 +86,13 @@ class DEEPSPEED_API Dict {
     forget_places();
     return items_;
   }
-  /// Sets the value of a key, or replaces it.
+  /// Sets or replaces the value of a key.
   void set(Value key, Value value);
-  /// Returns the value of a text key, or null.
+  /// Returns the value of a string key, or null.
   const Value* find(const std::string& key) const;
   /// Returns the value of an integer key, or null.
   const Value* find(int64_t key) const;
-  /// Returns the value of a text key. Throws CheckpointError, naming the key, where it is absent.
+  /// Returns the value of a string key. Throws CheckpointError, naming the key, if it is absent.
   const Value& at(const std::string& key) const;
 
  private:
@@ -100,23 +100,22 @@ class DEEPSPEED_API Dict {
 
   void forget_places();
   void note_places();
-  /// Returns the place of a key among the items; size() where there is none.
+  /// Returns the index of a key among the items; size() if it is absent.
   size_t place_of(const Value& key) const;
   size_t place_of_key(const Key& key) const;
   const Value* find_key(const Key& key) const;
 
   std::vector<std::pair<Value, Value>> items_;
   bool ordered_ = false;
-  // Holds the places of the first items, once set() has found the dict not small: a module of thousands of
-  // tensors is then filled in a time that grows with their number, not with its square.
+  // Positions of the first items, kept by set() once the dict is large. Filling a module of thousands of
+  // tensors then takes linear instead of quadratic time.
   struct Places {
     std::unordered_map<Key, size_t> by_key;
     size_t num_noted = 0;
   };
   Boxed<Places> places_;
 };
-/// Is a class or a function, by the names under which Python 3 finds it. What lies inside of a class has
-/// dots: "Outer.Inner".
+/// Names a class or function as Python 3 does. Members of a class have dots: "Outer.Inner".
 struct Global {
   std::string module;
   std::string name;
@@ -149,8 +148,8 @@ class DEEPSPEED_API Value {
   Value(BigInt value) : data_(std::move(value)) {}
   Value(std::complex<double> value) : data_(value) {}
   static Value bytes(std::vector<uint8_t> value);
-  /// Makes an int64_t where that holds the integer, else a BigInt. `bytes`: two's complement, the lowest byte
-  /// first, of any length.
+  /// Returns an int64_t if that holds the integer, otherwise a BigInt. `bytes` is two's complement,
+  /// little-endian, of any length.
   static Value integer(std::vector<uint8_t> bytes);
 
   const Variant& data() const { return data_; }
@@ -166,7 +165,7 @@ class DEEPSPEED_API Value {
   }
   bool is_none() const { return std::holds_alternative<None>(data_); }
 
-  // These read by type, and throw a CheckpointError that says what was expected and what stands there.
+  // These convert to a type. They throw a CheckpointError that names the expected and the actual kind.
   bool as_bool() const;
   int64_t as_int() const;    // also a whole double or a 0-d integer tensor
   double as_double() const;  // also an integer or a 0-d tensor
@@ -177,17 +176,18 @@ class DEEPSPEED_API Value {
   const std::vector<Value>& as_sequence() const;
   std::vector<int64_t> as_size() const;  // torch.Size, or a sequence of integers
 
-  /// Names the kind as messages do: "dict", "tensor", "int"; an object by its callable, "argparse.Namespace".
+  /// Returns the kind for messages: "dict", "tensor", "int"; for an object its callable,
+  /// "argparse.Namespace".
   std::string kind() const;
 
  private:
   Variant data_;
 };
 
-/// Is any other object, as Python's __reduce_ex__(2) describes it. Reading keeps the description and calls
-/// nothing, so that whoever uses the object decides whether its callable may be called.
+/// Is any other object, as Python's __reduce_ex__(2) describes it. Reading keeps this description and calls
+/// nothing; the user of the object decides whether to call its callable.
 struct Object {
-  /// Says how Python makes the object of its callable and its arguments.
+  /// Tells how Python creates the object from its callable and arguments.
   enum class Making {
     kCall,            // callable(*arguments)
     kNew,             // callable.__new__(callable, *arguments)
@@ -198,15 +198,15 @@ struct Object {
   std::string module;            // of the callable: "deepspeed.runtime.fp16.loss_scaler"
   std::string name;              // "LossScaler"
   std::vector<Value> arguments;  // an enum's value
-  std::shared_ptr<Value> state;  // for __setstate__ or __dict__; null: none
+  std::shared_ptr<Value> state;  // for __setstate__ or __dict__; null if there is none
   Making making = Making::kCall;
-  Pairs keywords = {};                        // of kNewWithKeywords
-  std::vector<Value> list_items = {};         // are appended to it: a deque's
-  Pairs dict_items = {};                      // are set in it: a defaultdict's
-  std::shared_ptr<Value> callable = nullptr;  // an object that is called; `module` and `name` are empty then
+  Pairs keywords = {};                        // for kNewWithKeywords
+  std::vector<Value> list_items = {};         // appended to the object, such as a deque's items
+  Pairs dict_items = {};                      // set in the object, such as a defaultdict's items
+  std::shared_ptr<Value> callable = nullptr;  // an object that is called; `module` and `name` are then empty
 };
 
-// What needs the whole of a Value or of an Object.
+// These need the complete types Value and Object.
 inline Dict::Dict() = default;
 inline Dict::Dict(bool ordered) : ordered_(ordered) {}
 inline size_t Dict::size() const { return items_.size(); }

@@ -1,4 +1,4 @@
-// A walk over checkpoint values finds here what lies directly inside of one: items, keys, arguments, states.
+// Visits the values directly inside a checkpoint value: items, keys, arguments and states.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,11 @@
 
 namespace deepspeed::checkpoint {
 
-/// Calls `visit` with each value directly inside of `value`, in the order in which a pickle has them.
+/// Calls `visit` with each value directly inside `value`, in pickle order.
 void visit_children(const Value& value, const std::function<void(const Value&)>& visit);
 
-/// Calls `change` with each value directly inside of `value`; what copies of `value` share is copied before.
+/// Calls `change` with each value directly inside `value`. Parts shared with copies of `value` are copied
+/// first.
 void change_children(Value& value, const std::function<void(Value&)>& change);
 
 }  // namespace deepspeed::checkpoint

@@ -1,12 +1,12 @@
 // Finds the fp32 weights in the files of a checkpoint of any stage, without reading them.
 //
-// Construction opens the model files and the optimizer files of all ranks (of a pipeline also the layers'),
-// and makes a list of parts (file, tensor, elements) for each weight: at stage 0 in the module itself
-// (add_module); at stages 1 and 2 in the flat partitions, which cut a parameter anywhere (add_group); at
-// stage 3 in the shards (add_shards). Buffers come from the module, frozen parameters from their fragments,
-// aliases share the parts of what they name. All counts are compared before any data is read. stream() then
-// reads the parts of one weight piece by piece; one file at a time reads ahead, since weights follow each
-// other file by file.
+// The constructor opens the model files and all ranks' optimizer files; for a pipeline also the layers'
+// files. For each weight it makes a list of parts (file, tensor, elements). At stage 0 these are in the
+// module (add_module), at stages 1 and 2 in flat partitions, which may cut a parameter anywhere (add_group),
+// and at stage 3 in shards (add_shards). Buffers come from the module, and frozen parameters from their
+// fragments. Aliases share the parts of the weight they name. All counts are compared before any data is
+// read. stream() then reads the parts of one weight piece by piece. Weights follow each other file by file,
+// so only one file reads ahead at a time.
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kPieceNumel = 1 << 20;
 using std::filesystem::path;
 
-/// Adds the file's name to what is wrong in it.
+/// Adds the file's name to an error in its content.
 template <class Function>
 auto parse_file(const DeferredArchive& file, Function parse) {
   try {
@@ -61,7 +61,7 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, const Options& o
   open_module(dir, tag);
   const Stage& first = stages_.front();
   const bool has_shapes = first.states.param_shapes.has_value();
-  // A pipeline at stage 0, whose optimizer may have files in bf16.
+  // A pipeline at stage 0, which may have optimizer files in bf16.
   const bool is_plain = !layer_files_.empty() && (first.ranks.empty() || !has_shapes);
   if (!has_shapes || is_plain) {
     add_module();
@@ -80,7 +80,7 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, const Options& o
   for (Stage& stage : stages_) add_stage(dir, tag, options.exclude_frozen_parameters, stage);
 }
 
-/// A pipeline has a file a layer, whose names have no prefix; buffers of tied layers are in no list.
+/// A pipeline has one file per layer, with names without prefix. Buffers of tied layers are in no list.
 void Fp32Source::open_module(const path& dir, const std::string& tag) {
   for (const Stage& stage : stages_) {
     for (const auto& [name, tensor] : stage.states.module)
@@ -96,7 +96,8 @@ void Fp32Source::open_module(const path& dir, const std::string& tag) {
 
 void Fp32Source::add_buffers(const Stage& stage) {
   for (const std::string& name : stage.states.buffer_names) {
-    const auto buffer = std::ranges::find(module_, name, &ModuleEntry::name);  // none: it is not persistent
+    const auto buffer =
+        std::ranges::find(module_, name, &ModuleEntry::name);  // absent if it is not persistent
     if (buffer != module_.end()) add_of_file(name, buffer->tensor, *buffer->archive);
   }
 }
@@ -122,7 +123,7 @@ void Fp32Source::add_stage(const path& dir, const std::string& tag, bool exclude
   for (const auto& [alias, name] : stage.states.shared_params) add_alias(alias, name);
 }
 
-/// The files of all ranks say the shapes. No engine is there whose parameters could be compared.
+/// Checks that the files of all ranks agree on the shapes. There is no engine to compare them with.
 void Fp32Source::require_same_shapes(const path& dir, const std::string& tag, const Stage& stage) const {
   const std::vector<path> files = find_sharded_model_states(dir, tag, stage.mp_rank);
   for (size_t rank = 1; rank < files.size(); ++rank) {
@@ -206,7 +207,7 @@ void Fp32Source::add_frozen(const Stage& stage) {
   }
 }
 
-/// Adds the frozen parameters that lie in the module: at stage 1 DeepSpeed leaves out their list.
+/// Adds the frozen parameters in the module. At stage 1, DeepSpeed does not list them.
 void Fp32Source::add_frozen_of_module(const Stage& stage) {
   std::unordered_set<std::string> trained;
   for (const NamedShapes& group : *stage.states.param_shapes) {
@@ -301,7 +302,7 @@ void Fp32Source::add_group(const Stage& stage, size_t group) {
     add(name, sizes, parts_of_group(stage, group, {offset, offset + numel}));
     offset += numel;
   }
-  // Older files keep the padding at the end of the last partitions, at most one alignment unit of it.
+  // Older files keep the padding at the end of the last partitions, at most one alignment unit.
   const int64_t alignment = 2 * int64_t(stage.ranks.size());
   const auto aligned = [&](int64_t numel) { return (numel + alignment - 1) / alignment; };
   if (aligned(offset) != aligned(flat)) {
@@ -316,7 +317,7 @@ const Fp32Source::Parts& Fp32Source::parts_of(const at::Tensor& weight) const {
   return parts->second;
 }
 
-/// Ends the reading ahead of the file before: weights follow each other file by file, and one reads ahead.
+/// Stops the read-ahead of the previous file: weights follow each other file by file.
 void Fp32Source::begin_reading(const DeferredArchive& archive) const {
   if (last_read_ != nullptr && last_read_ != &archive) last_read_->release();
   last_read_ = &archive;

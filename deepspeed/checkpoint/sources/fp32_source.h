@@ -1,4 +1,4 @@
-// The fp32 weights of a checkpoint folder of stages 0 to 3 stay in its files until they are read.
+// Gives access to the fp32 weights of a checkpoint folder of stages 0 to 3 without loading them at once.
 #pragma once
 
 #include <cstdint>
@@ -24,29 +24,29 @@ class Fp32Source {
  public:
   struct Options {
     bool exclude_frozen_parameters = false;
-    /// Whose files hold the weights, where ranks have cut layers; nothing: of a model that none has cut.
+    /// Selects the model-parallel rank whose weights are read, if layers are split over ranks.
     std::optional<int> mp_rank = {};
   };
 
-  /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or shapes and
-  /// counts do not fit, UsageError where ranks have cut layers and none of them is named. `archives`: of the
-  /// tag's folder; null: its own.
+  /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or shapes and counts do
+  /// not fit. Throws UsageError if layers are split over ranks and no rank is selected. `archives` are those
+  /// of the tag's folder; if null, it opens its own.
   Fp32Source(const std::filesystem::path& dir, const std::string& tag, const Options& options,
              std::shared_ptr<const TagArchives> archives = nullptr);
 
-  /// Returns the weights in DeepSpeed's order: buffers, frozen parameters, trained ones, aliases of shared
-  /// ones (which share their tensor); at stage 0 in the module's own order. All are fp32 and on the meta
-  /// device.
+  /// Returns the weights in DeepSpeed's order, as fp32 on the meta device. That is: buffers, frozen
+  /// parameters, trained parameters, then aliases of shared parameters, which share their tensor. At stage 0
+  /// the order is the module's own.
   const NamedTensors& weights() const { return weights_; }
-  /// Loads the data of a weight, or of a view of its whole storage, in its sizes.
+  /// Loads the data of a weight, or of a view of its whole storage.
   at::Tensor load(const at::Tensor& weight) const;
-  /// Passes the data of a weight on in pieces of some MiB, in the elements' order.
+  /// Passes the data of a weight to `sink` in order, in pieces of a few MiB.
   void stream(const at::Tensor& weight, const PieceSink& sink) const;
-  /// Compares what is left of the records that were read, as TagArchives::check_rest().
+  /// Checks the rest of records that were partly read, like TagArchives::check_rest().
   void check_rest() const { archives_->check_rest(); }
 
  private:
-  /// Names elements of a weight that lie together in a file.
+  /// Is a run of a weight's elements that are contiguous in a file.
   struct Part {
     const DeferredArchive* archive = nullptr;
     at::Tensor tensor;
@@ -56,16 +56,16 @@ class Fp32Source {
 
   using Archives = std::vector<std::shared_ptr<DeferredArchive>>;
 
-  /// The files of one place among the ranks that share a model out: of a stage, or of the whole model.
+  /// Holds the files of one model-parallel rank (a pipeline stage), or of the whole model.
   struct Stage {
     int mp_rank = 0;
     std::shared_ptr<DeferredArchive> model;
     ModuleStates states;
     Archives files;        // the optimizer file of each data-parallel rank
-    Archives model_files;  // stage 3: each rank's, where they are needed
+    Archives model_files;  // stage 3: each rank's file, if needed
     std::vector<ZeroOptimizerStates> ranks;
   };
-  /// A tensor of the module, and the file that has it.
+  /// Is a tensor of the module and the file that contains it.
   struct ModuleEntry {
     std::string name;
     at::Tensor tensor;
@@ -97,7 +97,7 @@ class Fp32Source {
   Archives layer_files_;             // of a pipeline
   std::vector<ModuleEntry> module_;  // of all stages
   NamedTensors weights_;
-  std::unordered_map<std::string, size_t> positions_;  // in weights_
+  std::unordered_map<std::string, size_t> positions_;  // index in weights_
   std::unordered_map<const void*, Parts> parts_;       // by storage of a weight
   mutable const DeferredArchive* last_read_ = nullptr;
 };

@@ -10,9 +10,9 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr size_t kEnough = 2;  // ways, of which no second one is of interest beyond that it exists
+constexpr size_t kEnough = 2;  // ways to find; a second one only shows that the result is ambiguous
 
-/// Says whether a stage of more parameters than these may fit.
+/// Returns whether a stage with these parameters may fit after adding more.
 bool may_grow(const NamedShapes& params, const StageSizes& stage) {
   if (stage.flat_numel) return numel_of(params) <= *stage.flat_numel;
   return params.size() <= stage.shapes.size();
@@ -25,7 +25,7 @@ bool fits(const NamedShapes& params, const StageSizes& stage) {
   });
 }
 
-/// Returns the parameters of a stage that has the layers from `begin` to before `end`.
+/// Returns the parameters of a stage with the layers [begin, end).
 NamedShapes parameters_of(const std::vector<LayerParameters>& layers, size_t begin, size_t end) {
   NamedShapes params;
   for (const bool is_tied : {true, false}) {
@@ -40,7 +40,7 @@ NamedShapes parameters_of(const std::vector<LayerParameters>& layers, size_t beg
   return params;
 }
 
-/// Finds how the layers from one on can be shared out among the stages from one on.
+/// Finds how the remaining layers can be distributed over the remaining stages.
 class CutSearch {
  public:
   CutSearch(const std::vector<LayerParameters>& layers, const std::vector<StageSizes>& stages)
@@ -63,8 +63,8 @@ class CutSearch {
   }
 
  private:
-  /// Layers without parameters, and those tied to others of the stage, may lie on both sides of a cut: that
-  /// is one way.
+  /// Adds ways that begin with `params`, without repeats. Layers without parameters, and layers tied to
+  /// others of the stage, may be on either side of a cut; that counts as one way.
   static void add(const NamedShapes& params, const std::vector<StageParameters>& later,
                   std::vector<StageParameters>& ways) {
     for (const StageParameters& rest : later) {
@@ -94,7 +94,7 @@ StageSizes sizes_of(const PlainGroupStates& group) {
       continue;
     }
     for (const auto& [name, tensor] : group.params[index].tensors) {
-      // A scalar may be a number of the whole parameter.
+      // A scalar may belong to the whole parameter.
       if (tensor.dim() > 0 && !is_of_one_rank(name)) shape = tensor.sizes().vec();
     }
   }

@@ -1,5 +1,6 @@
-// DeepSpeed's pipelines save the optimizer of each stage at ZeRO stage 0 without the names of its parameters.
-// They lie in the order of the stage's layers, so that the sizes of the states say which layers a stage had.
+// Finds the layers of each pipeline stage in DeepSpeed's checkpoints of ZeRO stage 0. Those save a stage's
+// optimizer without parameter names. The states are in the order of the stage's layers, so that their sizes
+// tell which layers it had.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +13,23 @@
 namespace deepspeed::checkpoint {
 
 struct LayerParameters {
-  NamedShapes params;    // in the layer's order; those of tied layers under the same names
-  bool is_tied = false;  // a stage has the parameters of its tied layers first, and once
+  NamedShapes params;    // in the layer's order; tied layers use the same names
+  bool is_tied = false;  // a stage lists the parameters of its tied layers first, and once
 };
 
-/// Says what the optimizer of a saved stage tells about its parameters.
+/// Describes the parameters in the optimizer of a saved stage.
 struct StageSizes {
-  std::optional<int64_t> flat_numel;                        // of all together, where they are flat
-  std::vector<std::optional<std::vector<int64_t>>> shapes;  // else of each; nothing: it has no state
+  std::optional<int64_t> flat_numel;  // the total, if they are flat
+  std::vector<std::optional<std::vector<int64_t>>>
+      shapes;  // otherwise one per parameter; unset if it has no state
 };
 StageSizes sizes_of(const PlainGroupStates& group);
 
 /// Lists the parameters of each stage, in the order of its optimizer.
 using StageParameters = std::vector<NamedShapes>;
 
-/// Cuts the layers into consecutive parts, one a stage, whose parameters have the sizes. Returns the ways
-/// that lists of parameters can be shared out so, two at the most: none where no cut fits.
+/// Cuts the layers into one consecutive part per stage, with parameters of the given sizes. Returns at most
+/// two ways to distribute the parameters; none if no cut fits.
 std::vector<StageParameters> find_cuts(const std::vector<LayerParameters>& layers,
                                        const std::vector<StageSizes>& stages);
 

@@ -1,12 +1,12 @@
-// A checkpoint can be whole and not fit: it is of another model or another optimizer.
+// A checkpoint can be complete but belong to another model or optimizer.
 #pragma once
 
 #include "deepspeed/base/error.h"
 
 namespace deepspeed::checkpoint {
 
-/// Says that a whole checkpoint does not fit. Other tags of the training do not fit either, so its text names
-/// none of them as a way out.
+/// Thrown when a complete checkpoint does not fit. Other tags of the run do not fit either, so the message
+/// does not suggest any.
 class MisfitError : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;

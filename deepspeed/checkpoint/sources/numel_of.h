@@ -1,4 +1,4 @@
-// Files say shapes, and where things lie in elements.
+// Counts elements of shapes; files give positions in elements.
 #pragma once
 
 #include <cstdint>

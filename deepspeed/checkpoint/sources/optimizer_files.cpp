@@ -1,11 +1,11 @@
-// Makes files of any stage look alike: a list of pieces for each state of each parameter.
+// Gives files of any stage one form: a list of pieces for each state of each parameter.
 //
-// of_partitions() (stages 1 to 3) opens every rank's file, computes from the model file's shapes where each
-// parameter lies in each rank's flat tensors (place_parameters for stages 1 and 2, place_shards_of_ranks for
-// stage 3), checks ranks, groups and sizes, and adds the pieces rank by rank, so that they follow in the
-// order of the parameter's elements. of_model_file() (stage 0) adds whole states, or intervals of flat ones.
-// The third source, of_universal(), is in universal_load.cpp. read() then copies an interval from the pieces
-// that meet it.
+// of_partitions() (stages 1 to 3) opens every rank's file. From the model file's shapes it computes where
+// each parameter lies in each rank's flat tensors (place_parameters for stages 1 and 2, place_shards_of_ranks
+// for stage 3). It checks ranks, groups and sizes, and adds the pieces rank by rank, in the order of the
+// parameter's elements. of_model_file() (stage 0) adds whole states, or intervals of flat ones.
+// of_universal(), the third source, is in universal_load.cpp. read() then copies an interval from the pieces
+// that overlap it.
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Returns the parameters, flat, in the order in which the files of DeepSpeed's BF16_Optimizer say that they
-/// lie. Throws CheckpointError where files of other kinds say so, which may be wrong.
+/// Returns the flat parameters in the order given by files of DeepSpeed's BF16_Optimizer. Throws
+/// CheckpointError for files of other kinds, whose order may be wrong.
 std::vector<NamedShapes> shapes_of_fragments(const std::vector<OptimStatesFile>& files,
                                              const std::vector<ZeroOptimizerStates>& ranks) {
   std::vector<NamedShapes> shapes(ranks.front().groups.size());
@@ -41,7 +41,8 @@ std::vector<NamedShapes> shapes_of_fragments(const std::vector<OptimStatesFile>&
                                  " elements from ", address.start, ", expected it at ", end);
         }
         end += address.numel;
-        const bool goes_on = !group.empty() && group.back().first == name;  // from the rank before
+        const bool goes_on =
+            !group.empty() && group.back().first == name;  // continued from the previous rank
         if (!goes_on) group.emplace_back(name, std::vector<int64_t>{0});
         group.back().second.front() += address.numel;
       }
@@ -62,7 +63,7 @@ void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::f
                          partition_count);
 }
 
-/// Notes where the parameters of a group lie in each rank's partition. `ranks`: the contents of `files`.
+/// Records where a group's parameters lie in each rank's partition. `ranks` holds the contents of `files`.
 void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
                       std::vector<ZeroOptimizerStates>& ranks) {
   const auto num_ranks = int64_t(ranks.size());
@@ -83,14 +84,14 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
     PartitionStates& group = ranks[rank].groups[index];
     group.fragments = fragments_in(shapes, {rank * size, rank * size + group.fp32.numel()});
   }
-  // At the end lies padding, less than one unit of DeepSpeed's alignment.
+  // The end is padding, less than one unit of DeepSpeed's alignment.
   if (size * num_ranks >= numel && size * num_ranks - numel < 2 * num_ranks) return;
   raise<CheckpointError>("parameter group ", index, " has ", numel,
                          " elements in the model file, the optimizer files of ", files[0].path.parent_path(),
                          " hold ", size * num_ranks, " with padding");
 }
 
-/// Notes where the parameters of all groups lie in each rank's sub-groups, at stage 3.
+/// Records where the parameters of all groups lie in each rank's sub-groups, at stage 3.
 void place_shards_of_ranks(const std::vector<NamedShapes>& shapes, const std::vector<OptimStatesFile>& files,
                            std::vector<ZeroOptimizerStates>& ranks) {
   std::vector<std::pair<std::string, int64_t>> params;
@@ -197,8 +198,7 @@ void OptimizerFiles::add_partition(const DeferredArchive& file, const ZeroOptimi
     groups_[index].options = group.options;
     groups_[index].numbers = group.numbers;
     for (const auto& [name, tensor] : group.tensors) {
-      // A state that is no array (DeepSpeed's optimizers keep some) belongs to the group, not to its
-      // elements.
+      // A state that is not elementwise (some of DeepSpeed's optimizers have them) belongs to the group.
       if (tensor.numel() < group.fp32.numel() || tensor.dim() != 1) continue;
       note_state(index, name, tensor.scalar_type());
     }
@@ -228,7 +228,7 @@ OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> fi
 
 namespace {
 
-/// DeepSpeed's optimizers in fp32 also list parameters that need no gradient; those have no state.
+/// Removes parameters without gradient and state, which DeepSpeed's fp32 optimizers list too.
 void drop_untrained(PlainGroupStates& group, size_t num_trained) {
   if (group.params.size() <= num_trained) return;
   std::erase_if(group.params, [](const ParamOptimizerState& param) { return param.tensors.empty(); });
@@ -247,7 +247,7 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
   }
   groups_[index].options = group.options;
   const int64_t group_numel = numel_of(params);
-  int64_t place = 0;  // in what is flat
+  int64_t place = 0;  // offset in flat tensors
   for (size_t param = 0; param < params.size(); ++param) {
     const std::string& name = params[param].first;
     const int64_t numel = numel_of(params[param].second);
@@ -263,7 +263,7 @@ void OptimizerFiles::add_plain_group(size_t index, const DeferredArchive& file, 
     groups_[index].step = std::max(groups_[index].step, own.step);
     for (const auto& [number, value] : own.numbers) groups_[index].numbers[number][name] = value;
     for (const auto& [state, tensor] : own.tensors) {
-      if (tensor.dim() == 0 && numel != 1) continue;  // not of its elements
+      if (tensor.dim() == 0 && numel != 1) continue;  // not elementwise
       if (is_of_one_rank(state)) continue;
       note_state(index, state, tensor.scalar_type());
       add(state, tensor, is_flat);

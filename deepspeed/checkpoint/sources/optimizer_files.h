@@ -1,5 +1,5 @@
-// A checkpoint's optimizer is read by parameter: files of any stage and any number of ranks look alike, and
-// each reader takes the intervals that it needs.
+// Reads a checkpoint's optimizer by parameter. Files of any stage and number of ranks look the same, and each
+// reader takes the intervals it needs.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// Names the fp32 master weights among the states of a parameter.
+/// Name of the fp32 master weights among a parameter's states.
 inline constexpr const char* kMasterState = "fp32";
-/// Names the steps that were taken, in a universal checkpoint a file beside the states.
+/// Name of the step count, which is a separate file in a universal checkpoint.
 inline constexpr const char* kStepState = "step";
 
 class OptimizerFiles {
@@ -34,54 +34,53 @@ class OptimizerFiles {
   struct Group {
     int64_t step = 0;
     Json options = Json::object();                               // hyperparameters
-    std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ...: without the masters
+    std::vector<std::pair<std::string, at::ScalarType>> states;  // "exp_avg", ..., without the masters
     ParameterNumbers numbers;
   };
 
-  /// Opens the partitions of stages 1 to 3. `shapes` (param_shapes of the model file, which has to have them)
-  /// say where the parameters of the place `mp_rank` lie: the param_slice_mappings of DeepSpeed's own files
-  /// are wrong with round_robin_gradients. Those of its BF16_Optimizer are right, and are taken where there
-  /// are no shapes, as in its pipelines at stage 0. Throws CheckpointError where a rank's file is missing or
-  /// files do not fit together.
+  /// Opens the partitions of stages 1 to 3. `shapes`, the param_shapes of the model file, tell where the
+  /// parameters of `mp_rank` lie. The file's own param_slice_mappings are wrong with DeepSpeed's
+  /// round_robin_gradients. Those of its BF16_Optimizer are right, and are used if there are no shapes, as in
+  /// its pipelines at stage 0. Throws CheckpointError if a rank's file is missing or files do not fit
+  /// together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                       const TagArchives& archives,
                                       const std::optional<std::vector<NamedShapes>>& shapes, int mp_rank = 0);
-  /// Reads the optimizer of stage 0, inside of the model file. `params`: for each group, in its order, the
-  /// parameters that need a gradient, with their shapes. Throws CheckpointError where the file has others.
+  /// Reads the optimizer of stage 0, which is in the model file. `params` lists, per group and in order, the
+  /// parameters that need a gradient, with their shapes. Throws CheckpointError if the file has others.
   static OptimizerFiles of_model_file(std::shared_ptr<DeferredArchive> file, const Value& optimizer,
                                       const std::vector<NamedShapes>& params);
 
-  /// Opens a universal checkpoint in `folder`. `params`: for each group, the parameters with their shapes.
-  /// Throws CheckpointError where a parameter or a file is missing or has another shape.
+  /// Opens a universal checkpoint in `folder`. `params` lists each group's parameters with their shapes.
+  /// Throws CheckpointError if a parameter or file is missing or has another shape.
   static OptimizerFiles of_universal(const std::filesystem::path& folder, const TagArchives& archives,
                                      const std::vector<NamedShapes>& params);
 
-  /// Adds the files of another place among the ranks that share a model out. Of a parameter that both hold
-  /// these stay. Throws CheckpointError where those have another number of groups.
+  /// Adds the files of another model-parallel rank. For parameters in both, the present ones stay. Throws
+  /// CheckpointError if the number of groups differs.
   void join(OptimizerFiles others);
 
   const std::vector<Group>& groups() const { return groups_; }
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
-  /// Says whether the last step was skipped because of gradients that were not finite; stage 0 does not say
-  /// so.
+  /// Returns whether the last step was skipped because gradients were not finite. Stage 0 does not record it.
   bool overflow() const { return overflow_; }
-  /// Says whether the files hold a state of the parameter, its masters included. With optimizers that have
-  /// none they hold nothing at all.
+  /// Returns whether the files hold a state of the parameter, masters included. With optimizers without
+  /// states they hold nothing.
   bool holds(const std::string& parameter) const;
   bool holds_nothing() const { return pieces_.empty() && state_files_.empty(); }
-  /// Returns the number of elements that the files hold of a parameter's state; 0 where they have none.
+  /// Returns how many elements of a parameter's state the files hold; 0 if none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
-  /// Returns the type of a parameter's masters in the files: fp64, or fp32 where they are that or narrower.
+  /// Returns the dtype to read a parameter's masters in. It is fp64, or fp32 for files with fp32 or narrower.
   at::ScalarType master_dtype(const std::string& parameter) const;
-  /// Copies elements of a parameter's state into `destination` (1-D, as many, any dtype and device). Throws
-  /// CheckpointError, naming the parameter, where the files do not hold them all.
+  /// Copies elements of a parameter's state into `destination` (1-D, same size, any dtype and device). Throws
+  /// CheckpointError, naming the parameter, if the files do not hold all of them.
   void read(const std::string& parameter, const std::string& state, const Interval& elements,
             const at::Tensor& destination) const;
-  /// Returns the bytes that were read from the files so far.
+  /// Returns the number of bytes read from the files so far.
   uint64_t bytes_read() const;
 
  private:
-  /// Names elements of a parameter that lie together in a file.
+  /// Is a run of a parameter's elements that are contiguous in a file.
   struct Piece {
     const DeferredArchive* file = nullptr;
     at::Tensor tensor;
@@ -89,12 +88,12 @@ class OptimizerFiles {
     Interval in_param;
   };
 
-  /// Names the file of one state of one parameter. There may be thousands: none stays open.
+  /// Describes the file of one state of one parameter. There may be thousands, so none stays open.
   struct StateFile {
     std::filesystem::path path;
     std::optional<FileSums> sums;
     int64_t numel = 0;
-    bool zeros_follow = false;        // rows of a vocabulary's padding, which the file leaves out
+    bool zeros_follow = false;        // the file omits the padding rows of a vocabulary, which are zero
     mutable bool is_checked = false;  // its checksums were compared
   };
 
@@ -117,8 +116,9 @@ class OptimizerFiles {
   std::optional<LossScalerStates> loss_scaler_;
   bool overflow_ = false;
   std::map<std::pair<std::string, std::string>, std::vector<Piece>> pieces_;  // by parameter and state
-  std::map<std::pair<std::string, std::string>, StateFile> state_files_;      // the same, universal
-  mutable uint64_t closed_bytes_ = 0;                                         // read from state files
+  std::map<std::pair<std::string, std::string>, StateFile>
+      state_files_;                    // by parameter and state, for universal checkpoints
+  mutable uint64_t closed_bytes_ = 0;  // read from state files that are closed again
 };
 
 }  // namespace deepspeed::checkpoint

@@ -59,8 +59,8 @@ void require_own_parts(const NamedShapes& shapes, size_t group, const std::vecto
     begin = end;
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    // DeepSpeed's are wrong with round_robin_gradients; they are those of another rank only where files
-    // changed places.
+    // DeepSpeed's addresses are wrong with round_robin_gradients. They match another rank only if files were
+    // swapped.
     const Fragments& said = ranks[rank].groups[group].fragments;
     if (said.empty() || said == parts[rank]) continue;
     const auto other = std::ranges::find(parts, said);

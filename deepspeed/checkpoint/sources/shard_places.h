@@ -1,6 +1,6 @@
-// In the optimizer files of stage 3 each parameter is padded by itself to a multiple of the ranks and cut
-// into equal shards. Those of a rank lie one after the other in the flat tensors of its file, one a
-// sub-group.
+// Locates shards in the optimizer files of stage 3. Each parameter is padded to a multiple of the number of
+// ranks and cut into equal shards. A rank's shards lie one after the other in the flat tensors of its file,
+// one per sub-group.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,28 @@
 
 namespace deepspeed::checkpoint {
 
-/// Says where one parameter's shard lies, alike on every rank.
+/// Locates one parameter's shard; it is the same on every rank.
 struct ShardPlace {
   size_t sub_group = 0;
-  int64_t begin = 0;  // in its flat tensor
+  int64_t begin = 0;  // in the sub-group's flat tensor
 };
 
-/// Finds the place of each parameter's shard. numels: elements of the parameters of all groups, in order;
-/// sub_groups: elements of a rank's flat tensors. Throws CheckpointError, naming `file`, where they do not
-/// fit together.
+/// Returns the place of each parameter's shard. `numels` are the element counts of all groups' parameters, in
+/// order. `sub_groups` are those of a rank's flat tensors. Throws CheckpointError, naming `file`, if they do
+/// not fit together.
 std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
                                      const std::vector<int64_t>& sub_groups, int64_t num_ranks,
                                      const std::filesystem::path& file);
 
 using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
 
-/// Returns the parameters that meet a partition of the flat space, in which they lie one after the other,
-/// with their places in the partition.
+/// Returns the parameters that overlap a partition, with their places in it. Parameters lie one after the
+/// other in the flat space.
 Fragments fragments_in(const NamedShapes& shapes, const Interval& partition);
 
-/// Throws CheckpointError, naming the file, where a rank's file of stage 1 or 2 says that it holds what is
-/// another rank's part of a group: files that changed places. `ranks`: as the files say it; `file`: of a
-/// rank.
+/// Throws CheckpointError if a rank's file of stage 1 or 2 contains another rank's part. The error names the
+/// file, which was swapped with another. `ranks` holds the contents of the files, and `file` returns a rank's
+/// path.
 void require_own_parts(const NamedShapes& shapes, size_t group, const std::vector<ZeroOptimizerStates>& ranks,
                        const std::function<std::filesystem::path(size_t rank)>& file);
 

@@ -1,11 +1,11 @@
-// DeepSpeed's 1-bit optimizers save states of one rank among those of the elements.
+// DeepSpeed's 1-bit optimizers save states of a single rank among the elementwise states.
 #pragma once
 
 #include <string>
 
 namespace deepspeed::checkpoint {
 
-/// Says whether a state is of one rank: such states are forgotten where they are loaded.
+/// Returns whether a state belongs to one rank; such states are ignored when loading.
 inline bool is_of_one_rank(const std::string& state) {
   return state == "worker_error" || state == "server_error" || state == "momentum_accumulator";
 }

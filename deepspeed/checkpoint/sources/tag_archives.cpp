@@ -1,5 +1,5 @@
-// A file that is opened is compared with the files before it: by its mark of the save, and by what its
-// contents claim of ranks and steps. check_rest() reads what no load has read.
+// Compares each file with those opened before: the mark of its save, and the ranks and steps in its content.
+// check_rest() reads what no load has read.
 #include "deepspeed/checkpoint/sources/tag_archives.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using std::filesystem::path;
 constexpr const char* kWayOut = "; put back the files of one save, or load another tag";
 
-/// Returns the number of a key; nothing where there is none.
+/// Returns the integer of a key, or nothing.
 std::optional<int64_t> number_at(const Dict& dict, const std::string& key) {
   const Value* value = dict.find(key);
   const auto* number = value == nullptr ? nullptr : value->get_if<int64_t>();
@@ -29,7 +29,7 @@ const Dict* dict_at(const Dict& dict, const char* key) {
   return value == nullptr ? nullptr : value->get_if<Dict>();
 }
 
-/// Returns the most steps that a rank's part of the optimizer has taken; 0 where it does not say it.
+/// Returns the largest step count in a rank's part of the optimizer, or 0.
 int64_t steps_of(const Dict& optimizer) {
   const Dict* base = dict_at(optimizer, "base_optimizer_state");
   if (base == nullptr) base = dict_at(optimizer, "optimizer_state_dict");
@@ -47,7 +47,8 @@ int64_t steps_of(const Dict& optimizer) {
   return steps;
 }
 
-/// Returns the mark of a file; nothing where it has none, or cannot be read: who needs the file is told why.
+/// Returns the mark of a file, or nothing. If the file cannot be read, a reader that needs it reports the
+/// reason.
 std::optional<SaveMark> mark_of(const path& file) {
   try {
     const ZipReader zip(file);

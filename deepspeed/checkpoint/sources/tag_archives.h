@@ -1,5 +1,5 @@
-// The files of one tag are opened here, whoever reads them: each is held against the manifest and against
-// those that were opened before it.
+// Opens the files of one tag for all readers. Each file is compared with the manifest and with the files
+// opened before.
 #pragma once
 
 #include <cstdint>
@@ -16,40 +16,39 @@
 
 namespace deepspeed::checkpoint {
 
-/// Opens files of a tag's folder. Files of one save have one mark; what those of DeepSpeed, which have none,
-/// say of steps and ranks has to agree. Not for two threads at once.
+/// Opens files of a tag's folder. Files of one save share a mark. DeepSpeed's files have none, so the steps
+/// and ranks in them have to agree. Not thread-safe.
 class TagArchives {
  public:
   struct Options {
-    /// Without a manifest looks at the marks of all files of the folder, and warns of what cannot be checked:
-    /// one of several readers is enough.
+    /// Checks the marks of all files if there is no manifest. Warns of what cannot be checked. One of several
+    /// readers should do so.
     bool looks_around = true;
-    bool trusts = false;  // another reader has verified the files: records need not be compared again
+    bool trusts = false;  // another reader has verified the files, so records need no check
   };
 
-  /// Reads the manifest, and without one the marks of all files. Throws CheckpointError where it is altered,
-  /// and as open().
+  /// Reads the manifest, or without one the marks of all files. Throws CheckpointError if it is altered, and
+  /// like open().
   explicit TagArchives(std::filesystem::path folder);
   TagArchives(std::filesystem::path folder, const Options& options);
 
   const Manifest& manifest() const { return manifest_; }
 
-  /// Opens a file. Throws as DeferredArchive, and CheckpointError, naming both files, where it is not of the
-  /// save that the others are of, or not the one that its name says.
+  /// Opens a file. Throws like DeferredArchive. Throws CheckpointError, naming both files, if it belongs to
+  /// another save than the others, or is not the file its name says.
   std::shared_ptr<DeferredArchive> open(const std::filesystem::path& file) const;
-  /// Reads a whole file, as open() and DeferredArchive::load().
+  /// Reads a whole file, like open() and DeferredArchive::load().
   Value read(const std::filesystem::path& file) const { return load_all(*open(file)); }
 
-  /// Reads what no reader has asked for of records that were begun, and compares it: without a manifest a
-  /// record has one checksum. Whoever has read what it wants calls it. Throws CheckpointError.
+  /// Reads and checks the rest of records that were partly read. To be called after the last read: without a
+  /// manifest a record has only one checksum. Throws CheckpointError.
   void check_rest() const;
-  /// Reads all of the open files that are in no manifest, and compares them with their own checksums. Throws
-  /// CheckpointError.
+  /// Checks all open files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const;
 
-  /// Says which save the opened files are of, as far as they say it: to be compared among ranks.
+  /// Identifies the save of the opened files, to be compared across ranks.
   std::string identity() const;
-  /// Returns the number of ranks that saved; 0 where the files do not say it.
+  /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return first_ ? first_->mark.ranks : 0; }
 
  private:

@@ -1,4 +1,4 @@
-// The reading side of universal checkpoints: files of one state of one parameter each.
+// Reads universal checkpoints, which have one file per state of a parameter.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// Adds the file's name to what is wrong in it.
+/// Adds the file's name to an error in its content.
 template <class Function>
 auto of_file(const path& file, Function parse) {
   try {
@@ -25,7 +25,8 @@ auto of_file(const path& file, Function parse) {
   }
 }
 
-/// Finds the tensor of a state file: alone (from stage 3, flat), or in a dict that says how it was cut.
+/// Returns the tensor of a state file. It is the whole content (from stage 3, flat), or in a dict that tells
+/// how it was cut.
 at::Tensor tensor_of(const DeferredArchive& file) {
   const Value& value = file.value();
   if (value.get_if<at::Tensor>() != nullptr) return value.as_tensor();
@@ -38,7 +39,7 @@ bool is_vocabulary(const DeferredArchive& file) {
   return mark != nullptr && mark->as_bool();
 }
 
-/// Says whether the tensor holds a parameter of that shape: as it is, flat, or without its padding's rows.
+/// Returns whether the tensor can hold a parameter of that shape. It may be flat, or lack padding rows.
 bool fits(const at::Tensor& tensor, const std::vector<int64_t>& sizes, bool vocabulary) {
   const at::IntArrayRef expected(sizes);
   if (tensor.sizes() == expected) return true;

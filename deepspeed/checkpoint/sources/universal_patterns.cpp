@@ -45,7 +45,7 @@ bool UniversalPatterns::match(Patterns& patterns, const std::string& parameter) 
   const Pattern* found = nullptr;
   for (Pattern& pattern : patterns) {
     try {
-      // The pattern must fit at the name's start, as with Python's re.match.
+      // The pattern must match at the name's start, as with Python's re.match.
       if (!std::regex_search(parameter, std::regex(pattern.text), std::regex_constants::match_continuous))
         continue;
     } catch (const std::regex_error& error) {
@@ -64,7 +64,7 @@ bool UniversalPatterns::match(Patterns& patterns, const std::string& parameter) 
 UniversalMarks UniversalPatterns::marks_of(const std::string& parameter) {
   UniversalMarks result;
   if (match(replicated_, parameter) || match(averaged_, parameter)) {
-    // The parameter is alike on all ranks: nothing says how to cut it.
+    // The parameter is the same on all ranks, so it has no cut dimension.
   } else if (match(two_parts_, parameter)) {
     result.marks = Dict{{"cat_dim", 0}, {"param_n_sub_params", 2}};
   } else {

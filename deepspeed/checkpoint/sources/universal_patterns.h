@@ -1,5 +1,5 @@
-// Patterns over names say how training in tensor parallel cuts parameters: the `universal_checkpoint_info` of
-// a model file. A universal checkpoint notes it beside each parameter.
+// Reads patterns of names that tell how tensor parallelism cuts parameters: the `universal_checkpoint_info`
+// of a model file. A universal checkpoint stores the result with each parameter.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds the entries that stand beside the tensor of a parameter in its file.
+/// Holds the entries stored with a parameter's tensor in its file.
 struct UniversalMarks {
-  Dict marks = {};                             // "cat_dim", ...
-  std::optional<int64_t> rows = std::nullopt;  // rows of a vocabulary: the rest is padding and stays out
+  Dict marks = {};  // "cat_dim", ...
+  std::optional<int64_t> rows =
+      std::nullopt;  // rows of a vocabulary; further rows are padding and are omitted
 };
 
 class UniversalPatterns {
  public:
-  /// Reads the patterns. `info`: a dict, or None. Throws CheckpointError for patterns that cannot be read,
-  /// NotSupportedError for those of parameters made of several.
+  /// Reads the patterns from `info`, a dict or None. Throws CheckpointError for invalid patterns, and
+  /// NotSupportedError for parameters composed of several.
   explicit UniversalPatterns(const Value& info);
 
-  /// Returns a parameter's marks. Throws CheckpointError where two patterns of a kind fit the name.
+  /// Returns a parameter's marks. Throws CheckpointError if two patterns of one kind match the name.
   UniversalMarks marks_of(const std::string& parameter);
-  /// Returns the patterns that fitted no name so far.
+  /// Returns the patterns that have not matched any name so far.
   std::vector<std::string> unused() const;
 
  private:

@@ -1,10 +1,10 @@
-// Shows a checkpoint of any stage by parameter, for convert_to_universal().
+// Presents a checkpoint of any stage by parameter, for convert_to_universal().
 //
-// Construction compares the folder with its manifest and opens the model file; where that holds an optimizer
-// it is of stage 0 (open_plain_optimizer), else there are partitions (open_partitions). At stage 3 the
-// module's weights are found through Fp32Source, since the model file has only placeholders for them. load()
-// gives one state of one parameter whole. model_file() and optimizer_state() give what belongs to no
-// parameter, with large tensors still deferred: load_of_model() brings them when they are written.
+// The constructor compares the folder with its manifest and opens the model file. If that contains an
+// optimizer, the checkpoint is of stage 0 (open_plain_optimizer); otherwise there are partitions
+// (open_partitions). At stage 3 the model file has only placeholders, and Fp32Source finds the module's
+// weights. load() returns one whole state of one parameter. model_file() and optimizer_state() return what
+// belongs to no parameter. Their large tensors stay deferred until load_of_model() reads them to be written.
 #include "deepspeed/checkpoint/sources/universal_source.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ void UniversalSource::join(OptimizerFiles files) {
   }
 }
 
-/// Returns the form of a weight of the module; undefined where there is none of the name.
+/// Returns a weight of the module without its data, or an undefined tensor.
 at::Tensor UniversalSource::weight(const std::string& name) const {
   if (const auto found = module_.find(name); found != module_.end()) return found->second;
   if (!whole_) return {};
@@ -118,8 +118,8 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer(const Stage&
     }
   }
   if (complete) return params;
-  // DeepSpeed's file does not name them. If it has one group with as many parameters as the model, these are
-  // they.
+  // DeepSpeed's file does not name the parameters. If it has one group with as many as the model, they are
+  // the model's.
   std::unordered_set<std::string> others(stage.states.states.buffer_names.begin(),
                                          stage.states.states.buffer_names.end());
   for (const auto& [alias, owner] : stage.states.states.shared_params) others.insert(alias);
@@ -144,7 +144,7 @@ void UniversalSource::add_groups(const std::vector<NamedShapes>& groups) {
   for (size_t group = 0; group < groups.size(); ++group) {
     for (const auto& [name, sizes] : groups[group]) {
       const bool is_known = std::ranges::find(parameters_, name, &Parameter::name) != parameters_.end();
-      if (!is_known) parameters_.push_back({name, sizes, group});  // else tied to that of another stage
+      if (!is_known) parameters_.push_back({name, sizes, group});  // otherwise tied to that of another stage
     }
   }
 }
@@ -166,7 +166,7 @@ std::vector<std::pair<std::string, at::ScalarType>> UniversalSource::states(
 
 at::Tensor UniversalSource::load(const Parameter& parameter, const std::string& state) const {
   const bool is_master = state == kMasterState;
-  // Without masters the model's own weights are what the optimizer updates.
+  // Without masters, the optimizer updates the model's own weights.
   if (is_master && optimizer_->numel(parameter.name, state) == 0)
     return whole_ ? whole_->load(weight(parameter.name))
                   : stages_.front()
@@ -195,7 +195,7 @@ Dict UniversalSource::model_file(size_t stage) const {
   return file;
 }
 
-/// Puts whole weights, deferred, in the place of stage 3's placeholders and in their dtypes.
+/// Replaces stage 3's placeholders by whole deferred weights of the same dtypes.
 Dict UniversalSource::whole_module(const Dict& module) const {
   Dict result(/*ordered=*/true);
   const auto weights = by_name(whole_->weights());
@@ -238,7 +238,7 @@ Dict UniversalSource::optimizer_state() const {
 
 namespace {
 
-/// Drops the entries whose content is in the parameters' own files.
+/// Removes the entries whose content is in the parameters' own files.
 Dict without_sharded(const Dict& states) {
   constexpr auto kSharded = std::to_array<std::string_view>({"base_optimizer_state", "param_slice_mappings",
                                                              "single_partition_of_fp32_groups",

@@ -1,4 +1,4 @@
-// A universal checkpoint is made of a checkpoint folder of stages 0 to 3, read by parameter.
+// Reads a checkpoint folder of stages 0 to 3 by parameter, to make a universal checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Reads one tag's folder. Not for two threads at once.
+/// Reads one tag's folder. Not thread-safe.
 class UniversalSource {
  public:
   struct Parameter {
@@ -29,15 +29,15 @@ class UniversalSource {
     size_t group = 0;
   };
 
-  /// Reads names and shapes. Throws CheckpointError where a file is missing (by its name) or files do not fit
-  /// together, NotSupportedError for model parallel checkpoints.
-  /// `options`: of the archives that it opens.
+  /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or files do not fit
+  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are for the archives that
+  /// it opens.
   explicit UniversalSource(const std::filesystem::path& tag_folder,
                            const TagArchives::Options& options = {true, false});
 
-  /// Compares files that are in no manifest with their own checksums. Throws CheckpointError.
+  /// Checks files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const { archives_->verify(); }
-  /// Opens a further file of the tag.
+  /// Reads another file of the tag.
   Value read(const std::filesystem::path& file) const { return archives_->read(file); }
 
   /// Returns the trained parameters of all groups.
@@ -45,18 +45,17 @@ class UniversalSource {
   /// Lists a parameter's states with their dtypes: "fp32" first, then the optimizer's.
   std::vector<std::pair<std::string, at::ScalarType>> states(const Parameter& parameter) const;
   int64_t step(const Parameter& parameter) const { return optimizer_->groups()[parameter.group].step; }
-  /// Loads a whole state in the parameter's sizes.
+  /// Loads a whole state in the parameter's shape.
   at::Tensor load(const Parameter& parameter, const std::string& state) const;
 
   int64_t global_steps() const { return stages_.front().states.global_steps; }
-  /// Returns the number of ranks that saved; 0 where the files do not say it.
+  /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return archives_->num_ranks(); }
 
-  /// Returns the number of model files: of stages of a pipeline, else 1.
+  /// Returns the number of model files: the pipeline stages, otherwise 1.
   size_t num_models() const { return stages_.size(); }
-  /// Returns the content of a model file without an optimizer of stage 0, with a
-  /// `universal_checkpoint_info`, and with whole weights where stage 3 has shards; its large tensors come
-  /// from load_of_model().
+  /// Returns a model file's content, without an optimizer of stage 0 but with `universal_checkpoint_info`.
+  /// Stage 3's shards are replaced by whole weights. load_of_model() loads its large tensors.
   Dict model_file(size_t stage = 0) const;
   at::Tensor load_of_model(const at::Tensor& deferred, size_t stage = 0) const;
   /// Returns the content of zero/optimizer_state.pt.
@@ -64,7 +63,7 @@ class UniversalSource {
 
  private:
   at::ScalarType master_dtype(const Parameter& parameter) const;
-  /// The model file of a stage, or of the whole model.
+  /// Holds the model file of a stage, or of the whole model.
   struct Stage {
     std::shared_ptr<DeferredArchive> file;
     ModelStates states;
@@ -83,12 +82,12 @@ class UniversalSource {
   std::filesystem::path folder_;
   std::shared_ptr<const TagArchives> archives_;
   std::vector<Stage> stages_;
-  std::unordered_map<std::string, at::Tensor> module_;  // of a model that is no pipeline
+  std::unordered_map<std::string, at::Tensor> module_;  // empty for pipelines
   std::optional<OptimizerFiles> optimizer_;
   std::vector<Parameter> parameters_;
-  std::optional<Fp32Source> whole_;  // stage 3 and pipelines: where the module's weights are
+  std::optional<Fp32Source> whole_;  // finds the module's weights at stage 3 and in pipelines
   mutable std::unordered_map<const void*, std::pair<at::Tensor, at::Tensor>>
-      of_whole_;  // by tensor of whole_module(): itself, and the weight of whole_
+      of_whole_;  // by tensor of whole_module(): the tensor, and its weight in whole_
 };
 
 }  // namespace deepspeed::checkpoint

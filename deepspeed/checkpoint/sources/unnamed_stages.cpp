@@ -1,9 +1,9 @@
-// Gives names to the optimizer states of a pipeline's stages.
+// Gives names to the optimizer states of pipeline stages.
 //
-// The model files of all stages are opened, which hold the states (open_stages), and the files of all layers,
-// which hold shapes (layers_of). A layer's file has buffers beside its parameters; the model files list them.
-// find_cuts() then says which parameters each stage's optimizer had, and the files are joined by name.
-// Optimizers that have no states need no cut: their options and numbers of parameters are all that is read.
+// The model files of all stages hold the states (open_stages), and the files of all layers hold shapes
+// (layers_of). A layer's file also has buffers, which the model files list. find_cuts() then tells which
+// parameters each stage's optimizer had, and the files are joined by name. Optimizers without states need no
+// cut, because only their options and numbers of parameters are read.
 #include "deepspeed/checkpoint/sources/unnamed_stages.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ NamedShapes parameters_in(const DeferredArchive& file, const std::string& prefix
   return params;
 }
 
-/// Returns what each layer has; nothing where it has no file, as layers without weights.
+/// Returns the parameters of each layer. A layer without a file has no weights.
 std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& tag,
                                        const TagArchives& archives, const std::vector<PipelineLayer>& layers,
                                        const std::vector<UnnamedStage>& stages) {
@@ -96,7 +96,7 @@ std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& t
   return result;
 }
 
-/// Says which layers have no file, for messages: that of one may be missing.
+/// Lists the layers without a file, for messages: one of those files may be missing.
 std::string layers_without_weights(const std::vector<LayerParameters>& layers) {
   std::string text;
   for (size_t layer = 0; layer < layers.size(); ++layer) {

@@ -1,8 +1,8 @@
-// A process locks a byte of its own, far behind the end of "<folder>/.writers", and asks whether any other
-// byte is locked. These are locks of fcntl(): they end with the process and not with the last child that has
-// inherited the descriptor, as flock() has it, and NFS knows them. They also end where the process closes any
-// other descriptor of the file, so that it is opened once (enter()). Each process writes a line that says
-// whose byte it is; what the file holds counts for nothing without its lock.
+// Each process locks its own byte, far past the end of "<folder>/.writers", and checks whether another byte
+// is locked. The locks are those of fcntl(), which NFS supports. They end with the process; those of flock()
+// last until the last child that inherited the descriptor ends. They also end when the process closes any
+// other descriptor of the file, so the file is opened only once (enter()). Each process also writes a line
+// that tells whose byte it is; a line without its lock means nothing.
 #include "deepspeed/checkpoint/tag/folder_writers.h"
 
 #include <array>
@@ -26,7 +26,7 @@ namespace deepspeed::checkpoint {
 namespace {
 
 using std::filesystem::path;
-constexpr int64_t kFirstPlace = int64_t{1} << 32;  // behind all lines
+constexpr int64_t kFirstPlace = int64_t{1} << 32;  // past all lines
 
 struct flock lock_of(int64_t begin, int64_t size) {
   struct flock lock {};
@@ -60,7 +60,7 @@ struct Entered {
   std::map<path, std::weak_ptr<FolderWriter>> writers;
 };
 Entered& entered() {
-  static auto* const all = new Entered;  // engines may end after the statics
+  static auto* const all = new Entered;  // not destroyed: engines may outlive other statics
   return *all;
 }
 
@@ -91,7 +91,7 @@ FolderWriter::FolderWriter(path folder) : folder_(std::move(folder)), process_(:
     ::close(std::exchange(handle_, -1));
   }
   if (handle_ < 0) return;
-  if (other().empty() && ::ftruncate(handle_, 0) != 0) return;  // lines of processes that are gone
+  if (other().empty() && ::ftruncate(handle_, 0) != 0) return;  // lines of ended processes
   const std::string line = message(place_, " ", own_process(), "\n");
   struct stat status {};
   ::fstat(handle_, &status);
@@ -100,7 +100,7 @@ FolderWriter::FolderWriter(path folder) : folder_(std::move(folder)), process_(:
 
 bool FolderWriter::lock_place() {
   struct stat status {};
-  // A second name may be one under which somebody keeps something else.
+  // A second name may belong to someone else's file.
   if (::fstat(handle_, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 1) return false;
   place_ = new_place();
   struct flock lock = lock_of(place_, 1);
@@ -162,7 +162,7 @@ std::string FolderWriter::check(const std::string& tag) {
 void FolderWriter::check_again(const std::string& tag, const std::string& before) const {
   const std::string there = identity(tag), job = other();
   if (there.empty() || has_saved(tag)) return;
-  // A job that has ended meanwhile is seen by its tag alone.
+  // If the other job has ended since, only its tag shows that it was there.
   if (!job.empty() || there != before) refuse(tag, job);
 }
 

@@ -1,4 +1,4 @@
-// Jobs that save into one folder see each other, for as long as their processes live.
+// Lets jobs that save into the same folder detect each other while their processes are alive.
 #pragma once
 
 #include <cstdint>
@@ -10,46 +10,46 @@
 
 namespace deepspeed::checkpoint {
 
-/// Says to other processes that this one saves into a folder. The system takes that back when the process
-/// ends, however it ends; on a file system without locks nobody is seen.
+/// Tells other processes that this one saves into a folder. The mark ends with the process, however it ends.
+/// On a file system without locks no process is detected.
 class FolderWriter {
  public:
-  /// Enters this process, or finds it entered. Throws IoError where the folder cannot be made.
+  /// Registers this process once per folder. Throws IoError if the folder cannot be created.
   static std::shared_ptr<FolderWriter> enter(const std::filesystem::path& folder);
   ~FolderWriter();
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
 
-  /// Names another process that saves into the folder, "process 17 on host"; "" where there is none.
+  /// Names another process that saves into the folder: "process 17 on host", or "".
   std::string other() const;
-  /// Throws UsageError where the tag is there, this process has not saved it, and another one saves into the
-  /// folder; without the tag it warns of the other one, once. Returns what tells the tag's folder from one
-  /// that takes its place: "" without a tag.
+  /// Throws UsageError if the tag exists and may belong to another job. That is if this process has not saved
+  /// it, and another process saves into the folder. If the tag does not exist, warns once about the other
+  /// process. Returns an identity of the tag's folder, which changes if it is replaced; "" without a tag.
   std::string check(const std::string& tag);
-  /// Looks again once the tag is locked. Throws UsageError as check(), and where a tag came since then.
-  /// before: what check() returned.
+  /// Checks again after the tag is locked. Throws UsageError like check(), and if a tag has appeared since.
+  /// `before` is the result of check().
   void check_again(const std::string& tag, const std::string& before) const;
-  /// Notes that this process has saved a tag: it may replace it.
+  /// Records that this process has saved a tag and may replace it.
   void note_saved(const std::string& tag);
 
  private:
   explicit FolderWriter(std::filesystem::path folder);
   bool lock_place();
   bool has_saved(const std::string& tag) const;
-  /// Names the folder that has the tag's name; "" where there is none.
+  /// Returns an identity of the folder with the tag's name; "" if there is none.
   std::string identity(const std::string& tag) const;
   [[noreturn]] void refuse(const std::string& tag, const std::string& job) const;
 
   std::filesystem::path folder_;
-  int handle_ = -1;  // none: the file system has no locks
+  int handle_ = -1;  // -1: the file system has no locks
   int64_t place_ = 0;
-  const int process_;         // that entered: a fork of it has no locks
-  mutable std::mutex mutex_;  // a save may end on a thread of its own
+  const int process_;         // the process that entered; a fork of it has no locks
+  mutable std::mutex mutex_;  // a save may end on its own thread
   std::set<std::string> saved_;
   bool has_warned_ = false;
 };
 
-/// Returns the path <folder>/.writers.
+/// Returns <folder>/.writers.
 std::filesystem::path writers_path(const std::filesystem::path& folder);
 
 }  // namespace deepspeed::checkpoint

@@ -1,10 +1,9 @@
-// Spells and parses the names of checkpoint files, and lists those that a folder has.
+// Makes and parses the names of checkpoint files, and lists the files in a folder.
 //
-// The ..._path() functions make names. The find_...() functions go over a tag's folder, parse each name
-// (parse_rank_file) and sort by ranks, since a folder lists its entries in any order; names that do not
-// parse belong to other programs and are passed over. The require_...() functions throw where a file is
-// missing between others. Names that come from files, such as the tag in `latest` or a parameter's, are
-// checked so that none leads out of the folder.
+// The ..._path() functions make names. The find_...() functions list a tag's folder and parse each name
+// (parse_rank_file). They sort by rank, because folders list entries in any order, and skip names that do not
+// parse. The require_...() functions throw if a file is missing in a sequence. Names that come from files,
+// such as the tag in `latest` or a parameter's name, are checked so that none leads out of the folder.
 #include "deepspeed/checkpoint/tag/layout.h"
 
 #include <algorithm>
@@ -29,10 +28,10 @@ constexpr const char* kRngStates = "rng_states_rank_";
 constexpr const char* kModelStates = "_model_states.pt";
 constexpr const char* kDefaultTag = "global_step";
 constexpr size_t kMaxLatestBytes = size_t{1} << 20;
-constexpr size_t kLongestPath = 1000;  // a tag may lie in a folder of its own: "run/step5"
+constexpr size_t kLongestPath = 1000;  // bytes; a tag may be in a subfolder: "run/step5"
 using std::filesystem::path;
 
-/// Writes the number with at least `width` digits.
+/// Formats the number with at least `width` digits.
 std::string digits(int64_t number, size_t width) {
   const std::string text = std::to_string(number);
   return std::string(text.size() < width ? width - text.size() : 0, '0') + text;
@@ -80,7 +79,7 @@ std::optional<std::string> read_tag(const path& latest) {
   return tag;
 }
 
-/// Checks a name that comes from a file: it must not lead out of the folder.
+/// Returns the folder of a parameter. Its name may come from a file and must not lead out of the folder.
 path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
   const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
@@ -91,7 +90,7 @@ path universal_parameter_folder(const path& tag_folder, const std::string& param
   return universal_zero_folder(tag_folder) / parameter;
 }
 
-/// Takes `text` from the front of `name`; false where it does not stand there.
+/// Removes `text` from the front of `name`. Returns false if it is not there.
 bool take(std::string_view& name, std::string_view text) {
   if (!name.starts_with(text)) return false;
   name.remove_prefix(text.size());
@@ -105,7 +104,7 @@ bool take_number(std::string_view& name, int& number) {
   return true;
 }
 
-/// `ending`: of the name, behind the ranks.
+/// Parses the ranks in a file's name, which has to end in `ending`.
 std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_view ending) {
   OptimStatesFile parsed{file};
   const std::string text = file.filename().string();
@@ -113,7 +112,7 @@ std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_vie
   parsed.bf16 = take(name, "bf16_");
   if (!take(name, "zero_pp_rank_") || !take_number(name, parsed.dp_rank)) return std::nullopt;
   if (!take(name, "_mp_rank_") || !take_number(name, parsed.mp_rank)) return std::nullopt;
-  take(name, "_");  // old DeepSpeed versions left it out
+  take(name, "_");  // missing in names of old DeepSpeed versions
   return name == ending ? std::optional(std::move(parsed)) : std::nullopt;
 }
 
@@ -123,7 +122,7 @@ std::optional<int> mp_rank_of_plain_file(std::string_view name) {
   return is_one ? std::optional(mp_rank) : std::nullopt;
 }
 
-/// The layer whose weights, or a slice of them, a file has.
+/// Returns the layer whose weights, or a slice of them, a file has.
 std::optional<int> layer_of_file(std::string_view name) {
   int layer = 0;
   const bool is_one = take(name, "layer_") && take_number(name, layer) && take(name, "-") &&
@@ -165,7 +164,7 @@ path layer_states_path(const path& dir, const std::string& tag, int layer, const
          message("layer_", digits(layer, 2), slice.empty() ? "" : "-" + slice, "-model_states.pt");
 }
 
-// The name must not begin as those of optimizer files: DeepSpeed's ds_to_universal takes all that do.
+// The name must not start like those of optimizer files: DeepSpeed's ds_to_universal reads all of those.
 path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int mp_rank) {
   return dir / tag / message(kRngStates, dp_rank, "_mp_rank_", digits(mp_rank, 2), ".pt");
 }
@@ -325,7 +324,7 @@ std::vector<ModelStatesFile> require_model_states(const path& dir, const std::st
                                                   std::optional<int> chosen) {
   const std::vector<int> mp_ranks = find_mp_ranks(dir, tag);
   if (mp_ranks.empty()) {
-    find_model_states(dir, tag);  // throws where there is no such folder
+    find_model_states(dir, tag);  // throws if there is no such folder
     raise<CheckpointError>("the file ", model_states_path(dir, tag), " is missing");
   }
   const auto num_places = int(mp_ranks.size());

@@ -1,10 +1,10 @@
-// The manifest: JSON with the size and checksums of each file of a tag, and a checksum of itself.
+// Reads and writes the manifest: JSON with the size and checksums of each file of a tag, and its own
+// checksum.
 //
-// to_text() puts a checksum of the list of files beside it, so that an altered manifest is no manifest, and
-// parse_manifest() checks it. find_damage() compares names and sizes alone, which is quick enough to do for
-// every tag; contents are compared where they are read (FileReader). The lists of tags are sorted by the time
-// at which the manifest was written; they leave out universal checkpoints and folders without a whole
-// manifest.
+// to_text() adds a checksum of the list of files, and parse_manifest() checks it, so that an altered manifest
+// is rejected. find_damage() compares only names and sizes, which is fast enough for every tag. FileReader
+// compares contents when they are read. Lists of tags are sorted by the modification time of the manifest.
+// They leave out universal checkpoints and folders without a complete manifest.
 #include "deepspeed/checkpoint/tag/manifest.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr size_t kDigits = 8;                          // a checksum has so many
-constexpr size_t kMaxManifestBytes = size_t{1} << 30;  // of checkpoints of some 30 TB
+constexpr size_t kDigits = 8;                          // of a checksum
+constexpr size_t kMaxManifestBytes = size_t{1} << 30;  // enough for checkpoints of about 30 TB
 
 void append_hex(std::string& text, uint32_t value) {
   for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[(value >> shift) & 0xF];
@@ -46,7 +46,7 @@ Json to_json(const Manifest& manifest) {
   return files;
 }
 
-/// Computes the checksum of the list of files, so that an altered manifest is no manifest.
+/// Returns the checksum of the list of files, which detects an altered manifest.
 std::string own_sum(const Json& files) {
   const std::string text = files.dump();
   std::string digits;
@@ -64,7 +64,7 @@ FileSums parse_sums(const Json& json) {
   return sums;
 }
 
-/// Lists the complete tags for which `is_wanted` is true, the newest first.
+/// Lists the complete tags that satisfy `is_wanted`, newest first.
 template <class IsWanted>
 std::vector<std::string> find_tags(const std::filesystem::path& dir, const IsWanted& is_wanted) {
   using Found = std::pair<std::filesystem::file_time_type, std::string>;

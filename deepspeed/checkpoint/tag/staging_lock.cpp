@@ -16,7 +16,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-// Another process may hold it for a moment, to remove what is left over.
+// Another process may hold the lock for a moment to remove leftovers.
 constexpr int kLockAttempts = 20;
 constexpr auto kLockPause = std::chrono::milliseconds(50);
 constexpr const char* kOwnerNote = ".owner";
@@ -26,7 +26,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown machine";
 }
 
-/// Returns what the process that fills the folder has noted there; "" where nothing is known.
+/// Returns the note of the process that fills the folder; "" if there is none.
 std::string owner_of(const Folder& folder) {
   std::array<char, 1000> note{};
   const int file = folder.open_file(kOwnerNote, O_RDONLY | O_NONBLOCK);
@@ -46,7 +46,7 @@ std::string owner_of(const Folder& folder) {
 
 }  // namespace
 
-// A description of its own: what is locked through the folder's would be locked for all its copies.
+// Opens a new file description: a lock on the folder's own would be shared by all copies of that Folder.
 StagingLock::StagingLock(const Folder& folder)
     : handle_(::openat(folder.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   if (handle_ < 0 || ::flock(handle_, LOCK_EX | LOCK_NB) == 0) return;
@@ -81,8 +81,8 @@ LockedStaging lock_staging(const Folder& dir, const std::string& name, const std
     const Folder staging = dir.make(name);
     StagingLock lock = wait_for_lock(staging);
     if (lock.is_taken()) refuse_tag_of_another_job(dir, name, tag);
-    // Another process may remove the folder, or rename it to the tag, at any moment: a lock on what is gone
-    // counts for nothing. Where the file system knows no locks nothing is held.
+    // Another process may remove the folder or rename it to the tag at any moment, and a lock on a removed
+    // folder is void. On a file system without locks, nothing is held.
     if (dir.has(name, staging)) return {staging, std::move(lock)};
   }
   refuse_tag_of_another_job(dir, name, tag);
@@ -99,7 +99,7 @@ void note_owner(const Folder& folder) {
 }
 
 void remove_owner_note(const Folder& folder) {
-  // There is none where another machine began the tag.
+  // It is missing if another machine began the tag.
   ::unlinkat(folder.handle(), kOwnerNote, 0);
 }
 

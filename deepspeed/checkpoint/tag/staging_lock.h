@@ -1,4 +1,4 @@
-// A lock says to other processes that a tag's folder is being filled.
+// Locks a tag's folder, so that other processes know that it is being filled.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// While it lives, other processes see that a tag's folder is being filled. The system ends it with the
-/// process, however that ends.
+/// Locks a tag's folder while it is being filled. The system releases the lock when the process ends, however
+/// it ends.
 class StagingLock {
  public:
   StagingLock() = default;
@@ -18,9 +18,9 @@ class StagingLock {
   StagingLock(StagingLock&& other) noexcept;
   StagingLock& operator=(StagingLock&& other) noexcept;
 
-  /// Says whether this object has the lock. False where another one has it, or the file system has no locks.
+  /// Returns whether this object holds the lock. False if another holds it, or the file system has no locks.
   bool is_held() const { return handle_ >= 0; }
-  /// Says whether another process has the lock.
+  /// Returns whether another process holds the lock.
   bool is_taken() const { return is_taken_; }
 
  private:
@@ -28,7 +28,7 @@ class StagingLock {
   bool is_taken_ = false;
 };
 
-/// Waits a second at most for another process's lock to end; the result may hold nothing.
+/// Waits at most a second for another process's lock to end. The result may hold nothing.
 [[nodiscard]] StagingLock wait_for_lock(const Folder& folder);
 
 struct LockedStaging {
@@ -36,14 +36,15 @@ struct LockedStaging {
   StagingLock lock;  // holds nothing on a file system without locks
 };
 
-/// Makes the folder `name` in `dir` where there is none and locks it. Throws IoError where it is a link or
-/// another user's, and, naming the process where that is known, where another one goes on holding it.
+/// Creates the folder `name` in `dir` if it is missing, and locks it. Throws IoError if the name is a link or
+/// belongs to another user. Throws IoError, naming the process if it is known, if another process keeps the
+/// lock.
 [[nodiscard]] LockedStaging lock_staging(const Folder& dir, const std::string& name, const std::string& tag);
 
-/// Names this process for messages of others: "process 17 on host".
+/// Names this process in other processes' messages: "process 17 on host".
 std::string own_process();
 
-/// Notes in the folder which process fills it, for the error of another one.
+/// Records in the folder which process fills it, for error messages of other processes.
 void note_owner(const Folder& folder);
 /// Removes the note of note_owner().
 void remove_owner_note(const Folder& folder);

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::filesystem::path;
 
-/// Reads the folder's manifest; an empty one where it has none, or one that is not ours or altered.
+/// Reads the folder's manifest; empty if it is missing, altered or not ours.
 Manifest manifest_if_whole(const path& folder) {
   try {
     return read_manifest(folder);
@@ -33,8 +33,8 @@ Manifest manifest_if_whole(const path& folder) {
   }
 }
 
-/// The names at the top of a tag's folder that belong to its checkpoint by the manifest, or would be taken
-/// for parts of one.
+/// Returns the names at the top of a tag's folder that belong to its checkpoint. They are listed in the
+/// manifest, or look like checkpoint files.
 std::set<std::string> names_of_checkpoint(const path& folder) {
   std::set<std::string> names{manifest_path("").string()};
   for (const auto& [file, sums] : manifest_if_whole(folder).files) names.insert(path(file).begin()->string());
@@ -50,13 +50,13 @@ std::set<std::string> names_of_checkpoint(const path& folder) {
   raise<UsageError>(target, " ", what, ": a save would replace it; choose another tag, or move it away");
 }
 
-/// Describes what is there: "is no checkpoint, but a folder that holds 'notes.txt'".
+/// Describes the folder's content: "is no checkpoint, but a folder that holds 'notes.txt'".
 std::string what_a_folder_is(const path& folder, bool expects_universal) {
   return message("is no ", expects_universal ? "universal " : "", "checkpoint, but a folder that holds '",
                  fs::directory_iterator(folder)->path().filename().string(), "'");
 }
 
-/// Copies what `from` has still to give to `to`, durably. Returns 0, or the errno of what failed.
+/// Copies the rest of `from` to `to`, durably. Returns 0 or an errno.
 int copy_content(int from, int to) {
   std::vector<char> piece(size_t{1} << 20);
   for (;;) {
@@ -70,7 +70,7 @@ int copy_content(int from, int to) {
   }
 }
 
-/// Makes a copy with the same rights. Returns 0, or the errno of what failed.
+/// Copies a file with its permissions. Returns 0 or an errno.
 int copy_file(const Folder& from, const std::string& name, const Folder& to) {
   const int source = from.open_file(name, O_RDONLY | O_NONBLOCK);
   if (source < 0) return errno;
@@ -85,14 +85,14 @@ int copy_file(const Folder& from, const std::string& name, const Folder& to) {
   return error;
 }
 
-/// Makes a copy of a link. Returns 0, or the errno of what failed.
+/// Copies a link. Returns 0 or an errno.
 int copy_link(const Folder& from, const std::string& name, const Folder& to) {
   std::array<char, PATH_MAX> target{};
   if (::readlinkat(from.handle(), name.c_str(), target.data(), target.size() - 1) < 0) return errno;
   return ::symlinkat(target.data(), to.handle(), name.c_str()) == 0 ? 0 : errno;
 }
 
-/// Gives a link, a file, or a folder with all that is in it, a place in `to` as well.
+/// Adds a link, a file, or a folder with its content to `to` as well.
 void keep_entry(const Folder& from, const std::string& name, const Folder& to) {
   if (const auto inner = from.find(name)) {
     struct stat status {};

@@ -1,4 +1,4 @@
-// These functions say which entries of a tag's folder a save may replace, and keep the others.
+// Decides which entries of a tag's folder a save may replace, and keeps the others.
 #pragma once
 
 #include <filesystem>
@@ -7,19 +7,18 @@
 
 namespace deepspeed::checkpoint {
 
-/// Throws UsageError, saying what is there, where a save would take the place of something else than a
-/// checkpoint (is_universal_save: than a universal one): a file, a link, a folder with other content or of
-/// another user.
+/// Throws UsageError, describing what is there, if a save would replace anything but a checkpoint. That is a
+/// file, a link, or a folder with other content or of another user. With `is_universal_save`, only a
+/// universal checkpoint may be replaced.
 void require_replaceable(const std::filesystem::path& tag_folder, bool is_universal_save);
-/// Throws UsageError where a folder has the name of `latest` or `latest_universal`.
+/// Throws UsageError if `latest` or `latest_universal` is a folder.
 void require_no_folder(const std::filesystem::path& latest);
 
-/// Says whether the folder has a file that only a checkpoint has.
+/// Returns whether the folder has a file that only checkpoints have.
 bool holds_checkpoint(const std::filesystem::path& folder);
 
-/// Gives what `from` holds beside its checkpoint a place in `to` as well, durably: the same files under a
-/// second name, or copies where the file system has no such names. What is in `to` already stays as it is.
-/// Throws IoError.
+/// Adds the files of `from` that are not part of its checkpoint to `to`, durably. It makes hard links, or
+/// copies if the file system has no hard links. Entries that `to` already has stay. Throws IoError.
 void keep_others(const Folder& from, const Folder& to);
 
 }  // namespace deepspeed::checkpoint

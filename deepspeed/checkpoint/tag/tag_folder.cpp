@@ -1,19 +1,18 @@
-// How a tag appears whole, in which order, and what a crash leaves at each point:
+// A tag appears as a whole in these steps. Each says what a crash leaves behind.
 //
-// 1. begin_tag(): removes leftovers of processes that are gone, makes ".<tag>.saving" and locks it. A crash
-// up
-//    to step 3 leaves that folder, which the next save removes; the older tag is untouched.
+// 1. begin_tag() removes leftovers of ended processes, creates ".<tag>.saving" and locks it. A crash before
+//    step 3 leaves that folder, which the next save removes. The older tag is untouched.
 // 2. The ranks write and sync their files there, the manifest last.
-// 3. publish_tag(): gives the older tag's other files a place in the new one, syncs, and exchanges the two
-// names
-//    in one step (renameat2). Where the file system cannot exchange, the older tag is renamed to ".<tag>.old"
-//    first; a crash between the two renames leaves that, and recover_tag() brings it back.
-// 4. The older content, now under the staging name, is removed. The caller changes `latest` afterwards.
+// 3. publish_tag() adds the older tag's other files to the new one, syncs, and swaps the two names atomically
+//    (renameat2). If the file system cannot swap, the older tag is first renamed to ".<tag>.old". After a
+//    crash between the two renames, recover_tag() restores it.
+// 4. The older content, which has the staging name after the swap, is removed. The caller then changes
+//    `latest`.
 //
-// All names are those inside of the run's folder, which is held open (Folder): where others may write there
-// too, a link under such a name leads nowhere, and another user's folder is left as it is.
+// All names are relative to the run's folder, which is held open (Folder). If others can write there, their
+// links are not followed, and another user's folders are left alone.
 //
-// prune_tags() renames a tag before it removes it, so that a half-removed one is never taken for a tag.
+// prune_tags() renames a tag before removing it, so that a half-removed one is never mistaken for a tag.
 #include "deepspeed/checkpoint/tag/tag_folder.h"
 
 #include <algorithm>
@@ -40,7 +39,7 @@ constexpr const char* kRemoved = ".removed";
 constexpr const char* kOld = ".old";
 using std::filesystem::path;
 
-/// Names a folder beside that of the tag, which may lie in a folder of its own ("run/step5").
+/// Names a folder next to that of the tag. A tag may be in a subfolder ("run/step5").
 std::string beside(const std::string& tag, const char* ending) {
   const path whole(tag);
   return (whole.parent_path() / ("." + whole.filename().string() + ending)).string();
@@ -51,8 +50,8 @@ bool is_leftover(const std::string& name) {
   return is_temporary_beside_tags(name);
 }
 
-/// Removes a leftover, unless a living process fills it or another user left it. in_dir: holds nothing while
-/// another process may be writing a file beside the tags.
+/// Removes a leftover, unless a running process fills it or it belongs to another user. in_dir is not held
+/// while another process may be writing a file next to the tags.
 void remove_leftover(const Folder& dir, const std::string& name, const StagingLock& in_dir) {
   if (is_temporary_beside_tags(name)) {
     if (in_dir.is_held()) ::unlinkat(dir.handle(), name.c_str(), 0);
@@ -64,8 +63,8 @@ void remove_leftover(const Folder& dir, const std::string& name, const StagingLo
   if (lock.is_held() && dir.has(name, *leftover)) dir.remove(name);
 }
 
-/// Removes what killed processes left: half-filled and half-removed folders, a `latest` or a script that did
-/// not get its name.
+/// Removes what killed processes left. That is partly filled or removed folders, and temporary files of
+/// `latest` or the script.
 void remove_leftovers(const Folder& dir) {
   const StagingLock lock(dir);
   for (const std::string& name : dir.names()) {
@@ -73,23 +72,23 @@ void remove_leftovers(const Folder& dir) {
   }
 }
 
-/// Says whether `old` is a tag that a crash between the two renames of replace_tag() has left.
+/// Returns whether `old` is a tag left by a crash in replace_tag().
 bool is_older_tag(const path& old) {
   std::error_code unknown;
   return std::filesystem::is_directory(std::filesystem::symlink_status(old, unknown)) &&
          holds_checkpoint(old);
 }
 
-/// Puts the filled folder in the place of an older tag. Its other files are in the new one already; those
-/// that came into it since are moved after the names have changed.
+/// Puts the filled folder in the place of an older tag. The older tag's other files are already in the new
+/// one. Those added since are moved after the swap.
 void replace_tag(const Folder& dir, const std::string& tag) {
   const std::string staging = staging_tag(tag), old = beside(tag, kOld);
-  // After the exchange the older folder has the staging name until it is removed: the lock keeps others off
-  // it.
+  // After the swap, the older folder has the staging name until it is removed. The lock protects it from
+  // other processes.
   const auto older = dir.find(tag);
   const StagingLock lock_of_older = older ? wait_for_lock(*older) : StagingLock();
-  // With an exchange there is a whole tag under the name at every moment; without one there is none for a
-  // moment, which recover_tag() repairs after a crash.
+  // With a swap, the name always refers to a whole tag. Without one, it is missing for a moment;
+  // recover_tag() repairs a crash then.
   const bool exchanged = dir.exchange(staging, tag);
   if (!exchanged) {
     dir.rename(tag, old);
@@ -102,13 +101,13 @@ void replace_tag(const Folder& dir, const std::string& tag) {
   dir.remove_own(name);
 }
 
-/// Resolves links; returns an empty path where nothing is there.
+/// Resolves links; returns an empty path if nothing is there.
 path real_path(const path& entry) {
   std::error_code broken;
   return std::filesystem::canonical(entry, broken);
 }
 
-/// Lists the folders that links in `dir` name.
+/// Lists the folders that links in `dir` refer to.
 std::vector<path> targets_of_links(const path& dir) {
   std::vector<path> targets;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
@@ -141,7 +140,7 @@ void abandon_tag(const path& dir, const std::string& tag) noexcept {
   try {
     Folder(dir).remove_own(staging_tag(tag));
   } catch (const std::exception&) {
-    // The next save removes it, or says what is in its way.
+    // The next save removes it, or reports what is in its way.
   }
 }
 
@@ -161,7 +160,7 @@ void recover_tag(const path& dir, const std::string& tag) {
   try {
     parent.rename(old_name, name);
   } catch (const IoError&) {
-    // Another machine that shares the file system may have done it.
+    // Another machine on the same file system may have done it.
     if (!std::filesystem::exists(target)) throw;
   }
   parent.sync();
@@ -198,7 +197,7 @@ void prune_tags(const path& dir, const std::string& newest, int64_t keep_last) {
       foreign = other;
       continue;
     }
-    // The tag gets another name first, durably, so that a half-removed one is no tag.
+    // The tag is first renamed, durably, so that a half-removed one is not taken for a tag.
     const std::string removed = beside(other, kRemoved);
     folder.remove_own(removed);
     folder.rename(other, removed);

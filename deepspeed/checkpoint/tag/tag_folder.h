@@ -1,4 +1,4 @@
-// The folder of a tag appears whole or not at all: it is filled under another name first.
+// Makes the folder of a tag appear whole or not at all, by filling it under another name first.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,32 @@
 
 namespace deepspeed::checkpoint {
 
-/// Returns the name under which the folder of `tag` is filled, beside it: ".<name>.saving".
+/// Returns the name of the folder in which `tag` is filled, next to it: ".<name>.saving".
 std::string staging_tag(const std::string& tag);
 
-/// Makes the empty folder in which a tag is filled, durably with those above it. It removes what interrupted
-/// saves of any tag left; what a living process fills stays. Throws IoError, also where that is this tag, or
-/// where a link or another user's folder has the name.
+/// Creates the empty folder in which a tag is filled, durably with its parents. Removes what interrupted
+/// saves of any tag left, but nothing that a running process fills. Throws IoError, also if another process
+/// fills this tag, or if the name is a link or belongs to another user.
 [[nodiscard]] StagingLock begin_tag(const std::filesystem::path& dir, const std::string& tag);
-/// Opens the folder in which a tag is filled; makes it where begin_tag() was called on another machine.
-/// Throws IoError as begin_tag().
+/// Opens the folder in which a tag is filled. Creates it if begin_tag() ran on another machine. Throws
+/// IoError like begin_tag().
 Folder open_staging(const std::filesystem::path& dir, const std::string& tag);
-/// Removes the folder in which a tag is filled, where it can.
+/// Removes the folder in which a tag is filled, if possible.
 void abandon_tag(const std::filesystem::path& dir, const std::string& tag) noexcept;
-/// Removes from the staging folder what `manifest` does not list. An interrupted save on this machine may
-/// have left it where begin_tag() on another machine has not seen it. Throws IoError.
+/// Removes entries that `manifest` does not list from the staging folder. An interrupted save on this machine
+/// may have left them unseen by begin_tag() on another machine. Throws IoError.
 void remove_unlisted(const Folder& staging, const Manifest& manifest);
-/// Gives the filled folder its name, durably, in place of an older tag of that name, whose other files it
-/// keeps. Does nothing where there is no filled folder: another process of the machine or file system has
-/// done it. Throws IoError, and UsageError where something else than a checkpoint of its kind has that name.
+/// Gives the filled folder its final name, durably. It replaces an older tag of that name but keeps that
+/// tag's other files. Does nothing if there is no filled folder, because another process on the machine or
+/// file system has done it. Throws IoError. Throws UsageError if anything but a checkpoint of the same kind
+/// has the name.
 void publish_tag(const std::filesystem::path& dir, const std::string& tag);
-/// Brings an older folder of this user back that a crash in the middle of publish_tag() left under another
-/// name. Throws IoError.
+/// Restores an older folder of this user after a crash in publish_tag(). Throws IoError.
 void recover_tag(const std::filesystem::path& dir, const std::string& tag);
 
-/// Removes the tags written in turn (find_tags_in_turn()) beyond the `keep_last` newest; never `newest`, nor
-/// one that a link beside it names. Throws IoError, at the end also where another user has one of them.
+/// Removes the tags of find_tags_in_turn() except the `keep_last` newest. Keeps `newest`, and tags that a
+/// link next to them refers to. Throws IoError; if a tag belongs to another user, only after removing the
+/// others.
 void prune_tags(const std::filesystem::path& dir, const std::string& newest, int64_t keep_last);
 
 }  // namespace deepspeed::checkpoint

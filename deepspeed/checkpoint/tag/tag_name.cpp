@@ -13,10 +13,9 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-constexpr size_t kLongestTag =
-    240;  // bytes: file systems end at 255, and a tag is filled under a longer name
+constexpr size_t kLongestTag = 240;  // bytes; file systems allow 255, and the staging name is longer
 
-constexpr size_t kLongestTagPath = 1000;  // as read_latest() takes one
+constexpr size_t kLongestTagPath = 1000;  // bytes, like the limit of read_latest()
 
 const std::array<std::string, 3>& names_beside_tags() {
   static const std::array<std::string, 3> names{latest_path("").string(), latest_universal_path("").string(),
@@ -26,7 +25,7 @@ const std::array<std::string, 3>& names_beside_tags() {
 
 bool is_control_character(unsigned char byte) { return std::iscntrl(byte) != 0; }
 
-/// Says why a name cannot be that of a tag; "" where it can.
+/// Returns why a name cannot be that of a tag; "" if it can.
 std::string what_is_wrong_with(const std::string& tag) {
   if (tag.empty()) return "is empty";
   if (tag.find('/') != std::string::npos) return "has a slash; other folders belong into the directory";

@@ -1,21 +1,21 @@
-// A tag is one folder beside `latest`, under a plain name; this says which texts can name one.
+// Defines which texts can name a tag. A tag is a folder next to `latest` with a plain name.
 #pragma once
 
 #include <string>
 
 namespace deepspeed::checkpoint {
 
-/// Says whether a file of ours beside the tags has that name: `latest`, `latest_universal`,
+/// Returns whether a file next to the tags has this name. Such files are `latest`, `latest_universal` and
 /// `zero_to_fp32.py`.
 bool is_name_beside_tags(const std::string& name);
-/// Says whether a file of ours beside the tags has that name while it is written: "latest.17.tmp".
+/// Returns whether a name is that of such a file while it is written: "latest.17.tmp".
 bool is_temporary_beside_tags(const std::string& name);
 
-/// Throws UsageError, saying why, where the text can name no tag: it leads into another folder, is a name of
-/// ours or of what is not finished, or does not come back from `latest` as it is.
+/// Throws UsageError, giving the reason, if the text cannot name a tag. Such a text leads into another
+/// folder, is a reserved or temporary name, or does not survive a round trip through `latest`.
 void require_tag_name(const std::string& tag);
-/// Throws UsageError where the text is no path to a folder below the one that it is looked for in. DeepSpeed
-/// also writes tags of several parts, "epoch/5". `tag` is not empty.
+/// Throws UsageError if the text is not a path to a subfolder. DeepSpeed also writes tags of several parts,
+/// "epoch/5". `tag` is not empty.
 void require_tag_inside(const std::string& tag);
 
 }  // namespace deepspeed::checkpoint

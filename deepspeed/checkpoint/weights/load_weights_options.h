@@ -1,4 +1,4 @@
-// load_weights() takes these arguments and gives this result.
+// Holds the arguments and the result of load_weights().
 #pragma once
 
 #include <map>
@@ -8,36 +8,35 @@
 
 namespace deepspeed::checkpoint {
 
-/// Changes each place of a name where `pattern` fits (a regular expression in ECMAScript's grammar; ^ and $
-/// are the name's ends) to `replacement`, in which $1, $2, ... are what the brackets of the pattern found.
+/// Replaces every match of `pattern` in a name by `replacement`. `pattern` is a regular expression in
+/// ECMAScript's grammar; ^ and $ match the name's ends. In `replacement`, $1, $2, ... stand for the captured
+/// groups.
 struct RenameRule {
   std::string pattern;
   std::string replacement;
 };
 
 struct LoadWeightsOptions {
-  /// Says whether a name that only the file or only the model has is an error; false: load what both have.
-  /// Shapes and dtypes have to fit in any case.
+  /// Requires the same names in the file and the model; false: load the common names. Shapes and dtypes have
+  /// to fit in any case.
   bool strict = true;
-  /// Renames weights by name: name in the file -> name in the model; an empty one leaves the weight out.
+  /// Maps names in the file to names in the model. An empty name skips the weight.
   std::map<std::string, std::string> rename = {};
-  /// Holds rules for all other names, applied one after the other: {{"^module\\.", ""}, {"\\.bias_mask$",
-  /// ""}}.
+  /// Lists rules for all other names, applied in order: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
   std::vector<RenameRule> rename_rules = {};
-  /// Lists patterns of names in the model: their matrices lie transposed in the file, as those of GPT-2's
-  /// Conv1D.
+  /// Lists patterns of names in the model. Their matrices are stored transposed, as those of GPT-2's Conv1D.
   std::vector<std::string> transpose = {};
-  /// Is the key in a file of torch.save under which the state dictionary lies, where it is not a usual one.
+  /// Key of the state dictionary in a file of torch.save, if unusual.
   std::string key = {};
-  /// Says whether everything that has a checksum is read once before the first change, so that a damaged file
-  /// changes nothing; false: read once, and a damaged file is an error in the middle.
+  /// Verifies all checksums before the first change, so that a damaged file changes nothing. If false, files
+  /// are read once, and damage is an error in the middle of the load.
   bool verify_first = true;
-  /// Names the model-parallel rank whose part of the layers a checkpoint's folder gives, where ranks have cut
-  /// them; files of weights hold one part, and it says nothing of them.
+  /// Selects the model-parallel rank to read from a checkpoint folder, if layers are split. It has no effect
+  /// on files of weights, which hold one part.
   std::optional<int> mp_rank = {};
 };
 
-/// Says what was loaded, and what strict = false left out.
+/// Reports what was loaded and what strict = false skipped.
 struct LoadedWeights {
   std::vector<std::string> loaded;      // names in the model
   std::vector<std::string> missing;     // names in the model that the files lack

@@ -1,9 +1,10 @@
-// Loads weights in two halves, so that a file that does not fit changes nothing.
+// Loads weights in two steps, so that a file that does not fit changes nothing.
 //
-// The constructor goes over the file's weights (match): renames each, finds its target, and checks sizes and
-// dtype (check_copy); a second weight for one target must have equal values (take). It then looks for names
-// that only one side has (check_names), and throws all problems in one error. What fits is verified, and
-// run() copies one weight after the other, so that beside the model only the largest one takes memory.
+// The constructor goes through the file's weights (match). It renames each, finds its target, and checks
+// sizes and dtype (check_copy). A second weight for the same target must have equal values (take). Then it
+// looks for names that only one side has (check_names), and reports all problems in one error. If everything
+// fits, the files are verified. run() copies one weight after the other, so only the largest takes memory
+// besides the model.
 #include "deepspeed/checkpoint/weights/weight_loading.h"
 
 #include <algorithm>
@@ -31,8 +32,8 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Says whether the values can become another dtype. Floats are rounded to floats; what becomes an integer
-/// has to be a whole number, since zero_to_fp32 makes counters fp32.
+/// Returns whether the values can be converted to a dtype. Floating point converts to floating point by
+/// rounding. Values for an integer dtype have to be whole numbers: zero_to_fp32 turns counters into fp32.
 bool can_become(at::ScalarType from, at::ScalarType to, const std::function<at::Tensor()>& load) {
   if (from == to) return true;
   if (at::isFloatingType(from) && at::isFloatingType(to)) return true;
@@ -47,13 +48,13 @@ at::Tensor turned(const at::Tensor& tensor, bool transposed) {
   return transposed && tensor.dim() == 2 ? tensor.t() : tensor;
 }
 
-/// Says whether two tensors of a file are the same bytes.
+/// Returns whether two tensors of a file are the same bytes.
 bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
   return one.storage().is_alias_of(other.storage()) && one.storage_offset() == other.storage_offset() &&
          one.sizes() == other.sizes() && one.strides() == other.strides();
 }
 
-/// Suggests a rename rule where the names on both sides differ by a prefix alone; else returns "".
+/// Suggests a rename rule if the names differ only by a prefix; otherwise returns "".
 std::string prefix_hint(const LoadedWeights& names, const std::vector<WeightTarget>& targets) {
   if (names.unexpected.empty()) return "";
   std::unordered_set<std::string> known;
@@ -94,7 +95,7 @@ void WeightLoading::match(const LoadWeightsOptions& options) {
   for (size_t target = 0; target < targets_.size(); ++target) {
     for (const std::string& name : targets_[target].names) target_of.emplace(name, target);
   }
-  std::unordered_map<std::string, std::string> taken;  // name in the model -> in the file
+  std::unordered_map<std::string, std::string> taken;  // name in the model -> name in the file
   for (size_t weight = 0; weight < source_->weights().size(); ++weight) {
     const std::string& name = source_->weights()[weight].name;
     const auto renamed = renaming.rename(name);

@@ -1,4 +1,4 @@
-// A loading copies weights from files into named tensors, once everything about them fits.
+// Copies weights from files into named tensors, after checking that everything fits.
 #pragma once
 
 #include <cstddef>
@@ -15,29 +15,28 @@
 
 namespace deepspeed::checkpoint {
 
-/// Names a tensor of the model with its names there; one that is shared has several, any of which the files
-/// may have.
+/// Is a tensor of the model with its names. A shared tensor has several; the files may use any of them.
 struct WeightTarget {
   std::vector<std::string> names;
   at::Tensor tensor;
-  /// Takes the values, of the tensor's sizes, where they do not simply go into `tensor`.
+  /// Receives the values, in the tensor's shape, if they are not simply copied into `tensor`.
   std::function<void(const at::Tensor& values)> set = nullptr;
 };
 
 class WeightLoading {
  public:
-  /// Compares names, shapes and dtypes and verifies the files; nothing is changed. Throws one CheckpointError
-  /// that lists all that does not fit.
+  /// Compares names, shapes and dtypes and verifies the files, without changing anything. Throws one
+  /// CheckpointError that lists all problems.
   WeightLoading(std::shared_ptr<const WeightSource> source, std::vector<WeightTarget> targets,
                 const LoadWeightsOptions& options);
 
-  /// Copies, one weight after the other, into the targets' dtypes and devices.
+  /// Copies the weights one by one, converting them to the targets' dtypes and devices.
   void run() const;
   const LoadedWeights& result() const { return result_; }
 
  private:
   struct Copy {
-    size_t weight;  // in the source
+    size_t weight;  // index in the source
     size_t target;
     bool transposed;
   };

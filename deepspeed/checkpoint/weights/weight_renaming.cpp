@@ -7,7 +7,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-// Names are bounded, since they come from files and std::regex recurses for each character.
+// Names come from files, and std::regex recurses once per character, so their length is limited.
 constexpr size_t kMaxNameBytes = 1000;
 
 std::regex parse_pattern(const std::string& pattern) {

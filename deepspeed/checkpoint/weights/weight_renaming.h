@@ -1,4 +1,4 @@
-// A renaming gives weights that another program named the model's names.
+// Maps weight names of another program to the model's names.
 #pragma once
 
 #include <map>
@@ -14,13 +14,12 @@ namespace deepspeed::checkpoint {
 
 class WeightRenaming {
  public:
-  /// Checks the patterns. `exact`: name in the file -> name in the model; a name that stands there is renamed
-  /// by this alone. All others pass through `rules`, one after the other. Throws UsageError for a pattern
-  /// that is none.
+  /// Checks the patterns. `exact` maps names in the file to names in the model. All other names pass through
+  /// `rules` in order. Throws UsageError for an invalid pattern.
   WeightRenaming(std::map<std::string, std::string> exact, const std::vector<RenameRule>& rules);
 
-  /// Returns the model's name; nothing where it is empty, since the weight is left out on purpose. Throws
-  /// CheckpointError for a name that is too long to be one.
+  /// Returns the model's name, or nothing if the weight is to be skipped. Throws CheckpointError for a name
+  /// that is too long.
   std::optional<std::string> rename(const std::string& name) const;
 
  private:
@@ -28,10 +27,10 @@ class WeightRenaming {
   std::vector<std::pair<std::regex, std::string>> rules_;
 };
 
-/// Says whether one of several patterns fits somewhere in a name.
+/// Checks whether any of several patterns matches a part of a name.
 class NamePatterns {
  public:
-  /// Compiles the patterns. Throws UsageError for one that is none.
+  /// Compiles the patterns. Throws UsageError for an invalid one.
   explicit NamePatterns(const std::vector<std::string>& patterns);
   bool fit(const std::string& name) const;
 

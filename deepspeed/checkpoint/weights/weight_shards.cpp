@@ -29,7 +29,7 @@ WeightMap read_weight_map(const fs::path& index) {
   }
 }
 
-/// Checks a name that comes from a file: it must not lead out of the folder.
+/// Checks that a name from a file does not lead out of the folder.
 void check_shard_name(const fs::path& index, const std::string& name) {
   if (!name.empty() && fs::path(name).filename() == name && name.find('\0') == std::string::npos) return;
   raise<CheckpointError>(index, " names the shard '", name, "', expected a file beside it");
@@ -74,7 +74,7 @@ class ShardedWeights : public WeightSource {
   }
 
   std::vector<std::unique_ptr<WeightSource>> shards_;
-  std::vector<std::pair<size_t, size_t>> places_;  // of each weight: its shard, and its place there
+  std::vector<std::pair<size_t, size_t>> places_;  // for each weight: its shard, and its index there
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Weights lie in several files, and an index says which is where.
+// Reads weights spread over several files, with an index that names the file of each.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Opens the weights that `index` ({"weight_map": {name: file beside it}}) names, each in the file that it
-/// names. Throws as open_weights().
+/// Opens the weights named by `index` ({"weight_map": {name: file in the same folder}}). Throws like
+/// open_weights().
 std::unique_ptr<WeightSource> open_weight_shards(const std::filesystem::path& index, const std::string& key);
 
 }  // namespace deepspeed::checkpoint

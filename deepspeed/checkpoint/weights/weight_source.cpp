@@ -1,10 +1,10 @@
-// Opens files of weights by what their first bytes say, not by their names.
+// Opens files of weights by their first bytes, not by their names.
 //
-// open_weights() takes a folder's file first (safetensors before torch, a file before an index). A text that
-// begins with a brace is an index of shards; "PK" is a zip archive of torch.save, 8 bytes of length and a
-// brace are safetensors; a bare pickle (torch before 1.6) and a pointer of Git LFS are refused with the way
-// out. In a file of torch.save the state dictionary is looked for at the top and under the usual keys. Names
-// and sizes are read at once, data stays in the files until load().
+// In a folder, open_weights() prefers safetensors to torch, and a single file to an index. A file that starts
+// with a brace is an index of shards. "PK" is a zip archive of torch.save; 8 bytes of length and a brace are
+// safetensors. A bare pickle (torch before 1.6) and a Git LFS pointer are refused, and the error names the
+// way out. In a file of torch.save, the state dictionary is at the top or under a usual key. Names and sizes
+// are read at once; data stays in the files until load().
 #include "deepspeed/checkpoint/weights/weight_source.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ bool holds_tensors(const Dict& dict) {
       dict.items(), [](const auto& item) { return item.second.template get_if<at::Tensor>() != nullptr; });
 }
 
-/// Lists the first keys of a dict, for messages.
+/// Lists the first keys of a dict for messages.
 std::string some_keys(const Dict& dict) {
   constexpr size_t kNamed = 10;
   std::string text;
@@ -52,7 +52,7 @@ const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::str
   return *dict;
 }
 
-/// Finds the state dictionary in a file of torch.save, at the top or under one of the usual keys.
+/// Finds the state dictionary in a file of torch.save, also under usual keys.
 const Dict& find_state_dict(const fs::path& file, const Value& value, const std::string& key) {
   const auto* root = value.get_if<Dict>();
   if (root == nullptr) {
@@ -112,7 +112,7 @@ class SafetensorsWeights : public WeightSource {
   }
 
   at::Tensor load(size_t index) const override { return file_.load(weights_[index].name); }
-  void verify() const override {}  // the format has no checksums; that nothing is cut off is known already
+  void verify() const override {}  // the format has no checksums, and truncation was checked when opening
 
  private:
   SafetensorsFile file_;
@@ -135,7 +135,7 @@ class Fp32Weights : public WeightSource {
   Fp32Source source_;
 };
 
-/// Reads the beginning of a file, which says what it is.
+/// Reads the beginning of a file, which tells its format.
 std::string first_bytes(const fs::path& file) {
   const FileReader reader(file);
   std::string bytes(std::min<uint64_t>(32, reader.size()), '\0');
@@ -143,17 +143,17 @@ std::string first_bytes(const fs::path& file) {
   return bytes;
 }
 
-/// Says whether there are 8 bytes with the length of a JSON object, less than 4 GB, and its brace.
+/// Returns whether the bytes start with an 8-byte length below 4 GiB and a brace.
 bool begins_as_safetensors(std::string_view bytes) {
   return bytes.size() > 8 && bytes[8] == '{' && bytes.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// Says whether a pickle begins here, without the zip archive around it.
+/// Returns whether a bare pickle starts here, without a zip archive around it.
 bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;
 }
 
-/// Finds the file in a folder that holds its weights.
+/// Finds the file of weights in a folder.
 fs::path weights_in_folder(const fs::path& folder) {
   for (const bool safetensors : {true, false}) {
     for (const std::string& name : {weights_name(safetensors), weights_index_name(safetensors)}) {

@@ -15,7 +15,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// At exit: longer than any operation on tensors takes that is not waiting.
+// At exit, longer than any tensor operation takes that is not waiting.
 constexpr std::chrono::seconds kEndLimit(2);
 
 class FunctionWork : public c10d::Work {
@@ -29,7 +29,7 @@ class FunctionWork : public c10d::Work {
     } catch (...) {
       error = std::current_exception();
     }
-    function_ = nullptr;  // lets go of the tensors
+    function_ = nullptr;  // releases the tensors
     finish(error);
   }
 
@@ -82,9 +82,9 @@ struct BackgroundQueue::State {
     changed.wait_for(lock, kEndLimit, [&] { return !running; });
   }
 
-  // Outlives the queue with its thread, which may run a function until the process exits.
+  // The thread outlives the queue; it may run a function until the process exits.
   static void start(const std::shared_ptr<State>& state) {
-    at::get_num_threads();  // makes torch's pool of threads, a static that must outlive the hook
+    at::get_num_threads();  // creates torch's thread pool, a static that must outlive the hook
     auto hook = std::make_shared<ExitHook>([state] { state->end(); });
     std::thread([state, hook] { serve(state); }).detach();
   }

@@ -1,4 +1,4 @@
-// This thread runs functions one after the other, each with a c10d::Work to wait for. Internal to this
+// Runs functions one after the other on a thread, each with a c10d::Work to wait for. Internal to this
 // folder.
 #pragma once
 
@@ -12,11 +12,11 @@ namespace deepspeed::comm {
 /// Runs functions on a thread, which starts with the first one.
 class BackgroundQueue {
  public:
-  /// Makes a queue without functions. interrupt: makes a function that waits throw soon, and later ones at
-  /// once. Called from any thread when the process exits; the queue then waits for the function to end.
+  /// Makes an empty queue. `interrupt` makes a waiting function throw soon, and later ones at once. It is
+  /// called from any thread when the process exits; the queue then waits for the function to end.
   explicit BackgroundQueue(std::function<void()> interrupt);
-  /// Drops functions that have not begun. It waits for nothing: one that runs ends on its own, so it must
-  /// hold all that it uses.
+  /// Drops functions that have not begun. It does not wait: a running function ends on its own, so it must
+  /// own everything it uses.
   ~BackgroundQueue();
   BackgroundQueue(const BackgroundQueue&) = delete;
   BackgroundQueue& operator=(const BackgroundQueue&) = delete;

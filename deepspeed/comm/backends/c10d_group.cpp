@@ -1,15 +1,14 @@
-// How a collective of c10d runs, fails and is given up.
+// Runs collectives of c10d, and handles their failures.
 //
-// run() refuses a group that has failed, notes the call in the group's history, and starts the operation
-// under a tag that holds the hash of all calls so far. wait() tells the guard that the program is blocked,
-// waits for c10d, and finishes what is left on this rank. A failure asks the guard how the ranks' calls
-// differ, and else blame() who did not report; it aborts the connections, so that the other ranks see it too,
-// and all later calls throw its text. end() does the same for the guard.
+// run() refuses a group that has failed. It records the call in the group's history and starts the operation
+// with a tag that contains the hash of all calls so far. wait() tells the guard that the program is blocked,
+// waits for c10d, and does this rank's remaining work. After a failure it asks the guard how the ranks' calls
+// differ, or else blame() which rank did not report. It aborts the connections, so that other ranks see the
+// failure too, and all later calls throw its text. end() fails the group in this way for the guard.
 //
-// wait() of an operation of NCCL holds the current stream alone. So a failure may come after it, which
-// check() finds, and a group that ends first waits for the device in complete(): NCCL's abort ends kernels
-// where they stand. What is under way then for another reason is aborted, and c10d's own wait left to a
-// thread.
+// For an NCCL operation, wait() only blocks the current stream. A failure may therefore come later; check()
+// finds it. A group that ends before the device waits for it in complete(), because NCCL's abort stops
+// kernels midway. Work that still remains is aborted, and a thread is left to wait in c10d.
 #include "deepspeed/comm/backends/c10d_group.h"
 
 #include <algorithm>
@@ -32,11 +31,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long ranks that did not fail yet have to report before they are named as dead or hanging.
+// How long ranks that have not failed yet have to report before they are named as dead or hanging.
 constexpr milliseconds kGrace(2000);
-// How long this rank tells what it called, and reads what the others did, once a collective failed.
+// How long this rank publishes its calls and reads the others' after a collective failed.
 constexpr milliseconds kTelling(500);
-// How long a group that ends waits for the device, whatever its timeout is, and how often it looks.
+// How long a group that ends waits for the device at most, and the interval between checks.
 constexpr milliseconds kCompleting(60000);
 constexpr milliseconds kLooking(1);
 
@@ -46,15 +45,15 @@ std::string in_seconds(milliseconds time) {
   return out.str();
 }
 
-// Names a collective in errors, with what it is about where that is told.
+// Names a collective in errors, with its subject if there is one.
 std::string shown(const char* collective, const std::string& subject) {
   return subject.empty() ? collective : message(collective, " (", subject, ")");
 }
 
 class C10dWork : public Work::Impl {
  public:
-  /// subject: what the call is about; "": not told. number: the call's in the group's history; 0 for a
-  /// message between two ranks.
+  /// `subject` is what the call is about; "": unknown. `number` is that of the call in the group's history; 0
+  /// for a message between two ranks.
   C10dWork(const char* collective, std::string subject, uint64_t number, Started started,
            std::shared_ptr<C10dGroup> group, std::optional<int> peer = {})
       : collective_(collective),
@@ -79,9 +78,9 @@ class C10dWork : public Work::Impl {
     if (!peer_ && !OwnThread::is_here()) group_->calls().set_blocked(number_, true);
     try {
       for (const auto& work : started_.works) {
-        // With a time, NCCL's wait would block this thread too. Zero would mean "for ever" to Gloo's.
+        // With a timeout, NCCL's wait would block this thread too. For Gloo, zero would mean no limit.
         work->wait(started_.on_stream ? kNoTimeout : std::max(timeout - elapsed(), milliseconds(1)));
-        // NCCL reports an aborted communicator here, not from wait().
+        // NCCL reports an aborted communicator here, not in wait().
         if (const auto error = work->exception()) std::rethrow_exception(error);
       }
     } catch (const shm::LostRank& error) {
@@ -112,7 +111,7 @@ class C10dWork : public Work::Impl {
   bool done_ = false;
   Started started_;
   std::shared_ptr<C10dGroup> group_;  // keeps the connections of the operation open
-  const std::optional<int> peer_;     // in the group, of a message
+  const std::optional<int> peer_;     // in the group, for a message
 };
 
 }  // namespace
@@ -151,7 +150,7 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
 std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
   ProcessGroup::Impl* const handle = group.get();
   return {handle, [group = std::move(group)](ProcessGroup::Impl*) mutable {
-            group->complete();  // before it counts as let go of: then all ranks' devices are done with it
+            group->complete();  // before it counts as released, so that all ranks' devices have finished then
             const auto guard = group->guard_;
             const std::string key = group->key_;
             guard->let_go(key, std::move(group));
@@ -161,8 +160,8 @@ std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<
 C10dGroup::~C10dGroup() {
   complete();
   has_failed() ? abort() : close();
-  // c10d's destructor waits for operations that started before or beside the abort, up to their timeout. They
-  // hold all that they need, so that wait is left to a thread of its own.
+  // c10d's destructor waits for operations that started before or during the abort, up to their timeout. They
+  // own all they need, so a separate thread waits for them.
   if (!has_unfinished_operations()) return;
   std::thread([group = connection_.release(), levels = std::move(levels_)]() mutable {
     group.reset();
@@ -300,18 +299,19 @@ void C10dGroup::end(const std::string& reason) {
     failure_ = message("[comm] group '", description().name, "' failed on rank ", description().rank, " of ",
                        description().size(), ": ", reason);
   }
-  is_complete_ ? close() : abort();  // whoever waits gets an error, and finds the reason in fail()
+  is_complete_ ? close() : abort();  // waiting callers get an error, and find the reason in fail()
 }
 
 void C10dGroup::fail(const std::string& collective, milliseconds elapsed, const std::string& reason,
                      std::optional<int> peer, std::optional<int> lost) {
-  const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which end() may want
+  const auto divergence = guard_->explain(key_, kTelling);  // without the lock, which end() may need
   const std::lock_guard lock(failure_mutex_);
   if (failure_.empty()) {
     std::string culprits;
     if (lost) {
       culprits = message("no sign of life from rank ", *lost);
-      // Ranks that wait in another step by nodes do not see the death themselves: they ask who reported.
+      // Ranks waiting in another step by nodes do not notice the death themselves; they ask which ranks
+      // reported.
       if (levels_) {
         blame(
             description(), store_, [this] { abort(); }, kTelling);

@@ -1,5 +1,5 @@
-// c10d runs the collectives of this group. Internal to this folder; the backends' own choices are in the
-// table and in the files of its rows.
+// Runs the collectives of a group by c10d. Internal to this folder; what differs between backends is in the
+// table and the files of its rows.
 #pragma once
 
 #include <atomic>
@@ -22,17 +22,18 @@ namespace deepspeed::comm {
 
 class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
-  /// Makes a group. `group` is connected over `backend`. `store` is the group's own (prefixed) one; `key`
-  /// names the group alike on all ranks. levels: what its CPU tensors can go by nodes over; null: nothing.
+  /// Makes a group. `group` is connected over `backend`. `store` is the group's own (prefixed) one. `key`
+  /// identifies the group and is the same on all ranks. `levels` lets CPU tensors go by nodes; null: they do
+  /// not.
   static std::shared_ptr<C10dGroup> make(const Backend& backend, GroupDescription description,
                                          const std::string& key, c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
                                          std::shared_ptr<DivergenceGuard> guard,
                                          std::unique_ptr<NodeLevels> levels = nullptr);
-  /// Makes a handle over the group whose end closes nothing: the guard keeps the connections until all ranks
-  /// of the group have let go of it.
+  /// Makes a handle to the group whose end closes nothing. The guard keeps the connections until all ranks of
+  /// the group have released it.
   static std::shared_ptr<ProcessGroup::Impl> closing_together(std::shared_ptr<C10dGroup> group);
-  /// Aborts what is under way, and waits for no rank, but lets the device end what it was given (complete()).
+  /// Aborts pending operations without waiting for ranks, but lets the device finish its work (complete()).
   ~C10dGroup() override;
 
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return connection_.c10d_group(); }
@@ -41,10 +42,9 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   void complete() override;
   DeviceWork& device_work() { return device_work_; }
 
-  /// Turns the failure `reason` of `collective` into a CommError that names who is to blame, and makes the
-  /// group unusable: later collectives throw the same error.
-  /// peer: the other rank of a message. lost: the global rank that is known to have died; nothing: the ranks
-  /// find out who did.
+  /// Throws a CommError for the failure `reason` of `collective`, naming the rank to blame. Also makes the
+  /// group unusable: later collectives throw the same error. `peer` is the other rank of a message. `lost` is
+  /// the global rank that is known to have died; if unset, the ranks find out.
   [[noreturn]] void fail(const std::string& collective, std::chrono::milliseconds elapsed,
                          const std::string& reason, std::optional<int> peer = {},
                          std::optional<int> lost = {});
@@ -56,12 +56,11 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
             std::shared_ptr<DivergenceGuard> guard, std::unique_ptr<NodeLevels> levels);
   bool goes_by_nodes(const Operation& operation) const override;
   Work run(const Operation& operation, const Caller& caller) override;
-  /// Starts what c10d does for a collective of all ranks, and remembers what to do when that is done.
+  /// Starts a collective of all ranks, with the steps to do after it.
   Work start_collective(const Operation& operation, const Caller& caller);
-  /// Starts a message between two ranks, which the other ranks need not know of.
+  /// Starts a message between two ranks, which concerns no other ranks.
   Work start_message(const Operation& operation);
-  /// Starts the operation by the way that there is for its tensor. call: the number and chain of a
-  /// collective.
+  /// Starts the operation on the route for its tensor. `call` is the number and hash of a collective.
   Started start_by_route(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
   void wait_at(const operations::MonitoredBarrier& barrier);
   void refuse_after_failure(const char* collective);
@@ -74,19 +73,19 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
 
   const std::string key_;
   Connection connection_;
-  std::unique_ptr<NodeLevels> levels_;  // null: nodes play no part
+  std::unique_ptr<NodeLevels> levels_;  // null: nodes are ignored
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<DivergenceGuard> guard_;
   std::shared_ptr<CallHistory> calls_;
   std::mutex messages_mutex_;
-  std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak: they hold tensors
+  std::vector<c10::weak_intrusive_ptr<c10d::Work>> messages_;  // weak because they hold tensors
   std::mutex monitored_barriers_mutex_;
   MonitoredBarriers monitored_barriers_;
   DeviceWork device_work_;
-  std::atomic<bool> is_late_ = false, is_complete_ = false;  // the device, after complete()
+  std::atomic<bool> is_late_ = false, is_complete_ = false;  // state of the device after complete()
   std::atomic<bool> is_closed_ = false;
   std::mutex failure_mutex_;
-  std::string failure_;  // empty: none yet
+  std::string failure_;  // empty if the group has not failed
 };
 
 }  // namespace deepspeed::comm

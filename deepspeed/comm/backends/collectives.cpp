@@ -1,10 +1,10 @@
-// How an operation becomes operations of a backend.
+// Turns operations of a group into operations of a backend.
 //
-// start_on() visits the operation. Where the route has a direct exchange (Gloo), sums of floating types,
-// gathers and reductions to owners go through it; averages are sums that are divided here at the end, 16-bit
-// types in fp32; all else is the backend's own operation, once all ranks have met. A backend without it
-// (NCCL) gets its own operation for each, and reductions to unequal owners as one reduce a rank. Operations
-// that only move data travel as bytes.
+// start_on() visits the operation. With a direct exchange (Gloo), sums of floating point types, gathers and
+// reductions to owners use it. Averages are sums that are divided here at the end, 16-bit types in fp32.
+// Everything else is an operation of the backend, started after all ranks have met. Without a direct exchange
+// (NCCL), each is an operation of the backend; reductions to unequal owners are one reduce per rank.
+// Operations that only move data treat it as bytes.
 #include "deepspeed/comm/backends/collectives.h"
 
 #include <ATen/core/Tensor.h>
@@ -46,8 +46,8 @@ at::ScalarType gloo_reduction_type(at::ScalarType type) { return type == at::kSh
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// An operation of the backend's own. Gloo's do not notice that a rank called something else, so that all
-// ranks meet first.
+// Runs an operation of the backend. Gloo does not notice that a rank calls something else, so all ranks meet
+// first.
 WorkPtr run_on(const Route& route, std::function<WorkPtr(c10d::Backend&)> operation) {
   return route.direct != nullptr ? route.direct->run_together(route.tag, std::move(operation))
                                  : operation(route.backend);
@@ -68,8 +68,8 @@ at::Tensor block(const at::Tensor& whole, int rank, int size) {
   return whole.view({-1}).narrow(0, rank * numel, numel);
 }
 
-// For what direct exchange does not sum: integers, and other operations. The input is not to be touched, so a
-// copy of it is reduced.
+// Reduces what direct exchange cannot: integers, and operations other than sums. The input must not change,
+// so a copy is reduced.
 Started gloo_reduce_scatter(const Route& route, const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op) {
   const auto sum = input.to(gloo_reduction_type(input.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
@@ -85,12 +85,12 @@ bool averages_by_hand(const Route& route, ReduceOp op) {
   return route.direct != nullptr && op == ReduceOp::kAvg;
 }
 
-// 16-bit types are summed and divided in fp32: their sum alone could overflow where the average does not.
+// 16-bit types are summed and divided in fp32, because their sum could overflow even if the average does not.
 at::ScalarType average_type(at::ScalarType type) {
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
 }
 
-// Divides `sum` once `started` is done, and puts it into `result`, which may be the same tensor.
+// Divides `sum` after `started` is done and stores it in `result`, which may be the same tensor.
 Started then_average(Started started, const at::Tensor& sum, const at::Tensor& result, int size) {
   started.finish = [=, earlier = std::move(started.finish)] {
     const c10::NoGradGuard no_grad;
@@ -116,7 +116,7 @@ Started average_blocks(const Route& route, const at::Tensor& output, const at::T
                       route.backend.getSize());
 }
 
-/// Says whether the intervals are the equal blocks, one a rank, that make up `numel` elements.
+/// Returns whether the intervals are equal blocks, one per rank, that cover `numel` elements.
 bool are_equal_blocks(const std::vector<Interval>& owned, int64_t numel) {
   const int64_t size = static_cast<int64_t>(owned.size());
   for (int64_t rank = 0; rank < size; ++rank) {
@@ -261,7 +261,7 @@ class StartOn {
     std::vector<at::Tensor> tensors{bytes_of(call.tensor)};
     return {{route_.backend.recv(tensors, call.source, call.tag)}, nullptr};
   }
-  // The store has it (monitored_barrier.h), and nothing is left for a backend.
+  // The barrier is in the store (monitored_barrier.h), so the backend does nothing.
   Started operator()(const operations::MonitoredBarrier&) const { return {}; }
 
  private:

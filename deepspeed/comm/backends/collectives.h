@@ -1,8 +1,8 @@
-// Makes each collective from those of a backend: this is the one place that chooses. Internal to this folder.
+// Implements each collective by those of a backend; only this file chooses. Internal to this folder.
 //
-// Gloo runs all ranks' operations over TCP, loopback on one machine. Sums and gathers of tensors are slower
-// in its own collectives than as sends and receives between every two ranks (direct_exchange.h); the numbers
-// stand beside each choice (benchmarks/comm/collectives.cpp).
+// Gloo runs everything over TCP, on one machine over loopback. Its own sums and gathers are slower than sends
+// and receives between every two ranks (direct_exchange.h). The measurements are noted at each choice
+// (benchmarks/comm/collectives.cpp).
 #pragma once
 
 #include <chrono>
@@ -16,14 +16,14 @@
 
 namespace deepspeed::comm {
 
-/// Holds operations that were started, and what is left to do on this rank when all are done (may be empty).
+/// Holds started operations, and this rank's work after them (may be empty).
 struct Started {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   std::function<void()> finish;
-  bool on_stream = false;  // CUDA: waiting means that the current stream waits, the watchdog bounds the time
+  bool on_stream = false;  // CUDA: only the current stream waits, and the watchdog limits the time
 };
 
-/// Says what a group offers for its tensors.
+/// Tells what a group offers for its tensors.
 struct Route {
   c10d::Backend& backend;
   DirectExchange* direct;  // null: the backend does everything
@@ -31,11 +31,11 @@ struct Route {
   std::chrono::milliseconds timeout;
 };
 
-/// Returns the elements of a contiguous tensor as bytes (shared memory): operations that only move data take
-/// any dtype so.
+/// Returns the elements of a contiguous tensor as bytes, sharing its memory. Operations that only move data
+/// can then take any dtype.
 at::Tensor bytes_of(const at::Tensor& tensor);
 
-/// Starts what the backend does for the operation.
+/// Starts the operation on the backend.
 Started start_on(const Route& route, const Operation& operation);
 
 }  // namespace deepspeed::comm

@@ -48,10 +48,10 @@ void Connection::shutdown() {
   for (const c10::Device& device : group_->getDeviceTypes()) {
     const auto backend = group_->getBackend(device.type());
     try {
-      // Gloo's shutdown() waits for nothing either.
+      // Gloo's shutdown() does not wait either.
       device.is_cpu() ? backend->abort() : backend->shutdown();
     } catch (const std::exception&) {
-      // What is broken already needs no end.
+      // A broken backend needs no shutdown.
     }
   }
   if (direct_) direct_->abort();
@@ -61,7 +61,7 @@ void Connection::abort() {
   try {
     group_->abort();
   } catch (const std::exception&) {
-    // A connection that is broken already needs no abort.
+    // A broken connection needs no abort.
   }
   if (direct_) direct_->abort();
 }

@@ -1,5 +1,5 @@
-// The connections of a group's ranks, with what is faster than c10d's own collectives over them. Internal to
-// this folder.
+// Holds the connections of a group's ranks, and faster collectives than c10d's over them. Internal to this
+// folder.
 #pragma once
 
 #include <chrono>
@@ -22,23 +22,23 @@ class Connection {
              std::chrono::milliseconds timeout);
 
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
-  /// Starts the operation by the way that there is for tensors of `device`. call: the number and the chain of
-  /// a collective in its group's history; ranks whose calls differ do not meet over Gloo.
+  /// Starts the operation on the route for tensors of `device`. `call` is the number and hash of a collective
+  /// in its group's history. Over Gloo, ranks with different calls do not match.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
-  /// Returns how the device's backend has failed, which it may notice after the wait for an operation; "": it
-  /// has not.
+  /// Returns how the device's backend has failed, or "". It may notice a failure after the wait for an
+  /// operation.
   std::string failure_of_device() const;
-  /// Ends the connections of a group whose device has done all that it was given.
+  /// Ends the connections of a group whose device has finished all its work.
   void shutdown();
-  /// Ends what is under way, and what comes, with an error. Waits for nobody.
+  /// Makes current and later operations fail. Does not wait.
   void abort();
-  /// Gives the c10d group away, whose destructor may wait for operations that were aborted.
+  /// Gives up the c10d group. Its destructor may wait for aborted operations.
   c10::intrusive_ptr<c10d::ProcessGroup> release() { return std::move(group_); }
 
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::chrono::milliseconds timeout_;
-  // Where both are null, the backend does everything for CPU tensors, too.
+  // If both are null, the backend also does everything for CPU tensors.
   std::unique_ptr<DirectExchange> direct_;
   SharedExchange* shared_ = nullptr;  // of the backend that group_ holds
 };

@@ -10,7 +10,7 @@
 namespace deepspeed::comm {
 
 void DeviceWork::note(c10::DeviceType device) {
-  if (device::DeviceGraph::is_capturing()) return;  // events of a capture cannot be asked
+  if (device::DeviceGraph::is_capturing()) return;  // events recorded in a capture cannot be queried
   const c10::impl::VirtualGuardImpl guard(device);
   const c10::Stream stream = guard.getStream(guard.getDevice());
   const std::lock_guard lock(mutex_);
@@ -34,7 +34,7 @@ bool DeviceWork::is_done() {
     forget_done();
     return left_.empty() && std::ranges::all_of(marks_, [](const auto& mark) { return mark.second.query(); });
   } catch (const std::exception&) {
-    return false;  // the device is broken, or gone with the end of the process
+    return false;  // the device is broken, or gone because the process is ending
   }
 }
 

@@ -1,5 +1,5 @@
-// What a group gave a device, and whether it is done: a wait for an operation of NCCL holds the current
-// stream alone. Internal to this folder.
+// Tracks whether a device has done a group's work, since waiting for an NCCL operation only blocks the
+// current stream. Internal to this folder.
 #pragma once
 
 #include <map>
@@ -12,16 +12,16 @@
 
 namespace deepspeed::comm {
 
-/// Any thread may call.
+/// Tracks the work of one group. Thread-safe.
 class DeviceWork {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  /// Notes that the thread's current stream waits for what the device was given.
+  /// Records that the thread's current stream waits for the work of the device.
   void note(c10::DeviceType device);
   /// Takes operations that nobody has waited for.
   void keep(const Works& works);
-  /// Says whether the device has done all of it; false where that cannot be asked any more.
+  /// Returns whether the device has done all work; false if that cannot be determined.
   bool is_done();
 
  private:

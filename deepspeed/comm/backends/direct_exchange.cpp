@@ -1,10 +1,10 @@
-// How ranks exchange blocks over Gloo's sends and receives.
+// Exchanges blocks between ranks by Gloo's sends and receives.
 //
-// Each operation is queued, and runs on the group's thread in the order of the calls. A sum starts to send
-// every peer its interval in pieces, keeps the receives of a few pieces ahead, adds each piece in the order
-// of the ranks when all peers' parts of it are there, and waits for the sends at the end. A gather posts all
-// receives, then all sends. all_reduce() is a sum of equal intervals, then a gather of them. Every wait of an
-// operation ends at one deadline; abort() ends the one that is under way, and all later ones.
+// Operations are queued and run on the group's thread in the order of the calls. A sum starts to send every
+// peer its interval in pieces, and keeps receives of a few pieces posted ahead. When all peers' parts of a
+// piece are there, it adds them in rank order. It waits for the sends at the end. A gather posts all
+// receives, then all sends. all_reduce() is a sum of equal intervals, followed by a gather. All waits of an
+// operation share one deadline. abort() ends the current operation and all later ones.
 #include "deepspeed/comm/backends/direct_exchange.h"
 
 #include <algorithm>
@@ -26,14 +26,14 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using WorkPtr = DirectExchange::WorkPtr;
 
-// Large enough that a message costs little beside its bytes, small enough that a received piece is added from
-// the caches.
+// Large enough that the cost of a message is small, and small enough that a received piece is added from the
+// caches.
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
-// Pieces of each peer that may be under way at once.
+// Number of pieces of each peer that may be in progress at once.
 constexpr size_t kDepth = 4;
 constexpr int kFirstTag = 1 << 30;
 constexpr int kFingerprintBits = 20;
-// Far more than the operations that two ranks may be apart.
+// Far more operations than two ranks can be apart.
 constexpr int kNumNumbers = 1 << 10;
 
 }  // namespace
@@ -54,7 +54,7 @@ struct DirectExchange::Group {
 
 namespace {
 
-/// Sends and receives of one operation. Every wait of it ends at one deadline.
+/// Makes the sends and receives of one operation. All its waits share one deadline.
 class Exchange {
  public:
   Exchange(std::shared_ptr<DirectExchange::Group> group, int tag)
@@ -96,7 +96,7 @@ at::Tensor elements(const at::Tensor& flat, const Interval& interval) {
   return flat.narrow(0, interval.begin, interval.numel());
 }
 
-/// `interval` cut into pieces that travel alone.
+/// Returns `interval` cut into pieces that are sent separately.
 std::vector<Interval> pieces_of(const Interval& interval, const at::Tensor& flat) {
   const int64_t most = kPieceBytes / static_cast<int64_t>(flat.element_size());
   std::vector<Interval> pieces;
@@ -127,7 +127,7 @@ std::vector<WorkPtr> send_intervals(const Exchange& exchange, const at::Tensor& 
   return sends;
 }
 
-/// own = received[0] + ... + own + ... + received[size - 1], in this order.
+/// Computes own = received[0] + ... + own + ... + received[size - 1], in this order.
 void add_in_rank_order(const at::Tensor& own, const std::vector<at::Tensor>& received, int rank) {
   const auto term = [&](size_t of) { return static_cast<int>(of) == rank ? own : received[of]; };
   const bool is_narrow = own.element_size() == 2;
@@ -140,7 +140,7 @@ void add_in_rank_order(const at::Tensor& own, const std::vector<at::Tensor>& rec
   if (!sum.is_same(own)) own.copy_(sum);
 }
 
-/// Receives the other ranks' terms of `own`, which holds this rank's, and adds them up.
+/// Receives the other ranks' terms of `own`, which holds this rank's, and adds them.
 void receive_sum(const Exchange& exchange, const at::Tensor& own) {
   const std::vector<Interval> pieces = pieces_of({0, own.numel()}, own);
   if (pieces.empty()) return;
@@ -256,7 +256,7 @@ WorkPtr DirectExchange::run_together(int tag, std::function<WorkPtr(c10d::Backen
   return queue_.run([group = group_, tag, operation = std::move(operation)] {
     const Exchange exchange(group, tag);
     const at::Tensor bytes =
-        at::zeros({exchange.size()}, at::kByte);  // one of each rank; their values do not matter
+        at::zeros({exchange.size()}, at::kByte);  // one per rank; the values do not matter
     gather_intervals(exchange, bytes, equal_intervals(bytes.numel(), exchange.size()));
     exchange.wait(operation(*group->backend));
   });

@@ -1,4 +1,4 @@
-// The one file that includes Gloo's headers.
+// Makes Gloo backends; no other file includes Gloo's headers.
 #include "deepspeed/comm/backends/gloo.h"
 
 #include <csignal>
@@ -15,8 +15,8 @@ namespace {
 
 using c10d::ProcessGroupGloo;
 
-// Closing the connections makes every waiting operation, here and on the peers, end with an error. c10d's
-// destructor joins the threads that run the operations, so without this it would wait for the peers.
+// Closes the connections on abort, so that every waiting operation, here and on the peers, fails. Otherwise
+// c10d's destructor, which joins the threads that run operations, would wait for the peers.
 class AbortableGloo : public ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -30,8 +30,8 @@ class AbortableGloo : public ProcessGroupGloo {
   std::once_flag aborted_;
 };
 
-// That a peer dies while this rank writes to it is to be an error of the operation. Gloo writes so that the
-// system would end this process by a signal; a program that handles the signal keeps its handler.
+// Makes a peer's death during a write an error of the operation. By default, the system would end this
+// process by a signal. A program that handles the signal keeps its handler.
 void ignore_broken_pipes() {
   struct sigaction now {};
   ::sigaction(SIGPIPE, nullptr, &now);
@@ -64,7 +64,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const Job& job,
   auto options = ProcessGroupGloo::Options::create(job.timeout);
   add_devices(job, *options);
   auto backend = c10::make_intrusive<AbortableGloo>(store, group.rank, group.size(), options);
-  // A rank is done connecting before its peers are. Were it to leave the group then, they would meet a closed
+  // A rank may finish connecting before its peers. If it left the group then, they would find a closed
   // connection.
   backend->barrier({})->wait(job.timeout);
   return backend;

@@ -10,7 +10,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// What `size` equal tensors reduce to; the other operations change nothing.
+// Applies a reduction of `size` equal tensors; other operations change nothing.
 void reduce_with_copies(const at::Tensor& tensor, ReduceOp op, int size) {
   if (size == 1) return;
   if (op == ReduceOp::kSum) tensor.mul_(size);
@@ -18,7 +18,7 @@ void reduce_with_copies(const at::Tensor& tensor, ReduceOp op, int size) {
   if (op == ReduceOp::kBxor && size % 2 == 0) tensor.zero_();
 }
 
-// Does each operation on this rank's tensors.
+// Performs each operation on this rank's tensors.
 class OnOneRank {
  public:
   explicit OnOneRank(const GroupDescription& group) : group_(group) {}
@@ -60,7 +60,7 @@ class OnOneRank {
     return whole.view({-1}).narrow(0, group_.rank * block, block);
   }
 
-  // The input may be a block of the output: then that one stays as it is.
+  // The input may be a block of the output, which then stays unchanged.
   void repeat(const at::Tensor& output, const at::Tensor& input) const {
     const auto blocks = output.view({group_.size(), -1});
     for (int i = 0; i < group_.size(); ++i) {

@@ -1,5 +1,5 @@
-// This group computes its collectives alone, as if all its ranks held the same tensors. With one rank that is
-// the truth. Internal to this folder.
+// Computes collectives alone, as if all ranks held the same tensors. With one rank that is exact. Internal to
+// this folder.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

@@ -29,8 +29,8 @@ ObservedCall observed_call(const Operation& operation, const GroupDescription& g
           .by_nodes = by_nodes};
 }
 
-// Tells the observers once how the call ended: in the first wait() that returns or throws, else when the last
-// copy of the Work goes.
+// Tells observers once how the call ended: in the first wait() that returns or throws, or when the last copy
+// of the Work is destroyed.
 class ObservedWork : public Work::Impl {
  public:
   ObservedWork(Work work, Observation observation)

@@ -21,15 +21,17 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-// The first row takes CPU tensors and works everywhere; faster ones come later.
+// The first row takes CPU tensors and works everywhere; later rows are faster.
 const Backend kBackends[] = {
     {.name = "gloo",
+     .also = {kShmBackend},  // is over it
      .type = BackendType::GLOO,
      .device = at::kCPU,
      .meets_by_tags = true,
      .suits = [](const Job&) { return true; },
      .make = make_gloo_backend},
     {.name = "nccl",
+     .also = {"nccl2", "nccl-lazy"},  // torch 2.15 makes the first of them where "nccl" is asked for
      .type = BackendType::NCCL,
      .device = at::kCUDA,
      .meets_by_tags = false,
@@ -65,7 +67,7 @@ void warn_of_missed_cuda(const Job& job) {
 }
 
 const Backend& choose_backend(const Job& job, const std::string& asked) {
-  device::num_cuda_devices();  // throws where DS_ACCELERATOR names none that there is
+  device::num_cuda_devices();  // throws if DS_ACCELERATOR names an unknown one
   if (asked.empty()) return suitable_backend(job);
   if (asked == "mpi") {
     raise<NotSupportedError>(
@@ -84,9 +86,11 @@ const Backend& backend_of(c10d::ProcessGroup& group) {
   std::set<std::string> names;
   for (const auto& device : group.getDeviceTypes())
     names.insert(group.getBackend(device.type())->getBackendName());
-  if (names.contains(kShmBackend)) names.insert(kBackends[0].name);  // which is behind it
   const auto rows = std::ranges::reverse_view(kBackends);
-  const auto found = std::ranges::find_if(rows, [&](const Backend& row) { return names.contains(row.name); });
+  const auto found = std::ranges::find_if(rows, [&](const Backend& row) {
+    return std::ranges::any_of(
+        names, [&](const std::string& name) { return name == row.name || row.also.contains(name); });
+  });
   if (found != rows.end()) return *found;
   std::string given;
   for (const std::string& name : names) given += (given.empty() ? "'" : " and '") + name + "'";

@@ -1,6 +1,6 @@
-// Both ways of a mean: each rank compresses its values, with what earlier bits took from them, and sends
-// chunk r to rank r (all-to-all); that one averages the chunks, compresses the mean, with what earlier bits
-// took from that, and sends it to all (all-gather).
+// Computes a mean in two steps. Each rank adds its earlier compression errors to its values, compresses them,
+// and sends chunk r to rank r (all-to-all). Rank r averages the chunks, adds its own earlier errors,
+// compresses the mean, and sends it to all ranks (all-gather).
 #include "deepspeed/comm/compressed/compressed_all_reduce.h"
 
 #include <utility>
@@ -52,7 +52,7 @@ void CompressedAllReduce::mean(const at::Tensor& values) {
     kernels::compress_signs(chunk_at(padded, rank, chunk_), chunk_at(worker_error_, rank, chunk_),
                             chunk_at(sent, rank, bytes));
   }
-  // The padding is no number whose error should come back.
+  // Padding is not data, so it must not leave errors.
   if (is_padded) worker_error_.narrow(0, numel_, worker_error_.numel() - numel_).zero_();
   group_.all_to_all(received, sent);
   const at::Tensor own = at::zeros({chunk_}, values.options());

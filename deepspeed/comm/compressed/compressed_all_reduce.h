@@ -1,5 +1,5 @@
-// A mean over ranks that sends one bit an element, with error feedback on both ways (Tang et al., "1-bit
-// Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", 2021, algorithm 1).
+// Averages over ranks with one bit per element and error feedback in both directions. See Tang et al., "1-bit
+// Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", 2021, algorithm 1.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@
 
 namespace deepspeed::comm {
 
-/// Reduces tensors of one size, always the same one: what its bits take from a mean is added to the next.
-/// Reductions of one object come one after the other.
+/// Averages tensors of one size. The compression errors of a mean are added to the next one. The reductions
+/// of one object must not overlap.
 class CompressedAllReduce {
  public:
-  /// numel: of the tensors.
+  /// `numel` is the size of the tensors.
   CompressedAllReduce(ProcessGroup group, int64_t numel);
 
-  /// Replaces `values`, (numel) fp32, contiguous, by what all ranks get as their mean. Collective. Values
-  /// that are not finite spoil the errors too: the caller looks for them first.
+  /// Replaces `values`, (numel) fp32, contiguous, by the mean over all ranks. Collective. Values that are not
+  /// finite would spoil the errors, so the caller checks for them first.
   void mean(const at::Tensor& values);
 
-  /// Returns what was taken from earlier means, on the way to a chunk's rank and on the way back: shared,
-  /// undefined where nothing was.
+  /// Returns the errors of earlier means, on the way to a chunk's rank and back. The tensors are shared with
+  /// this object, and undefined before the first mean.
   std::pair<at::Tensor, at::Tensor> errors() const { return {worker_error_, server_error_}; }
-  /// Takes copies of errors() of a run on as many ranks. Returns false, and keeps none, where sizes do not
+  /// Copies the errors() of a run with as many ranks. Returns false and discards them if the sizes do not
   /// fit.
   bool load_errors(const at::Tensor& worker, const at::Tensor& server);
-  /// Forgets what was taken from earlier means, on this rank; all ranks do so.
+  /// Discards the errors on this rank. All ranks must do so.
   void reset();
-  /// Bytes of errors that are kept.
+  /// Returns the bytes of the errors.
   int64_t bytes() const;
-  /// Bytes that this rank sends to each other rank in a mean, both ways together.
+  /// Returns the bytes sent to each other rank per mean, in both directions.
   int64_t sent_bytes() const;
 
  private:

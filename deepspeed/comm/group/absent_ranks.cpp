@@ -1,6 +1,6 @@
-// Each rank notes its process in the store, and its absence where it gives up. A rank that waits reads the
-// notes of those that are missing, and looks at the processes of its own machine: one that has ended will
-// not come, and one that is stopped is named.
+// Each rank records its process in the store, and its absence when it leaves. A waiting rank reads the
+// records of missing ranks and inspects the processes on its own machine. A rank whose process has ended will
+// not come; a stopped one is named.
 #include "deepspeed/comm/group/absent_ranks.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ constexpr const char* kCount = "absent/count";
 std::string absent_key(int rank) { return "absent/" + std::to_string(rank); }
 std::string process_key(int rank) { return "process/" + std::to_string(rank); }
 
-/// Names the processes whose numbers mean the same here as there: those since one start of a machine, in one
-/// container of it.
+/// Identifies the processes whose numbers have the same meaning here. They share a boot of a machine and a
+/// container.
 std::string own_processes() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -33,7 +33,7 @@ std::string own_processes() {
   return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-/// What the system says of a process or a thread, in words. The name comes before, and may hold anything.
+/// Returns the system's fields about a process or thread. They follow its name, which may contain anything.
 std::vector<std::string> words_of(const std::string& path) {
   std::string line;
   std::getline(std::ifstream(path + "/stat"), line);
@@ -47,7 +47,7 @@ std::vector<std::string> words_of(const std::string& path) {
 
 std::string path_of(int64_t process) { return "/proc/" + std::to_string(process); }
 
-/// When a process began, in ticks of the machine; nothing where it has ended.
+/// Returns when a process began, in ticks of the machine; nothing if it has ended.
 std::optional<std::string> begin_in(const std::vector<std::string>& words) {
   constexpr size_t kBegin = 19;
   if (words.size() <= kBegin || words[0] == "Z" || words[0] == "X") return std::nullopt;

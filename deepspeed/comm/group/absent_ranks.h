@@ -1,4 +1,4 @@
-// Ranks that wait for others to make a group ask here whether these can still come. Internal to this folder.
+// Tells ranks that make a group whether the others can still come. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -12,41 +12,40 @@
 
 namespace deepspeed::comm {
 
-/// Notes as which process the rank runs, so that others of its machine see when that ends.
+/// Records the rank's process, so that others on its machine notice when it ends.
 void note_presence(c10d::Store& store, int rank);
-/// Notes that the rank makes no group any more. why: "left the job".
+/// Records that the rank makes no more groups. `why` is, for example, "left the job".
 void note_absence(c10d::Store& store, int rank, const std::string& why);
 
-/// A process that can be seen from here: one of this machine, since its last start, and container.
+/// Identifies a process that can be seen from here: same machine, boot and container.
 struct RankProcess {
   int64_t number = 0;
   std::string begin;  // in ticks of the machine
 };
 
-/// Says what a process does, as the system shows it.
+/// Describes what a process does, as the system shows it.
 struct Motion {
   bool has_ended = false;
-  char stopped = '\0';             // the letter of its state, T or t, where it is stopped
-  std::set<int64_t> hung_threads;  // that wait for a disk or a device just now, and cannot be interrupted
+  char stopped = '\0';             // the letter of its state, T or t, if it is stopped
+  std::set<int64_t> hung_threads;  // waiting for a disk or a device, uninterruptible
 };
 
-/// Returns the process of this number; nothing where none runs.
+/// Returns the process of this number, if it is running.
 std::optional<RankProcess> find_process(int64_t number);
 Motion motion_of(const RankProcess& process);
-/// Returns the process that the rank noted; nothing where it did not yet, or it cannot be seen from here.
+/// Returns the process that the rank recorded, if it can be seen from here.
 std::optional<RankProcess> read_process(c10d::Store& store, int rank);
 
-/// What the store and this machine tell of the members of one group. A rank that leaves notes it; the end of
-/// a process, the ranks beside it see, and note it for those of other machines.
+/// Tells from the store and this machine which members of a group are absent. A rank that leaves records that
+/// itself. If a process ends, other ranks on its machine notice and record it for ranks elsewhere.
 class AbsentRanks {
  public:
-  /// neighbours: the ranks whose processes may be looked at, those of this machine.
+  /// `neighbours` are the ranks on this machine, whose processes can be inspected.
   AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
 
-  /// Returns "rank 2 left the job" where a member will not come any more. Costs one message while nothing
-  /// changes.
+  /// Returns "rank 2 left the job" if a member will not come. Costs one message while nothing changes.
   std::optional<std::string> find();
-  /// Returns "rank 2 (process 4711) is stopped (state T)" of those that are; "" where none is.
+  /// Returns "rank 2 (process 4711) is stopped (state T)" for each stopped rank, or "".
   std::string describe_stopped();
 
  private:

@@ -1,5 +1,5 @@
-// These classes stand behind the handles ProcessGroup and Work. Internal to this folder: a backend derives
-// from these two.
+// Defines the implementations behind ProcessGroup and Work, from which backends derive. Internal to this
+// folder.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class Work::Impl {
   virtual bool is_completed() const = 0;
 };
 
-/// Returns a Work whose result is there already.
+/// Returns a Work that is already done.
 Work finished_work();
 
 /// Holds what every group knows about itself.
@@ -27,15 +27,15 @@ struct GroupDescription {
   std::string name;
   std::string backend;
   at::DeviceType device = at::kCPU;  // of the tensors that the backend is for
-  int rank = 0;                      // inside the group
-  std::vector<int> global_ranks;     // in group order; its length is the group's size
+  int rank = 0;                      // in the group
+  std::vector<int> global_ranks;     // in group order, one per rank
   std::chrono::milliseconds timeout{0};
 
   int size() const { return static_cast<int>(global_ranks.size()); }
 };
 
-/// Says where the caller of a collective is (ProcessGroup::at_position(); -1: not told), and what it holds
-/// (ProcessGroup::holding(); null: not told).
+/// Describes the caller of a collective. Its position is that of ProcessGroup::at_position(), -1 if unknown.
+/// Its values are those of ProcessGroup::holding(), null if unknown.
 struct Caller {
   int64_t position = -1;
   std::shared_ptr<const HeldValues> held;
@@ -50,14 +50,14 @@ class ProcessGroup::Impl {
 
   const GroupDescription& description() const { return description_; }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
-  /// Starts an operation. The handle has checked the arguments: dense, contiguous, with elements, sizes and
-  /// ranks that fit.
+  /// Starts an operation. The handle has checked the arguments. They are dense, contiguous and not empty, and
+  /// sizes and ranks fit.
   virtual Work start(const Operation& operation, const Caller& caller) = 0;
-  /// Throws where the group has failed (ProcessGroup::check()).
+  /// Throws if the group has failed (ProcessGroup::check()).
   virtual void check() {}
   /// Waits for the device (ProcessGroup::complete()).
   virtual void complete() {}
-  /// Makes the group unusable on all ranks (ProcessGroup::give_up()). One without other ranks stays usable.
+  /// Makes the group unusable on all ranks (ProcessGroup::give_up()). A group of one rank stays usable.
   virtual void give_up(const std::string& reason) { static_cast<void>(reason); }
 
  private:

@@ -1,5 +1,5 @@
-// The collectives of ProcessGroup over numbers and texts, made from those over tensors. They go by CPU
-// tensors: a world over NCCL keeps a Gloo backend for these.
+// Implements ProcessGroup's collectives over numbers and texts by those over tensors. They use CPU tensors,
+// for which a world over NCCL has a Gloo backend.
 #include <algorithm>
 #include <cstring>
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kAsked = "beat/asked";
 constexpr std::chrono::milliseconds kBetweenBeats(2000), kBetweenBeatLooks(1000);
-// With the two seconds for which a call waits before: a rank is named within ten.
+// Together with the two seconds before this starts, a rank is named within ten seconds.
 constexpr int kLooksAtSilent = 6;
 
 std::string beat_key(int rank) { return "beat/" + std::to_string(rank); }
@@ -21,7 +21,7 @@ std::string beat_key(int rank) { return "beat/" + std::to_string(rank); }
 void Heartbeats::beat(c10d::Store& store, int rank) {
   if (Clock::now() < next_beat_) return;
   next_beat_ = Clock::now() + kBetweenBeats;
-  // A store in a file grows with each value, so that nothing is set while nobody asks.
+  // A store in a file grows with each value, so nothing is set unless a rank asks.
   const auto asked = read_if_set(store, kAsked).value_or("none has asked");
   if (std::exchange(answered_, asked) != asked) store.set(beat_key(rank), asked);
 }

@@ -1,5 +1,4 @@
-// Ranks whose processes cannot be seen from each other, those of several machines, show over the store that
-// they run. Internal to this folder.
+// Shows ranks on other machines, over the store, that this rank's process runs. Internal to this folder.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +14,19 @@
 
 namespace deepspeed::comm {
 
-/// One thread calls it, a few times a second, which does nothing long besides; it runs however long the
-/// program computes. What a call throws, the store has thrown.
+/// Exchanges heartbeats. One thread calls it several times a second and does nothing long in between. It runs
+/// however long the program computes. Throws what the store throws.
 class Heartbeats {
  public:
-  /// Says whether one of the others has something to do.
+  /// Returns whether beat() or look() has something to do.
   bool is_due() const { return Clock::now() >= std::min(next_beat_, next_look_); }
 
-  /// Looks every two seconds whether a rank asks for beats, in a message or two, and sets this rank's then.
+  /// Answers a request for heartbeats, checked every two seconds, in one or two messages.
   void beat(c10d::Store& store, int rank);
 
-  /// Asks for the beats of those that are awaited and cannot be seen, once a second, in three messages, and
-  /// names in the log one whose beat has stayed in several looks: once, until nothing is awaited. Looks are
-  /// counted, not seconds: a store that was silent, and a job that was stopped as a whole, show nothing of a
+  /// Requests heartbeats of awaited ranks that cannot be seen, once a second, in three messages. A rank
+  /// without a new heartbeat in several checks is logged, once until nothing is awaited. Checks are counted
+  /// instead of seconds, because a silent store or a job that was stopped as a whole says nothing about a
   /// single rank.
   void look(c10d::Store& store, int rank, const std::vector<AwaitedCall>& awaited,
             const std::set<int>& unseen);
@@ -36,11 +35,11 @@ class Heartbeats {
   using Clock = std::chrono::steady_clock;
   struct Beat {
     std::string last;
-    int num_looks = 0;  // that found it so
+    int num_looks = 0;  // checks with this value
     bool is_told = false;
   };
 
-  std::string answered_;  // what was asked last
+  std::string answered_;  // the last request
   int64_t num_asked_ = 0;
   Clock::time_point next_beat_, next_look_;
   std::map<int, Beat> beats_;

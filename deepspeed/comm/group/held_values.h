@@ -1,5 +1,5 @@
-// The ranks of a group must hold some values alike where they meet in a collective: learning rates, say. What
-// they hold rides on the tags of the calls (collective_call.h), so that it costs no message.
+// Compares values that the ranks of a group must agree on in a collective, such as learning rates. A hash of
+// them is part of the tags of calls (collective_call.h), so it costs no message.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace deepspeed::comm {
 
-/// Lists values by name, as texts, in the order in which differences are named. Each name stands there once.
+/// Lists values as texts by unique name, in the order in which differences are reported.
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-/// Holds the values of one moment.
+/// Holds the values at one moment.
 struct HeldValues {
-  uint64_t hash = 0;                     // the same on all ranks where the values are; not 0
-  std::function<NamedTexts()> describe;  // any thread may call it
+  uint64_t hash = 0;                     // the same on all ranks if the values are; not 0
+  std::function<NamedTexts()> describe;  // thread-safe
 };
 
-/// Holds the present values, for the handles of groups (ProcessGroup::holding()). Any thread may call.
+/// Holds the current values, for the handles of groups (ProcessGroup::holding()). Thread-safe.
 class CurrentValues {
  public:
   void set(HeldValues values) {
@@ -40,8 +40,8 @@ class CurrentValues {
   std::shared_ptr<const HeldValues> values_;
 };
 
-/// Returns "lr is 0.1 on rank 0 and 0.9 on rank 1": the first few names whose values differ, those first that
-/// both ranks have; "" where nothing differs.
+/// Returns the first differences: "lr is 0.1 on rank 0 and 0.9 on rank 1". Names that both ranks have come
+/// first; "" if nothing differs.
 std::string describe_differences(int rank, const NamedTexts& values, int other_rank, const NamedTexts& other);
 
 }  // namespace deepspeed::comm

@@ -1,5 +1,4 @@
-// One Work stands for several operations and what is left to do on this rank when they are done. Internal to
-// this folder.
+// Combines several operations, and what this rank does after them, into one Work. Internal to this folder.
 #pragma once
 
 #include <functional>
@@ -9,8 +8,8 @@
 
 namespace deepspeed::comm {
 
-/// Joins the works. `finish` (may be empty) runs once, in the first wait() that finds all of `works` done. It
-/// holds the tensors that it needs.
+/// Joins the works. `finish` may be empty. It runs once, in the first wait() after all of `works` are done,
+/// and owns the tensors that it needs.
 Work joined_work(std::vector<Work> works, std::function<void()> finish);
 
 }  // namespace deepspeed::comm

@@ -7,8 +7,8 @@
 
 namespace deepspeed::comm {
 
-// Of N nodes with L ranks each, the ranks at place l gather the N inputs of that place; then those of a node
-// exchange what they have, which comes as (L, N, n), and belongs into (N, L, n).
+// With N nodes of L ranks each, the ranks at place l gather the N inputs of that place. Then the ranks of a
+// node exchange their results. They arrive as (L, N, n) and are transposed to (N, L, n).
 Work start_all_gather_by_nodes(const NodeGroups& nodes, const at::Tensor& output, const at::Tensor& input) {
   if (!nodes.has_levels()) raise<UsageError>("expected several nodes with several ranks each");
   const int64_t numel = input.numel(), num_nodes = nodes.across.size(), places = nodes.node.size();

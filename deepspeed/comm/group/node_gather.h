@@ -1,4 +1,4 @@
-// An all-gather in two steps, between nodes and then within each, sends fewer bytes between nodes.
+// Does an all-gather in two steps, between nodes and then within each, to send fewer bytes between nodes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,19 +7,19 @@
 
 namespace deepspeed::comm {
 
-/// A group whose ranks lie node by node, equally many on each, as two groups: those on this rank's node, and
-/// of each node the one at this rank's place. Without groups nodes play no part.
+/// Splits a group that is ordered by node into two. All nodes have equally many ranks. The two groups are the
+/// ranks on this rank's node, and those at its place on each node. Without groups, nodes are ignored.
 struct NodeGroups {
   ProcessGroup node = {}, across = {};
 
-  /// Whether there are several nodes with several ranks each; else one step does it.
+  /// Returns whether there are several nodes with several ranks each; otherwise one step suffices.
   bool has_levels() const { return node && across && node.size() > 1 && across.size() > 1; }
 };
 
-/// Gathers as ProcessGroup::start_all_gather() of the whole group does, bit by bit: output (ranks * n), input
-/// (n). Each rank's values go once to each other node, in place of once to each rank there. The step between
-/// nodes is done when this returns (CUDA: the current stream sees it), the other one after wait(). Throws
-/// UsageError without levels or for other sizes, CommError.
+/// Gathers with the same result, bit by bit, as ProcessGroup::start_all_gather() of the whole group. `output`
+/// is (ranks * n), `input` (n). Each rank's values go once to each other node instead of once to each rank
+/// there. The step between nodes is done on return (on CUDA the current stream sees it), the step within
+/// nodes after wait(). Throws CommError. Throws UsageError without several levels or for wrong sizes.
 Work start_all_gather_by_nodes(const NodeGroups& nodes, const at::Tensor& output, const at::Tensor& input);
 
 }  // namespace deepspeed::comm

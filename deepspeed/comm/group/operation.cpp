@@ -1,8 +1,7 @@
-// What the arguments of an operation must be.
+// Checks the arguments of operations.
 //
-// check_arguments() visits the operation before a backend sees it, and throws for the first thing that does
-// not fit: tensors, then sizes, dtypes and devices against each other, ranks, tags, and what the reduction
-// can do.
+// check_arguments() visits an operation before a backend sees it and throws at the first problem. It checks
+// tensors, then that sizes, dtypes and devices match, then ranks, tags, and the reduction.
 #include "deepspeed/comm/group/operation.h"
 
 #include <type_traits>
@@ -17,7 +16,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// The checks of one operation in a group. Every error names both.
+// Checks one operation of a group; every error names both.
 class ArgumentCheck {
  public:
   ArgumentCheck(const char* name, const GroupDescription& group) : name_(name), group_(group) {}
@@ -118,7 +117,7 @@ class ArgumentCheck {
       refuse("the factor is ", call.own.factor, " with integers, expected 1");
   }
 
-  // `whole` holds one block of the size of `part` for every rank.
+  // Checks that `whole` holds one block of the size of `part` for every rank.
   void check_blocks(const char* whole_name, const at::Tensor& whole, const char* part_name,
                     const at::Tensor& part) const {
     check_tensor(whole_name, whole);
@@ -139,7 +138,7 @@ class ArgumentCheck {
     }
   }
 
-  // Tags from 2^30 on are those of the collectives.
+  // Tags from 2^30 on are for collectives.
   void check_tag(int tag) const {
     if (tag < 0 || tag >= 1 << 30) refuse("the tag is ", tag, ", expected 0 to 2^30 - 1");
   }

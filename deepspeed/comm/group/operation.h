@@ -1,5 +1,5 @@
-// An operation says what a group is asked to do, as a value: a backend is one function over these in place of
-// one for each. Internal to this folder.
+// Represents an operation of a group as a value, so that a backend needs one function for all. Internal to
+// this folder.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,7 @@ namespace deepspeed::comm {
 
 struct GroupDescription;
 
-/// These stand for the functions start_...() of ProcessGroup, with their arguments. kName is how errors call
-/// them.
+/// These correspond to the functions start_...() of ProcessGroup, with their arguments. Errors use kName.
 namespace operations {
 struct AllReduce {
   static constexpr const char* kName = "all_reduce";
@@ -66,7 +65,7 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// Is done when it was started: the store says who is missing only to a rank that waits.
+/// Is done when started: the store names missing ranks only to a rank that waits.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;
@@ -74,7 +73,7 @@ struct MonitoredBarrier {
 };
 }  // namespace operations
 
-/// Holds one of the operations; std::visit() takes it.
+/// Holds one of the operations, for std::visit().
 struct Operation
     : std::variant<operations::AllReduce, operations::Broadcast, operations::AllGather,
                    operations::ReduceScatter, operations::ReduceToOwners, operations::AllToAll,
@@ -84,15 +83,15 @@ struct Operation
 
 const char* name_of(const Operation& operation);
 
-/// Does for a finished reduce_to_owners what OwnSum says: `interval` of the tensor holds this rank's sum.
+/// Applies OwnSum after a reduce_to_owners. `interval` of the tensor holds this rank's sum.
 void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval);
 
-/// Returns the tensor that all ranks' parts make up, or the message; undefined where there is none. For
-/// all_to_all, whose two are of one size, that is the output.
+/// Returns the tensor that consists of all ranks' parts, or the message, if any. For all_to_all, whose
+/// tensors have the same size, it is the output.
 at::Tensor whole_tensor_of(const Operation& operation);
 
-/// Throws UsageError for tensors that are not dense and contiguous, sizes, dtypes and devices that do not fit
-/// each other, and ranks, tags and intervals out of range.
+/// Throws UsageError for arguments that do not fit. That is tensors that are not dense and contiguous,
+/// mismatched sizes, dtypes or devices, and ranks, tags or intervals out of range.
 void check_arguments(const Operation& operation, const GroupDescription& group);
 
 }  // namespace deepspeed::comm

@@ -25,7 +25,8 @@ ProcessGroup::Impl& checked(const std::shared_ptr<ProcessGroup::Impl>& impl) {
   return *impl;
 }
 
-// A tensor without elements is no call, but for messages, which each meet their other end.
+// Returns whether the operation is a collective over an empty tensor, which makes no call. An empty message
+// is still sent.
 bool is_empty_collective(const Operation& operation) {
   if (std::holds_alternative<operations::Send>(operation) ||
       std::holds_alternative<operations::Recv>(operation)) {

@@ -11,9 +11,9 @@
 namespace deepspeed::comm {
 namespace {
 
-constexpr int kFatalAlone = 3;  // of c10's levels, which begin with 0 for information
+constexpr int kFatalAlone = 3;  // one of c10's levels, which start with 0 for information
 
-// c10's level is one of the process, so that several scopes share one change of it.
+// c10's level is global, so nested scopes share one change of it.
 struct BackendLevel {
   std::mutex mutex;
   int scopes = 0;
@@ -21,7 +21,7 @@ struct BackendLevel {
 };
 
 BackendLevel& backend_level() {
-  static auto& instance = *new BackendLevel;  // threads may outlive the statics
+  static auto& instance = *new BackendLevel;  // threads may outlive other statics
   return instance;
 }
 

@@ -9,8 +9,8 @@
 namespace deepspeed::comm {
 namespace {
 
-// So many looks in a row show it. A job that is stopped as a whole goes on as a whole, but for a moment; a
-// disk that works lets its threads go now and then.
+// This many consecutive checks are conclusive. A job that was stopped as a whole continues as a whole, within
+// a moment. A working disk releases its threads now and then.
 constexpr int kLooksAtStopped = 2;
 constexpr int kLooksAtHung = 5;
 
@@ -38,7 +38,7 @@ void StillRanks::look(const std::map<int, RankProcess>& processes, const std::ve
     is_silence_told_ = false;
     return;
   }
-  // Where its process runs on this machine, the search below finds it.
+  // If its process runs on this machine, the search below finds it.
   if (is_store_silent && rank_ != 0 && !processes.contains(0) && !std::exchange(is_silence_told_, true))
     log::warning(
         "[comm] the store where ranks meet does not answer: the process that holds it (rank 0's, or the "

@@ -1,4 +1,4 @@
-// The store is asked here without keeping it from the process' other threads. Internal to this folder.
+// Polls the store without blocking the process's other threads. Internal to this folder.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,11 @@
 
 namespace deepspeed::comm {
 
-/// Returns the value of `key`, without waiting for it.
+/// Returns the value of `key` if it is set, without waiting.
 std::optional<std::string> read_if_set(c10d::Store& store, const std::string& key);
 
-/// Asks again and again, less often as time goes by, since a wait of the store holds up every other call of
-/// this process. False where the key is not there at the deadline.
+/// Polls with growing pauses until the key is set or the deadline passes. Returns whether it is set. A wait
+/// in the store would block every other call of this process.
 bool appears(c10d::Store& store, const std::string& key, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace deepspeed::comm

@@ -7,7 +7,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// "Connecting" a datagram socket sends nothing, but chooses the way and so this end's address.
+// Connecting a datagram socket sends nothing, but selects the route and thus this end's address.
 std::optional<std::string> address_towards(const addrinfo& target) {
   const int fd = ::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// What the system knows of addresses: those of a host's name, and by which one others reach this machine.
+// Looks up the addresses of a host name, and the address at which others reach this machine.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace deepspeed::comm {
 /// Holds the addresses of a host and frees them.
 class AddressList {
  public:
-  /// socket_type: SOCK_STREAM or SOCK_DGRAM; port: a number as text, null where only the host matters.
+  /// `socket_type` is SOCK_STREAM or SOCK_DGRAM. `port` is a number as text, or null if only the host
+  /// matters.
   AddressList(const std::string& host, const char* port, int socket_type) {
     addrinfo hints{};
     hints.ai_socktype = socket_type;
@@ -21,9 +22,9 @@ class AddressList {
     if (status_ == 0) first_.reset(found);
   }
 
-  /// Says why there are none; null where there are some.
+  /// Returns why there are no addresses, or null if there are.
   const char* error() const { return status_ == 0 ? nullptr : ::gai_strerror(status_); }
-  /// Returns the head of the list, which `ai_next` goes through; null where there are none.
+  /// Returns the head of the list, linked by `ai_next`, or null.
   const addrinfo* first() const { return first_.get(); }
 
  private:
@@ -31,8 +32,8 @@ class AddressList {
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> first_{nullptr, ::freeaddrinfo};
 };
 
-/// Returns the numeric address of this machine on the network that leads to `host`, or nothing where that is
-/// unknown. A hostname says less: Debian maps a machine's own to 127.0.1.1, which no other machine reaches.
+/// Returns this machine's numeric address on the network towards `host`, or nothing if unknown. A host name
+/// is less useful: Debian maps a machine's own name to 127.0.1.1, which no other machine reaches.
 std::optional<std::string> own_address_towards(const std::string& host);
 
 }  // namespace deepspeed::comm

@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kLinksVariable = "DEEPSPEED_LINKS";
 constexpr const char* kLinksKey = "links";
-constexpr const char* kRefusedKey = "links/refused";  // ranks that have read that there are none
-// How long rank 0, with which the store ends, waits for them before it ends with its own error.
+constexpr const char* kRefusedKey = "links/refused";  // counts the ranks that have read the error
+// How long rank 0, whose end removes the store, waits for them before it throws its own error.
 constexpr std::chrono::seconds kMostToRefuse{5};
 
 Json own_links(const Job& job, const std::string& path) {
@@ -29,7 +29,7 @@ void set_json(c10d::Store& store, const Json& value) {
   store.set(kLinksKey, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-/// Tells the other ranks why there are no figures, and waits until they have read it.
+/// Tells the other ranks why there are no figures, and waits for them.
 void refuse_links(const Job& job, c10d::Store& store, const std::string& reason) {
   set_json(store, {{"error", reason}});
   const auto end = std::chrono::steady_clock::now() + kMostToRefuse;
@@ -37,7 +37,7 @@ void refuse_links(const Job& job, c10d::Store& store, const std::string& reason)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-/// Returns what rank 0 found, an empty object where its variable is not set.
+/// Returns rank 0's figures, or an empty object if its variable is not set.
 Json links_of_rank_0(const Job& job, c10d::Store& store) {
   const auto path = env::get(kLinksVariable);
   if (job.rank != 0) {
@@ -57,7 +57,7 @@ Json links_of_rank_0(const Job& job, c10d::Store& store) {
   return links;
 }
 
-/// Says on another rank than 0 that its own variable tells something else.
+/// Logs on ranks other than 0 if their own variable has different figures.
 void tell_difference(const Job& job, const Json& links) {
   const auto path = env::get(kLinksVariable);
   if (!path) return;

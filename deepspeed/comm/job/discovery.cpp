@@ -1,8 +1,8 @@
-// How a process finds its place among the variables of other launchers.
+// Finds a process's rank from the variables of other launchers.
 //
-// discover_place() asks Open MPI's variables first, then MVAPICH2's, then those of PMI beside Slurm's, then
-// PMIx's. The first launcher whose rank and size are there decides; a rank without a size is an error.
-// Slurm's lists give the host of rank 0 and the number of tasks on this node.
+// discover_place() checks the variables of Open MPI, MVAPICH2, PMI together with Slurm, then PMIx. The first
+// launcher that set a rank and a size decides; a rank without a size is an error. Slurm's lists give the host
+// of rank 0 and the number of tasks on this node.
 #include "deepspeed/comm/job/discovery.h"
 
 #include <charconv>
@@ -30,7 +30,7 @@ struct Variables {
   const char* size;
   const char* local_rank;
   const char* local_size;
-  const char* other_local_rank;  // by which another implementation tells the same
+  const char* other_local_rank;  // used by another implementation for the same value
   const char* other_local_size;
 };
 
@@ -48,7 +48,8 @@ constexpr Variables kMvapich{"MVAPICH2",
                              "MV2_COMM_WORLD_LOCAL_SIZE",
                              "MV2_COMM_WORLD_LOCAL_RANK",
                              "MV2_COMM_WORLD_LOCAL_SIZE"};
-// MPICH's hydra and Intel MPI set MPI_LOCALRANKID, Cray's PALS PMI_LOCAL_RANK, Slurm's plugin pmi2 neither.
+// MPICH's hydra and Intel MPI set MPI_LOCALRANKID, Cray's PALS sets PMI_LOCAL_RANK, and Slurm's plugin pmi2
+// neither.
 constexpr Variables kPmi{"MPICH or Intel MPI", "PMI_RANK",       "PMI_SIZE",      "MPI_LOCALRANKID",
                          "MPI_LOCALNRANKS",    "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"};
 
@@ -69,8 +70,7 @@ std::optional<DiscoveredPlace> mpi_place(const Variables& variables) {
                          ""};
 }
 
-// SLURM_STEP_NUM_TASKS is set for the tasks of srun alone; SLURM_PROCID also in the shells of sbatch and
-// salloc.
+// SLURM_STEP_NUM_TASKS is set only for tasks of srun; SLURM_PROCID also in the shells of sbatch and salloc.
 std::optional<DiscoveredPlace> slurm_place() {
   const auto rank = number("SLURM_PROCID");
   const auto size = number("SLURM_STEP_NUM_TASKS");
@@ -84,8 +84,8 @@ std::optional<DiscoveredPlace> slurm_place() {
   return place;
 }
 
-// srun sets the variables of PMI too where its plugin is pmi2. Within a Slurm job mpiexec starts one helper a
-// node by srun, whose variables its ranks inherit: then the two disagree, and mpiexec's count.
+// srun also sets the variables of PMI if its plugin is pmi2. Within a Slurm job, mpiexec starts one helper
+// per node by srun, and its ranks inherit the helper's variables. The two then disagree, and mpiexec's apply.
 std::optional<DiscoveredPlace> pmi_or_slurm_place() {
   const auto pmi = mpi_place(kPmi);
   auto slurm = slurm_place();
@@ -96,7 +96,7 @@ std::optional<DiscoveredPlace> pmi_or_slurm_place() {
   return slurm;
 }
 
-// PMIx tells a rank, but the number of ranks through its library alone.
+// PMIx tells the rank in a variable, but the number of ranks only through its library.
 std::optional<DiscoveredPlace> pmix_place() {
   const auto rank = number("PMIX_RANK");
   if (!rank) return std::nullopt;

@@ -1,4 +1,4 @@
-// init_distributed() takes these arguments.
+// Defines the arguments of init_distributed().
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,10 @@ namespace deepspeed::comm {
 
 /// Has the names and defaults of DeepSpeed's `init_distributed`.
 struct DEEPSPEED_API InitOptions {
-  std::string dist_backend = {};   // "" chooses: nccl where this build and machine have a GPU, else gloo
-  bool auto_mpi_discovery = true;  // where RANK is unset: rank and size from the variables of mpirun or srun
-  int distributed_port = 29500;    // used where MASTER_PORT is unset
+  std::string dist_backend = {};  // "": nccl if this build and machine support a GPU, otherwise gloo
+  bool auto_mpi_discovery =
+      true;                      // if RANK is unset, takes rank and size from the variables of mpirun or srun
+  int distributed_port = 29500;  // used if MASTER_PORT is unset
   bool verbose = true;
   std::chrono::milliseconds timeout =
       std::chrono::minutes(30);  // DEEPSPEED_TIMEOUT (minutes) overrides the default

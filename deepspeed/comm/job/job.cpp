@@ -1,10 +1,10 @@
-// How options and environment describe a job.
+// Derives the job from options and environment.
 //
-// describe_job() reads the timeout, then the place: the options before RANK and WORLD_SIZE, and another
-// launcher's variables only where no rank is given. Then it reads the rendezvous: a world of one has none;
-// else init_method names a file or an address, and without it MASTER_ADDR does, loopback on one machine, or
-// the host that the launcher told. At an address that means one machine the ranks meet at a socket of that
-// machine, which no other user and no network reaches; MASTER_PORT tells the jobs apart there.
+// describe_job() reads the timeout, then the rank and size. Options take precedence over RANK and WORLD_SIZE;
+// another launcher's variables are used only if no rank is given. Then it reads the rendezvous. A world of
+// one has none. Otherwise init_method names a file or an address; without it the address is MASTER_ADDR,
+// loopback on one machine, or the host that the launcher gave. If the address means one machine, the ranks
+// meet at a socket that no other user and no network can reach. MASTER_PORT then only distinguishes jobs.
 #include "deepspeed/comm/job/job.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::optional<int> first_set(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
-// A number from the option or the variable, in this order.
+// Returns the option, or else the variable.
 std::optional<int> find(int option, const char* name) {
   return option >= 0 ? std::optional<int>(option) : first_set({name});
 }
@@ -39,8 +39,8 @@ void find_place(const InitOptions& options, Job& job) {
   auto size = find(options.world_size, "WORLD_SIZE");
   auto local_rank = first_set({"LOCAL_RANK"});
   auto local_size = first_set({"LOCAL_SIZE", "LOCAL_WORLD_SIZE"});
-  // What another launcher says counts only where RANK says nothing, so that `deepspeed` inside an MPI or
-  // Slurm job keeps the last word.
+  // Other launchers matter only if RANK is unset, so that `deepspeed` inside an MPI or Slurm job takes
+  // precedence.
   if (options.auto_mpi_discovery && !rank) {
     if (const auto place = discover_place()) {
       rank = place->rank;
@@ -114,7 +114,7 @@ void read_environment_address(const InitOptions& options, Job& job) {
       checked_port("MASTER_PORT", env::get_int("MASTER_PORT").value_or(options.distributed_port));
 }
 
-// Whoever names an address to listen at means it. torchrun listens at the address of its variables itself.
+// An explicit address to listen at is always used. torchrun itself listens at the address in its variables.
 Rendezvous rendezvous_at_address(const Job& job, bool is_of_environment) {
   if (env::get(kListenVariable)) return Rendezvous::kTcp;
   if (job.is_one_machine()) return Rendezvous::kLocal;

@@ -19,11 +19,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long a name may be unknown before the log says so, and how often it is looked up.
+// How long a name may be unknown before it is logged, and the interval between look-ups.
 constexpr milliseconds kPatienceWithNames(3000);
 constexpr milliseconds kBetweenLooks(250);
 
-/// Returns why the host is unknown; null where it is known.
+/// Returns why the host is unknown, or null if it is known.
 const char* what_hides(const std::string& host) { return AddressList(host, nullptr, SOCK_STREAM).error(); }
 
 }  // namespace
@@ -46,7 +46,7 @@ void wait_until_host_is_known(const Job& job, Clock::time_point deadline) {
   }
 }
 
-// The resolver's state is the thread's own; it keeps what a program has changed there.
+// The resolver's state belongs to the thread; changes that a program made to it are kept.
 NoNameServer::NoNameServer(const std::string& host) {
   in_addr four{};
   in6_addr six{};

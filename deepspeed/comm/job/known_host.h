@@ -1,5 +1,4 @@
-// A rank whose machine does not know the host of rank 0 says so while it waits, and asks for no names it does
-// not need.
+// Waits for a host name to become known and logs it, and avoids needless name look-ups.
 #pragma once
 
 #include <chrono>
@@ -9,13 +8,12 @@
 
 namespace deepspeed::comm {
 
-/// Waits until the job's address has a meaning here, as names of a cluster may come late; after some seconds
-/// one line of the log names the host. Throws CommError, which does too, at the deadline.
+/// Waits until the job's host name resolves, since names in a cluster may appear late. After a few seconds
+/// one log line names the host. Throws CommError, which also names it, at the deadline.
 void wait_until_host_is_known(const Job& job, std::chrono::steady_clock::time_point deadline);
 
-/// While it lives this thread asks no name server, where `host` is known without one: an address, or
-/// localhost. c10d's sockets look up the name of every address that they come to, and wait for it, for a text
-/// that nobody reads.
+/// Keeps this thread from asking name servers if `host` is an address or localhost. c10d's sockets look up
+/// the name of every address they connect to. They wait for it only to put it into an internal text.
 class NoNameServer {
  public:
   explicit NoNameServer(const std::string& host);

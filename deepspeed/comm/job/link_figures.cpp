@@ -9,7 +9,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// A day, and more than any memory has: what is beyond was not measured.
+// A day, and more than any memory has: anything beyond was not measured.
 constexpr double kMostMicroseconds = 86400e6, kMostGbps = 1e6;
 
 void check_keys(const Json& value, const std::string& where, std::initializer_list<const char*> keys) {

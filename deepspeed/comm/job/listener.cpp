@@ -1,9 +1,9 @@
-// How rank 0 opens the socket of its store.
+// Opens the socket of rank 0's store.
 //
-// listen_for_ranks() resolves DEEPSPEED_LISTEN_ADDR, or else MASTER_ADDR, to addresses, IPv4 first. Where the
-// name means this machine alone but ranks come from others, it takes all addresses and warns. The first
-// address at which it can listen is taken; where there is none, the error says why and names the way out.
-// listen_on_this_machine() takes a name that no network knows, and the port beside it.
+// listen_for_ranks() resolves DEEPSPEED_LISTEN_ADDR, or else MASTER_ADDR, to addresses, IPv4 first. If the
+// name means only this machine but ranks come from others, it listens at all addresses and warns. It uses the
+// first address that works. If none does, the error gives the reason and the way out.
+// listen_on_this_machine() uses a name that no network knows, and also reserves the port.
 #include "deepspeed/comm/job/listener.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 
 struct ListenTarget {
   std::string host;
-  const char* origin = "";  // for texts: the variable, where it is not the job's own address
+  const char* origin = "";  // for texts: the variable, if it is not the job's own address
 };
 
 ListenTarget listen_target(const Job& job) {
@@ -51,7 +51,7 @@ std::vector<StoreAddress> endpoints_of(const AddressList& list) {
     endpoint.length = entry->ai_addrlen;
     endpoints.push_back(endpoint);
   }
-  // A machine that resolves the name for itself may know this family alone.
+  // A machine that resolves the name for itself may know only IPv4.
   std::stable_partition(endpoints.begin(), endpoints.end(),
                         [](const StoreAddress& e) { return e.address.ss_family == AF_INET; });
   return endpoints;
@@ -74,7 +74,7 @@ bool is_numeric(const std::string& host) {
   return ::inet_pton(AF_INET, host.c_str(), &unused) == 1 || host.find(':') != std::string::npos;
 }
 
-// All addresses, of both families where the machine has both.
+// Returns all addresses, of both families if the machine has both.
 std::vector<StoreAddress> everywhere(int port) {
   StoreAddress six, four;  // zeros: any address
   auto& any6 = reinterpret_cast<sockaddr_in6&>(six.address);
@@ -88,14 +88,15 @@ std::vector<StoreAddress> everywhere(int port) {
   return {six, four};
 }
 
-// Debian, for one, maps a machine's own name to 127.0.1.1: the other machines come to another address.
+// Returns whether other machines use another address. For example, Debian maps a machine's own name to
+// 127.0.1.1.
 bool hides_from_other_machines(const Job& job, const ListenTarget& target,
                                const std::vector<StoreAddress>& endpoints) {
   return !job.is_one_machine() && !is_numeric(target.host) &&
          std::all_of(endpoints.begin(), endpoints.end(), is_loopback);
 }
 
-// Where all addresses are taken, this machine comes to one of loopback.
+// Returns the listener. If it listens at all addresses, this machine connects by loopback.
 Listener listener_at(Descriptor socket, StoreAddress endpoint) {
   const auto text = numeric_host(endpoint);
   if (text != "0.0.0.0" && text != "::") return {std::move(socket), endpoint, {}, text};
@@ -107,14 +108,14 @@ Listener listener_at(Descriptor socket, StoreAddress endpoint) {
   return {std::move(socket), endpoint, {}, "all addresses of this machine"};
 }
 
-// Without a socket where another program has the port, which then needs no other holder.
+// Reserves the port by a bound socket. Returns none if another program already has the port.
 Descriptor reserve_port(int port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(static_cast<uint16_t>(port));
-  const int on = 1, off = 0;  // connections of an earlier job that are still closing do not count
+  const int on = 1, off = 0;  // ignores connections of an earlier job that are still closing
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return {};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &off, sizeof(off));

@@ -1,4 +1,4 @@
-// Rank 0's store waits for the other ranks at this socket. Internal to this folder.
+// Opens the socket at which rank 0's store waits for other ranks. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -12,27 +12,26 @@ namespace deepspeed::comm {
 struct Listener {
   Descriptor socket;     // bound to the job's port, and listening
   StoreAddress address;  // at which this machine reaches it
-  Descriptor reserved;   // holds the job's port of 127.0.0.1, at which nobody listens
-  std::string place;     // for texts: where others may come to; "127.0.0.1", "all addresses of this machine"
+  Descriptor reserved;   // holds the job's port at 127.0.0.1, without listening
+  std::string place;     // for texts: where others may connect; "127.0.0.1", "all addresses of this machine"
 };
 
-/// Listens at the address that MASTER_ADDR names, and at no other: nobody else reaches the store, which says
-/// where ranks connect. DEEPSPEED_LISTEN_ADDR names another one, for a MASTER_ADDR that is translated on the
-/// way; 0.0.0.0 and :: mean all. Where MASTER_ADDR is a name that means this machine alone, but ranks may
-/// come from others, it listens at all addresses, and a warning says so. Throws CommError where no such
-/// address is this machine's, or the port is taken.
+/// Listens only at the address of MASTER_ADDR, so that nobody else reaches the store. The store tells the
+/// ranks where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if MASTER_ADDR is translated on the
+/// way; 0.0.0.0 and :: mean all. If MASTER_ADDR is a name that means only this machine, but ranks may come
+/// from others, it listens at all addresses and warns. Throws CommError if no such address belongs to this
+/// machine, or the port is taken.
 Listener listen_for_ranks(const Job& job);
 
-/// Listens at local_address(job), where no other user and no network gets. Holds the job's port too, where it
-/// is free, so that nobody chooses it for another job. Throws CommError where another job has the name.
+/// Listens at local_address(job), which no other user and no network can reach. Also reserves the job's port
+/// if it is free, so that no other job chooses it. Throws CommError if another job has the name.
 Listener listen_on_this_machine(const Job& job);
 
-/// Returns where the ranks of a job of one machine meet, by this user, the job's port and, under torchrun,
-/// its run and how often that has started anew.
+/// Returns the address at which the ranks of a job on one machine meet. It depends on the user and the job's
+/// port, and under torchrun on its run and its number of restarts.
 StoreAddress local_address(const Job& job);
 
-/// Returns the addresses of the host and port where rank 0 listens, IPv4 first; none where the host is
-/// unknown.
+/// Returns the addresses of the host and port of rank 0, IPv4 first. There are none if the host is unknown.
 std::vector<StoreAddress> addresses_of(const std::string& host, int port);
 
 }  // namespace deepspeed::comm

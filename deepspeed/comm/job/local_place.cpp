@@ -22,7 +22,7 @@ std::string own_machine() {
   ::gethostname(host.data(), host.size() - 1);
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  std::error_code none;  // without /proc the name of the host must do
+  std::error_code none;  // without /proc, the host name must suffice
   const auto network = std::filesystem::read_symlink("/proc/self/ns/net", none).string();
   return std::string(host.data()) + "/" + boot + "/" + network;
 }

@@ -1,4 +1,4 @@
-// Ranks find out here which of them share a machine, where no launcher told. Internal to this folder.
+// Finds out which ranks share a machine if no launcher told. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -9,13 +9,12 @@
 
 namespace deepspeed::comm {
 
-/// Names the machine: the text is equal in two processes that share a machine, up to its next start, and its
-/// network, and differs in all others.
+/// Returns a text that identifies the machine. Two processes get the same text if they share a network and a
+/// machine since its last boot, and only then.
 std::string own_machine();
 
-/// Sets the local rank and size of a `job` that does not know them, from the names of the machines that all
-/// ranks put into `store`: ranks of one machine count from 0 in the order of their ranks. Collective. Throws
-/// CommError.
+/// Sets the local rank and size of a `job` that does not know them. All ranks put the names of their machines
+/// into `store`; ranks of one machine count from 0 in rank order. Collective. Throws CommError.
 void find_local_place(Job& job, c10d::Store& store, const std::string& machine = own_machine());
 
 }  // namespace deepspeed::comm

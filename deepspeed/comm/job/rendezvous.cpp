@@ -1,6 +1,5 @@
-// Rank 0 serves the store, where no agent of a launcher does, and the others come to it, trying its
-// addresses until the deadline. Then all note that they came, and wait for each other; an error names who
-// is missing.
+// Rank 0 serves the store unless a launcher's agent does. The others try its addresses until the deadline.
+// Then all ranks announce themselves and wait for each other. An error names the missing ranks.
 #include "deepspeed/comm/job/rendezvous.h"
 
 #include <memory>
@@ -38,9 +37,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// How long rank 0 keeps the store for the others once ranks are missing.
+// How long rank 0 keeps the store for the others after ranks are found missing.
 constexpr milliseconds kLastLooks(1000);
-// The store's wait may end a little before this side's clock says so.
+// The store's wait may end slightly before the deadline on this side's clock.
 constexpr milliseconds kClockSlack(20);
 
 std::string place_of(const Job& job) {
@@ -54,9 +53,9 @@ std::string place_of(const Job& job) {
                    " (limit ", static_cast<double>(job.timeout.count()) / 1000.0, " s): ", reason);
 }
 
-// How often a rank looks whether rank 0 listens, and after how long the log says that it does not.
+// How often a rank checks whether rank 0 listens, and when it logs that it does not.
 constexpr milliseconds kFirstLook(2), kNextLook(50), kPatienceWithRank0(10000);
-// How long one address may be silent before the next is tried, and a name has the meaning that was looked up.
+// How long an address may be silent before the next is tried, and how long a resolved name is valid.
 constexpr milliseconds kAddressIsSilent(10000), kNameIsKnown(5000);
 
 std::vector<StoreAddress> addresses_of_rank_0(const Job& job, Clock::time_point deadline) {
@@ -65,7 +64,7 @@ std::vector<StoreAddress> addresses_of_rank_0(const Job& job, Clock::time_point 
   return addresses_of(job.master_addr, job.master_port);
 }
 
-// Ranks of one machine that do not know it look elsewhere.
+// Helps ranks that share one machine but were not told so, and therefore look elsewhere.
 std::string advice_of(const Job& job) {
   if (job.rendezvous != Rendezvous::kLocal) return "";
   return message(
@@ -74,7 +73,7 @@ std::string advice_of(const Job& job) {
       ": set this variable, MASTER_PORT and ", kListenVariable, " alike for all ranks");
 }
 
-// Comes to rank 0's store once that is there. What another job or another user holds is not yet it.
+// Connects to rank 0's store once it is there. A socket of another job or user does not count.
 StorePtr come_to_store(const Job& job, Clock::time_point deadline) {
   const auto begin = Clock::now();
   std::string why_not = "nobody listens there";
@@ -102,8 +101,8 @@ StorePtr come_to_store(const Job& job, Clock::time_point deadline) {
   }
 }
 
-// The store that this process serves, which somebody may hold still, engines for example, when the process
-// has left its job and joins the next one at the same place.
+// The store that this process serves. Others, such as engines, may still hold it when the process has left
+// its job and joins the next one at the same place.
 struct Served {
   std::mutex mutex;
   std::weak_ptr<StoreServer> server;
@@ -111,7 +110,7 @@ struct Served {
 };
 
 Served& served_store() {
-  static auto& instance = *new Served;  // threads may outlive the statics
+  static auto& instance = *new Served;  // threads may outlive other statics
   return instance;
 }
 
@@ -120,7 +119,7 @@ StorePtr serve_store(const Job& job, Clock::time_point deadline) {
   const std::lock_guard lock(served.mutex);
   if (const auto before = served.server.lock(); before && served.place == place_of(job))
     before->stop_listening();
-  // By itself a server of c10d would listen at every address, and look up the name of everyone who comes.
+  // A server of c10d would listen at every address, and look up the name of every client.
   auto listener = job.rendezvous == Rendezvous::kLocal ? listen_on_this_machine(job) : listen_for_ranks(job);
   auto server =
       std::make_shared<StoreServer>(std::move(listener.socket), job.world_size, std::move(listener.reserved));
@@ -141,8 +140,8 @@ std::string start_key(const std::string& name) { return "start_of/" + name; }
 
 std::string gave_up_key(int rank) { return "gave_up/" + std::to_string(rank); }
 
-// Says whether the key came before the deadline; once the time is up, each key gets a look. Throws where the
-// store itself fails.
+// Returns whether the key appeared before the deadline; after it, each key is still checked once. Throws if
+// the store itself fails.
 bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   try {
@@ -154,7 +153,7 @@ bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline
   }
 }
 
-// Tells each rank that says it is here the name of this start, until all have joined under it.
+// Tells each announced rank the name of this start, until all have joined under it.
 void name_this_start(const Job& job, c10d::Store& starts, c10d::Store& start, const std::string& name,
                      Clock::time_point deadline) {
   std::vector<std::string> told(job.world_size);
@@ -173,15 +172,15 @@ void name_this_start(const Job& job, c10d::Store& starts, c10d::Store& start, co
   }
 }
 
-// torchrun keeps its store when it starts the ranks anew, with the keys of those before, and its agents count
-// the starts each for itself. So each process has a word of its own, and rank 0 answers it with the name of
-// the start: the words of those before are answered too, which nobody reads.
+// torchrun keeps its store and the old keys when it restarts the ranks, and each of its agents counts
+// restarts separately. So each process has its own key, and rank 0 answers it with the name of the start.
+// Keys of earlier processes are answered too, which has no effect.
 StorePtr come_to_agent(const Job& job, Clock::time_point deadline) {
   wait_until_host_is_known(job, deadline);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(job.master_port);
   options.numWorkers = job.world_size;
-  options.waitWorkers = false;  // wait_for_all() waits, and knows who is missing
+  options.waitWorkers = false;  // wait_for_all() waits, and names missing ranks
   options.timeout = job.timeout;
   const NoNameServer none(job.master_addr);
   const auto starts = sub_store(c10::make_intrusive<c10d::TCPStore>(job.master_addr, options),
@@ -214,7 +213,7 @@ StorePtr store_of_job(const Job& job, Clock::time_point deadline) {
   return c10::make_intrusive<c10d::HashStore>();
 }
 
-// Rank 0 takes the store with it, so those that are there look first for who is missing.
+// Rank 0 ends the store, so the present ranks first check which are missing.
 void wait_for_last_looks(const Job& job, c10d::Store& store, const std::set<int>& missing) {
   store.set(gave_up_key(job.rank), std::string("1"));
   if (job.rank != 0) return;

@@ -1,5 +1,5 @@
-// The logger observes calls. It keeps a record for each operation and size, times it where the call ends,
-// and makes tables of the records: of this rank alone, or beside the fastest rank of a group.
+// Records calls by operation and size, and times each until it ends. Makes tables of the records, of this
+// rank alone or compared with the fastest rank of a group.
 #include "deepspeed/comm/log/comms_logger.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void check_operations(const std::vector<std::string>& names) {
   }
 }
 
-/// The mean of what `value` gives of the items, without the smallest and the largest tenth.
+/// Returns the mean of `value` over the items without the smallest and largest tenth.
 template <class Items, class Value>
 double trimmed_mean(const Items& items, const Value& value) {
   std::vector<double> values;
@@ -117,7 +117,7 @@ CommsLogger::CommsLogger() : impl_(std::make_unique<Impl>()) {}
 CommsLogger::~CommsLogger() = default;
 
 CommsLogger& CommsLogger::instance() {
-  // It outlives the groups of the process, whose calls tell it until they end.
+  // It outlives the process's groups, whose calls report to it until they end.
   static auto* const logger = new CommsLogger();
   return *logger;
 }
@@ -187,7 +187,8 @@ LinkBytes CommsLogger::link_bytes() const {
 
 namespace {
 
-// The fastest rank's time of each call, by operation and size; nothing where the ranks made other calls.
+// Returns the fastest rank's time of each call, by operation and size; nothing if the ranks made different
+// calls.
 std::optional<CommsLogger::Records> fastest(const CommsLogger::Records& own, const ProcessGroup& ranks) {
   std::string calls;
   for (const auto& [name, sizes] : own) {

@@ -1,5 +1,5 @@
-// This group runs over connections of this library and shows the c10d group that it stands for. Internal to
-// this folder.
+// Runs a group over this library's own connections while presenting the given c10d group. Internal to this
+// folder.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@ namespace deepspeed::comm {
 
 class AdoptedGroup final : public ProcessGroup::Impl {
  public:
-  /// Makes the group of `own`, whose ranks are those of `given`. The given one is neither used nor kept.
+  /// Presents `given` but uses `own`, which has the same ranks. `given` is neither used nor kept alive.
   AdoptedGroup(std::shared_ptr<ProcessGroup::Impl> own, const c10::intrusive_ptr<c10d::ProcessGroup>& given)
       : Impl(own->description()), own_(std::move(own)), given_(given) {}
 
-  /// Returns the given group; null once its owner has let go of it.
+  /// Returns the given group; null after its owner has released it.
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return given_.lock(); }
   Work start(const Operation& operation, const Caller& caller) override {
     return own_->start(operation, caller);

@@ -9,7 +9,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// Smaller ones are copied for the peers wherever they lie, or nearly so.
+// Smaller tensors are copied for the peers anyway, or nearly so.
 constexpr int64_t kLeastSharedBytes = 64 << 10;
 
 }  // namespace

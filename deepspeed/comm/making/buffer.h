@@ -1,4 +1,4 @@
-// Memory for tensors that are made once and travel often.
+// Allocates tensors that are made once and sent often.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace deepspeed::comm {
 
-/// Returns an uninitialised tensor of one dimension from which the other ranks of this machine read without a
-/// copy, where a group of this process shares memory with them; else, on another device and where it is
-/// small, the same as at::empty().
+/// Returns an uninitialised 1-D tensor that ranks of this machine read without a copy. That requires a group
+/// of this process that shares memory with them. Otherwise, on other devices, and for small tensors it is
+/// like at::empty().
 at::Tensor buffer(int64_t numel, const at::TensorOptions& options);
-/// Returns how many bytes the buffers of this process hold in memory that is shared, in whole pages.
+/// Returns how many bytes of shared memory this process's buffers hold, in whole pages.
 int64_t shared_buffer_bytes();
 /// Returns a buffer of zeros.
 at::Tensor zero_buffer(int64_t numel, const at::TensorOptions& options);

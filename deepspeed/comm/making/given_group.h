@@ -1,4 +1,4 @@
-// A group that someone else made is looked at here before it is adopted. Internal to this folder.
+// Checks a group that someone else made before it is adopted. Internal to this folder.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace deepspeed::comm {
 
-/// Throws UsageError where there is no group, or none of a backend of the table; returns what to call it in
-/// texts and keys, which is alike on all its ranks.
+/// Returns the group's name for texts and keys. It is the same on all its ranks. Throws UsageError if there
+/// is no group, or its backend is not in the table.
 std::string check_given_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given);
 
-/// Returns the reason with which what this rank adopted ends once the given group is gone.
+/// Returns the reason with which adopted groups end after the given group is gone.
 std::string given_group_is_gone(int rank);
 
 }  // namespace deepspeed::comm

@@ -21,10 +21,10 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using GroupPtr = std::shared_ptr<ProcessGroup::Impl>;
 
-// How long a new client tries to reach the store before the old one asks whether it is still there.
+// How long a new client tries to reach the store before the old one checks whether it is still there.
 constexpr std::chrono::seconds kConnecting(5);
 
-// A client that others are cloned of.
+// Returns a client from which others are cloned.
 StorePtr parent_client(const Job& job, const StorePtr& world_store) {
   const QuietBackend quiet;
   const NoNameServer none(job.master_addr);
@@ -37,7 +37,7 @@ StorePtr new_client(const Job& job, c10d::Store& world_store, const StorePtr& pa
   const auto end = std::chrono::steady_clock::now() + job.timeout;
   const NoNameServer none(job.master_addr);
   while (true) {
-    world_store.check({"any"});  // fails at once where the rank of the store has ended
+    world_store.check({"any"});  // fails at once if the store's rank has ended
     try {
       return parent->clone();
     } catch (const std::exception&) {
@@ -46,11 +46,12 @@ StorePtr new_client(const Job& job, c10d::Store& world_store, const StorePtr& pa
   }
 }
 
-// Returns a client of the store over which this rank has met the others of its group. One client serves one
-// call at a time, also one that waits: that of an own group, which any thread may make, holds up nobody else.
+// Meets the other ranks of a group and returns the client of the store that was used. A client serves one
+// call at a time, even if that waits. Own groups can be made by any thread, so each gets its own client and
+// does not block others.
 StorePtr meet(const Job& job, const GroupDescription& group, const GroupRequest& request,
               const StorePtr& world_store, const StorePtr& parent) {
-  const QuietBackend quiet;  // the rank of the store may have ended
+  const QuietBackend quiet;  // the store's rank may have ended
   try {
     const auto store = request.is_own ? new_client(job, *world_store, parent) : world_store;
     store->setTimeout(job.timeout);
@@ -67,8 +68,8 @@ StorePtr meet(const Job& job, const GroupDescription& group, const GroupRequest&
   }
 }
 
-// Connects the ranks of this rank's node, and those at its place on each node, where the group's are on
-// several nodes with several ranks each and the links are known; else null.
+// Connects the ranks on this rank's node, and those at its place on each node. Returns null unless the group
+// has several nodes with several ranks each and the links are known.
 std::unique_ptr<NodeLevels> connect_levels(const Backend& backend, const Job& job,
                                            const GroupDescription& group, const StorePtr& store) {
   if (!job.links) return nullptr;
@@ -96,8 +97,8 @@ GroupPtr make_group(const Backend& backend, const Job& job, const StorePtr& worl
     auto alone = c10::make_intrusive<c10d::ProcessGroup>(store, 0, 1);
     return std::make_shared<IdenticalRanksGroup>(std::move(group), std::move(alone));
   }
-  // gloo's thread ends the process where a connection has no room.
-  constexpr uint64_t kOthers = 32;  // of the store, the listener, and what the training opens
+  // gloo's thread ends the process if it cannot open a connection.
+  constexpr uint64_t kOthers = 32;  // for the store, the listener, and what training opens
   require_open_files(2 * group.size() + kOthers,
                      message("the group '", group.name, "' of ", group.size(), " ranks"));
   try {

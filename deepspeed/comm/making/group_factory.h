@@ -1,4 +1,4 @@
-// The groups of a world of several processes are connected here. Internal to this folder.
+// Connects the groups of a world of several processes. Internal to this folder.
 #pragma once
 
 #include <functional>
@@ -20,18 +20,18 @@ namespace deepspeed::comm {
 struct GroupRequest {
   std::vector<int> global_ranks;
   std::string name;
-  std::string key;      // alike on all ranks, and of no other group
-  bool is_own = false;  // of World::own_group()
-  /// Is a group that someone else made, which the new one shows in place of its own connections, and whose
-  /// backend it takes (adopt.h); null: none.
+  std::string key;      // the same on all ranks, unique to the group
+  bool is_own = false;  // from World::own_group()
+  /// Group made by someone else, or null. The new group presents it but uses its own connections over the
+  /// same backend (adopt.h).
   c10::intrusive_ptr<c10d::ProcessGroup> given = nullptr;
 };
 
-/// Makes a group, on the ranks that are in it. Any thread may call.
+/// Makes a group, on the ranks that belong to it. Thread-safe.
 using GroupFactory = std::function<ProcessGroup(const GroupRequest& request)>;
 
-/// Returns what makes the groups of this job's world: over `backend`, or that of the given group where the
-/// request names one. `store` is the world's, `guard` null for a world of one rank.
+/// Returns the factory for the groups of this job's world. Groups use `backend`, or that of the given group
+/// in the request. `store` is the world's. `guard` is null for a world of one rank.
 GroupFactory group_factory(const Backend& backend, const Job& job,
                            const c10::intrusive_ptr<c10d::Store>& store,
                            const std::shared_ptr<DivergenceGuard>& guard);

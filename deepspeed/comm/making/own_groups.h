@@ -1,5 +1,5 @@
-// A process counts the groups that it made of each name, so that ranks pair the same ones, however their
-// threads come to them. Internal to this folder.
+// Counts the groups that a process made of each name, so that ranks pair the right ones in any thread order.
+// Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace deepspeed::comm {
 
-/// Numbers groups by name: the nth of a name on one rank belongs to the nth of that name on the others. One
-/// thread makes them one after the other; of two threads that do, either may be the first on a rank, so they
-/// need different names, or purposes that make a mistaken pair come to light. Any thread may call.
+/// Numbers groups by name. The nth of a name on one rank belongs to the nth of that name on the others. One
+/// thread makes groups one after the other. If two threads make groups, either may be first on a rank. They
+/// need different names, or different purposes that reveal a wrong pair. Thread-safe.
 class OwnGroups {
  public:
-  /// Counts on while it lives.
+  /// Numbers a group and exists while that is being made.
   class Making {
    public:
     Making(OwnGroups& groups, const std::string& name, const std::string& purpose);
@@ -27,7 +27,7 @@ class OwnGroups {
 
     /// Returns the group's number, from 1 on.
     int64_t number() const { return number_; }
-    /// Says that the group is made; `lifetime` ends with it.
+    /// Records that the group is made; `lifetime` ends with it.
     void done(std::weak_ptr<void> lifetime);
 
    private:
@@ -48,7 +48,7 @@ class OwnGroups {
     std::list<Held> held;
   };
 
-  /// Begins to make a group. Throws UsageError where ranks could pair others.
+  /// Begins to make a group. Throws UsageError if ranks could pair the wrong groups.
   int64_t begin(const std::string& name, const std::string& purpose);
 
   std::mutex mutex_;

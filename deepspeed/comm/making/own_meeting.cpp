@@ -16,16 +16,16 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// How often is looked whether a rank can come still.
+// Interval between checks whether a missing rank can still come.
 constexpr milliseconds kLooking(250);
-// How long another rank may do something else before that is worth a line of the log.
+// How long another rank may do something else before that is logged.
 constexpr milliseconds kMeetingPatience(10000);
 
 std::string all_came_key(const std::string& key) { return "all/" + key; }
 std::string came_key(const std::string& key, int rank) { return "came/" + key + "/" + std::to_string(rank); }
 std::string makes_key(int rank) { return "makes/" + std::to_string(rank); }
 
-// The key of the group that the rank makes and that waits for others; nothing where it makes none.
+// Returns the key of the group that the rank is making and waits for, if any.
 std::optional<std::string> awaited_group_of(int rank, c10d::Store& store) {
   auto key = read_if_set(store, makes_key(rank));
   if (key && store.check({all_came_key(*key)})) key.reset();
@@ -71,7 +71,7 @@ void meet_to_connect(const GroupDescription& group, const std::string& key, c10d
   while (!appears(store, all_came_key(key), std::min(Clock::now() + kLooking, end))) {
     if (const auto why = absent.find(); why && !store.check({all_came_key(key)})) {
       const std::string missing = describe_missing(group, key, store, /*with_idle=*/true);
-      if (rank == 0) std::this_thread::sleep_for(2 * kLooking);  // the others look before the store ends
+      if (rank == 0) std::this_thread::sleep_for(2 * kLooking);  // the others check before the store ends
       raise<CommError>(*why, " before all ranks made the group '", key, "': ", missing);
     }
     if (is_patient && Clock::now() - begin >= kMeetingPatience) {

@@ -1,4 +1,4 @@
-// Ranks that make a group which its name alone tells apart wait for each other, and say whom they miss.
+// Lets ranks that make a group, identified only by its name, wait for each other and report missing ranks.
 // Internal to this folder.
 #pragma once
 
@@ -11,10 +11,9 @@
 
 namespace deepspeed::comm {
 
-/// Returns once all ranks make the group of this `key`. Where a rank that is missing makes another one
-/// instead, a line of the log says so after ten seconds. Throws CommError where a rank left or ended, which
-/// it names, and after the group's timeout, with the ranks that are missing. `store` is shared by all such
-/// groups.
+/// Returns once all ranks make the group of this `key`. If a missing rank makes another group instead, that
+/// is logged after ten seconds. Throws CommError if a rank left or ended, naming it, and after the group's
+/// timeout, naming the missing ranks. `store` is shared by all such groups.
 void meet_to_connect(const GroupDescription& group, const std::string& key, c10d::Store& store,
                      AbsentRanks absent);
 

@@ -11,7 +11,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// Small numbers, whose sums 16-bit types hold exactly for up to 25 ranks.
+// Returns small numbers, whose sums over up to 25 ranks are exact in 16-bit types.
 at::Tensor known_values(int64_t numel, int rank, const at::TensorOptions& options) {
   return (at::arange(numel, options.dtype(at::kFloat)).remainder(7) + rank % 5).to(options.dtype());
 }

@@ -31,7 +31,7 @@ void check(const MeasureOptions& options) {
 
 void verify(const ProcessGroup& group, const std::string& operation, const KnownCollective& known) {
   known.run();
-  // Sums of many ranks may round in 16 bits: by half a unit of the last place for each term.
+  // In 16 bits, sums over many ranks may round by half a unit in the last place per term.
   const double rounding = known.output.scalar_type() == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
   const bool is_right =
       !known.expected.defined() || at::allclose(known.output.to(at::kDouble), known.expected.to(at::kDouble),

@@ -1,4 +1,4 @@
-// How fast the collectives of a group are, by size.
+// Measures how fast the collectives of a group are, by size.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ DEEPSPEED_API const std::vector<std::string>& measured_operations();
 struct MeasureOptions {
   std::vector<std::string> operations = measured_operations();
   std::vector<int64_t> sizes = {
-      1 << 20};  // bytes of a collective's tensors in all; rounded to whole elements a rank
+      1 << 20};  // bytes of a collective's tensors in total, rounded to whole elements per rank
   at::ScalarType dtype = at::kFloat;
   int warmups = 5;
   int trials = 20;
-  bool in_buffers = true;  // tensors lie as the engine's do, where ranks of a machine read without a copy
+  bool in_buffers = true;  // use buffers as the engine does, which ranks of one machine read without a copy
 };
 
-/// What a collective of a size took.
+/// Holds the time that a collective of one size took.
 struct Measured {
   std::string operation;
   int64_t bytes = 0;
@@ -34,14 +34,15 @@ struct Measured {
   Bandwidth bandwidth;
 };
 
-/// Verifies each collective's result on all ranks, then times it. Collective; all ranks get the same figures,
-/// by operation and size in the order of the options; pt2pt, from rank 0 to rank 1, is left out in a group of
-/// one. Tensors are on the device that the group is for. Throws UsageError for an operation that there is
-/// not, sizes and counts below 1, and Error where a result is wrong.
+/// Verifies each collective's result on all ranks, then times it. Collective. All ranks get the same results,
+/// by operation and size in the order of the options. pt2pt goes from rank 0 to rank 1 and is left out in a
+/// group of one. Tensors are on the group's device. Throws UsageError for an unknown operation or sizes and
+/// counts below 1, and Error if a result is wrong.
 DEEPSPEED_API std::vector<Measured> measure_collectives(const ProcessGroup& group,
                                                         const MeasureOptions& options);
 
-/// Writes a table an operation: size, duration, and bandwidths, in gigabits or gigabytes a second.
+/// Formats one table per operation: size, duration, and bandwidths. Those are in gigabits or gigabytes per
+/// second.
 DEEPSPEED_API std::string measured_text(const std::vector<Measured>& all, int num_ranks, bool in_gigabytes);
 
 }  // namespace deepspeed::comm

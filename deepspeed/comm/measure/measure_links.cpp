@@ -8,13 +8,13 @@
 namespace deepspeed::comm {
 namespace {
 
-// A clock's own uncertainty: what is faster was not measured.
+// Anything shorter is below the clock's resolution.
 constexpr double kLeastMicroseconds = 0.01;
-// The large size takes this part longer than the small one at least. On a busy machine the small one may take
-// longer by chance, and a line through both would tell of any speed.
+// The large size takes at least this fraction longer than the small one. On a busy machine the small one may
+// take longer by chance, and a line through both could give any speed.
 constexpr double kLeastPart = 1.0 / 8;
 
-/// Returns what a rank of `group` receives, by the times of two sizes.
+/// Returns the speed at which a rank of `group` receives.
 LinkSpeed speed_of(const ProcessGroup& all, const ProcessGroup& group, const MeasureLinksOptions& options) {
   all.barrier();
   const auto rows = measure_collectives(group, {.operations = {"all_gather"},
@@ -49,7 +49,7 @@ LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node, con
     raise<UsageError>("small_bytes ", options.small_bytes, ", expected less than large_bytes, ",
                       options.large_bytes);
   LinkFigures figures{speed_of(all, node, options), speed_of(all, across, options)};
-  figures.between_nodes.gbps *= node.size();  // its ranks share the node's link
+  figures.between_nodes.gbps *= node.size();  // the ranks of a node share its link
   return figures;
 }
 

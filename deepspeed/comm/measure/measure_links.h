@@ -1,4 +1,4 @@
-// How fast the links within a node and between nodes are.
+// Measures how fast the links within a node and between nodes are.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 namespace deepspeed::comm {
 
 struct MeasureLinksOptions {
-  int64_t small_bytes = 1 << 10;   // what all ranks of an exchange gather together: its latency
-  int64_t large_bytes = 16 << 20;  // its bandwidth
+  int64_t small_bytes = 1 << 10;   // size of an exchange over all ranks, for the latency
+  int64_t large_bytes = 16 << 20;  // the same for the bandwidth
   int trials = 20;
 };
 
-/// Gathers within all nodes at once, then between them at all places at once, and returns what that takes on
-/// the slowest rank. node: the ranks on this rank's node; across: of each node the one at this rank's place;
-/// all: both together. Collective over `all`; all ranks get the same figures. Throws UsageError where a node
-/// has one rank or there is one node.
+/// Measures all-gathers within all nodes at once, then between nodes at all places at once. The times are
+/// those of the slowest rank. `node` holds the ranks on this rank's node. `across` holds one rank per node,
+/// those at this rank's place in its node. `all` is both together. Collective over `all`; all ranks get the
+/// same results. Throws UsageError if a node has one rank or there is only one node.
 DEEPSPEED_API LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node,
                                         const ProcessGroup& across, const MeasureLinksOptions& options = {});
 
-/// Is how long so many bits took.
+/// Holds how long it took to transfer a number of bits.
 struct TakenTime {
   double bits = 0;
   double microseconds = 0;
 };
 
-/// Returns the speed of a link by a line through two times, of more bits for the large one. Where chance made
-/// the small one take about as long, the speed is at most eight times what the large one shows by itself.
+/// Returns the speed of a link from a line through two times. `large` has more bits. If by chance `small`
+/// took about as long, the speed is at most eight times what `large` shows alone.
 LinkSpeed speed_by_line(const TakenTime& small, const TakenTime& large);
 
 }  // namespace deepspeed::comm

@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::comm::shm {
 namespace {
 
-constexpr size_t kArenaPage = 4096;
 constexpr size_t kLeastArena = size_t{64} << 20;
 // This much memory of free blocks is kept; beyond it pages go back to the system.
 constexpr size_t kMostKept = size_t{256} << 20;
@@ -20,21 +18,19 @@ std::atomic<pid_t> shared_in_process{0};
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-size_t machine_memory() {
-  return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-}
+size_t machine_memory() { return static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * device::page_bytes(); }
 
 }  // namespace
 
-Arena::Arena(size_t most_bytes) : process_(::getpid()) {
-  size_t bytes = std::max(most_bytes / kArenaPage * kArenaPage, kArenaPage);
+Arena::Arena(size_t most_bytes, size_t page) : page_(page), process_(::getpid()) {
+  size_t bytes = std::max(most_bytes / page_ * page_, page_);
   while (true) {
     try {
       memory_ = make_memory(bytes);
       mapping_ = map_memory(memory_, bytes, MappingUse::kOwn);
       break;
     } catch (const CommError&) {
-      bytes = bytes / 2 / kArenaPage * kArenaPage;
+      bytes = bytes / 2 / page_ * page_;
       if (bytes < kLeastArena) throw;
     }
   }
@@ -57,7 +53,7 @@ void Arena::set_shared() { shared_in_process.store(::getpid()); }
 device::FreeBlocks::iterator Arena::add_block(size_t bytes) {
   auto found = free_.end();
   if (bytes >= device::kHugePage)
-    found = device::find_smallest(free_, bytes + device::kHugePage - kArenaPage, false);
+    found = device::find_smallest(free_, bytes + device::kHugePage - page_, false);
   const bool is_aligned = found != free_.end();
   if (!is_aligned) found = device::find_smallest(free_, bytes, false);
   if (found == free_.end()) return found;
@@ -78,7 +74,7 @@ device::FreeBlocks::iterator Arena::add_block(size_t bytes) {
 
 void* Arena::allocate(size_t bytes) {
   if (process_ != ::getpid()) return nullptr;
-  const size_t wanted = round_up(std::max<size_t>(bytes, 1), kArenaPage);
+  const size_t wanted = round_up(std::max<size_t>(bytes, 1), page_);
   const std::lock_guard lock(mutex_);
   auto found = device::find_smallest(free_, wanted, true);
   if (found == free_.end()) found = add_block(wanted);

@@ -10,6 +10,7 @@
 
 #include "deepspeed/comm/shm/descriptor.h"
 #include "deepspeed/comm/shm/memory.h"
+#include "deepspeed/device/memory/addresses.h"
 #include "deepspeed/device/memory/free_blocks.h"
 
 namespace deepspeed::comm::shm {
@@ -18,8 +19,8 @@ namespace deepspeed::comm::shm {
 class Arena {
  public:
   /// Reserves addresses, at most `most_bytes` of them and fewer where a limit of the process asks for it.
-  /// Throws CommError where not even a few are to be had.
-  explicit Arena(size_t most_bytes);
+  /// `page`: of the system, or a multiple of it. Throws CommError where not even a few are to be had.
+  explicit Arena(size_t most_bytes, size_t page = device::page_bytes());
   /// Returns that of the process, which is made with the first call and reserves as many addresses as the
   /// machine has memory. Throws CommError.
   static std::shared_ptr<Arena> of_process();
@@ -46,6 +47,7 @@ class Arena {
   /// end() where no memory or addresses are left.
   device::FreeBlocks::iterator add_block(size_t bytes);
 
+  const size_t page_;
   Descriptor memory_;
   std::shared_ptr<Mapping> mapping_;
   int process_;

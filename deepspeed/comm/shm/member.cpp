@@ -71,8 +71,7 @@ Member::~Member() {
 
 void Member::leave() {
   if (is_child()) return;
-  auto here = Presence::kHere;
-  own().presence.compare_exchange_strong(here, Presence::kLeft);
+  own().leave_as(Presence::kLeft);
   slot_.wake_all();
 }
 
@@ -107,9 +106,9 @@ void Member::look_around(uint32_t operation, Clock::time_point deadline) {
 }
 
 void Member::check_peer(int rank) {
-  const RankBlock& block = slot_.of(rank);
+  RankBlock& block = slot_.of(rank);
   const bool is_gone = peer(rank).is_gone();  // first: what it said before it ended is there then
-  const auto presence = block.presence.load();
+  const auto presence = block.presence_after_reading();
   const int blamed = block.blamed_rank.load();
   if (presence == Presence::kGaveUp && std::ranges::find(parts_.names, blamed) != parts_.names.end()) {
     const int name = blamed, process = block.blamed_process.load();
@@ -133,7 +132,7 @@ void Member::tell_end(int blamed_rank, int blamed_process) {
   if (block.presence.load() == Presence::kHere) {
     block.blamed_process.store(blamed_process);
     block.blamed_rank.store(blamed_rank);
-    block.presence.store(Presence::kGaveUp);
+    block.leave_as(Presence::kGaveUp);
   }
   slot_.wake_all();
 }

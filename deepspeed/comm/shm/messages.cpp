@@ -242,7 +242,7 @@ void Messages::deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& en
     } else {
       std::memcpy(want.data, sender.arena() + taken.offset, want.bytes);
       // Who left with a message under way may have used its memory again.
-      if (member_.slot().of(peer).presence.load() != Presence::kHere) error = error_of(peer);
+      if (member_.slot().of(peer).presence_after_reading() != Presence::kHere) error = error_of(peer);
     }
     lock.lock();
     PacketHead received;

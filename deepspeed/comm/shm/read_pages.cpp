@@ -5,17 +5,12 @@
 #include <sys/mman.h>
 
 namespace deepspeed::comm::shm {
-namespace {
-
-constexpr size_t kReadPage = 4096;
-
-}  // namespace
 
 void ReadPages::note(const char* data, size_t bytes, size_t budget) {
   if (bytes == 0) return;
   const auto offset = static_cast<size_t>(data - arena_->data());
-  size_t begin = offset / kReadPage * kReadPage;
-  size_t end = std::min((offset + bytes + kReadPage - 1) / kReadPage * kReadPage, arena_->bytes());
+  size_t begin = offset / page_ * page_;
+  size_t end = std::min((offset + bytes + page_ - 1) / page_ * page_, arena_->bytes());
   auto next = noted_.upper_bound(begin);
   if (next != noted_.begin() && std::prev(next)->second >= begin) --next;
   while (next != noted_.end() && next->first <= end) {

@@ -6,15 +6,19 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "deepspeed/comm/shm/memory.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::comm::shm {
 
 /// Is used by one thread at a time.
 class ReadPages {
  public:
-  explicit ReadPages(std::shared_ptr<Mapping> arena) : arena_(std::move(arena)) {}
+  /// `page`: of the system, or a multiple of it.
+  explicit ReadPages(std::shared_ptr<Mapping> arena, size_t page = device::page_bytes())
+      : arena_(std::move(arena)), page_(page) {}
 
   /// Notes what was read, and lets go of all that is noted where it is more than the budget in bytes.
   void note(const char* data, size_t bytes, size_t budget);
@@ -24,6 +28,7 @@ class ReadPages {
   void let_go();
 
   std::shared_ptr<Mapping> arena_;
+  size_t page_;
   std::map<size_t, size_t> noted_;  // the end of each range by its beginning, without common pages
   size_t noted_bytes_ = 0;
 };

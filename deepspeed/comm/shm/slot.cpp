@@ -20,7 +20,7 @@ void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("yield");
+  asm volatile("isb" ::: "memory");  // most of these processors do nothing at a yield
 #endif
 }
 
@@ -60,17 +60,18 @@ void Counter::wake() { futex(value, FUTEX_WAKE, INT_MAX, nullptr); }
 
 namespace {
 
-constexpr size_t kSlotPage = 4096;
+// This keeps what ranks write in lines of their own. It need not be a page of the system.
+constexpr size_t kSlotUnit = 4096;
 // Half a stage is this large: a piece that stays in the caches, and costs more than the waits for it.
 constexpr size_t kMostStage = size_t{2} << 20;
 constexpr size_t kLeastStage = size_t{256} << 10;
 constexpr size_t kAllStages = size_t{8} << 20;  // of a group, where that leaves enough for each
 
-size_t whole_pages(size_t bytes) { return (bytes + kSlotPage - 1) / kSlotPage * kSlotPage; }
+size_t whole_units(size_t bytes) { return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit; }
 
-// Blocks of ranks begin at pages, so that those of two ranks share no line.
-size_t block_bytes() { return whole_pages(sizeof(RankBlock)); }
-size_t readers_bytes(int size) { return whole_pages(static_cast<size_t>(size) * sizeof(Counter)); }
+// Blocks of ranks begin at units, so that those of two ranks share no line.
+size_t block_bytes() { return whole_units(sizeof(RankBlock)); }
+size_t readers_bytes(int size) { return whole_units(static_cast<size_t>(size) * sizeof(Counter)); }
 size_t control_bytes(int size) { return static_cast<size_t>(size) * (block_bytes() + readers_bytes(size)); }
 
 }  // namespace
@@ -80,7 +81,7 @@ size_t Slot::bytes(int size) {
 }
 
 size_t Slot::stage_bytes(int size) {
-  return std::clamp(kAllStages / static_cast<size_t>(size) / kSlotPage * kSlotPage, kLeastStage, kMostStage);
+  return std::clamp(kAllStages / static_cast<size_t>(size) / kSlotUnit * kSlotUnit, kLeastStage, kMostStage);
 }
 
 void Slot::construct() const {

@@ -12,6 +12,7 @@ namespace deepspeed::comm::shm {
 /// Counts on, and around after 2^32: two counts are compared as if they were less than 2^31 apart. Lies alone
 /// in a line of the caches.
 struct alignas(64) Counter {
+  static_assert(std::atomic<uint32_t>::is_always_lock_free, "several processes use it");
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> sleepers{0};
 
@@ -31,7 +32,8 @@ struct alignas(64) Counter {
 constexpr uint32_t kNumPosts = 64;  // that ranks may be apart
 constexpr uint64_t kStaged = ~uint64_t{0};
 
-/// Says where a rank's input of one operation can be read.
+/// Says where a rank's input of one operation can be read. `posted` hands it over, and `done` of all others
+/// gives its place back.
 struct Post {
   uint64_t call = 0;         // what is called: alike on ranks that call the same
   uint64_t bytes = 0;        // of the input
@@ -52,6 +54,20 @@ struct RankBlock {
   std::atomic<int> blamed_rank{-1};
   std::atomic<int> blamed_process{0};
   Post ring[kNumPosts];
+
+  /// Returns the presence after all that was read before, of the rank's memory or of the system. A rank that
+  /// is here afterwards had not used its memory again before. A load could be made ahead of what stands
+  /// before it, so this writes.
+  Presence presence_after_reading() {
+    auto said = Presence::kHere;
+    presence.compare_exchange_strong(said, Presence::kHere);
+    return said;
+  }
+  /// Says once that the rank takes no part any more. Its memory may be used again afterwards.
+  void leave_as(Presence how) {
+    auto here = Presence::kHere;
+    presence.compare_exchange_strong(here, how);
+  }
 };
 
 /// Shows the control block at an address.

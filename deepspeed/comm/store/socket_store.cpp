@@ -1,5 +1,5 @@
-// Each call sends one message and reads its answer, under a lock. A connection that broke stays lost, and
-// later calls throw the reason.
+// Each call sends one message and reads its answer, under a lock. If the connection breaks, later calls throw
+// the reason.
 #include "deepspeed/comm/store/socket_store.h"
 
 #include <algorithm>
@@ -23,12 +23,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How much longer than a call may wait the store has for its reply, on a machine that is busy.
+// Time for the store's reply beyond the wait of the call itself, for busy machines.
 constexpr milliseconds kLeastPatience(30000);
-// How long a client waits before it comes again.
+// Longest pause of a client between attempts to connect.
 constexpr milliseconds kLongestPause(200);
 
-// The classes of c10d's stores. Without a stack: whoever waits with a limit would pay for it each time.
+// Throws an exception of c10d's stores without a stack trace, which would slow down waits with a limit.
 template <class E, class... Parts>
 [[noreturn]] void throw_c10d(const Parts&... parts) {
   throw E(message(parts...));
@@ -43,7 +43,7 @@ std::string comma_list(const std::vector<std::string>& texts) {
   return list;
 }
 
-// "" or why the bytes did not go.
+// Sends the bytes. Returns "", or why it failed.
 std::string send_bytes(int socket, const std::string& bytes, Deadline deadline) {
   for (size_t sent = 0; sent < bytes.size();) {
     const auto count = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
@@ -58,7 +58,7 @@ std::string send_bytes(int socket, const std::string& bytes, Deadline deadline) 
   return "";
 }
 
-// "" and the message, or why none came.
+// Receives a message. Returns "", or why it failed.
 std::string receive_message(int socket, std::string& received, Deadline deadline, StoreMessage& message) {
   std::array<char, 1 << 14> buffer;
   while (true) {
@@ -81,7 +81,7 @@ std::string receive_message(int socket, std::string& received, Deadline deadline
 
 Deadline deadline_in(milliseconds time) {
   if (time == milliseconds::zero()) return std::nullopt;
-  // A time of months ends the sum's range.
+  // Months would overflow the sum.
   return std::chrono::steady_clock::now() + std::min<milliseconds>(time, std::chrono::hours(24 * 365));
 }
 
@@ -92,7 +92,7 @@ namespace {
 enum class Greeting {
   kWelcome,
   kUnread,   // the connection ended before an answer
-  kRefused,  // also: what answers is no store, or does not know the secret
+  kRefused,  // also if the other end is not a store, or does not know the secret
 };
 
 Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::string& why_not) {
@@ -125,7 +125,7 @@ Greeting greet(int socket, int rank, int world_size, Deadline deadline, std::str
       why_not = message("what answers there does not know the job's secret (", kStoreSecretVariable, ")");
       return Greeting::kRefused;
     }
-    is_answered = false;  // the server is the job's: where it ends the connection now, it was in a hurry
+    is_answered = false;  // the server is the job's: if it closes now, a retry may succeed
     if (!join(guard_proof(secret, "client", number, reply.texts[0])))
       return is_answered ? Greeting::kRefused : Greeting::kUnread;
   }
@@ -162,7 +162,7 @@ SocketStore::SocketStore(StoreAddress address, Descriptor socket, milliseconds t
       process_(::getpid()),
       socket_(std::move(socket)) {}
 
-// Children of this process may hold the socket still; one of them that has a copy of this leaves it alone.
+// Child processes may still hold the socket. A child that has a copy of this object must not shut it down.
 SocketStore::~SocketStore() {
   if (process_ == ::getpid()) ::shutdown(socket_.get(), SHUT_RDWR);
 }
@@ -207,7 +207,7 @@ StoreMessage SocketStore::call(StoreCall call, std::vector<std::string> texts, i
     case StoreAnswer::kEmpty:
       throw_c10d<c10::DistQueueEmptyError>("the queue '", comma_list(request.texts), "' is empty");
     case StoreAnswer::kRefused:
-    case StoreAnswer::kProve:  // which answers greetings alone
+    case StoreAnswer::kProve:  // only answers greetings
       break;
   }
   throw_c10d<c10::DistStoreError>("the store refused a call: ", comma_list(reply.texts));

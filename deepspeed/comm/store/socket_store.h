@@ -1,4 +1,5 @@
-// A client of a job's store, as c10d wants one. Internal to this folder and to who meets.
+// Implements c10d's store interface for a client of a job's store. Internal to this folder and to the code
+// that uses the store to meet.
 #pragma once
 
 #include <chrono>
@@ -16,19 +17,18 @@
 
 namespace deepspeed::comm {
 
-/// Talks to a StoreServer over one connection, one call at a time, also one that waits: clone() it for a
-/// thread that must not wait for another. Its calls do, and throw, what those of c10d's TCPStore do:
-/// DistStoreError where keys do not come in time, DistNetworkError once the server is gone. Any thread may
-/// call.
+/// Talks to a StoreServer over one connection. It makes one call at a time, even if that waits. clone() it
+/// for a thread that must not wait for others. Calls behave like those of c10d's TCPStore. They throw
+/// DistStoreError if keys do not appear in time, and DistNetworkError after the server is gone. Thread-safe.
 class SocketStore final : public c10d::Store {
  public:
-  /// Takes a connection that the server has greeted, and, on the rank that serves, the server, which ends
-  /// with it. Clones connect to `address`.
+  /// Takes a connection that the server has greeted. On the rank that serves, it also takes the server, which
+  /// ends with it. Clones connect to `address`.
   SocketStore(StoreAddress address, Descriptor socket, std::chrono::milliseconds timeout,
               std::shared_ptr<StoreServer> server = nullptr);
   ~SocketStore() override;
 
-  /// Returns the host of rank 0 as a number; loopback's where all ranks are on its machine.
+  /// Returns rank 0's numeric host. It is loopback if all ranks are on its machine.
   std::string host() const { return numeric_host(address_); }
 
   c10::intrusive_ptr<c10d::Store> clone() override;
@@ -56,7 +56,7 @@ class SocketStore final : public c10d::Store {
   std::vector<std::string> listKeys() override;
 
  private:
-  /// Sends the call and returns the reply. limit: how long it may wait for its keys; nothing: it does not
+  /// Sends the call and returns the reply. `limit` is how long it may wait for its keys; unset, it does not
   /// wait.
   StoreMessage call(StoreCall call, std::vector<std::string> texts, int64_t number = 0,
                     std::optional<std::chrono::milliseconds> limit = std::nullopt);
@@ -68,16 +68,16 @@ class SocketStore final : public c10d::Store {
   std::mutex mutex_;
   Descriptor socket_;
   std::string received_;
-  std::string lost_;  // why there is no connection any more
+  std::string lost_;  // why there is no connection
 };
 
-/// Greets the server at the other end: as the given rank of so many, or as a further client of a process that
-/// has joined (-1). False, with why_not, where it is no store, or one that expects somebody else.
+/// Greets the server as the given rank of a world. Rank -1 is another client of a joined process. Returns
+/// false, with why_not, if it is not a store, or one that expects another job.
 bool greet_store(int socket, int rank, int world_size, Deadline deadline, std::string& why_not);
 
-/// Connects to a server that is there and greets it. Comes again, until the deadline, where many wait to be
-/// let in, and where the connection ends before its greeting is answered: a server under load may close one
-/// that it has not read. Without a socket `why_not` says why.
+/// Connects to a server that is there and greets it. Tries again until the deadline if too many clients are
+/// waiting, or if the connection ends before the greeting is answered. A server under load may close a
+/// connection that it has not read. On failure it returns no socket, and `why_not` gives the reason.
 Descriptor reach_store(const StoreAddress& address, int rank, int world_size, Deadline deadline,
                        std::string& why_not);
 

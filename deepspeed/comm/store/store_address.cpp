@@ -17,7 +17,7 @@
 namespace deepspeed::comm {
 namespace {
 
-constexpr int kStoreBacklog = 2048;  // ranks that come at the same moment
+constexpr int kStoreBacklog = 2048;  // ranks that connect at the same moment
 
 bool peer_is_another_user(int socket, std::string& who) {
   const auto user = user_of_peer(socket);
@@ -33,7 +33,8 @@ StoreAddress local_store_address(const std::string& name) {
   StoreAddress result;
   auto& address = reinterpret_cast<sockaddr_un&>(result.address);
   address.sun_family = AF_UNIX;
-  const size_t size = name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);  // after a zero: no file
+  const size_t size =
+      name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);  // after a zero byte: not a file
   result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
   return result;
 }
@@ -48,7 +49,7 @@ std::string numeric_host(const StoreAddress& address) {
 Descriptor listen_at(const StoreAddress& address) {
   Descriptor listener(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener) return {};
-  const int on = 1;  // connections of an earlier job that are still closing do not count
+  const int on = 1;  // ignores connections of an earlier job that are still closing
   if (!address.is_local()) ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (::bind(listener.get(), address.get(), address.length) != 0 ||
       ::listen(listener.get(), kStoreBacklog) != 0) {
@@ -80,7 +81,7 @@ bool wait_for_socket(int socket, short events, Deadline deadline) {
     const int ready = ::poll(&waiting, 1, poll_time_until(deadline));
     if (ready > 0) return true;
     if (ready == 0 && deadline && std::chrono::steady_clock::now() >= *deadline) return false;
-    if (ready < 0 && errno != EINTR) return true;  // the call that follows says what is wrong
+    if (ready < 0 && errno != EINTR) return true;  // the next call reports the error
   }
 }
 

@@ -41,7 +41,7 @@ std::optional<StoreMessage> StoreGuard::check(Shown& shown, const StoreMessage& 
     const auto proof = guard_proof(secret_, "server", shown.client_number, shown.server_number);
     return store_reply(StoreAnswer::kProve, 0, {shown.server_number, proof});
   }
-  const Shown numbers = std::exchange(shown, {});  // a proof holds once
+  const Shown numbers = std::exchange(shown, {});  // a proof is valid once
   if (!equal_in_constant_time(request.texts[1],
                               guard_proof(secret_, "client", numbers.client_number, numbers.server_number)))
     raise<CommError>("a rank does not know the job's secret");

@@ -12,7 +12,7 @@ void append_number(std::string& bytes, Number number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// Reads what lies in the bytes and not a byte more.
+// Reads from the bytes and never past their end.
 class MessageReader {
  public:
   explicit MessageReader(std::string_view bytes) : bytes_(bytes) {}

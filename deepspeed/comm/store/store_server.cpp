@@ -1,12 +1,12 @@
-// How the store of a job answers.
+// Implements the server of a job's store.
 //
-// One thread waits for all sockets. A socket that can be read is read, and its messages are answered one
-// after the other, each once the reply before it is written: a client that does not read is not read either.
-// A call that waits for a key is kept with its client; a change of the key answers it anew, and its deadline
-// ends it. While a client waits, its socket is watched for its end alone.
+// One thread waits for all sockets. It reads a socket when it is readable and answers the messages in order,
+// each after the previous reply was written. A client that does not read its replies is therefore not read
+// either. A call that waits for a key is kept with its client. When the key changes, the call is answered
+// again; its deadline ends it. While a client waits, its socket is only watched for its end.
 //
-// Whoever has not greeted yet may be a stranger: it may stay for some seconds, and of many the oldest makes
-// room, unless its greeting waits to be read. A rank that is dropped so comes again.
+// A client that has not sent its greeting may not belong to the job. It has ten seconds. When too many wait,
+// the oldest is dropped, unless its greeting is waiting to be read. A rank dropped this way reconnects.
 #include "deepspeed/comm/store/store_server.h"
 
 #include <algorithm>
@@ -45,11 +45,11 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kMaxGreetingBytes = 256;
 constexpr int kAcceptsATurn = 64;
-// What epoll calls the sockets that are no clients.
+// Ids in epoll of the sockets that are not clients.
 constexpr uint64_t kListenerId = 0, kStopId = 1, kFirstClientId = 2;
-// How long nobody is accepted where the process has no descriptor left.
+// How long no client is accepted after the process ran out of descriptors.
 constexpr milliseconds kAcceptPause(100);
-// How long a client may take to greet, how long it has at least, and how many may be about to.
+// The most and least time that a client has to greet, and how many may be about to.
 constexpr milliseconds kGreetingPatience(10000), kLeastTimeToGreet(1000);
 constexpr size_t kMaxUngreeted = 512;
 
@@ -76,13 +76,13 @@ class StoreServer::Loop {
   }
 
   ~Loop() {
-    if (process_ != ::getpid()) {  // a fork has the object, not the thread
+    if (process_ != ::getpid()) {  // a fork has the object but not the thread
       static_cast<void>(thread_.release());
       return;
     }
     call_thread();
     thread_->join();
-    // Children of this process may hold the sockets still.
+    // Child processes may still hold the sockets.
     for (const auto& [id, client] : clients_) ::shutdown(client.socket.get(), SHUT_RDWR);
     if (listener_) ::shutdown(listener_.get(), SHUT_RDWR);
   }
@@ -97,7 +97,7 @@ class StoreServer::Loop {
 
  private:
   struct Client {
-    uint64_t id = 0;  // epoll may tell of an earlier descriptor of the socket's number
+    uint64_t id = 0;  // epoll may report an earlier descriptor of the same number
     Descriptor socket;
     std::string received, to_send;
     bool has_greeted = false;
@@ -107,10 +107,10 @@ class StoreServer::Loop {
     std::optional<StoreMessage> pending;  // the call that waits
     std::string awaited;                  // for this key
     std::optional<ServerClock::time_point> deadline;
-    uint32_t interest = 0;  // what epoll looks for
+    uint32_t interest = 0;  // what epoll watches
   };
 
-  // The thread stops listening where that was asked for, else it ends.
+  // Makes the thread stop listening if that was requested, otherwise end.
   void call_thread() {
     const uint64_t one = 1;
     static_cast<void>(!::write(stop_.get(), &one, sizeof(one)));
@@ -132,7 +132,7 @@ class StoreServer::Loop {
     return false;
   }
 
-  // Signals are for the program's own threads.
+  // Signals are left to the program's own threads.
   void start() {
     sigset_t all, before;
     ::sigfillset(&all);
@@ -218,7 +218,7 @@ class StoreServer::Loop {
     accepts_again_ = ServerClock::now() + kAcceptPause;
   }
 
-  // False where the oldest one has just come.
+  // Returns false if even the oldest one has only just connected.
   bool drop_oldest_ungreeted() {
     if (ungreeted_.empty() || ServerClock::now() - ungreeted_.begin()->first < kLeastTimeToGreet)
       return false;
@@ -226,7 +226,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  // On a busy machine this thread may be the late one, and the greeting wait here: what has come counts.
+  // On a busy machine this thread may be late, and the greeting may already have arrived.
   void drop_unless_it_greets(uint64_t id) {
     serve(id, EPOLLIN);
     const auto found = clients_.find(id);
@@ -241,11 +241,11 @@ class StoreServer::Loop {
     if ((events & EPOLLRDHUP) != 0 && (client.interest & EPOLLIN) == 0) is_over = true;
     if ((events & EPOLLIN) != 0 && (client.interest & EPOLLIN) != 0) is_over = !read_some(client);
     if ((events & EPOLLOUT) != 0 && !write_some(client)) is_over = true;
-    // What a process said before it ended counts.
+    // Messages that a process sent before it ended are answered.
     if (!answer_messages(id) || is_over) drop(id);
   }
 
-  // False where the client has ended.
+  // Returns false if the client has ended.
   bool read_some(Client& client) {
     std::array<char, 1 << 16> buffer;
     const auto count = ::recv(client.socket.get(), buffer.data(), buffer.size(), 0);
@@ -263,7 +263,7 @@ class StoreServer::Loop {
     return true;
   }
 
-  // Answers what has come whole. False where the client is to be dropped.
+  // Answers complete messages. Returns false if the client is to be dropped.
   bool answer_messages(uint64_t id) {
     const auto found = clients_.find(id);
     if (found == clients_.end()) return true;
@@ -280,7 +280,7 @@ class StoreServer::Loop {
         }
       }
     } catch (const std::exception&) {
-      return false;  // no client of ours sends that
+      return false;  // a client of ours never sends that
     }
     look_for(client);
     return true;
@@ -306,7 +306,7 @@ class StoreServer::Loop {
     }
     if (answer) {
       reply(client, *answer);
-      return true;  // it goes on, comes again, or goes
+      return true;  // it continues, reconnects or leaves
     }
     client.has_greeted = true;
     ungreeted_.erase({client.came, client.id});
@@ -335,7 +335,7 @@ class StoreServer::Loop {
     waiting_[client.awaited].insert(client.id);
   }
 
-  // Clients that wait for the key are looked at when the one that changed it has its reply.
+  // Clients that wait for the key are served after the one that changed it has its reply.
   void wake(const std::string& key) {
     const auto found = waiting_.find(key);
     if (found == waiting_.end()) return;
@@ -403,7 +403,7 @@ class StoreServer::Loop {
     } catch (const CommError& error) {
       client.to_send += encode_store_message(store_reply(StoreAnswer::kRefused, 0, {error.what()}));
     }
-    write_some(client);  // what fails is seen as the end of the socket
+    write_some(client);  // a failure shows as the end of the socket
   }
 
   void drop(uint64_t id) {
@@ -414,7 +414,7 @@ class StoreServer::Loop {
     forget_deadline(client);
     ungreeted_.erase({client.came, client.id});
     if (client.joins >= 0) ranks_.leave(client.joins);
-    // A child of this process may hold the socket still, which neither epoll nor the client is to notice.
+    // A child process may still hold the socket, which neither epoll nor the client should notice.
     ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, client.socket.get(), nullptr);
     ::shutdown(client.socket.get(), SHUT_RDWR);
     clients_.erase(found);
@@ -431,8 +431,8 @@ class StoreServer::Loop {
   uint64_t next_id_ = kFirstClientId;
   std::unordered_map<uint64_t, Client> clients_;
   std::unordered_map<std::string, std::set<uint64_t>> waiting_;       // clients that wait for a key
-  std::set<std::pair<ServerClock::time_point, uint64_t>> deadlines_;  // of those that wait
-  std::set<std::pair<ServerClock::time_point, uint64_t>> ungreeted_;  // by the time at which they came
+  std::set<std::pair<ServerClock::time_point, uint64_t>> deadlines_;  // of waiting clients
+  std::set<std::pair<ServerClock::time_point, uint64_t>> ungreeted_;  // by time of connection
   std::deque<uint64_t> ready_;                                        // clients whose key has changed
   Deadline accepts_again_;
   std::unique_ptr<std::thread> thread_;

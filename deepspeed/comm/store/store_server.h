@@ -1,4 +1,5 @@
-// Serves the store of a job to the processes of its ranks. Internal to this folder and to who meets.
+// Serves a job's store to the processes of its ranks. Internal to this folder and to the code that uses the
+// store to meet.
 #pragma once
 
 #include <memory>
@@ -7,17 +8,17 @@
 
 namespace deepspeed::comm {
 
-/// Answers at a listening socket, in a thread of its own, until it is destroyed. A client that ends, sends
-/// what is no message or does not read is dropped or waits; it holds up nobody else. One that does not greet
-/// is dropped after ten seconds, or earlier where many come.
+/// Answers at a listening socket in its own thread until it is destroyed. A client that ends or sends
+/// something invalid is dropped. One that does not read its replies waits without delaying others. A client
+/// that sends no greeting is dropped after ten seconds, or earlier if many wait.
 class StoreServer {
  public:
-  /// Takes a listening socket and, or null, `reserved`, which is kept as long. Each of the `world_size` ranks
-  /// joins once: when all have, later ones are told that they mean another job. Where the socket is of this
-  /// machine alone, connections of other users are closed at once. Throws CommError.
+  /// Takes a listening socket, and optionally `reserved`, which is kept as long. Each of the `world_size`
+  /// ranks joins once. After all have joined, further ranks are told that they belong to another job. If the
+  /// socket is only for this machine, connections of other users are closed at once. Throws CommError.
   StoreServer(Descriptor listener, int world_size, Descriptor reserved = {});
   ~StoreServer();
-  /// Lets go of its address, and of `reserved`: nobody comes any more, those who are there stay.
+  /// Closes the listening socket and `reserved`. Connected clients stay.
   void stop_listening();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

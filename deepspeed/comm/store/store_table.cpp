@@ -1,5 +1,5 @@
-// A request is checked, answered from the keys, and says which keys it changed, so that the server knows
-// whose waits end.
+// Checks a request and answers it from the keys. The result names the keys that changed, so that the server
+// can end waits for them.
 #include "deepspeed/comm/store/store_table.h"
 
 #include <charconv>
@@ -11,7 +11,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// The number of texts a call has; -1: any, -2: any even number.
+// Returns the number of texts of a call; -1: any, -2: any even number.
 int num_texts(StoreCall call) {
   switch (call) {
     case StoreCall::kCount:
@@ -64,8 +64,7 @@ const std::string* StoreTable::first_missing(const std::vector<std::string>& key
   return nullptr;
 }
 
-// As c10d has it: a key that is not there holds "", and where another value was expected, that one is
-// returned.
+// Follows c10d: an absent key counts as "". If the expected value differs, the actual one is returned.
 StoreMessage StoreTable::compare_set(const StoreMessage& request, std::vector<std::string>& changed) {
   const auto& key = request.texts[0];
   const auto& before = request.texts[1];

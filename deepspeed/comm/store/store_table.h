@@ -1,4 +1,4 @@
-// The keys of a job's store and the ranks that share it, without any connection. Internal to this folder.
+// Holds the keys of a job's store and its joined ranks, without any connection. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace deepspeed::comm {
 class StoreTable {
  public:
   struct Outcome {
-    std::optional<StoreMessage> reply;  // nothing: the call waits
+    std::optional<StoreMessage> reply;  // unset: the call waits
     std::string awaited;                // the key that it waits for
-    std::vector<std::string> changed;   // keys for which others may have waited
+    std::vector<std::string> changed;   // keys that others may have waited for
   };
 
-  /// Answers a call as c10d's stores do. Throws CommError for a call that has not the texts it needs.
+  /// Answers a call like c10d's stores. Throws CommError if the call lacks texts.
   Outcome answer(const StoreMessage& request);
 
  private:
@@ -36,13 +36,13 @@ class StoreTable {
   std::unordered_map<std::string, std::deque<std::string>> queues_;  // none is empty
 };
 
-/// The ranks that have joined the job of a store, each once. One that ends before all are there may come
-/// again.
+/// Holds the ranks that have joined a store's job, each once. A rank that ends before all have joined may
+/// join again.
 class JoinedRanks {
  public:
   explicit JoinedRanks(int world_size) : world_size_(world_size) {}
 
-  /// Says why a process may not join as this rank of so many; "" where it may.
+  /// Returns why a process may not join as this rank, or "".
   std::string why_not(int64_t rank, int64_t world_size) const;
   void join(int rank) { joined_.insert(rank); }
   void leave(int rank) {

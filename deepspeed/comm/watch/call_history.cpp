@@ -1,5 +1,5 @@
-// A call is numbered as it begins, and its works are held weakly until they end. Reports tell the oldest
-// calls that are still open, and hashes over all calls that began.
+// A call gets its number when it begins, and its works are held weakly until they end. Reports contain the
+// oldest unfinished call; hashes cover all calls that have begun.
 #include "deepspeed/comm/watch/call_history.h"
 
 #include <algorithm>
@@ -12,9 +12,10 @@
 namespace deepspeed::comm {
 namespace {
 
-// A group whose latest calls, so many, came from one thread is that thread's.
+// Number of latest calls from one thread after which a group counts as belonging to that thread.
 constexpr size_t kCallsOfOneThread = 16;
-// A call that differs is one of the last that a rank begins; before, the values may have been many others.
+// Number of latest calls that are reported with their values. A differing call is among the last that a rank
+// begins, and earlier values may be numerous.
 constexpr size_t kCallsWithValues = 16;
 
 bool is_done(const c10::weak_intrusive_ptr<c10d::Work>& weak) {
@@ -74,7 +75,7 @@ bool CallHistory::Entry::has_ended() {
 
 CallHistory::Entry* CallHistory::find(uint64_t number) {
   if (entries_.empty() || number < entries_.front().number || number > progress_.number) return nullptr;
-  return &entries_[number - entries_.front().number];  // numbers follow each other
+  return &entries_[number - entries_.front().number];  // numbers are consecutive
 }
 
 void CallHistory::started(uint64_t number, const Works& works) {

@@ -1,4 +1,4 @@
-// A history knows the latest collectives of one group on this rank, and which are under way. Internal to this
+// Records the latest collectives of one group on this rank, and which are unfinished. Internal to this
 // folder.
 #pragma once
 
@@ -18,28 +18,28 @@
 
 namespace deepspeed::comm {
 
-/// Records the calls of a group. Any thread may call.
+/// Records the calls of a group. Thread-safe.
 class CallHistory {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  /// Says how far the group came, and the hash of all calls up to there (collective_call.h).
+  /// Tells the number of calls so far, and the hash of all of them (collective_call.h).
   struct Progress {
     uint64_t number = 0;
     uint64_t chain = 0;
   };
 
-  /// Begins empty. kept: how many calls are remembered beside those under way.
+  /// Begins empty. It remembers the `kept` latest calls, and all unfinished ones.
   CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept = 64);
 
-  /// Notes the call that is about to start, and the calling thread; its number counts from 1.
+  /// Records a call that is about to start, with the calling thread. Numbers count from 1.
   Progress begin(const CollectiveCall& call);
-  /// Notes the operations of the call `number`; it is done when they are. Until then it counts as under way.
+  /// Records the works of the call `number`. The call is unfinished until they are done.
   void started(uint64_t number, const Works& works);
-  /// Notes that the program waits for the call, or no longer.
+  /// Records whether the program is waiting for the call.
   void set_blocked(uint64_t number, bool is_blocked);
 
-  /// Says that the program waits for a message with `peer`, a rank in the group, while it lives.
+  /// Records that the program waits for a message with the group's rank `peer`.
   class MessageWait {
    public:
     MessageWait(CallHistory& history, const char* name, int peer);
@@ -52,20 +52,21 @@ class CallHistory {
     int64_t number_ = 0;
   };
 
-  /// Returns the oldest of each kind, collective and message, that is under way since `patience` or longer.
+  /// Returns the oldest unfinished collective and message that began at least `patience` ago.
   std::vector<AwaitedCall> awaited(std::chrono::milliseconds patience);
 
-  /// Says whether a call began at least `patience` ago and is not done.
+  /// Returns whether a call that began at least `patience` ago is unfinished.
   bool has_waited(std::chrono::milliseconds patience);
   bool has_unfinished_calls() { return has_waited(std::chrono::milliseconds(0)); }
   Progress progress();
-  /// Returns the thread of the latest call (own_thread.h); 0: none yet.
+  /// Returns the thread of the latest call (own_thread.h), or 0 before the first call.
   int64_t last_caller();
-  /// Returns the chain up to the call `number`; nothing where it did not begin yet or is forgotten.
+  /// Returns the hash of all calls up to `number`, if that call has begun and is not forgotten.
   std::optional<uint64_t> chain_at(uint64_t number);
-  /// Reports at most `most` of the latest calls. What callers held is told of the last of these, or of all.
+  /// Reports at most `most` of the latest calls. The callers' values are included for the last of these, or
+  /// for all.
   GroupReport report(std::chrono::milliseconds patience, size_t most = 64, bool all_values = false);
-  /// Reports that this rank gave up the group, after its last call.
+  /// Reports that this rank has left the group, after its last call.
   GroupReport leaving_report();
 
  private:
@@ -76,7 +77,7 @@ class CallHistory {
     uint64_t chain = 0;
     int64_t caller = 0;
     Clock::time_point begin;
-    std::vector<c10::weak_intrusive_ptr<c10d::Work>> works = {};  // weak: they hold tensors
+    std::vector<c10::weak_intrusive_ptr<c10d::Work>> works = {};  // weak because works hold tensors
     bool is_started = false;
     bool is_open = true;
     bool has_ended();
@@ -98,9 +99,9 @@ class CallHistory {
   std::vector<int> global_ranks_;
   size_t kept_;
   std::mutex mutex_;
-  std::deque<Entry> entries_;  // the latest ones, and all that are open
+  std::deque<Entry> entries_;  // the latest calls, and all unfinished ones
   Progress progress_;
-  std::map<int64_t, OpenMessage> messages_;  // that are waited for, in their order
+  std::map<int64_t, OpenMessage> messages_;  // being waited for, in order
   int64_t num_messages_ = 0;
 };
 

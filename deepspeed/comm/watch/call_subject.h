@@ -1,13 +1,13 @@
-// A thread says what its collectives are about, for the texts of errors and for the comparison of what ranks
-// call: ranks that gather different parameters of one size get an error that names both.
+// Lets a thread name what its collectives are about. The name appears in errors and is compared between
+// ranks: if ranks gather different parameters of the same size, the error names both.
 #pragma once
 
 #include <string>
 
 namespace deepspeed::comm {
 
-/// While it lives, collectives that this thread starts are about `text`, e.g. "parameter 'head.weight'"; all
-/// ranks of the group must say the same. The innermost one counts.
+/// Names the subject of this thread's collectives during its lifetime, e.g. "parameter 'head.weight'". All
+/// ranks of the group must give the same text. The innermost one applies.
 class CallSubject {
  public:
   explicit CallSubject(std::string text);
@@ -15,7 +15,7 @@ class CallSubject {
   CallSubject(const CallSubject&) = delete;
   CallSubject& operator=(const CallSubject&) = delete;
 
-  /// Returns the text of this thread's innermost subject; "" where none lives.
+  /// Returns the text of this thread's innermost subject, or "".
   static const std::string& current();
 
  private:

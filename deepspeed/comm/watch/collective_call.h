@@ -1,4 +1,4 @@
-// A call says what a rank calls, as far as all ranks of the group must agree on it. Internal to this folder.
+// Describes a call by everything that all ranks of the group must agree on. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@ struct CollectiveCall {
   const char* collective = "";  // "all_reduce"
   at::ScalarType dtype = at::kByte;
   int64_t numel = 0;         // elements of the tensor that has the same size on all ranks; 0: no tensor
-  const char* op = "";       // "sum"; "" where nothing is reduced
+  const char* op = "";       // "sum"; "" if nothing is reduced
   int root = -1;             // -1: none
-  int64_t position = -1;     // where the caller is, e.g. its micro step; -1: not told
-  std::string subject = {};  // what the call is about (call_subject.h); "": not told
-  std::shared_ptr<const HeldValues> held = nullptr;  // what the caller holds; null: not told
-  at::DeviceType device = at::kCPU;  // of the tensor: another backend takes those of another device
+  int64_t position = -1;     // of the caller, e.g. its micro step; -1: unknown
+  std::string subject = {};  // what the call is about (call_subject.h); "": unknown
+  std::shared_ptr<const HeldValues> held = nullptr;  // values of the caller to be compared; null: none
+  at::DeviceType device = at::kCPU;  // of the tensor; different devices have different backends
 
   uint64_t held_hash() const { return held ? held->hash : 0; }
 };
 
-/// Returns the part of a call that the arguments of its collective say.
+/// Returns a call with what the operation's arguments tell.
 CollectiveCall call_of(const Operation& operation);
 
-/// Returns "all_reduce #42 (sum of 1024 Float, micro step 7)"; `number` counts the group's calls from 1.
+/// Returns "all_reduce #42 (sum of 1024 Float, micro step 7)". `number` counts the group's calls from 1.
 std::string describe(const CollectiveCall& call, uint64_t number);
 
-/// Continues the hash of a group's calls, `earlier` (0 before the first), with its call `number`: alike on
-/// all machines where all calls so far are.
+/// Adds call `number` to the hash of a group's earlier calls (0 before the first). The hash is the same on
+/// all machines if all calls are.
 uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t number);
 
-/// Returns 20 bits of a chain.
+/// Returns 20 bits of a hash of calls.
 uint32_t fingerprint(uint64_t chain);
 
 }  // namespace deepspeed::comm

@@ -1,6 +1,5 @@
-// How ranks notice that they called different collectives: the guard of a program's threads. watch() starts
-// the guard's own thread with the first group (guard_state.h); explain() and leave() ask it for an exchange
-// at once.
+// Implements the part of the guard that the program's threads call. watch() starts the guard's own thread
+// with the first group (guard_state.h). explain() and leave() request an immediate exchange from it.
 #include "deepspeed/comm/watch/divergence_guard.h"
 
 #include <thread>

@@ -30,7 +30,7 @@ std::string text_of(const c10::intrusive_ptr<c10d::Store>& store, const std::str
   return {bytes.begin(), bytes.end()};
 }
 
-// Finds who broke a chain of messages: a rank that failed too says which rank it waited for.
+// Follows a broken chain of messages to its origin: a rank that also failed says which rank it waited for.
 std::string follow_messages(const c10::intrusive_ptr<c10d::Store>& store, Clock::time_point deadline, int own,
                             int suspect) {
   std::set<int> failed = {own};
@@ -50,7 +50,7 @@ std::string follow_messages(const c10::intrusive_ptr<c10d::Store>& store, Clock:
   }
 }
 
-// Runs in a thread of its own, since a store whose server hangs never answers.
+// Runs in its own thread, because a store whose server hangs never answers.
 std::string ask_store(const GroupDescription& group, const c10::intrusive_ptr<c10d::Store>& store,
                       Clock::time_point deadline) {
   std::set<int> silent(group.global_ranks.begin(), group.global_ranks.end());
@@ -63,7 +63,7 @@ std::string ask_store(const GroupDescription& group, const c10::intrusive_ptr<c1
       if (!silent.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   } catch (const std::exception&) {
-    // Rank 0 holds the store. Where it reported before it left, the others that stayed silent are to blame.
+    // Rank 0 holds the store. If it reported before it left, the other silent ranks are to blame.
     if (silent.count(0) != 0) return "no sign of life from rank 0";
   }
   return describe_silent(silent);
@@ -85,13 +85,13 @@ std::string blame(const GroupDescription& group, const c10::intrusive_ptr<c10d::
     try {
       store->set(failure_key(own), peer ? std::to_string(group.global_ranks.at(*peer)) : std::string());
     } catch (const std::exception&) {
-      // ask_store() meets the same error and names the rank.
+      // ask_store() gets the same error and names the rank.
     }
     posted->set_value();
     answer->set_value(peer ? follow_messages(store, deadline, own, group.global_ranks.at(*peer))
                            : ask_store(group, store, deadline));
   }).detach();
-  // The report first: a rank that sees closed connections asks for it at once.
+  // The report comes first: a rank that sees closed connections asks for it at once.
   posted_future.wait_for(grace);
   abort();
   if (answer_future.wait_until(deadline + std::chrono::milliseconds(500)) != std::future_status::ready) {

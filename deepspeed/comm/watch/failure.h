@@ -1,4 +1,4 @@
-// Finds out which ranks of a group are to blame when a collective failed. Internal to this folder.
+// Finds out which ranks of a group caused a collective to fail. Internal to this folder.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@
 
 namespace deepspeed::comm {
 
-/// Tells the group's other ranks (through its store) that this rank saw a failure, closes this rank's
-/// connections by `abort`, so that the others see it too, and returns a text about those that did not report
-/// within `grace`: they died or hang. `peer`: the rank in the group with which a message was exchanged: it is
-/// to blame, or whom it waited for itself; nothing: any may be. Never throws and takes at most about `grace`,
-/// also where the store itself does not answer.
+/// Reports a failure to the group's other ranks and describes those to blame. It reports through the store,
+/// then calls `abort` to close this rank's connections, so that the others notice too. Ranks that do not
+/// report within `grace` have died or hang. `peer` is the group's rank with which a message was exchanged. It
+/// or the rank it waited for is to blame; without `peer` any rank may be. Never throws. Takes about `grace`
+/// at most, even if the store does not answer.
 std::string blame(const GroupDescription& group, const c10::intrusive_ptr<c10d::Store>& store,
                   const std::function<void()>& abort, std::chrono::milliseconds grace,
                   std::optional<int> peer = {});

@@ -1,5 +1,5 @@
-// The thread looks, exchanges reports, compares them and ends groups, in the order that the header tells.
-// Functions stand here in that order.
+// Implements the guard's thread, which checks, exchanges and compares reports, and ends groups. The functions
+// are in the order that the header describes.
 #include "deepspeed/comm/watch/guard_state.h"
 
 #include <algorithm>
@@ -17,22 +17,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a call may be under way before the ranks compare, and how often that is looked at and told.
+// How long a call may be unfinished before the ranks compare, and the interval between checks.
 constexpr milliseconds kPatience(1000);
 constexpr milliseconds kInterval(250);
-// How long a call may be under way before the processes of the other ranks are looked at, and how often.
+// How long a call may be unfinished before other ranks' processes are inspected, and the interval.
 constexpr milliseconds kStillPatience(2000);
 constexpr milliseconds kStillInterval(1000);
-// How long the store takes at most, also on a busy machine, where all is well.
+// Longest time the store takes in a healthy job, even on a busy machine.
 constexpr milliseconds kSilence(5000);
-// How long groups that end wait until the others can read why.
+// How long ending groups wait until the others can read the reason.
 constexpr milliseconds kTellingTheEnd(500);
 
 std::string report_key(int rank) { return "calls/" + std::to_string(rank); }
 
 }  // namespace
 
-// The next functions run without the lock while they touch the store, which may block.
+// The next functions release the lock while they use the store, which may block.
 
 bool DivergenceGuard::State::waits(milliseconds patience) {
   const std::lock_guard lock(mutex);
@@ -123,7 +123,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankRepor
   return found;
 }
 
-/// Notes how long an exchange is under way already.
+/// Records since when an exchange has been running.
 class DivergenceGuard::State::ExchangeTime {
  public:
   explicit ExchangeTime(State& state) : state_(state) { set(std::chrono::steady_clock::now()); }
@@ -145,13 +145,13 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds p
   try {
     RankReport own = own_report(patience);
     tell(own);
-    if (has_left()) return {};  // reading could meet a store that is closed already
+    if (has_left()) return {};  // the store may already be closed
     auto verdicts = compare(own, held_up);
     for (const Verdict& verdict : verdicts) own.gave_up.emplace(verdict.group, verdict.text);
     if (!verdicts.empty()) tell(own);
     return verdicts;
   } catch (const std::exception&) {
-    // The store is gone with rank 0: the collectives fail by themselves.
+    // The store is gone with rank 0, so the collectives fail anyway.
     return {};
   }
 }
@@ -195,7 +195,7 @@ void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) 
 
 void DivergenceGuard::State::tell_and_end_here(const Endings& endings) {
   if (endings.empty()) return;
-  wait_for_answer(ask(), kTellingTheEnd);  // the guard's thread tells
+  wait_for_answer(ask(), kTellingTheEnd);  // the guard's thread tells the others
   for (const auto& [end, reason] : endings) end(reason);
 }
 
@@ -203,9 +203,10 @@ void DivergenceGuard::State::tell_and_end(const Endings& endings) {
   if (endings.empty()) return;
   try {
     const QuietBackend quiet;
-    tell(own_report(kPatience));  // before the connections close: those who wait look for the reason then
+    tell(own_report(
+        kPatience));  // told before connections close, because waiting ranks then look for the reason
   } catch (const std::exception&) {
-    // The store is gone with rank 0, as exchange() says.
+    // The store is gone with rank 0, as in exchange().
   }
   for (const auto& [end, reason] : endings) end(reason);
 }
@@ -236,7 +237,7 @@ void DivergenceGuard::State::end_groups_if_due() {
   if (!reason_to_end) return;
   const auto reason = reason_to_end();
   if (!reason) return;
-  complete_groups();  // a script that has trained lets go of its group while the device is still at it
+  complete_groups();  // a finished script may release its group while the device still works
   tell_and_end(note_end(*reason));
 }
 
@@ -274,12 +275,12 @@ void DivergenceGuard::State::read_processes() {
     if (unread.erase(peer) == 0) continue;
     const QuietBackend quiet;
     try {
-      // The ranks of a group noted this before they made it.
+      // The ranks of a group recorded this before they made the group.
       auto process = read_process(*store, peer);
       const std::lock_guard lock(mutex);
       if (process) processes[peer] = std::move(*process);
     } catch (const std::exception&) {
-      return;  // the store is gone with rank 0, as exchange() says
+      return;  // the store is gone with rank 0, as in exchange()
     }
   }
 }
@@ -310,7 +311,7 @@ void DivergenceGuard::State::exchange_beats() {
     heartbeats.beat(*store, rank);
     heartbeats.look(*store, rank, awaited, unseen);
   } catch (const std::exception&) {
-    // The store is gone with rank 0, as exchange() says.
+    // The store is gone with rank 0, as in exchange().
   }
 }
 
@@ -327,7 +328,7 @@ void DivergenceGuard::State::look() {
   try {
     count_let_go();
   } catch (const std::exception&) {
-    // The store is gone with rank 0, as exchange() says.
+    // The store is gone with rank 0, as in exchange().
   }
 }
 
@@ -339,7 +340,8 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
       state->changed.wait_for(lock, kInterval,
                               [&] { return state->stopped || state->num_asked > state->num_answered; });
       if (state->num_asked == state->num_answered && state->stopped) {
-        // With the store goes the job's file, if it has one; so here, where someone may wait for it.
+        // Releasing the store removes the job's file, if any. It happens here because a caller may wait for
+        // it.
         state->store.reset();
         state->ended = true;
         state->changed.notify_all();
@@ -354,7 +356,7 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
     }
     Verdicts held_up;
     auto verdicts = state->exchange(milliseconds(0), &held_up);
-    // A call that has failed already waits for nobody, and its caller asks why.
+    // A call that has already failed is not waiting, but its caller asks for the reason.
     std::move(held_up.begin(), held_up.end(), std::back_inserter(verdicts));
     const std::lock_guard lock(state->mutex);
     state->num_answered = asked;

@@ -9,7 +9,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// How long the others wait for the first rank's word after the time is up.
+// How long the others wait for rank 0's answer after the time is up.
 constexpr milliseconds kAnswerGrace(2000);
 
 class Barrier {
@@ -24,7 +24,7 @@ class Barrier {
         name_all_(name_all) {}
 
   void wait() {
-    // Rank 0 wrote the word, or another rank waited in vain for it.
+    // Rank 0 has answered, or another rank has given up waiting for the answer.
     if (store_.check({word_key()}) || store_.check({given_up_key()})) fail_as_late();
     store_.set(arrival_of(group_.rank), std::string("1"));
     if (group_.rank == 0) {

@@ -1,4 +1,4 @@
-// A barrier over the store knows who is missing. Internal to this folder.
+// Implements a barrier over the store that knows which ranks are missing. Internal to this folder.
 #pragma once
 
 #include <chrono>
@@ -10,13 +10,13 @@
 
 namespace deepspeed::comm {
 
-/// Runs the monitored barriers of one group on this rank. A barrier is named by how many collectives the
-/// group had before it and by its place among the barriers since then: a rank that skipped one meets the
-/// others again after the next collective. Not for several threads at a time.
+/// Runs the monitored barriers of one group on this rank. A barrier is identified by the number of
+/// collectives before it and its index since the last of those. A rank that skipped a barrier therefore
+/// matches the others again after the next collective. Not thread-safe.
 class MonitoredBarriers {
  public:
-  /// Waits for all ranks. Throws CommError naming the ranks that did not come within `timeout`, all of them
-  /// or the first, or saying that this rank came after the others had given up.
+  /// Waits for all ranks. Throws CommError naming the first or all ranks that did not come within `timeout`,
+  /// or saying that this rank came after the others had given up.
   void wait(const GroupDescription& group, c10d::Store& store, uint64_t num_collectives,
             std::chrono::milliseconds timeout, bool name_all);
 

@@ -7,13 +7,13 @@
 namespace deepspeed::comm {
 
 struct RegisteredListener {
-  std::mutex mutex;                 // held while it is told
-  CallObserver::Listener listener;  // empty once it was removed
+  std::mutex mutex;                 // held while the listener runs
+  CallObserver::Listener listener;  // empty after it was removed
 };
 
 namespace {
 
-// Never destroyed: threads that end calls may outlive the statics.
+// Never destroyed, because threads that end calls may outlive other statics.
 struct RegisteredListeners {
   std::mutex mutex;
   std::vector<std::shared_ptr<RegisteredListener>> all;

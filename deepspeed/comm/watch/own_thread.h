@@ -1,16 +1,15 @@
-// The threads of the process that call collectives: each has a number, and those beside the program's own say
-// so.
+// Numbers the threads that call collectives, and marks threads that are not the program's own.
 #pragma once
 
 #include <cstdint>
 
 namespace deepspeed::comm {
 
-/// Returns the calling thread's number, from 1 on; no other thread of the process ever has it.
+/// Returns the calling thread's number, counting from 1. Numbers are never reused in a process.
 int64_t caller_thread();
 
-/// While it lives, the calling thread's waits for collectives do not hold up the program: ranks whose
-/// programs wait in other groups are not taken for ranks that wait for each other.
+/// Marks the calling thread as not holding up the program while it waits for collectives. Otherwise ranks
+/// that wait in different groups could be mistaken for a deadlock.
 class OwnThread {
  public:
   OwnThread();
@@ -18,7 +17,7 @@ class OwnThread {
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
 
-  /// Says whether one lives in the calling thread.
+  /// Returns whether the calling thread is marked.
   static bool is_here();
 };
 

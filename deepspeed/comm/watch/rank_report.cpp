@@ -1,10 +1,10 @@
-// What two ranks' reports say about their calls.
+// Compares two ranks' reports about their calls.
 //
-// find_divergences() compares the calls of common groups by number: other calls, other values that callers
-// held, or a call that a rank left without making. find_deadlocks() pairs the groups in which the ranks'
-// threads wait for each other. find_given_up() finds own groups that the other rank failed, or that the
-// thread which failed another group was to call. Texts name the lower rank first, so that both ranks say the
-// same.
+// find_divergences() compares the calls of common groups by number. Calls may differ, their callers may hold
+// different values, or a rank may have left without making a call. find_deadlocks() pairs groups in which the
+// ranks' threads wait for each other. find_given_up() finds own groups that the other rank has failed. It
+// also finds those that wait for a thread which has failed another group. Texts name the lower rank first, so
+// that both ranks give the same text.
 #include "deepspeed/comm/watch/rank_report.h"
 
 #include <algorithm>
@@ -20,14 +20,14 @@ bool has_member(const GroupReport& group, int rank) {
   return std::find(group.global_ranks.begin(), group.global_ranks.end(), rank) != group.global_ranks.end();
 }
 
-// The text names the lower rank first, so that both ranks print the same.
+// Names the lower rank first, so that both ranks print the same text.
 std::string both(int rank, const std::string& does, int other_rank, const std::string& other_does) {
   if (rank > other_rank) return both(other_rank, other_does, rank, does);
   return message("rank ", rank, " ", does, ", rank ", other_rank, " ", other_does);
 }
 
-// "lr is 0.1 on rank 0 and 0.9 on rank 1", of what the callers of call `number` held; nothing where that is
-// the same.
+// Returns "lr is 0.1 on rank 0 and 0.9 on rank 1" for the values of the callers of call `number`; nothing if
+// they are equal.
 std::optional<std::string> differing_values(const GroupReport& own, int own_rank, const GroupReport& other,
                                             int other_rank, uint64_t number) {
   if (own_rank > other_rank) return differing_values(other, other_rank, own, own_rank, number);
@@ -70,14 +70,14 @@ std::optional<std::string> missing_call(const GroupReport& own, int own_rank, co
                  "': ", both(own_rank, "called " + missed, other_rank, "left " + last));
 }
 
-// Says whether the thread that calls in the group `awaited` is the one that calls in `blocked`.
+// Returns whether one thread makes the calls of both groups.
 bool is_one_thread(const RankReport& report, const std::string& awaited, const std::string& blocked) {
   const int64_t thread = thread_of(report, awaited);
   return thread > 0 && thread == thread_of(report, blocked);
 }
 
-// The groups in which the rank is blocked, that `peer` is in too, and where `peer` has not called it, by key,
-// with the call. Where `peer` left, the ranks diverged instead.
+// Returns the calls, by group, in which the rank is blocked and that `peer` has not made. `peer` is in these
+// groups. If `peer` left, that is a divergence instead.
 std::map<std::string, std::string> blocked_calls(const RankReport& report, const RankReport& peer) {
   std::map<std::string, std::string> found;
   for (const auto& [key, group] : report.groups) {
@@ -91,7 +91,7 @@ std::map<std::string, std::string> blocked_calls(const RankReport& report, const
   return found;
 }
 
-// Says whether the thread that calls in the group `awaited` holds the group `failed` still, which the rank
+// Returns whether the thread that calls in the group `awaited` still holds the group `failed`, which the rank
 // gave up.
 bool is_held_up(const RankReport& report, const std::string& awaited, const std::string& failed) {
   const auto found = report.groups.find(failed);

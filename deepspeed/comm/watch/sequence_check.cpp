@@ -10,7 +10,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// How often ranks compare, and how long one that differs may take to tell its calls.
+// How often ranks compare, and how long a differing rank may take to report its calls.
 constexpr std::chrono::milliseconds kComparing(500);
 constexpr std::chrono::milliseconds kNaming(3000);
 
@@ -60,7 +60,7 @@ std::optional<SequenceCheck::Difference> SequenceCheck::compare(c10d::Store& sto
   const auto own = progress_of(groups);
   if (own != told_) store.set(sequence_key(rank_), own);
   told_ = own;
-  std::map<int, std::optional<Json>> told_by;  // read once, also where ranks share several groups
+  std::map<int, std::optional<Json>> told_by;  // read once per peer, which may share several groups
   for (const auto& [key, group] : groups) {
     for (const int peer : neighbours(group.global_ranks, rank_)) {
       if (told_by.count(peer) == 0) {
@@ -71,7 +71,7 @@ std::optional<SequenceCheck::Difference> SequenceCheck::compare(c10d::Store& sto
       if (!told || !told->contains(key)) continue;
       const auto number = told->at(key).at(0).get<uint64_t>();
       const auto chain = group.history->chain_at(number);
-      // A peer that is ahead compares; so does this rank once it is.
+      // If the peer is ahead, it compares instead.
       if (chain && *chain != told->at(key).at(1).get<uint64_t>()) return Difference{key, peer, number};
     }
   }

@@ -1,6 +1,6 @@
-// This check finds ranks whose collectives differ although all of them end, as they may over NCCL: ranks tell
-// each other how many calls they made and the hash of all of them, so that equal counts must have equal
-// hashes. Internal to this folder.
+// Finds ranks whose collectives differ although all of them finish, which is possible over NCCL. Ranks
+// exchange the number and the hash of their calls; equal numbers must have equal hashes. Internal to this
+// folder.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace deepspeed::comm {
 
-/// Compares this rank's calls with its neighbours'. One thread calls it.
+/// Compares this rank's calls with its neighbours'. For one thread only.
 class SequenceCheck {
  public:
   struct Group {
@@ -26,15 +26,15 @@ class SequenceCheck {
     std::vector<int> global_ranks;
   };
 
-  /// Takes this rank and all_calls: the report of this rank with all calls that it remembers.
+  /// `all_calls` returns this rank's report with all calls it remembers.
   SequenceCheck(int rank, std::function<RankReport()> all_calls)
       : rank_(rank), all_calls_(std::move(all_calls)) {}
 
-  /// Tells, twice a second (more calls do nothing), where this rank is in each group, by a key that is the
-  /// same on all ranks, and compares with the ranks before and after it in the group; a rank that differs
-  /// from any differs from a neighbour. Where hashes differ, the two ranks tell all calls that they remember,
-  /// and a later call returns the verdict that names the first two that differ, to all ranks of the group.
-  /// Never waits for another rank. groups: those without a verdict so far.
+  /// Publishes this rank's progress twice a second and compares it with its neighbours'. More frequent calls
+  /// do nothing. The neighbours are the previous and next ranks in the group; a rank that differs from any
+  /// differs from one of them. Groups have the same keys on all ranks. If hashes differ, the two ranks
+  /// publish all calls they remember. A later call then returns the verdict on all ranks of the group. It
+  /// names the first two differing calls. Never waits for another rank. `groups` are those without a verdict.
   std::optional<Verdict> check(c10d::Store& store, const std::map<std::string, Group>& groups);
 
  private:
@@ -49,7 +49,7 @@ class SequenceCheck {
   void tell_calls(c10d::Store& store);
   void answer_requests(c10d::Store& store);
   std::optional<Verdict> name_difference(c10d::Store& store);
-  /// Names the calls, where the peer has told its own up to there.
+  /// Names the differing calls, if the peer has published its own up to there.
   std::optional<std::string> named_difference(c10d::Store& store, const RankReport& own) const;
   std::string unnamed_difference(const RankReport& own) const;
 
@@ -58,7 +58,7 @@ class SequenceCheck {
   Clock::time_point next_;
   std::string told_;
   int64_t num_answered_ = 0;              // requests for all calls
-  std::optional<Difference> difference_;  // found; the calls are to be named
+  std::optional<Difference> difference_;  // found, but the calls are not named yet
   Clock::time_point naming_ends_;
 };
 

@@ -80,7 +80,7 @@ std::vector<Field> head_keys() {
   };
 }
 
-/// Holds the keys of a technique; its groups share those of `shared`.
+/// Returns the keys of a technique. Its groups share those in `shared`.
 std::vector<Field> technique(std::vector<Field> shared) {
   return {
       section("shared_parameters", "For all groups.", std::move(shared)),

@@ -1,5 +1,5 @@
-// The sections of the data, of what is learned from it in which order, and of smaller models, which do not
-// exist yet: their keys are read and checked, and kept as JSON.
+// Sections for data, curricula and model compression, which are not implemented. Their keys are read, checked
+// and kept as JSON.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ std::vector<Field> eigenvalue_keys();
 std::vector<Field> compression_training_keys();
 std::vector<Field> weight_quantization_keys();
 
-/// Adds to weight_quantization its switch, which an older form leaves out.
+/// Adds its switch to weight_quantization; an older form leaves it out.
 Json with_switch(const Json& given);
 
 }  // namespace deepspeed::config

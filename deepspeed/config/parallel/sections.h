@@ -1,4 +1,4 @@
-// The sections that share a model out or let it fit: activation_checkpointing, pipeline, tensor_parallel,
+// Sections that divide a model or reduce its memory: activation_checkpointing, pipeline, tensor_parallel,
 // expert_parallel and sparse_attention.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace deepspeed::config {
 
-/// Options of activations that backward computes again.
+/// Holds options of activations that backward recomputes.
 struct ActivationCheckpointingConfig {
   bool partition_activations = false;
   bool cpu_checkpointing = false;
@@ -21,9 +21,9 @@ struct ActivationCheckpointingConfig {
   bool profile = false;
 };
 
-/// Options of pipeline parallelism.
+/// Holds options of pipeline parallelism.
 struct PipelineConfig {
-  std::optional<int64_t> stages;  // "auto" in a config stands for none
+  std::optional<int64_t> stages;  // "auto" in a config means none
   std::string partition = "best";
   bool seed_layers = false;
   int64_t activation_checkpoint_interval = 0;

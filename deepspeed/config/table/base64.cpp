@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// The six bits of a character.
+/// Returns the six bits of a character.
 std::optional<uint32_t> bits_of(char character) {
   if (character == '+' || character == '-') return 62;
   if (character == '/' || character == '_') return 63;

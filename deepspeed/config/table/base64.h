@@ -1,4 +1,4 @@
-// Base64, in which launchers hand a config or arguments on within a command line.
+// Base64, in which launchers pass a config or arguments within a command line.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace deepspeed::config {
 
-/// Decodes `text`, in the alphabet of RFC 4648 with either '+' and '/' or '-' and '_'; the padding at the end
-/// may be left out. Nothing where the text has other characters or a length that no bytes have.
+/// Decodes `text` in an alphabet of RFC 4648: with '+' and '/', or '-' and '_'. The padding at the end may be
+/// missing. Returns nothing for other characters or an impossible length.
 DEEPSPEED_API std::optional<std::string> decode_base64(std::string_view text);
 
-/// Encodes `bytes` in the alphabet of RFC 4648 that URLs take ('-' and '_'), padded with '='.
+/// Encodes `bytes` in RFC 4648's alphabet for URLs ('-' and '_'), padded with '='.
 DEEPSPEED_API std::string encode_base64(std::string_view bytes);
 
 }  // namespace deepspeed::config

@@ -19,7 +19,7 @@ std::optional<int64_t> whole(double value) {
   return static_cast<int64_t>(value);
 }
 
-/// Reads a number that makes up the whole text.
+/// Parses a number that must be the whole text.
 template <class Number>
 std::optional<Number> number_in(const std::string& text) {
   Number number{};

@@ -1,5 +1,5 @@
-// Which JSON values pass for a truth value, a whole number and a number. The rules are those that DeepSpeed's
-// configs are written against: 5e8 and "16" are whole numbers, 0, 1, "on" and "no" are truth values.
+// Decides which JSON values count as a truth value, a whole number and a number. The rules are those that
+// DeepSpeed's configs rely on: 5e8 and "16" are whole numbers, 0, 1, "on" and "no" are truth values.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace deepspeed::config {
 
-/// Reads a truth value: true, false, 0, 1, and the words true/false, yes/no, on/off, t/f, y/n, 1/0 in any
-/// case.
+/// Reads a truth value. Accepts true, false, 0, 1, and the words true/false, yes/no, on/off, t/f, y/n, 1/0 in
+/// any case.
 std::optional<bool> as_bool(const Json& value);
 
-/// Reads a whole number of 64 bits, also as a float without fraction, as text, or as a truth value (1 and 0).
+/// Reads a 64-bit whole number. Also accepts a float without fraction, text, and a truth value (1 or 0).
 std::optional<int64_t> as_int(const Json& value);
 
-/// Reads a finite number, also as text or as a truth value.
+/// Reads a finite number. Also accepts text and a truth value.
 std::optional<double> as_float(const Json& value);
 
 }  // namespace deepspeed::config

@@ -1,8 +1,8 @@
 // Builds the entries of the tables.
 //
-// make_field() fills in key, kind, default and meaning; then each option changes one property of the entry,
-// in the order in which the table lists them (a later one of the same kind replaces an earlier one).
-// expected_value() puts kind, range, choices and conditions into the words that errors and the help use.
+// make_field() fills in key, kind, default and meaning. Then each option changes one property, in the order
+// in which the table lists them (a later one of the same kind replaces an earlier one). expected_value()
+// describes kind, range, choices and conditions in the words of errors and help.
 #include "deepspeed/config/table/field.h"
 
 #include <limits>

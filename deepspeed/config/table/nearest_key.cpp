@@ -8,7 +8,7 @@
 namespace deepspeed::config {
 
 size_t edit_distance(const std::string& a, const std::string& b) {
-  // rows[i % 3][j]: the distance between the first i bytes of a and the first j bytes of b.
+  // rows[i % 3][j] is the distance between the first i bytes of a and the first j bytes of b.
   std::vector<std::vector<size_t>> rows(3, std::vector<size_t>(b.size() + 1));
   for (size_t j = 0; j <= b.size(); ++j) rows[0][j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -35,7 +35,7 @@ std::vector<std::string> nearest_keys(const std::string& key, const std::vector<
   std::map<size_t, std::vector<std::string>> by_distance;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(lowercase(key), lowercase(candidate));
-    // One that shares no byte with the key is no correction of it.
+    // A candidate that shares no byte with the key is not a correction of it.
     if (distance <= furthest && distance < key.size()) by_distance[distance].push_back(candidate);
   }
   for (const auto& [distance, keys] : by_distance) {

@@ -1,10 +1,10 @@
 // Reads one section against its fields.
 //
-// read_section() goes over the keys as they were given. A key is found by its name or an alias; an unknown
-// one is an error with the nearest names. Its value is normalised from older shapes, converted to the field's
-// type, and held against range, choices and conditions (canonical_value); sections are read recursively. It
-// is stored under the present name: a deprecated key stores what its replacement would have, and two keys for
-// one value are an error. Required keys are asked for at the end, so that an unknown key is named before a
+// read_section() visits the given keys. A key is found by its name or an alias; an unknown one is an error
+// with the nearest names. Its value is normalised from older shapes, converted to the field's type, and
+// checked against range, choices and conditions (canonical_value()). Sections are read recursively. Values
+// are stored under the current name. A deprecated key stores what its replacement would have, and two keys
+// for one value are an error. Required keys are checked last, so that an unknown key is reported before a
 // missing one.
 #include "deepspeed/config/table/read.h"
 
@@ -23,7 +23,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Suggests the first key of a section for a value that it would take, as in "fp16": true.
+/// Suggests the section's first key for a value that would fit it, as in "fp16": true.
 std::string section_hint(const Field& section, const Json& given) {
   if (given == "auto")
     return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";
@@ -79,7 +79,7 @@ std::optional<Json> as_json(const std::optional<T>& value) {
   return value ? std::optional<Json>(*value) : std::nullopt;
 }
 
-/// Converts a value to the field's type; nothing where `given` has another type.
+/// Converts a value to the field's type; nothing if `given` has another type.
 std::optional<Json> convert(const Field& field, const Json& given) {
   switch (field.kind) {
     case Kind::kBool:
@@ -128,7 +128,7 @@ std::string first_name_of(const Field& field, const Json& given) {
   return field.key;
 }
 
-/// Stores the value under the key's present name; `values` must not have it yet unless it was null there.
+/// Stores the value under the key's current name. `values` must not have it already, except as null.
 void store(Json& values, const Field& field, Json value, const std::string& path, const std::string& given_as,
            const Json& given) {
   const auto found = values.find(field.key);
@@ -165,7 +165,7 @@ void require_keys(const Field& section, const Json& values, const std::string& p
   }
 }
 
-/// Throws where the value is nested too deep. The path in the error has the first levels only.
+/// Throws if the value is nested too deep. The error's path has only the first levels.
 void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {

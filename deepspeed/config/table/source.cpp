@@ -15,7 +15,7 @@ constexpr const char* kTextName = "config text";
 constexpr const char* kBase64Name = "config text in base64";
 constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Whether a string is JSON text: it starts with a brace or a comment. All others are paths.
+/// Returns whether a string is JSON text: it starts with a brace or a comment. Any other string is a path.
 bool is_json_text(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r\n", text.starts_with(kByteOrderMark) ? 3 : 0);
   if (begin == std::string::npos) return false;
@@ -25,7 +25,7 @@ bool is_json_text(const std::string& text) {
   return comment && text.find('{', begin) != std::string::npos;
 }
 
-/// Reads the file of that name, or decodes the name itself as base64 where there is no such file.
+/// Reads the file with that name. If there is none, decodes the name itself as base64.
 Json read_file(const std::filesystem::path& path) {
   std::error_code status;
   if (std::filesystem::exists(path, status)) return read_json_file(path);

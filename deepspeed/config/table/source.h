@@ -1,4 +1,4 @@
-// Where a config comes from.
+// Reads a config from any of its sources.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace deepspeed::config {
 
-/// Holds a path, JSON text, JSON text in base64, or a JSON object, and is built from each without a cast. A
-/// string is JSON text where it starts with '{' (or '[', which is an error later) after white space and
-/// comments, else the path of a file, and where there is no such file the base64 of JSON text.
+/// Holds a path, JSON text, JSON text in base64, or a JSON object. It is built from each without a cast. A
+/// string that starts with '{' (or '[', an error later) after white space and comments is JSON text. Any
+/// other string is the path of a file, or if there is no such file, JSON text in base64.
 class DEEPSPEED_API ConfigSource {
  public:
   ConfigSource(const char* path_or_text);
@@ -20,8 +20,9 @@ class DEEPSPEED_API ConfigSource {
   ConfigSource(std::filesystem::path path);
   ConfigSource(Json object);
 
-  /// Reads the object. Comments and trailing commas are allowed in files and text. Throws ConfigError (line,
-  /// column and key; no object; nested too deep) and IoError (a file that cannot be read).
+  /// Reads the object. Comments and trailing commas are allowed in files and text. Throws ConfigError, with
+  /// line, column and key, for faulty text, a value that is not an object, and too deep nesting. Throws
+  /// IoError for a file that cannot be read.
   Json read() const;
 
  private:

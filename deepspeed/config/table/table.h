@@ -1,4 +1,4 @@
-// Ties a section's entries to the members of its struct. The member's initialiser is the default.
+// Links a section's entries to the members of its struct. A member's initialiser is the key's default.
 #pragma once
 
 #include <concepts>
@@ -15,7 +15,7 @@
 
 namespace deepspeed::config {
 
-/// Says which kind of JSON value a member's type is.
+/// Says which kind of JSON value a member's type corresponds to.
 template <class T>
 struct MemberType;
 template <>
@@ -47,19 +47,19 @@ struct MemberType<Json> {
   static constexpr Kind kKind = Kind::kObject;
 };
 
-/// A field and how its canonical value goes into and comes out of a struct.
+/// Holds a field and converts its canonical value to and from a struct.
 template <class Section>
 struct Entry {
   Field field;
   std::function<void(Section&, const Json&)> assign;
   std::function<Json(const Section&)> value;
 
-  /// An entry that no member stands for.
+  /// Makes an entry without a member.
   Entry(Field unbound) : field(std::move(unbound)) {}
   Entry(Field bound, std::function<void(Section&, const Json&)> assign,
         std::function<Json(const Section&)> value)
       : field(std::move(bound)), assign(std::move(assign)), value(std::move(value)) {}
-  /// The entry of a member that `Section` has from a base.
+  /// Makes the entry of a member that `Section` inherits from a base.
   template <class Base>
   requires std::derived_from<Section, Base> Entry(Entry<Base> inherited)
       : field(std::move(inherited.field)),
@@ -67,7 +67,7 @@ struct Entry {
         value(std::move(inherited.value)) {}
 };
 
-/// All keys of a section: their fields, and the struct's way from and to JSON.
+/// Holds all keys of a section: their fields, and the conversion between struct and JSON.
 template <class Section>
 class Table {
  public:
@@ -77,7 +77,7 @@ class Table {
 
   const std::vector<Field>& fields() const { return fields_; }
 
-  /// Sets the members whose keys `values`, as read_section gives them, has.
+  /// Sets the members whose keys are in `values`, as read_section() returns them.
   void assign(Section& section, const Json& values) const {
     for (const auto& entry : entries_) {
       const auto found = values.find(entry.field.key);
@@ -85,7 +85,7 @@ class Table {
     }
   }
 
-  /// Writes the members as JSON, defaults included; sections that are absent stay so.
+  /// Writes the members as JSON, with defaults; absent sections stay absent.
   Json to_json(const Section& section) const {
     Json values = Json::object();
     for (const auto& entry : entries_) {
@@ -101,7 +101,7 @@ class Table {
   std::vector<Field> fields_;
 };
 
-/// Makes the entry of a member of a plain type.
+/// Makes the entry of a member with a plain type.
 template <class Section, class T>
 Entry<Section> entry(const char* key, T Section::*member, const char* meaning,
                      std::initializer_list<Option> options = {}) {
@@ -111,7 +111,7 @@ Entry<Section> entry(const char* key, T Section::*member, const char* meaning,
           [member](const Section& section) { return Json(section.*member); }};
 }
 
-/// Makes the entry of a member that holds a value of any type as it was given.
+/// Makes the entry of a member that keeps a value of any type as given.
 template <class Section>
 Entry<Section> any_entry(const char* key, Json Section::*member, const char* meaning,
                          std::initializer_list<Option> options = {}) {
@@ -120,7 +120,7 @@ Entry<Section> any_entry(const char* key, Json Section::*member, const char* mea
           [member](const Section& section) { return section.*member; }};
 }
 
-/// Makes the entry of a member that may be absent; null stands for that.
+/// Makes the entry of a member that may be absent, written as null.
 template <class Section, class T>
 Entry<Section> entry(const char* key, std::optional<T> Section::*member, const char* meaning,
                      std::initializer_list<Option> options = {}) {
@@ -134,7 +134,7 @@ Entry<Section> entry(const char* key, std::optional<T> Section::*member, const c
   return {std::move(field), assign, value};
 }
 
-/// Makes the entry of a member that is a section itself.
+/// Makes the entry of a member that is itself a section.
 template <class Section, class Inner>
 Entry<Section> section_entry(const char* key, Inner Section::*member, const Table<Inner>& table,
                              const char* meaning, std::initializer_list<Option> options = {}) {
@@ -159,8 +159,8 @@ Entry<Section> section_entry(const char* key, std::optional<Inner> Section::*mem
   return {config::section(key, meaning, table.fields(), options), assign, value};
 }
 
-/// Makes the entry of a section that nothing reads yet: the member keeps the keys that are given. It is null
-/// where the section may be absent and is.
+/// Makes the entry of a section that nothing uses yet. The member keeps the given keys; it is null if the
+/// section is absent and may be.
 template <class Section>
 Entry<Section> kept_section(const char* key, Json Section::*member, std::vector<Field> children,
                             const char* meaning, std::initializer_list<Option> options = {}) {

@@ -7,8 +7,9 @@
 
 namespace deepspeed::config {
 
-/// Writes "; did you mean 'fp16.enabled'?" with the keys of the section (of the path `path`) that contain the
-/// key, else the nearest one, else those of that name elsewhere in the config; empty where there is none.
+/// Writes "; did you mean 'fp16.enabled'?" for an unknown key; empty without a suggestion. It suggests keys
+/// of the section at `path` that contain the key. If there are none it suggests the nearest key, or keys with
+/// that name elsewhere in the config.
 std::string key_suggestion(const Field& section, const std::string& key, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -14,14 +14,14 @@
 namespace deepspeed::config {
 namespace {
 
-// Each has more divisors than every smaller number (OEIS A002182).
+// Highly composite numbers: each has more divisors than every smaller number (OEIS A002182).
 constexpr int64_t kHighlyComposite[] = {
     1,     2,     4,     6,      12,     24,     36,     48,     60,     120,    180,    240,   360,
     720,   840,   1260,  1680,   2520,   5040,   7560,   10080,  15120,  20160,  25200,  27720, 45360,
     50400, 55440, 83160, 110880, 166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
 constexpr const char* kElasticityVariable = "DEEPSPEED_ELASTICITY_CONFIG";
 
-/// The largest multiple of `base` by such a number that is at most `most`.
+/// Returns `base` times the largest such number, not above `most`.
 int64_t candidate_of(int64_t base, int64_t most) {
   const auto above = std::upper_bound(std::begin(kHighlyComposite), std::end(kHighlyComposite), most / base);
   return base * *std::prev(above);
@@ -43,7 +43,7 @@ std::set<int64_t> counts_that_divide(int64_t batch, const std::vector<int64_t>& 
   return counts;
 }
 
-/// The rules 0.1.
+/// Chooses by the rules of version 0.1.
 ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_samples, int64_t fewest,
                           int64_t most, bool prefers_larger) {
   const int64_t largest = *std::max_element(micro.begin(), micro.end());
@@ -70,7 +70,8 @@ ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_sample
   return best;
 }
 
-/// The largest that divides a device's samples, whichever batch is preferred; 0 where none does.
+/// Returns the largest micro batch that divides a device's samples; 0 if none does. It does so whichever
+/// batch is preferred.
 int64_t micro_batch_of(const ElasticRules& rules, int64_t samples) {
   int64_t chosen = 0;
   for (const int64_t size : rules.micro_batch_sizes) {
@@ -87,7 +88,7 @@ void require_a_count(const ElasticBatch& batch, const ElasticRules& rules) {
                      "batch");
 }
 
-/// The rules 0.2: whole machines are what comes and goes.
+/// Chooses by the rules of version 0.2, in which only whole machines join and leave.
 ElasticBatch choose_batch_of_nodes(const ElasticRules& rules, int64_t num_devices) {
   if (rules.num_gpus_per_node % rules.model_parallel_size != 0) {
     raise<ConfigError>("elasticity.model_parallel_size: got ", rules.model_parallel_size,
@@ -109,7 +110,7 @@ ElasticBatch choose_batch_of_nodes(const ElasticRules& rules, int64_t num_device
     batch.micro_batch_size = micro_batch_of(rules, batch.train_batch_size / ranks);
     return batch;
   }
-  // A number that the batch does not fit has a batch of its own.
+  // If the batch does not fit this number of devices, the number gets a batch of its own.
   std::optional<int64_t> chosen;
   for (const int64_t size : rules.micro_batch_sizes) {
     const int64_t pass = size * ranks;

@@ -1,4 +1,4 @@
-// Batch sizes that fit many numbers of devices: the rules 0.1 and 0.2 of the section elasticity.
+// Chooses batch sizes that fit many numbers of devices, by the rules 0.1 and 0.2 of the section elasticity.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// Holds the section, with defaults.
+/// Holds the section with defaults.
 struct ElasticRules {
   bool enabled = false;
   int64_t max_train_batch_size = 2000;
@@ -23,28 +23,28 @@ struct ElasticRules {
   bool ignore_non_elastic_batch_info = false;
   double version = 0.2;
 
-  /// Reads a section, checked already or not. Throws ConfigError naming the key.
+  /// Reads a section, whether checked before or not. Throws ConfigError naming the key.
   DEEPSPEED_API static ElasticRules from_json(const Json& given);
   /// Returns all keys with their values.
   DEEPSPEED_API Json to_json() const;
 };
 
-/// What the rules choose.
+/// Holds what the rules choose.
 struct ElasticBatch {
   int64_t train_batch_size = 0;
   std::vector<int64_t> valid_counts;  ///< of devices (0.1) or of data-parallel ranks (0.2), ascending
-  int64_t micro_batch_size = 0;  ///< of a data-parallel rank, for the number of devices that was asked for;
-                                 ///< 0: none was, or none fits
+  int64_t micro_batch_size =
+      0;  ///< per data-parallel rank, for the requested number of devices; 0: none requested, or none fits
 };
 
-/// Chooses the batch size that the most numbers of devices divide. `num_devices` is 0 where none is asked
-/// for. Throws ConfigError, naming the key, where a micro batch is larger than the greatest batch, the
-/// numbers of a node do not divide each other, the version is not known, or no number of devices fits.
+/// Chooses the batch size that the most numbers of devices divide. `num_devices` is the requested number, or
+/// 0. Throws ConfigError, naming the key, if a micro batch exceeds the largest batch, the numbers of a node
+/// do not divide each other, the version is unknown, or no number of devices fits.
 DEEPSPEED_API ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices);
 
-/// Returns as elastic_batch() does; throws ConfigError also where that many devices are none of the valid
-/// numbers, and where the variable DEEPSPEED_ELASTICITY_CONFIG, by which a scheduler says what it reckons
-/// with, has other values.
+/// Chooses as elastic_batch() does, for a job with this many devices. Also throws ConfigError if the number
+/// is not a valid one. Throws too if the variable DEEPSPEED_ELASTICITY_CONFIG has other values; a scheduler
+/// sets it to the values that it assumes.
 DEEPSPEED_API ElasticBatch elastic_batch_of_job(const ElasticRules& rules, int64_t num_devices);
 
 }  // namespace deepspeed::config

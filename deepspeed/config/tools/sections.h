@@ -1,5 +1,5 @@
-// The sections around a training: flops_profiler, comms_logger and timers measure it, tensorboard,
-// csv_monitor, wandb, comet and nebula take what it sends, elasticity and autotuning choose its batch sizes.
+// Sections around a training. flops_profiler, comms_logger and timers measure it. tensorboard, csv_monitor,
+// wandb, comet and nebula receive its data. elasticity and autotuning choose its batch sizes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace deepspeed::config {
 
-/// Options that report the cost of a step, layer by layer.
+/// Holds options for reporting the cost of a step, layer by layer.
 struct FlopsProfilerConfig {
   bool enabled = false;
   double recompute_fwd_factor = 0.0;
@@ -22,7 +22,7 @@ struct FlopsProfilerConfig {
   std::optional<std::string> output_file;
 };
 
-/// Options that log sizes and times of collectives.
+/// Holds options for logging sizes and times of collectives.
 struct CommsLoggerConfig {
   bool enabled = false;
   bool verbose = false;
@@ -31,18 +31,18 @@ struct CommsLoggerConfig {
   std::vector<std::string> prof_ops;
 };
 
-/// Options that log samples a second.
+/// Holds options for logging samples per second.
 struct ThroughputTimerConfig {
   bool enabled = true;
   bool synchronized = true;
 };
 
-/// Options of all timers.
+/// Holds options of all timers.
 struct TimersConfig {
   ThroughputTimerConfig throughput;
 };
 
-/// Options that send scalars to files: the sections tensorboard and csv_monitor.
+/// Holds options for writing scalars to files: the sections tensorboard and csv_monitor.
 struct FileMonitorConfig {
   bool enabled = false;
   std::string output_path;

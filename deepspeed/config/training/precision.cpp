@@ -8,7 +8,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Returns the short name of a type that has several: "fp16" for "torch.float16".
+/// Returns the short name of a dtype that has several: "fp16" for "torch.float16".
 Json short_dtype(const Json& given) {
   if (!given.is_string()) return given;
   const std::string name = lowercase(given.get<std::string>());
@@ -21,7 +21,7 @@ Json short_dtype(const Json& given) {
   return given;
 }
 
-/// Makes the options of a type's entry: any spelling of the documentation is taken, the short one is stored.
+/// Makes the option of a dtype entry. It accepts any documented spelling and stores the short one.
 Option a_dtype() {
   return [](Field& field) {
     one_of({"fp32", "fp16", "bf16"})(field);

@@ -1,4 +1,4 @@
-// The table of schedules that a config names: DeepSpeed's own, then those of torch.
+// The table of schedules that a config can name: DeepSpeed's own, then those of torch.
 //
 // Each type lists its arguments as fields, with defaults and ranges. The factory (optim/schedules) reads the
 // arguments against this table, and the help and docs/config.md are written from it.
@@ -11,7 +11,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Makes the field of a rate: one number for all groups, or one a group.
+/// Accepts a rate: one number for all groups, or one per group.
 Option one_or_one_a_group() {
   const auto is_number = [](const Json& value) { return value.is_number(); };
   const auto accepts = [is_number](const Json& value) {
@@ -55,7 +55,7 @@ Field gamma(Json default_value, std::initializer_list<Option> options) {
 
 Field total_iters(const char* meaning) { return integer("total_iters", 5, meaning, {at_least(1)}); }
 
-/// Ends a range that is open below.
+/// Limits a number to at most 1.
 Option at_most_all() {
   return accepted_if([](const Json& value) { return as_float(value).value_or(2) <= 1; }, "at most 1");
 }

@@ -1,4 +1,4 @@
-// The sections of the training itself: optimizer, scheduler, fp16, bf16, amp, torch_autocast, data_types,
+// Sections of the training itself: optimizer, scheduler, fp16, bf16, amp, torch_autocast, data_types,
 // checkpoint, compile and hybrid_engine.
 #pragma once
 
@@ -50,11 +50,12 @@ struct AmpConfig {
 
 struct TorchAutocastConfig {
   bool enabled = false;
-  std::optional<std::string> dtype;  // fp16 or bf16; absent: the device's own choice
-  std::optional<std::vector<std::string>> lower_precision_safe_modules;  // absent: linear and convolutions
+  std::optional<std::string> dtype;  // fp16 or bf16; absent: the device's default
+  std::optional<std::vector<std::string>>
+      lower_precision_safe_modules;  // absent: linear layers and convolutions
 };
 
-/// Types of numbers; each is fp32, fp16 or bf16, however it was spelled.
+/// Holds dtypes; each is fp32, fp16 or bf16, whatever its spelling in the config.
 struct DataTypesConfig {
   std::optional<std::string> grad_accum_dtype;
   std::optional<std::string> param_dtype;
@@ -82,20 +83,20 @@ struct CheckpointConfig {
   ParallelWriteConfig parallel_write;
   bool checkpoint_serialization = true;
   std::optional<CheckpointWriterConfig> writer;
-  std::optional<int64_t> keep_last;  // complete tags; none: all of them
+  std::optional<int64_t> keep_last;  // number of complete tags to keep; none: all
 };
 
-/// Leaves layers out at random, more as training goes.
+/// Configures dropping random layers, more of them as training proceeds.
 struct ProgressiveLayerDropConfig {
   bool enabled = false;
   double theta = 1.0;
   double gamma = 0.001;
 };
 
-/// Gives the device a model's forward and backward as graphs, in place of their kernels.
+/// Configures running a model's forward and backward as CUDA graphs.
 struct CudaGraphsConfig {
   bool enabled = false;
-  int64_t warmup_steps = 3;  // forwards of a shape before it is captured
+  int64_t warmup_steps = 3;  // forwards of each shape before it is captured
   int64_t max_shapes = 8;
 };
 

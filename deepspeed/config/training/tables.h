@@ -1,4 +1,4 @@
-// The tables of the sections of this folder, each in the file of its section.
+// The tables of this folder's sections, each defined in its section's file.
 #pragma once
 
 #include "deepspeed/config/table/table.h"

@@ -17,7 +17,7 @@ const Table<AioConfig>& aio_table() {
       entry("block_size", &C::block_size, "Bytes of one request; for offloading to NVMe a multiple of 4096.",
             {above(0), to_nvme()}),
       entry("queue_depth", &C::queue_depth, "Requests under way.", {above(0), to_nvme()}),
-      // The alias is the key's former name, which configs written for older versions have.
+      // The alias is the key's former name, used in configs for older versions.
       entry("intra_op_parallelism", &C::intra_op_parallelism, "Threads of one transfer.",
             {above(0), to_nvme(), alias("thread_count")}),
       entry("single_submit", &C::single_submit, "Submit requests one at a time.", {to_nvme()}),

@@ -1,4 +1,4 @@
-// The section zero_optimization with those inside of it, and aio, which offloading to disks uses.
+// The section zero_optimization with its nested sections, and aio, which offloading to disks uses.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace deepspeed::config {
 
-/// Options of asynchronous files, which offloading to NVMe uses.
+/// Holds options of asynchronous file access, used for offloading to NVMe.
 struct AioConfig {
   int64_t block_size = 1048576;
   int64_t queue_depth = 8;
@@ -22,7 +22,7 @@ struct AioConfig {
   bool use_gds = false;
 };
 
-/// Options of modules that stage 3 gathers as one.
+/// Holds options of modules that stage 3 gathers as a unit.
 struct LeafModuleConfig {
   std::vector<std::string> classes;
   std::vector<std::string> names;
@@ -51,13 +51,13 @@ struct OffloadOptimizerConfig {
   double cpuadam_cores_perc = 0.8;
 };
 
-/// Options of the error feedback of gradients in 4 bits.
+/// Holds options of the error feedback for 4-bit gradients.
 struct LocoConfig {
   double err_beta = 0.8;
   int64_t reset_T = 1024;
 };
 
-/// How gradients are summed over the ranks. Sizes are in elements.
+/// Configures how gradients are summed over the ranks. Sizes are in elements.
 struct ZeroGradientConfig {
   bool contiguous_gradients = true;
   bool reduce_scatter = true;
@@ -66,13 +66,13 @@ struct ZeroGradientConfig {
   bool ignore_unused_parameters = true;
 };
 
-/// Stages 1 and 2: how updated partitions are sent to all ranks. Sizes are in elements.
+/// Configures how stages 1 and 2 send updated partitions to all ranks. Sizes are in elements.
 struct PartitionGatherConfig {
   bool allgather_partitions = true;
   int64_t allgather_bucket_size = 500'000'000;
 };
 
-/// Stage 3: how parameters are gathered when they are used, and how long they stay. Sizes are in elements.
+/// Configures how stage 3 gathers parameters for use, and how long they stay. Sizes are in elements.
 struct DEEPSPEED_API ParamGatherConfig {
   int64_t stage3_prefetch_bucket_size = 50'000'000;
   int64_t stage3_param_persistence_threshold = 100'000;
@@ -87,15 +87,16 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
 
-  /// Whether gathers go between nodes and then within them where the nodes of a job have groups.
+  /// Returns whether gathers go between nodes first and then within them. It only matters if the job has node
+  /// groups.
   bool gathers_by_nodes() const { return mics_hierarchical_params_gather || zero_quantized_weights; }
 };
 
-/// Options of ZeRO. Sizes and thresholds are in elements. The keys that begin with stage3_ act at stage 3
-/// alone. Those of the bases go as they are to the part of zero/ that acts on them.
+/// Holds options of ZeRO. Sizes and thresholds are in elements. Keys that begin with stage3_ act only at
+/// stage 3. Each base is passed as a whole to the part of zero/ that uses it.
 struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, ParamGatherConfig {
   int64_t stage = 0;
-  std::optional<bool> overlap_comm;  // absent: at stage 3 alone
+  std::optional<bool> overlap_comm;  // absent: only at stage 3
   bool load_from_fp32_weights = true;
   bool elastic_checkpoint = false;
   OffloadParamConfig offload_param;
@@ -117,9 +118,9 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
   bool save_muon_momentum_buffer_in_memory = false;
   LeafModuleConfig leaf_module;
 
-  /// Whether gradients are reduced while backward goes on.
+  /// Returns whether gradients are reduced while backward runs.
   bool overlaps_comm() const { return overlap_comm.value_or(stage == 3); }
-  /// Returns how many ranks hold everything once, of so many data-parallel ones.
+  /// Returns how many of `data_ranks` data-parallel ranks together hold one copy of everything.
   int num_shards(int data_ranks) const {
     return mics_shard_size > 0 ? static_cast<int>(mics_shard_size) : data_ranks;
   }

@@ -1,4 +1,4 @@
-// The tables of the sections of this folder, each in the file of its section.
+// The tables of this folder's sections, each defined in its section's file.
 #pragma once
 
 #include "deepspeed/base/json.h"
@@ -15,7 +15,7 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table();
 const Table<LocoConfig>& loco_table();
 std::vector<Field> zenflow_keys();
 
-/// Makes an object of the section where it is the deprecated truth value: true is stage 1.
+/// Converts the deprecated truth value to an object of the section: true means stage 1.
 Json zero_from_truth_value(const Json& given);
 
 }  // namespace deepspeed::config

@@ -1,5 +1,4 @@
-// The table of zero_optimization. The sections inside come first: zenflow, zeropp_loco_param and
-// leaf_module.
+// The table of zero_optimization. Its nested sections come first: zenflow, zeropp_loco_param and leaf_module.
 #include <utility>
 
 #include "deepspeed/config/table/coerce.h"
@@ -46,7 +45,7 @@ const Table<LocoConfig>& loco_table() {
 
 namespace {
 
-/// Makes a list of a name that stands alone.
+/// Turns a single name into a list.
 Json list_of_one(const Json& given) { return given.is_string() ? Json::array({given}) : given; }
 
 }  // namespace

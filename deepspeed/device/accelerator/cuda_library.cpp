@@ -27,7 +27,7 @@ CudaLibrary load() {
     result.why_not = "DS_ACCELERATOR is 'cpu'; unset it";
     return result;
   }
-  // This asks for the driver without its start, which no fork would survive.
+  // This checks for the driver without starting it. A started driver would not survive a fork.
   result.has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
   if (*cuda_architectures() == '\0') {
     result.why_not =
@@ -59,7 +59,7 @@ constinit std::atomic<const void* (*)(const char*)> find_table = &find_in_librar
 
 bool has_own_tables() { return find_table.load() == &find_in_library; }
 
-// Before main(): torch looks once, at the first question, whether there is CUDA.
+// Runs before main(): torch checks for CUDA only once, at its first query.
 [[maybe_unused]] const bool is_loaded_early = has_own_tables() && library().handle != nullptr;
 
 }  // namespace

@@ -52,7 +52,7 @@ void synchronize() {
   if (num_cuda_devices() > 0) cuda().synchronizeDevice(cuda().getDevice().index());
 }
 
-// Errors are ignored, since at the end of the process the driver may be gone already.
+// Errors are ignored: at the end of the process the driver may be gone already.
 void synchronize_used_devices() noexcept {
   try {
     for (int index = 0; index < num_cuda_devices(); ++index) {

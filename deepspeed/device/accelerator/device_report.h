@@ -1,4 +1,4 @@
-// What of the devices is here, for programs that report it.
+// Describes the available devices, for programs that report them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::device {
 
-/// Lists the LibTorch version and the number of CUDA devices; where there is none, why.
+/// Lists the LibTorch version and the number of CUDA devices, or why there are none.
 DEEPSPEED_API std::vector<std::pair<std::string, std::string>> device_report();
 
 }  // namespace deepspeed::device

@@ -16,21 +16,21 @@
 #include <c10/core/ScalarType.h>
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/device/accelerator/cuda_library.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/page_locks.h"
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::device {
 namespace {
 
-// Smaller blocks come from torch's pool: what rounding up costs is less than pages and a call of the driver.
+// Smaller blocks come from torch's pool: rounding up costs less than own pages and a driver call.
 constexpr int64_t kLeastOwnBytes = 1 << 20;
 
-/// Returns a device that the process has used, the thread's current one if it can be. A call of CUDA on a
-/// thread of another one, as each begins on device 0, would make a context there.
+/// Returns a device that the process has used, or nothing if the current one qualifies. Threads start on
+/// device 0; a CUDA call there would create a context.
 std::optional<c10::Device> used_device() {
   const auto& hooks = at::detail::getCUDAHooks();
   std::optional<c10::Device> found;
@@ -42,13 +42,13 @@ std::optional<c10::Device> used_device() {
   return found;
 }
 
-/// Gives pages their memory, by all cores: the driver, which locks them, would do so by one.
+/// Gives pages their memory using all cores. The driver, which locks them, would use only one.
 void populate(void* data, size_t bytes) {
-  constexpr size_t kLeast = size_t{32} << 20;  // of a thread
+  constexpr size_t kLeast = size_t{32} << 20;  // per thread
   const size_t threads = std::clamp<size_t>(bytes / kLeast, 1, size_t(at::get_num_threads()));
-  const size_t page = size_t(::sysconf(_SC_PAGESIZE)), share = (bytes / threads / page + 1) * page;
+  const size_t page = page_bytes(), share = (bytes / threads / page + 1) * page;
   const auto populate_share = [=](size_t begin) {
-    // Kernels before 5.14 do not know it; there the driver does the work.
+    // Kernels before 5.14 do not support this; there the driver does the work.
     ::madvise(static_cast<char*>(data) + begin, std::min(share, bytes - begin), MADV_POPULATE_WRITE);
   };
   std::vector<std::jthread> others;
@@ -56,7 +56,7 @@ void populate(void* data, size_t bytes) {
   populate_share(0);
 }
 
-/// Pages that belong to one tensor, and are locked.
+/// Owns page-locked memory that belongs to one tensor.
 class LockedPages {
  public:
   explicit LockedPages(size_t bytes) : bytes_(bytes) {
@@ -75,7 +75,7 @@ class LockedPages {
     }
   }
   ~LockedPages() {
-    synchronize_used_devices();  // any device may copy from here, whatever this thread's current one is
+    synchronize_used_devices();  // any device may be copying from here, whatever this thread's current one is
     const c10::OptionalDeviceGuard guard(used_device());
     unlock_pages(data_);
     ::munmap(data_, bytes_);

@@ -20,7 +20,7 @@
 namespace deepspeed::device {
 namespace {
 
-// Reads a number from a file of /proc, in which a line reads "VmHWM:     12345 kB".
+// Reads a number from a file in /proc with lines such as "VmHWM:     12345 kB".
 int64_t bytes_of_line(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -31,7 +31,7 @@ int64_t bytes_of_line(const char* path, const std::string& key) {
 
 int64_t status_bytes(const std::string& key) { return bytes_of_line("/proc/self/status", key); }
 
-// Reads a bound; nothing where there is no such file, or no bound in it ("max").
+// Reads a limit; nothing if the file is missing or holds no limit ("max").
 std::optional<int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string text;
@@ -42,8 +42,8 @@ std::optional<int64_t> number_in(const std::string& path) {
   return number;
 }
 
-// Returns what the process may still take of a resource of which it has `used`; nothing where it has no
-// limit.
+// Returns how much more of a resource the process may take; nothing if it has no limit. `used` is the line of
+// /proc with its current use.
 std::optional<int64_t> left_of(int resource, const char* used) {
   rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -51,7 +51,7 @@ std::optional<int64_t> left_of(int resource, const char* used) {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
 }
 
-/// Returns the allocator of CUDA devices; null before the first tensor, when it knows none.
+/// Returns the allocator of CUDA devices, or null before the first tensor. It has no device then.
 c10::DeviceAllocator* cuda_allocator() {
   if (num_cuda_devices() == 0) return nullptr;
   c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(at::kCUDA);
@@ -60,7 +60,7 @@ c10::DeviceAllocator* cuda_allocator() {
 
 constexpr auto kAllPools = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
-// Counts what tensors take on the current CUDA device.
+// Returns the statistics of tensor memory on the current CUDA device.
 c10::CachingAllocator::Stat cuda_bytes() {
   c10::DeviceAllocator* const allocator = cuda_allocator();
   if (allocator == nullptr) return {};
@@ -68,7 +68,7 @@ c10::CachingAllocator::Stat cuda_bytes() {
   return allocator->getDeviceStats(index).allocated_bytes[kAllPools];
 }
 
-/// Returns what tensors could take in all: what the driver has left, and what the allocator has from it.
+/// Returns what tensors could take in total: the driver's free memory plus what the allocator holds.
 int64_t bytes_for_tensors(c10::DeviceAllocator& allocator, c10::DeviceIndex device) {
   try {
     const size_t left = allocator.getMemoryInfo(device).first;

@@ -1,30 +1,31 @@
-// How much memory the process uses.
+// Measures how much memory the process uses.
 #pragma once
 
 #include <cstdint>
 
 namespace deepspeed::device {
 
-/// Bytes of the process in physical memory: now, and at most since its start (or reset_peak_resident()).
-/// Throws IoError where /proc cannot be read.
+/// Returns the process's bytes in physical memory. The second function returns their peak since the start or
+/// reset_peak_resident(). Throws IoError if /proc cannot be read.
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
 
-/// Starts a new peak at the present value. Returns false where the kernel does not allow it; the old peak
+/// Restarts the peak at the current value. Returns false if the kernel does not allow it; the old peak then
 /// stays.
 bool reset_peak_resident();
 
-/// Bytes that tensors take on the current CUDA device: now, and at most so far. 0 where there is no CUDA
-/// device.
+/// Returns the bytes of tensors on the current CUDA device. The second function returns their peak. 0 without
+/// a CUDA device.
 int64_t cuda_allocated_bytes();
 int64_t cuda_peak_allocated_bytes();
 
-/// Bytes that tensors can still take on a CUDA device. The driver is asked at a process's first call for the
-/// device; later ones, which a capture allows, subtract what tensors take. 0 where the allocator cannot tell.
+/// Returns the bytes that tensors can still take on a CUDA device. The driver is asked only at the process's
+/// first call for the device. Later calls subtract what tensors take, which is allowed during a capture. 0 if
+/// the allocator cannot tell.
 int64_t cuda_available_bytes(int device);
 
-/// Bytes of host memory that can still be taken: what the system has, or the process's group of processes
-/// (cgroup) or the process itself (RLIMIT_DATA, RLIMIT_AS) may have, where that is less.
+/// Returns the bytes of host memory that can still be taken. It is the smallest of what the system has free
+/// and what the cgroup and the process's own limits (RLIMIT_DATA, RLIMIT_AS) allow.
 int64_t available_host_bytes();
 
 }  // namespace deepspeed::device

@@ -8,9 +8,9 @@ namespace deepspeed::device {
 struct PageLocks {
   static constexpr const char* kName = "deepspeed_cuda_page_locks";
 
-  /// Locks [data, data + bytes) for the copies of all devices. Returns null, or what the driver says.
+  /// Locks [data, data + bytes) for copies of all devices. Returns null, or the driver's error text.
   const char* (*lock)(void* data, size_t bytes);
-  /// Unlocks what begins at `data`, when no copy is under way.
+  /// Unlocks the block at `data`, while no copy is running.
   void (*unlock)(void* data);
 };
 

@@ -12,7 +12,7 @@
 namespace deepspeed::device {
 namespace {
 
-// The finaliser of the SplitMix64 generator: every bit of the input moves every bit of the output.
+// The finaliser of the SplitMix64 generator: every input bit affects every output bit.
 uint64_t mix(uint64_t value) {
   value += 0x9E3779B97F4A7C15ULL;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;

@@ -1,4 +1,4 @@
-// CUDA graphs, a table of the CUDA library. Streams are the calling thread's current ones; errors of CUDA are
+// CUDA graphs, a table of the CUDA library. Streams are the calling thread's current ones. CUDA errors are
 // c10::Error.
 #pragma once
 
@@ -7,14 +7,14 @@ namespace deepspeed::device {
 struct CudaGraphs {
   static constexpr const char* kName = "deepspeed_cuda_graphs";
 
-  /// Begins to capture what the stream, which is not the default one, is given from here on. Memory comes
-  /// from a pool that lives as long as the graph: that of `neighbour`, or, where this is null, a new one.
-  /// Returns the graph.
+  /// Starts capturing all further work on the stream, which must not be the default one. Memory comes from a
+  /// pool that exists as long as the graph: that of `neighbour`, or a new one if this is null. Returns the
+  /// graph.
   void* (*begin)(const void* neighbour);
   void (*end)(void* graph);
-  /// Gives the stream the work that was captured.
+  /// Launches the captured work on the stream.
   void (*replay)(void* graph);
-  /// Gives back the graph, whether or not its capture has ended.
+  /// Destroys the graph, whether or not its capture has ended.
   void (*free)(void* graph);
 };
 

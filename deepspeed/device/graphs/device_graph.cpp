@@ -47,7 +47,7 @@ DeviceGraph DeviceGraph::capture(c10::Device device, const SideStream& stream,
     try {
       table.end(made.graph_.get());
     } catch (...) {
-      if (!error) error = std::current_exception();  // the first one is the cause
+      if (!error) error = std::current_exception();  // the first error is the cause
     }
   }
   stream.join();

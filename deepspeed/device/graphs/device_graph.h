@@ -1,4 +1,4 @@
-// Work that a device was not given yet, to be given as a whole, as often as is asked for: a CUDA graph.
+// Work captured for a device, to be launched as a whole, any number of times: a CUDA graph.
 #pragma once
 
 #include <functional>
@@ -13,21 +13,20 @@ class SideStream;
 
 class DeviceGraph {
  public:
-  /// A graph without work.
+  /// Makes a graph without work.
   DeviceGraph() = default;
-  /// Captures what `work` gives to the device by way of `stream`, a side stream of it; the device does not do
-  /// it yet. A backward of autograd in it must be of a forward that was captured by the same
-  /// stream. Tensors that the work makes lie in memory of the graph, and have no values before a replay.
-  /// Memory of `neighbour` is used again; both then replay in the order of their captures. Throws what `work`
-  /// throws, c10::Error where it does what cannot be captured (it waits for the device), and
-  /// NotSupportedError without CUDA.
+  /// Captures what `work` launches through `stream`, a side stream of the device. The device does not run it
+  /// yet. A backward of autograd in it must belong to a forward captured on the same stream. Tensors made by
+  /// the work are in the graph's memory and have no values before a replay. Memory of `neighbour` is reused;
+  /// both graphs must then replay in the order of their captures. Throws what `work` throws, c10::Error for
+  /// work that cannot be captured (such as waiting for the device), and NotSupportedError without CUDA.
   static DeviceGraph capture(c10::Device device, const SideStream& stream, const std::function<void()>& work,
                              const DeviceGraph& neighbour = {});
 
-  /// Gives the work to the device's current stream, with the addresses that it had.
+  /// Launches the work on the device's current stream, with its captured addresses.
   void replay() const;
 
-  /// Whether a capture of this thread is under way.
+  /// Returns whether this thread is capturing.
   static bool is_capturing();
 
  private:

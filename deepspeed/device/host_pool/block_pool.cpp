@@ -1,6 +1,6 @@
-// allocate() takes the smallest free block with memory that fits, else gives pages to free addresses,
-// moved from the oldest blocks where that is possible. free() joins a block with its neighbours, and
-// empties the oldest ones beyond what the pool may keep.
+// allocate() takes the smallest free block with memory that fits. Otherwise it gives pages to free addresses,
+// moved from the oldest blocks if possible. free() joins a block with its neighbours, and empties the oldest
+// ones beyond the pool's limit.
 #include "deepspeed/device/host_pool/block_pool.h"
 
 #include <algorithm>
@@ -15,8 +15,7 @@ namespace deepspeed::device {
 namespace {
 
 constexpr size_t kGranule = size_t{64} << 10;
-// The system notes each moved page by itself, 65,530 ranges a process at most: pools beyond that size move
-// none.
+// The system records each moved page as a separate range, at most 65,530 per process. Larger pools move none.
 constexpr size_t kMostWithMovedPages = size_t{32} << 30;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -39,11 +38,11 @@ BlockPool::~BlockPool() {
 }
 
 bool BlockPool::has_memory(size_t page) const {
-  static const auto kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t bytes_of_page = page_bytes();
   constexpr uint64_t kPresentOrSwapped = uint64_t{3} << 62;
-  std::vector<uint64_t> entries(kHugePage / kPage);
+  std::vector<uint64_t> entries(kHugePage / bytes_of_page);
   const size_t bytes = entries.size() * sizeof(uint64_t);
-  const auto place = reinterpret_cast<uintptr_t>(addresses_.data + page) / kPage * sizeof(uint64_t);
+  const auto place = reinterpret_cast<uintptr_t>(addresses_.data + page) / bytes_of_page * sizeof(uint64_t);
   if (::pread(page_table_, entries.data(), bytes, static_cast<off_t>(place)) != static_cast<ssize_t>(bytes))
     return true;
   return std::ranges::any_of(entries, [](uint64_t entry) { return (entry & kPresentOrSwapped) != 0; });
@@ -72,7 +71,7 @@ bool BlockPool::add_pages(size_t offset, size_t bytes) {
     make_mere_addresses(data, moved);
     return false;
   }
-  ::madvise(data + moved, bytes - moved, MADV_HUGEPAGE);  // where the system has none, small ones do
+  ::madvise(data + moved, bytes - moved, MADV_HUGEPAGE);  // without huge pages the system uses small ones
   return true;
 }
 
@@ -90,7 +89,7 @@ void* BlockPool::allocate(size_t bytes) {
     free_.erase(addresses);
     if (block.bytes > whole) free_[offset + whole] = {block.bytes - whole, false, 0};
     kept_bytes_ += whole;
-    // What is free before it stays a block of its own, so that this one begins with a huge page.
+    // Free space before it stays a separate block, so that this one starts at a huge page.
     found = free_.insert_or_assign(offset, FreeBlock{whole, true, num_freed_}).first;
   }
   const auto [offset, block] = *found;
@@ -104,7 +103,7 @@ void* BlockPool::allocate(size_t bytes) {
 
 bool BlockPool::free(void* block) {
   if (!contains(block)) return false;
-  if (!is_usable()) return true;  // a child's copy of the memory goes with the child
+  if (!is_usable()) return true;  // a child's copy of the memory is freed with the child
   const auto offset = static_cast<size_t>(static_cast<char*>(block) - addresses_.data);
   const std::lock_guard lock(mutex_);
   const auto found = used_.find(offset);

@@ -1,5 +1,5 @@
-// Memory for large blocks that come and go: freed neighbours join, so that blocks of other sizes fit where
-// they were, and memory that one place does not need any more serves another.
+// A pool for large blocks of short-lived memory. Freed neighbours join, so that blocks of other sizes fit
+// there. Memory that one place no longer needs is moved to another.
 #pragma once
 
 #include <cstddef>
@@ -16,51 +16,52 @@
 
 namespace deepspeed::device {
 
-/// Hands out blocks of one range of addresses, in huge pages where the system has them (madvise). Any thread
-/// may call.
+/// Hands out blocks from one range of addresses, in huge pages if available (madvise). Thread-safe.
 class BlockPool {
  public:
-  /// Reserves addresses, fewer where the system has not as many; they are no memory until they are used.
-  /// most_kept: bytes of memory that stay with the pool although nothing uses them.
+  /// Reserves addresses, or fewer if the system has too few. They take no memory until used. most_kept: bytes
+  /// of unused memory that the pool may keep.
   BlockPool(size_t addresses, size_t most_kept);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// Returns a block whose bytes have any values, at a multiple of 64 KiB. Null where the pool or the system
-  /// has no more, and in a child of the process that made the pool.
+  /// Returns an uninitialised block at a multiple of 64 KiB. Null if the pool or the system has no more, and
+  /// in a child of the process that made the pool.
   void* allocate(size_t bytes);
-  /// Takes back what allocate() returned. Returns false, and does nothing, where it is no block of the pool.
+  /// Takes back a block of allocate(). Returns false, and does nothing, if it is not one of the pool's.
   bool free(void* block);
 
-  /// Lends the memory of the huge pages within the range to other blocks: its values are gone, and what is
-  /// written there before fetch() takes new memory. Does nothing outside of a block that is in use.
+  /// Lends the memory of the huge pages within the range to other blocks. Its values are lost. Writing there
+  /// before fetch() takes new memory. Does nothing outside a block in use.
   void lend(void* data, size_t bytes);
-  /// Gives the huge pages that the range touches memory again, with any values where nothing was written
-  /// since lend(), as far as the pool keeps some; the rest is new memory when it is written.
+  /// Gives memory back to the huge pages that the range touches. It takes what the pool has; the rest is new
+  /// memory when it is written. Values not written since lend() are undefined.
   void fetch(void* data, size_t bytes);
 
   bool contains(const void* data) const;
   size_t used_bytes() const;
-  /// Bytes of memory that nothing uses.
+  /// Returns the bytes of unused memory.
   size_t kept_bytes() const;
   size_t lent_bytes() const;
 
  private:
   bool add_pages(size_t offset, size_t bytes);
-  /// Makes mere addresses of whole huge pages, of so many bytes at least where it has them, in the block that
-  /// was freed first; their memory goes to the stock. Returns false where no block has any.
+  /// Takes the memory of whole huge pages from the block that was freed first. It takes at least `wanted`
+  /// bytes if the block has them. The memory goes to the stock, and the pages become bare addresses. Returns
+  /// false if no block has any.
   bool empty_oldest(size_t wanted);
-  /// Fills the stock up to so many bytes from the free blocks: what is free serves before new memory does,
-  /// which costs the system a hundred times as long as to move it.
+  /// Fills the stock to this many bytes from the free blocks. Moving free memory costs the system a hundredth
+  /// of what new memory costs.
   void stock_up(size_t bytes);
   bool moves_pages() const;
-  /// Gives memory back to the system where more is kept than may be. What is lent may be kept beyond that.
+  /// Returns memory to the system if more is kept than allowed. Lent memory may be kept beyond that.
   void trim();
-  /// Gives the memory of whole huge pages to the stock, or to the system where the pool is very large.
+  /// Moves the memory of whole huge pages to the stock. If the pool is very large it goes to the system
+  /// instead.
   void take_memory_of(size_t offset, size_t bytes);
   bool is_usable() const;
-  /// Whether anything was written or read in the huge page since it lost its memory; true where nobody knows.
+  /// Returns whether the huge page was accessed since it lost its memory; true if unknown.
   bool has_memory(size_t page) const;
 
   Addresses addresses_;
@@ -68,10 +69,10 @@ class BlockPool {
   pid_t process_;
   mutable std::mutex mutex_;
   PageStock stock_;
-  int page_table_;  // a file of the system; negative: not to be read
+  int page_table_;  // /proc/self/pagemap; negative: it cannot be read
   FreeBlocks free_;
   std::map<size_t, size_t> used_;  // bytes by offset
-  std::set<size_t> lent_;          // offsets of huge pages in blocks that are in use
+  std::set<size_t> lent_;          // offsets of huge pages in blocks in use
   size_t used_bytes_ = 0;
   size_t kept_bytes_ = 0;  // in free blocks
   uint64_t num_freed_ = 0;

@@ -1,15 +1,15 @@
-// Memory of tensors whose values nobody needs for a while.
+// Lends out the memory of tensors whose values are not needed for a while.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace deepspeed::device {
 
-/// Lets other tensors of the pool (large_tensors.h) have the memory of a contiguous one, whose values are
-/// gone: what is read of it before it is written has any. Does nothing for tensors that lie elsewhere.
+/// Lets other tensors of the pool (large_tensors.h) use a contiguous tensor's memory. Its values are lost;
+/// until it is written, its values are undefined. Does nothing for tensors outside the pool.
 void lend_memory(const at::Tensor& tensor);
-/// Gives a contiguous tensor, before it is written, memory that others have left meanwhile. Without that call
-/// the system finds memory for it, which takes longer. Changes no value that was written since lend_memory().
+/// Gives a contiguous tensor memory that others no longer use, before it is written. Without this call the
+/// system provides memory, which takes longer. Values written since lend_memory() stay.
 void fetch_memory(const at::Tensor& tensor);
 
 }  // namespace deepspeed::device

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostKeptInPool = size_t{64} << 20;
 
-c10::DeleterFnPtr small_deleter = nullptr;  // of the allocator that was there before
+c10::DeleterFnPtr small_deleter = nullptr;  // deleter of the original allocator
 
 void free_tensor_memory(void* data) {
   BlockPool& pool = large_block_pool();
@@ -37,7 +37,7 @@ class LargeTensorAllocator final : public c10::Allocator {
       c10::profiledCPUMemoryReporter().New(data, bytes);
       return {data, data, &free_tensor_memory, at::kCPU};
     }
-    // One deleter frees whatever comes from here, as raw_deleter() promises.
+    // One deleter frees everything allocated here, as raw_deleter() promises.
     c10::DataPtr small = small_.allocate(bytes);
     static_cast<void>(small.compare_exchange_deleter(small_deleter, &free_tensor_memory));
     return small;
@@ -56,7 +56,7 @@ bool wants_pool() {
                     ", expected 1 (large tensors of the CPU lie in a pool) or 0 (in malloc's heap)");
 }
 
-// Under a limit each page that the pool keeps would be one less for something else.
+// Under a limit, each page that the pool keeps would be missing elsewhere.
 bool is_limited(int resource) {
   rlimit limit{};
   return ::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
@@ -72,12 +72,11 @@ void install_large_tensor_pool() {
 
 }  // namespace
 
-// Tensors may outlive the statics, so the pool and the allocator stay until the process ends.
+// Tensors may outlive statics, so the pool and the allocator stay until the process ends.
 BlockPool& large_block_pool() {
-  // Gaps between blocks are addresses alone, so there are more of these than the machine has memory.
-  static auto& pool = *new BlockPool(
-      4 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(::sysconf(_SC_PAGESIZE)),
-      kMostKeptInPool);
+  // Gaps between blocks are only addresses, so the range is larger than the machine's memory.
+  static auto& pool =
+      *new BlockPool(4 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes(), kMostKeptInPool);
   return pool;
 }
 

@@ -13,14 +13,14 @@
 namespace deepspeed::device {
 namespace {
 
-// One huge page at a time: the system moves no range of which it has noted parts as several. It leaves `from`
-// as a range without memory, so that nothing else gets its addresses.
+// Moves one huge page at a time: the system does not move a range that it records in several parts. `from`
+// stays a range without memory, so that nothing else gets its addresses.
 bool move_huge_page(char* from, char* to) {
   return ::mremap(from, kHugePage, kHugePage, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
 }
 
-// Returns how many bytes were moved, from the beginning on. In that order neighbours stay neighbours, which
-// the system notes as one.
+// Returns how many bytes were moved, counted from the beginning. In this order neighbours stay neighbours,
+// which the system records as one range.
 size_t move_huge_pages(char* from, char* to, size_t bytes) {
   size_t moved = 0;
   while (moved < bytes && move_huge_page(from + moved, to + moved)) moved += kHugePage;

@@ -1,4 +1,4 @@
-// Memory that one range of addresses does not need any more, for the next range that does.
+// Holds memory that one range of addresses no longer needs, for the next range that does.
 #pragma once
 
 #include <cstddef>
@@ -7,31 +7,29 @@
 
 namespace deepspeed::device {
 
-/// Moves pages between ranges of addresses by the system's page tables: nothing is copied, and memory that
-/// comes again needs not be cleared by the system, which costs more than to write it. Is used by one thread
-/// at a time.
+/// Moves pages between ranges of addresses through the system's page tables. Nothing is copied, and the
+/// system need not clear reused memory, which costs more than writing it. Use it from one thread at a time.
 class PageStock {
  public:
-  /// addresses: the most bytes that it can hold.
+  /// addresses: the maximum number of bytes held.
   explicit PageStock(size_t addresses);
   ~PageStock();
   PageStock(const PageStock&) = delete;
   PageStock& operator=(const PageStock&) = delete;
 
-  /// Takes the memory of whole huge pages, of private memory that may be written. The range stays, and is
-  /// zeros in new pages where it is touched again. Where the system moves none, memory goes back to it
-  /// instead.
+  /// Takes the memory of whole huge pages from private writable memory. The range stays mapped and gets new
+  /// pages of zeros when touched. If the system cannot move pages, their memory is returned to it.
   void put(char* from, size_t bytes);
-  /// Moves memory, with any values, to the beginning of the range, whose own is gone then. Returns for how
-  /// many bytes there was some.
+  /// Moves memory, with undefined values, to the beginning of the range. The range's own memory is lost.
+  /// Returns the number of bytes moved.
   size_t take(char* to, size_t bytes);
-  /// Gives memory back to the system but for so many bytes.
+  /// Returns memory to the system, except for this many bytes.
   void trim(size_t most);
   size_t bytes() const { return bytes_; }
 
  private:
   Addresses addresses_;
-  size_t bytes_ = 0;  // at its beginning
+  size_t bytes_ = 0;  // at the beginning of addresses_
 };
 
 }  // namespace deepspeed::device

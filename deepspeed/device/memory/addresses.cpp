@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace deepspeed::device {
 namespace {
@@ -13,6 +14,11 @@ constexpr int kMereAddresses = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 uintptr_t round_up_to(uintptr_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
+
+size_t page_bytes() {
+  static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 Addresses reserve_addresses(size_t bytes, size_t alignment) {
   bytes = round_up_to(bytes, alignment);

@@ -11,16 +11,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "deepspeed/device/memory/addresses.h"
+
 namespace deepspeed::device {
 namespace {
 
-/// A part of a library that nobody may write, in whole pages.
+/// Is a read-only part of a library, in whole pages.
 struct Segment {
   uintptr_t begin = 0;
   uintptr_t end = 0;
 };
 
-/// The kernel's table of this process's pages: Documentation/admin-guide/mm/pagemap.rst of Linux.
+/// Reads the kernel's table of this process's pages: Documentation/admin-guide/mm/pagemap.rst of Linux.
 class PageTable {
  public:
   PageTable() : file_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)), entries_(size_t{1} << 14) {}
@@ -30,8 +32,8 @@ class PageTable {
   PageTable(const PageTable&) = delete;
   PageTable& operator=(const PageTable&) = delete;
 
-  /// Returns how many pages of the segment are in memory; nothing where one of them is not its file's, or
-  /// where that cannot be read.
+  /// Returns how many pages of the segment are in memory. Returns nothing if one of them is not from its
+  /// file, or if the table cannot be read.
   std::optional<int64_t> pages_of_file(const Segment& segment) noexcept {
     constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62,
                        kOfFile = uint64_t{1} << 61;
@@ -53,7 +55,7 @@ class PageTable {
     return present;
   }
 
-  const uintptr_t page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t page_bytes = device::page_bytes();
 
  private:
   const int file_;
@@ -74,8 +76,8 @@ void release_segment(const Segment& segment, Release& release) noexcept {
     release.bytes += *pages * static_cast<int64_t>(release.table.page_bytes);
 }
 
-// Is called with the loader's lock held, so that no library goes meanwhile. What is relocated, also what is
-// made read-only after that, lies in segments that may be written.
+// Runs with the loader's lock held, so no library can be unloaded meanwhile. Relocated data, even if made
+// read-only later, is in writable segments.
 int release_library(dl_phdr_info* library, size_t, void* data) noexcept {
   Release& release = *static_cast<Release*>(data);
   const uintptr_t page = release.table.page_bytes;
@@ -88,7 +90,7 @@ int release_library(dl_phdr_info* library, size_t, void* data) noexcept {
   return 0;
 }
 
-// A forked process begins without any of these pages: it holds what it has used itself.
+// A forked process starts without any of these pages and holds only what it has used itself.
 bool is_forked = false;
 [[maybe_unused]] const int atfork_result = ::pthread_atfork(
     nullptr, nullptr, +[] { is_forked = true; });

@@ -5,11 +5,11 @@
 
 namespace deepspeed::device {
 
-/// Unmaps the code and constants of all loaded libraries. They stay in the system's page cache, and what is
-/// used is mapped again page by page, so that a process no longer holds what the dynamic linker and
-/// initialisers alone have touched: some 200 MB where CUDA's libraries are among them. A segment with a page
-/// that differs from its file, by a breakpoint or patched code, is left alone. Returns the bytes unmapped; 0
-/// where the system does not say what is mapped, and in a forked process, which begins without these pages.
+/// Unmaps the code and constants of all loaded libraries, and returns the bytes unmapped. They stay in the
+/// system's page cache, and what is used is mapped again page by page. The process then no longer holds pages
+/// that only the dynamic linker and initialisers touched, some 200 MB with CUDA's libraries. A segment with a
+/// page that differs from its file, through a breakpoint or patched code, stays mapped. Returns 0 if the
+/// system does not say what is mapped, and in a forked process, which starts without these pages.
 int64_t release_library_pages();
 
 }  // namespace deepspeed::device

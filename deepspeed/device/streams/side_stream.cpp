@@ -14,7 +14,7 @@ SideStream::Scope::~Scope() {
 
 SideStream::SideStream(c10::Device device, Use use) {
   if (device.is_cpu()) return;
-  // The pool hands 32 streams of a priority out in turn. NCCL and all else take those of the low one.
+  // The pool hands out 32 streams per priority in turn. NCCL and everything else use low priority.
   const bool is_high_priority = use == Use::kCapture;
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, is_high_priority);
 }
@@ -36,7 +36,7 @@ StreamEvent SideStream::copy_at_once(const at::Tensor& destination, const at::Te
 
 StreamEvent SideStream::copy_here(const at::Tensor& destination, const at::Tensor& source) const {
   destination.copy_(source, /*non_blocking=*/stream_.has_value());
-  // The allocator does not reuse the memory of a tensor that dies before this stream is done with it.
+  // If a tensor dies early, the allocator waits for this stream before it reuses the memory.
   for (const at::Tensor* tensor : {&destination, &source}) {
     if (stream_ && !tensor->is_cpu()) tensor->record_stream(*stream_);
   }

@@ -1,4 +1,4 @@
-// A second queue of work for a device, beside the current one: for copies that run while it computes.
+// A second work queue of a device, besides the current stream, for copies that overlap compute.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace deepspeed::device {
 
 class SideStream {
  public:
-  /// While it lives, this thread's work for the device goes to the side stream. A default one changes
-  /// nothing.
+  /// Directs this thread's work for the device to the side stream while it exists. A default-constructed
+  /// scope changes nothing.
   class Scope {
    public:
     Scope() = default;
@@ -26,26 +26,26 @@ class SideStream {
     std::optional<c10::Stream> former_;
   };
 
-  /// For which work it is. A process has few streams of a kind, which its side streams and NCCL share: a
-  /// capture takes whatever its stream is given, from any thread, so those have a kind of their own.
+  /// Says what the stream is for. A process has few streams of each priority, shared by its side streams and
+  /// NCCL. A capture records whatever its stream is given by any thread, so captures use another priority.
   enum class Use { kWork, kCapture };
 
-  /// Makes the side stream of a device. A CPU has none: its work is done at once.
+  /// Makes the side stream of a device. A CPU has none: its work runs at once.
   explicit SideStream(c10::Device device, Use use = Use::kWork);
 
-  /// Begins a scope whose work waits for all that the current stream was given so far. Tensors that were made
-  /// before may be written in the scope, and are safe to free after join().
+  /// Begins a scope whose work waits for everything on the current stream so far. Existing tensors may be
+  /// written in the scope, and are safe to free after join().
   Scope enter() const;
-  /// Makes further work of the current stream wait for all that this stream was given so far.
+  /// Makes further work of the current stream wait for everything on this stream so far.
   void join() const { now().hold_current_stream(); }
-  /// Returns the moment at which all work that this stream was given so far is done.
+  /// Returns an event that marks the end of all work on this stream so far.
   StreamEvent now() const { return stream_ ? StreamEvent(*stream_) : StreamEvent(); }
 
-  /// Starts the copy destination = source, of one size, between a device and the host, after all that the
-  /// current stream was given so far. Returns the moment at which it is done; both tensors must stay as they
-  /// are until then. Host memory that is not page-locked makes the caller wait.
+  /// Starts the copy destination = source between a device and the host, of equal sizes. It waits for
+  /// everything on the current stream so far. Returns an event that marks its end; both tensors must stay
+  /// unchanged until then. If the host memory is not page-locked the caller waits.
   StreamEvent copy(const at::Tensor& destination, const at::Tensor& source) const;
-  /// Starts a copy as copy() does, of values that are there already: it does not wait for the current stream.
+  /// Starts a copy like copy(), but of values that already exist. It does not wait for the current stream.
   StreamEvent copy_at_once(const at::Tensor& destination, const at::Tensor& source) const;
 
  private:

@@ -1,4 +1,4 @@
-// A moment in what a device was given to do.
+// A point in a device's queue of work.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@ namespace deepspeed::device {
 
 class StreamEvent {
  public:
-  /// Makes an event for which nothing has to wait.
+  /// Makes an event that nothing waits for.
   StreamEvent() = default;
-  /// Marks now, on the current stream of the device (a CPU has none).
+  /// Marks the current point of the device's current stream (a CPU has none).
   explicit StreamEvent(c10::Device device);
-  /// Marks now, on a stream.
+  /// Marks the current point of a stream.
   explicit StreamEvent(c10::Stream stream);
 
-  /// Blocks until all that was given to the stream before the event is done. Any thread may call.
+  /// Blocks until all work before the event is done. Thread-safe.
   void wait() const;
-  /// Makes further work of a stream wait for the event; the caller goes on.
+  /// Makes further work of a stream wait for the event, without blocking the caller.
   void hold(c10::Stream stream) const;
   /// Makes further work of the current stream of the event's device wait for the event.
   void hold_current_stream() const;

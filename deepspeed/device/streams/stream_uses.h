@@ -1,4 +1,4 @@
-// Who uses something on which streams: memory of the host, say, that must not change until all have read it.
+// Records which streams use something, for instance host memory that must not change until all have read it.
 #pragma once
 
 #include <map>
@@ -8,10 +8,11 @@
 
 namespace deepspeed::device {
 
-/// One thread at a time uses it.
+/// Keeps one mark per stream. Use it from one thread at a time.
 class StreamUses {
  public:
-  /// Marks now, on the current stream of a device (a CPU has none), in place of that stream's earlier mark.
+  /// Marks the current point of a device's current stream (a CPU has none). Replaces that stream's earlier
+  /// mark.
   void note(c10::Device device);
   /// Blocks until all streams have passed their marks.
   void wait() const;

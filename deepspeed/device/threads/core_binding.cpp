@@ -13,8 +13,8 @@
 
 #include "deepspeed/base/log.h"
 
-// Sets the number of threads of the calling thread's next teams, in the OpenMP run time that torch brings.
-// torch's own call sets it for all threads.
+// Sets the calling thread's number of threads for parallel regions, in torch's OpenMP run time. torch's own
+// call would set it for all threads.
 extern "C" void omp_set_num_threads(int);
 
 namespace deepspeed::device {

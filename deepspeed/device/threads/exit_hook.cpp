@@ -9,9 +9,9 @@
 namespace deepspeed {
 namespace {
 
-// The list is never destroyed, since hooks of static objects are taken back after it would be.
+// Never destroyed, since static objects may remove their hooks after that.
 struct Hooks {
-  std::recursive_mutex mutex;  // a hook may take others back
+  std::recursive_mutex mutex;  // recursive: a hook may remove others
   std::vector<const std::function<void()>*> functions, before_all;
 
   static Hooks& instance() {
@@ -40,7 +40,7 @@ ExitHook::ExitHook(std::function<void()> function, Turn turn) : function_(std::m
   auto& hooks = Hooks::instance();
   const std::lock_guard lock(hooks.mutex);
   (turn == Turn::kBeforeAll ? hooks.before_all : hooks.functions).push_back(&function_);
-  std::atexit(run_newest);  // one call a hook, so that each has its place among the statics
+  std::atexit(run_newest);  // one call per hook, so that each has its place among the statics
 }
 
 ExitHook::~ExitHook() {

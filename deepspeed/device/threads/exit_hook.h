@@ -1,4 +1,4 @@
-// What has to end before the process does.
+// Runs what must end before the process does.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@
 
 namespace deepspeed {
 
-/// Calls `function` when the process ends by exit() or by a return from main(). Threads that run torch's
-/// operations end there: later, torch's own statics are destroyed under them. Hooks run newest first. A
-/// static that was made after the hook is destroyed before it runs, so a hook is made as late as can be.
+/// Calls `function` when the process ends by exit() or by returning from main(). Threads that run torch
+/// operations must end there: later, torch's own statics are destroyed while they run. Hooks run newest
+/// first. A static made after the hook is destroyed before it runs, so make a hook as late as possible.
 class DEEPSPEED_API ExitHook {
  public:
   enum class Turn {
     kNewestFirst,
-    kBeforeAll,  ///< For what is said to others, while all threads and connections are there.
+    kBeforeAll,  ///< for messages to others, while all threads and connections exist
   };
   explicit ExitHook(std::function<void()> function, Turn turn = Turn::kNewestFirst);
-  /// Takes the function back, and waits while another thread runs it.
+  /// Removes the hook, and waits if another thread is running it.
   ~ExitHook();
   ExitHook(const ExitHook&) = delete;
   ExitHook& operator=(const ExitHook&) = delete;

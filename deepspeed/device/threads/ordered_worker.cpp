@@ -35,8 +35,7 @@ void OrderedWorker::wait_for(int64_t count) {
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return num_done_ >= count; });
   if (!error_) return;
-  // The pieces after a failed one are passed over, which takes no time; then nothing of the caller's is in
-  // use.
+  // Work after a failed piece is skipped, which takes no time. Then nothing of the caller's is in use.
   done_.wait(lock, [&] { return num_done_ == num_added_; });
   std::rethrow_exception(error_);
 }

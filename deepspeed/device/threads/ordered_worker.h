@@ -1,4 +1,4 @@
-// A thread that does one piece of work after the other beside its owner.
+// A thread that runs pieces of work in order, next to its owner.
 #pragma once
 
 #include <condition_variable>
@@ -12,20 +12,20 @@
 
 namespace deepspeed::device {
 
-/// A worker whose functions are called one after the other, from any threads.
+/// Runs added functions one after the other. Functions may be added from any thread.
 class OrderedWorker {
  public:
-  /// Starts the worker, which keeps to the processors, with the threads that it computes with.
+  /// Starts the worker, bound to these processors together with its compute threads.
   explicit OrderedWorker(const Cores& cores);
 
-  /// Does `work` after all that was added before. Once a piece has thrown, those after it are left out.
+  /// Runs `work` after everything added before. Once a piece has thrown, later ones are skipped.
   void add(std::function<void()> work);
-  /// Waits until all that was added is done. Throws what a piece has thrown, each time until forget_error().
+  /// Waits until everything added is done. Throws what a piece has thrown, every time until forget_error().
   void wait() { wait_for(num_added_); }
-  /// Waits until the first `count` pieces of all that were ever added are done. Throws as wait().
+  /// Waits until the first `count` pieces ever added are done. Throws like wait().
   void wait_for(int64_t count);
   int64_t num_added() const { return num_added_; }
-  /// Waits for all pieces, and forgets what was thrown, so that later pieces run again.
+  /// Waits for all pieces and forgets the error, so that later pieces run again.
   void forget_error() noexcept;
 
  private:
@@ -36,7 +36,7 @@ class OrderedWorker {
   std::exception_ptr error_;
   int64_t num_added_ = 0;
   int64_t num_done_ = 0;
-  WorkerThreads thread_{1};  // declared last, so that it stops before the data that it uses is destroyed
+  WorkerThreads thread_{1};  // declared last: it must stop before the data that it uses is destroyed
 };
 
 }  // namespace deepspeed::device

@@ -16,7 +16,7 @@ int checked(const char* what, int64_t threads) {
   return static_cast<int>(threads);
 }
 
-// OMP_NUM_THREADS may be a list, a number for each level of nesting: the first one counts.
+// OMP_NUM_THREADS may be a list with a number per nesting level; the first one counts.
 std::optional<int> threads_of_environment() {
   const auto text = env::get("OMP_NUM_THREADS");
   if (!text) return std::nullopt;

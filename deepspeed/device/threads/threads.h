@@ -1,19 +1,20 @@
-// How many threads a rank computes with.
+// Decides how many threads a rank computes with.
 #pragma once
 
 #include <optional>
 
 namespace deepspeed::device {
 
-/// Counts the processors this process may run on (its affinity mask, not the machine's).
+/// Returns the number of processors this process may run on (its affinity mask).
 int num_available_cores();
 
-/// Returns how many threads one of `local_size` ranks on this machine uses: `asked` where given, else
-/// OMP_NUM_THREADS, else an equal share of the cores, at least 1. A launcher that binds a rank to cores (the
-/// mask is smaller than the machine) has made the share already. Throws UsageError for a number below 1.
+/// Returns how many threads one of `local_size` ranks on this machine uses. It is `asked` if given, otherwise
+/// OMP_NUM_THREADS if set, otherwise an equal share of the cores, at least 1. If a launcher has bound the
+/// rank to cores (the mask is smaller than the machine), those already are its share. Throws UsageError for a
+/// number below 1.
 int threads_per_rank(int local_size, std::optional<int> asked = std::nullopt);
 
-/// Makes torch's operators use threads_per_rank() threads; returns their number.
+/// Makes torch's operators use threads_per_rank() threads, and returns that number.
 int set_threads_per_rank(int local_size, std::optional<int> asked = std::nullopt);
 
 }  // namespace deepspeed::device

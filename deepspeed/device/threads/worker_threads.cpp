@@ -11,7 +11,7 @@
 namespace deepspeed::device {
 namespace {
 
-// Limits the wait at exit: a task that hangs must not keep the process.
+// Limits the wait at exit: a hanging task must not keep the process alive.
 constexpr std::chrono::seconds kEndLimit(5);
 
 }  // namespace
@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kEndLimit(5);
 WorkerThreads::WorkerThreads(int count) {
   if (count < 1) raise<UsageError>("expected at least one thread, got ", count);
   for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
-  at::get_num_threads();  // makes torch's pool of threads, a static that must outlive the hook
+  at::get_num_threads();  // makes torch's thread pool, a static that must outlive the hook
   exit_hook_ = std::make_unique<ExitHook>([this] {
     stop();
     std::unique_lock lock(mutex_);

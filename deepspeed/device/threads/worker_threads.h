@@ -1,4 +1,4 @@
-// Threads that work off a queue of tasks.
+// Threads that run tasks from a queue.
 #pragma once
 
 #include <condition_variable>
@@ -17,10 +17,10 @@ namespace deepspeed::device {
 
 class WorkerThreads {
  public:
-  /// Throws UsageError for a count below 1.
+  /// Starts the threads. Throws UsageError for a count below 1.
   explicit WorkerThreads(int count);
-  /// Waits for the tasks that run; those that do not run yet are dropped. The end of the process does so too,
-  /// for a few seconds.
+  /// Waits for running tasks; tasks that have not started are dropped. The end of the process does the same,
+  /// but waits only a few seconds.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;

@@ -12,8 +12,8 @@
 namespace deepspeed {
 namespace {
 
-// DeepSpeed's list of optimizers that were tested with ZeRO; others want zero_allow_untested_optimizer. A
-// class of one of these names outside torch and this library does not get this far: its updates need whole
+// DeepSpeed's list of optimizers tested with ZeRO; any other needs zero_allow_untested_optimizer. A class
+// with one of these names that is neither torch's nor ours is refused earlier: its updates need whole
 // parameters.
 void check_optimizer(const config::DeepSpeedConfig& config, const std::string& name) {
   static const std::set<std::string> tested = {
@@ -25,7 +25,7 @@ void check_optimizer(const config::DeepSpeedConfig& config, const std::string& n
                      config.zero_optimization.stage, "; set it to true to use it all the same");
 }
 
-// With bf16_optimizer_states Adam's moments are bf16; the other optimizers have no such state.
+// With bf16_optimizer_states Adam keeps its moments in bf16. The other optimizers have no such option.
 Json optimizer_params(const config::DeepSpeedConfig& config) {
   Json params = config.optimizer->params;
   const bool is_adam = optim::is_adam(config.optimizer->type);

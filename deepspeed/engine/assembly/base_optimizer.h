@@ -1,4 +1,4 @@
-// The optimizer that ZeRO steps: the program's own, or the one that the config names.
+// Makes the optimizer that ZeRO steps: the program's own, or the one that the config names.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace deepspeed {
 
-/// Holds the program's own optimizer, in one of two forms; both are null where the config's is meant.
+/// Holds the program's own optimizer in one of two forms. Both are null if the config's is used.
 struct ClientOptimizer {
   std::shared_ptr<torch::optim::Optimizer> torch;
   SliceOptimizerFactory of_slices;
@@ -21,8 +21,8 @@ struct ClientOptimizer {
   explicit operator bool() const { return torch != nullptr || of_slices != nullptr; }
 };
 
-/// Makes the program's own optimizer, or else the config's. groups: as make_param_groups() gives them. Throws
-/// ConfigError for an optimizer that does not go with the config.
+/// Makes the program's own optimizer, or the config's if there is none. groups: as make_param_groups()
+/// returns them. Throws ConfigError if the optimizer does not fit the config.
 std::unique_ptr<optim::Optimizer> make_base_optimizer(const config::DeepSpeedConfig& config,
                                                       const ClientOptimizer& client, const EngineModel& model,
                                                       std::vector<optim::ParamGroup> groups);

@@ -1,6 +1,6 @@
-// build_engine() goes four steps: what the config says and which ranks work together, the model and its
-// optimizer as they are trained, what all ranks must agree on, and the parts that the stage of ZeRO shares
-// out.
+// build_engine() takes four steps. It reads the config and finds the ranks that work together. It prepares
+// the model and its optimizer for training. It compares what all ranks must agree on. It makes the parts that
+// the ZeRO stage partitions.
 #include "deepspeed/engine/assembly/build.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ namespace {
 
 using TorchOptimizerPtr = std::shared_ptr<torch::optim::Optimizer>;
 
-// torch.amp.GradScaler's defaults: what fp16 autocast needs, whose parameters and gradients stay in fp32.
+// The defaults of torch.amp.GradScaler, for fp16 autocast. Parameters and gradients stay in fp32 there.
 std::unique_ptr<precision::LossScaler> autocast_scaler() {
   precision::DynamicLossScalerOptions options;
   options.scale_window = 2000;
@@ -69,7 +69,7 @@ std::unique_ptr<precision::LossScaler> make_loss_scaler(const config::DeepSpeedC
   return std::make_unique<precision::DynamicLossScaler>(options);
 }
 
-// As in DeepSpeed, the model goes to the device of its rank.
+// Like DeepSpeed, initialize() moves the model to its rank's device.
 void move_to_device(const EngineModel& model, const comm::World& world) {
   if (world.group().device_type() == at::kCPU) return;
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(device::current_cuda_device()));
@@ -88,7 +88,7 @@ void cast_buffers(const EngineModel& model, const std::optional<at::ScalarType>&
   }
 }
 
-// Equal on all ranks.
+// Makes the buffers equal on all ranks.
 void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) {
   const bool alone = group.size() == 1;
   for (const NamedTensor& buffer : model.buffers) {
@@ -99,7 +99,7 @@ void prepare_buffers(const EngineModel& model, const comm::ProcessGroup& group) 
   }
 }
 
-// The weights of embeddings, whose gradients sparse_gradients sends as rows.
+// Returns the weights of embeddings: with sparse_gradients their gradients are sent as rows.
 zero::ParamSet row_parameters(const config::DeepSpeedConfig& config, const EngineModel& model) {
   zero::ParamSet found;
   if (!config.sparse_gradients) return found;
@@ -131,7 +131,7 @@ std::shared_ptr<optim::LrScheduler> make_scheduler(const config::DeepSpeedConfig
                                   optimizer->param_groups());
 }
 
-// Gradients of a leaf module are reduced when the backward has left it.
+// Gradients of a leaf module are reduced when the backward has left the module.
 void follow_units(const std::shared_ptr<zero::ZeroOptimizer>& optimizer,
                   const std::shared_ptr<zero::GatherPool>& pool) {
   if (!pool) return;
@@ -149,7 +149,7 @@ void start_comms_logger(const config::CommsLoggerConfig& logger, const comm::Wor
                                        .ranks_per_node = world.ranks_per_node()});
 }
 
-// As in DeepSpeed it is the program that has its regions follow the section.
+// As in DeepSpeed, only the program itself can apply the section to its checkpointed regions.
 void tell_of_checkpointing_keys(const Json& config) {
   const auto section = config.find("activation_checkpointing");
   if (section == config.end() || !section->is_object() || checkpointing::is_configured()) return;
@@ -164,16 +164,16 @@ void tell_of_checkpointing_keys(const Json& config) {
             "config; initialize() does not call it");
 }
 
-/// What the steps hand on to each other beside the parts of the engine.
+/// Holds what the steps pass on besides the parts of the engine.
 struct Ingredients {
-  at::ScalarType dtype;  // of the model's parameters
+  at::ScalarType dtype;  // dtype of the model's parameters
   ClientOptimizer client;
   OptimizerGroups groups;
-  std::unique_ptr<optim::Optimizer> base = nullptr;  // null: evaluation only
+  std::unique_ptr<optim::Optimizer> base = nullptr;  // null: the engine only evaluates
   zero::ParamDtypes autocast_marks = {};
 };
 
-// The first step: what the config says, and the ranks that work together.
+// First step: reads the config and finds the ranks that work together.
 EngineParts begin_parts(EngineModel model, const InitializeOptions& options, const comm::World& world,
                         const RankLayout& layout) {
   const config::ConfigSource source = find_config(options);
@@ -193,7 +193,7 @@ EngineParts begin_parts(EngineModel model, const InitializeOptions& options, con
           .lr_scheduler = nullptr};
 }
 
-// The second step: the model in its dtype on its device, and the optimizer that it is trained with.
+// Second step: brings the model to its dtype and device, and makes the optimizer that trains it.
 Ingredients prepare_model(EngineParts& parts, const InitializeOptions& options) {
   config::DeepSpeedConfig& config = parts.config;
   EngineModel& model = parts.model;
@@ -207,7 +207,8 @@ Ingredients prepare_model(EngineParts& parts, const InitializeOptions& options) 
   const int64_t stage = config.zero_optimization.stage;
   parts.claims = claim_parameters(model, groups.tensors, stage, dtype);
   cast_buffers(model, dtype_of(config.data_types.buffer_dtype));
-  // Stage 3 without one is for evaluation: it partitions parameters, the others gradients and states alone.
+  // Without an optimizer stage 3 still partitions parameters for evaluation. Stages 1 and 2 partition only
+  // gradients and states, so they have nothing to do.
   if (groups.tensors.empty() && (stage == 1 || stage == 2)) {
     raise<ConfigError>("zero_optimization.stage ", stage,
                        " needs an optimizer: name one in `optimizer`, or pass one to initialize()");
@@ -222,7 +223,7 @@ Ingredients prepare_model(EngineParts& parts, const InitializeOptions& options) 
           .autocast_marks = {}};
 }
 
-// Whole parameters are taken from the first data-parallel rank, so that its copies alone matter.
+// Whole parameters are broadcast from the first data-parallel rank, so only its copies are compared.
 void require_alike_slices(const EngineParts& parts) {
   if (parts.groups.num_slices() == 1) return;
   const std::string own = difference_of_slices({.model = parts.groups.model,
@@ -238,7 +239,7 @@ void require_alike_slices(const EngineParts& parts) {
   }
 }
 
-// The third step: all ranks have got the same, have room for it, and have equal buffers.
+// Third step: checks that all ranks got equal input and have enough memory, and makes buffers equal.
 void agree_with_ranks(EngineParts& parts, const InitializeOptions& options, Ingredients& with) {
   const config::DeepSpeedConfig& config = parts.config;
   const RankInput input{.config = config,
@@ -280,7 +281,7 @@ zero::ZeroOptions zero_options_of(const EngineParts& parts, const optim::Optimiz
   return zero;
 }
 
-// The fourth step: parameters, gradients and states are partitioned as the stage says.
+// Fourth step: partitions parameters, gradients and states as the stage asks.
 void partition(EngineParts& parts, Ingredients with) {
   const config::DeepSpeedConfig& config = parts.config;
   const zero::ZeroGroups& ranks = parts.groups.zero;
@@ -300,7 +301,7 @@ void partition(EngineParts& parts, Ingredients with) {
   follow_units(parts.optimizer, parts.pool);
 }
 
-// A zero::Init over ranks that hold other parts of the model has given all of them the first one's values.
+// A zero::Init over ranks with different parts of the model has given them all the first rank's values.
 void require_own_values(const NamedTensor& param, const RankLayout& layout) {
   const std::vector<int> holders = zero::ranks_that_hold(param.tensor);
   const bool is_of_slice =

@@ -1,4 +1,4 @@
-// Puts an engine together from a config and a model: precision, groups, optimizer, schedule.
+// Assembles an engine from a config and a model: precision, groups, optimizer, schedule.
 #pragma once
 
 #include "deepspeed/engine/assembly/engine_parts.h"
@@ -7,11 +7,12 @@
 
 namespace deepspeed {
 
-/// Makes the parts of an engine over ranks that all hold the whole model, or share it out as options.mpu
-/// says. The model's parameters are cast, flattened and broadcast from the data-parallel rank 0 here.
+/// Makes the parts of an engine whose ranks are described by `options`. All ranks hold the whole model, or
+/// divide it as options.mpu says. Parameters are cast, flattened and broadcast from data-parallel rank 0
+/// here.
 EngineParts build_engine(EngineModel model, const InitializeOptions& options);
-/// Makes the parts of an engine whose ranks, those of `world`, share the model out as `layout` says; `model`
-/// has this rank's part of it.
+/// Makes the parts of an engine whose ranks divide the model as `layout` says. `world` has these ranks;
+/// `model` is this rank's part.
 EngineParts build_engine(EngineModel model, const InitializeOptions& options, const comm::World& world,
                          const RankLayout& layout);
 

@@ -1,4 +1,4 @@
-// What an engine is put together from.
+// Defines the parts that an engine is assembled from.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,24 @@ class GatherPool;
 class ParamStore;
 }  // namespace zero
 
-/// Everything an engine is made of.
+/// Holds everything that an engine is made of.
 struct EngineParts {
   config::DeepSpeedConfig config;
   comm::World world;
   ParallelGroups groups;
   EngineModel model;
   std::shared_ptr<zero::ZeroOptimizer> optimizer;    // null: evaluation only
-  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the rates stay
+  std::shared_ptr<optim::LrScheduler> lr_scheduler;  // null: the learning rates are constant
   uint64_t seed = 0;
-  std::optional<at::ScalarType> autocast = {};    // dtype of the config's torch_autocast
-  std::shared_ptr<zero::GatherPool> pool = {};    // of stage 3; null: the parameters are not partitioned
-  std::shared_ptr<zero::ParamStore> params = {};  // of stage 3 without an optimizer, which has it else
+  std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
+  std::shared_ptr<zero::GatherPool> pool = {};  // set only at stage 3; null: parameters are not partitioned
+  std::shared_ptr<zero::ParamStore> params =
+      {};  // stage 3 without an optimizer; otherwise the optimizer owns it
   ParamClaims claims = {};
-  std::vector<size_t> given_groups =
-      {};  // of each of the optimizer's groups: which of the program's it is of
+  std::vector<size_t> given_groups = {};  // for each optimizer group, the program's group that it came from
 
-  /// The ranks that hold the same layers and train them on other data: gradients and ZeRO.
+  /// Returns the ranks that hold the same layers and train them on other data. Gradients are reduced and ZeRO
+  /// partitions over them.
   const comm::ProcessGroup& data_group() const { return groups.data; }
 };
 

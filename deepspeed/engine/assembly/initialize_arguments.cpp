@@ -13,8 +13,8 @@
 namespace deepspeed {
 namespace {
 
-// What joining the job says is to keep to the config's level already. A value that is none is an error of the
-// config's own reader.
+// Applies the config's log level before the job is joined, so that messages of joining obey it. An invalid
+// level is skipped here; the config's own reader reports it.
 void follow_log_level(const InitializeOptions& options) {
   const Json given = find_config(options).read();
   const auto level = given.is_object() ? given.find("log_level") : given.end();

@@ -1,4 +1,4 @@
-// The arguments of initialize() that say which config, which job and which optimizer is meant.
+// Finds the config, the job and the optimizer that the arguments of initialize() name.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,17 @@
 
 namespace deepspeed {
 
-/// The one config among config, config_params and args. Throws UsageError where there is none, or two.
+/// Returns the one config among config, config_params and args. Throws UsageError if there is none or more
+/// than one.
 config::ConfigSource find_config(const InitializeOptions& options);
-/// Joins the job as dist_init_required asks. Throws UsageError where args.local_rank is not this process's,
-/// or mesh_param does not fit the ranks, and NotSupportedError for what needs another than data parallelism.
+/// Joins the job as dist_init_required asks. Throws UsageError if args.local_rank differs from LOCAL_RANK or
+/// mesh_param does not fit the ranks. Throws NotSupportedError for a mesh with sequence parallelism.
 comm::World find_world(const InitializeOptions& options);
-/// Which ranks share out the model and the data, as options.mpu says. Throws UsageError where its groups do
-/// not fill the world.
+/// Returns which ranks divide the model and the data, according to options.mpu. Throws UsageError if its
+/// groups do not fit the world.
 RankLayout find_layout(const InitializeOptions& options, const comm::World& world);
-/// The program's own optimizer; null where the config's is meant. Throws UsageError for an object with
-/// model_parameters beside it, and for a callable whose model_parameters have options.
+/// Returns the program's own optimizer, or null if the config's is used. Throws UsageError for an object
+/// given together with model_parameters, and for a callable whose model_parameters have options.
 std::shared_ptr<torch::optim::Optimizer> find_optimizer(const EngineModel& model,
                                                         const InitializeOptions& options);
 

@@ -1,4 +1,4 @@
-// What a program gives initialize() is here.
+// Defines the options that a program passes to initialize().
 #pragma once
 
 #include <concepts>
@@ -26,24 +26,24 @@ class Optimizer;
 
 namespace deepspeed {
 
-/// Holds what add_config_arguments() fills in.
+/// Holds the values that add_config_arguments() fills in.
 struct ConfigArguments {
   bool deepspeed = false;        // --deepspeed: use DeepSpeed (a flag for the program's own use)
   std::string deepspeed_config;  // --deepspeed_config PATH
   bool deepscale = false;        // --deepscale, deprecated name of --deepspeed
   std::string deepscale_config;  // --deepscale_config PATH, deprecated name of --deepspeed_config
-  int local_rank = -1;           // --local_rank: what a launcher passes; LOCAL_RANK says the same
+  int local_rank = -1;           // --local_rank, passed by launchers; equal to LOCAL_RANK
 
   /// Says whether --deepspeed was given, under either name.
   bool enabled() const { return deepspeed || deepscale; }
-  /// Returns the config's path, under either name; "" where neither was given.
+  /// Returns the config's path, given under either name; "" if neither was given.
   const std::string& config_path() const {
     return deepspeed_config.empty() ? deepscale_config : deepspeed_config;
   }
 };
 
-/// Adds the arguments to `parser`, which works as CLI::App does: `add_flag(name, bool&, help)` and
-/// `add_option(name, value&, help)`. `arguments` must live until the parser ran:
+/// Adds the arguments to `parser`. It needs two functions of CLI::App: `add_flag(name, bool&, help)` and
+/// `add_option(name, value&, help)`. `arguments` must live until the parser has run:
 ///
 ///     CLI::App app;
 ///     deepspeed::ConfigArguments arguments;
@@ -59,8 +59,8 @@ void add_config_arguments(Parser& parser, ConfigArguments& arguments) {
                     "This process's rank on its machine, set by launchers");
 }
 
-/// A shared_ptr to any torch::optim::Optimizer, or a callable that takes the parameters, one
-/// std::vector<at::Tensor>, and returns such an object as a shared_ptr or unique_ptr.
+/// Holds a ready torch::optim::Optimizer, or a callable that makes one. The callable takes the parameters as
+/// one std::vector<at::Tensor> and returns a shared_ptr or unique_ptr.
 class DEEPSPEED_API OptimizerSource {
  public:
   using Pointer = std::shared_ptr<torch::optim::Optimizer>;
@@ -79,7 +79,7 @@ class DEEPSPEED_API OptimizerSource {
 
   explicit operator bool() const { return ready_ != nullptr || make_ != nullptr; }
   bool is_callable() const { return make_ != nullptr; }
-  /// Returns the object, or what the callable makes of `parameters`. Throws UsageError where it makes none.
+  /// Returns the object, or what the callable makes from `parameters`. Throws UsageError if it returns null.
   Pointer get(const std::vector<at::Tensor>& parameters) const;
 
  private:
@@ -92,40 +92,40 @@ class Optimizer;
 }
 class Mpu;
 
-/// Makes an optimizer of flat slices (optim/slices/optimizer.h) over groups whose options it completes.
+/// Makes an optimizer of flat slices (optim/slices/optimizer.h) over `groups`, and completes their options.
 using SliceOptimizerFactory =
     std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParamGroup> groups)>;
 
-/// Joins parameters that share hyperparameters; `options` override those of the config's `optimizer.params`.
+/// Groups parameters that share hyperparameters. `options` override those of the config's `optimizer.params`.
 struct DEEPSPEED_API ModelParameters {
   std::vector<at::Tensor> params;
   Json options = Json::object();
 };
 
-/// Arguments of initialize(), DeepSpeed's names. All but one of `config`, `args` with --deepspeed_config and
-/// `config_params` may be left out.
+/// Holds the arguments of initialize(), under DeepSpeed's names. One of `config`, `config_params` and `args`
+/// with --deepspeed_config is required; everything else is optional.
 struct InitializeOptions {
   std::optional<config::ConfigSource> config = {};  // path, JSON text or Json object
-  OptimizerSource optimizer = nullptr;              // object or callable, instead of the config's
-  /// Makes an optimizer of the program's own that every stage can step: it sees flat slices in place of
-  /// parameters, so that its updates must be elementwise where a stage cuts parameters. Not beside
-  /// `optimizer`; its groups are those of model_parameters.
+  OptimizerSource optimizer = nullptr;              // object or callable, used instead of the config's
+  /// Makes an optimizer of the program's own that every stage can step. It sees flat slices instead of
+  /// parameters, so its updates must be elementwise if the stage splits parameters. It excludes `optimizer`;
+  /// its groups are those of model_parameters.
   SliceOptimizerFactory slice_optimizer = nullptr;
-  std::vector<ModelParameters> model_parameters = {};  // default: one group of all that need a gradient
-  optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, instead of the config's `scheduler`
+  std::vector<ModelParameters> model_parameters = {};  // default: one group of all trainable parameters
+  optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, replaces the config's `scheduler`
   int distributed_port = 29500;
-  comm::World world = {};                                  // default: init_distributed()
-  std::optional<ConfigArguments> args = {};                // what add_config_arguments() has filled in
-  std::optional<config::ConfigSource> config_params = {};  // the older name of `config`
-  std::shared_ptr<Mpu> mpu = nullptr;  // of a program that shares the model out itself (comm/mpu.h)
+  comm::World world = {};                                  // default: the result of init_distributed()
+  std::optional<ConfigArguments> args = {};                // as filled in by add_config_arguments()
+  std::optional<config::ConfigSource> config_params = {};  // older name of `config`
+  std::shared_ptr<Mpu> mpu = nullptr;  // for a program that divides the model itself (comm/mpu.h)
   std::optional<std::vector<int64_t>> mesh_param = {};  // (ranks, 1)
-  std::optional<bool> dist_init_required = {};  // false: init_distributed() must have run; else it runs here
-  // Which engines of the ranks belong together, where several threads initialize: the same on all ranks. "":
-  // the nth of one rank and the nth of the others.
+  std::optional<bool> dist_init_required = {};          // false: require that init_distributed() ran before
+  // Pairs the engines of different ranks when several threads call initialize(). It must be equal on all
+  // ranks. "" pairs the nth engine of each rank.
   std::string engine_name = {};
-  // Whether each rank's default generators get a stream of their own, which follows from the seed; the slices
-  // of a layer have one in common. false: they go on as they are, unless the config has a `seed`. Where
-  // model_parallel_cuda_manual_seed() has set them for an `mpu`, they always do.
+  // Gives each rank's default generators a stream of their own, derived from the seed. Slices of a layer
+  // share one. With false the generators continue as they are, unless the config has a `seed`. They always do
+  // so if model_parallel_cuda_manual_seed() has set them for an `mpu`.
   bool starts_rank_streams = true;
 };
 

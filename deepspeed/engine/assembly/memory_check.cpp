@@ -11,7 +11,7 @@
 namespace deepspeed {
 namespace {
 
-/// Bytes of one rank.
+/// Holds the bytes that one rank needs at least.
 struct LeastBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
@@ -43,7 +43,8 @@ LeastBytes least_bytes(const std::vector<std::vector<NamedTensor>>& groups,
   return bytes;
 }
 
-/// Of the parameters as the program built them, which make room for the engine's.
+/// Returns the bytes of the parameters as the program built them. They are freed when the engine makes its
+/// own.
 int64_t bytes_given_free(const std::vector<std::vector<NamedTensor>>& groups) {
   int64_t bytes = 0;
   for (const auto& params : groups) {

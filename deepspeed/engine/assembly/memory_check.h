@@ -1,4 +1,4 @@
-// Whether a model fits before anything of the engine is allocated.
+// Checks whether a model fits before the engine allocates anything.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace deepspeed {
 
-/// On ranks whose model lies in the host's memory: throws UsageError with the numbers where this rank's
-/// weights, gradients and fp32 weights take more than it has, counting what the model gives free when it is
-/// partitioned. `groups`: what the optimizer updates. num_shards: ranks that hold it once. Where something is
-/// offloaded nothing is checked.
+/// Throws UsageError, with the numbers, if this rank has too little host memory. It compares the rank's
+/// weights, gradients and fp32 weights with the free memory plus what partitioning frees. Checks only models
+/// in host memory, and nothing if anything is offloaded. `groups`: what the optimizer updates. num_shards:
+/// ranks that together hold one copy.
 void check_host_memory(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                        const config::DeepSpeedConfig& config, const comm::World& world, int num_shards);
 

@@ -10,7 +10,7 @@
 namespace deepspeed {
 namespace {
 
-constexpr int64_t kScaleWindow = 2000;  // of torch.amp.GradScaler
+constexpr int64_t kScaleWindow = 2000;  // default of torch.amp.GradScaler
 
 bool is_all_in(const EngineModel& model, at::ScalarType dtype) {
   const auto is_in = [dtype](const NamedTensor& param) { return param.tensor.scalar_type() == dtype; };

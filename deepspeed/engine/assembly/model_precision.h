@@ -1,4 +1,4 @@
-// The precision of a model that its client has converted itself.
+// Chooses the precision of a model that the program has converted itself.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -10,9 +10,9 @@ struct DeepSpeedConfig;
 }
 struct EngineModel;
 
-/// Where the config has neither fp16 nor bf16 and all parameters of the model are in one of these types, it
-/// is trained in that: the config gets the section. fp16 has a loss scale of 1, beside torch_autocast to fp16
-/// the dynamic one of torch's GradScaler. `device`: where the model will lie. A line of the log says so.
+/// Enables fp16 or bf16 in the config if all parameters already have that dtype. Does so only if the config
+/// enables neither, and logs it. fp16 gets a loss scale of 1, or GradScaler's dynamic one with torch_autocast
+/// to fp16. `device`: where the model will be.
 void follow_model_precision(config::DeepSpeedConfig& config, const EngineModel& model, at::DeviceType device);
 
 }  // namespace deepspeed

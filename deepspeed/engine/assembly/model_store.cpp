@@ -1,5 +1,5 @@
-// Stage 3 makes shards of the parameters, some of which may be partitioned already; the other stages want
-// them whole, and lay them out in flat groups.
+// Stage 3 makes shards of the parameters, some of which may be partitioned already. The other stages need
+// whole parameters and lay them out in flat groups.
 #include "deepspeed/engine/assembly/model_store.h"
 
 #include <functional>
@@ -20,7 +20,7 @@
 namespace deepspeed {
 namespace {
 
-// Parameters that no optimizer updates.
+// Returns the parameters that no optimizer updates.
 std::vector<NamedTensor> rest_of(const EngineModel& model,
                                  const std::vector<std::vector<NamedTensor>>& groups) {
   std::unordered_set<const at::TensorImpl*> grouped;
@@ -33,7 +33,7 @@ std::vector<NamedTensor> rest_of(const EngineModel& model,
   return rest;
 }
 
-// They still have to be in the model's dtype and equal on all ranks.
+// Casts parameters without an optimizer to the model's dtype and makes them equal on all ranks.
 void prepare_rest(const std::vector<NamedTensor>& rest, const comm::ProcessGroup& group,
                   at::ScalarType dtype) {
   for (const NamedTensor& param : rest) {
@@ -48,8 +48,8 @@ zero::ShardStore::Options shard_options(const config::ZeroConfig& zero, at::Scal
   return {dtype, zero.sub_group_size, {.keys = zero}};
 }
 
-// What an engine of stage 3 has left partitioned becomes whole; what a zero::Init has built in parts, for
-// stage 3 can go on with that, does not without being asked for.
+// Makes parameters whole that an earlier stage-3 engine left partitioned. Those partitioned by zero::Init are
+// an error: stage 3 could use them, so they are not gathered unasked.
 void require_whole(const EngineModel& model, int64_t stage) {
   std::vector<at::Tensor> abandoned;
   for (const NamedTensor& param : model.parameters) {
@@ -65,7 +65,7 @@ void require_whole(const EngineModel& model, int64_t stage) {
   }
 }
 
-// The parameters get other memory, at stage 3 those that no optimizer updates (`rest`) as well.
+// Checks memory that make_store() replaces: at stage 3 that of parameters without an optimizer (`rest`) too.
 void check_memory_is_their_own(const std::vector<std::vector<NamedTensor>>& groups,
                                const std::vector<NamedTensor>& rest, const EngineModel& model,
                                int64_t stage) {
@@ -87,7 +87,7 @@ bool is_partitioned_rest(const NamedTensor& param, at::ScalarType dtype) {
   return param.tensor.is_floating_point() && (dtype != at::kFloat || param.tensor.scalar_type() == dtype);
 }
 
-// Stage 3 partitions what no optimizer updates as well, as far as it is of the model's type.
+// Stage 3 also partitions parameters that no optimizer updates, if they have the model's dtype.
 ModelStore shard_model(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
                        std::vector<NamedTensor> rest, const zero::ZeroGroups& ranks, at::ScalarType dtype,
                        bool on_cuda) {
@@ -114,7 +114,7 @@ ModelStore shard_model(const config::DeepSpeedConfig& config, std::vector<std::v
 ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                              int64_t stage, at::ScalarType dtype) {
   ParamClaims claims;
-  // Twice in the groups is an error of the store, which says so.
+  // A parameter that occurs twice in the groups is reported by the store.
   std::unordered_set<const at::TensorImpl*> seen;
   for (const auto& params : groups) {
     for (const NamedTensor& param : params) {

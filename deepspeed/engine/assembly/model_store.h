@@ -1,4 +1,4 @@
-// Makes of a model's parameters what its ZeRO stage holds of them.
+// Turns a model's parameters into what its ZeRO stage stores.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@
 namespace deepspeed {
 
 struct ModelStore {
-  std::unique_ptr<zero::ParamStore> params;  // null where there are no groups, but at stage 3
-  std::shared_ptr<zero::GatherPool> pool;    // of stage 3
+  std::unique_ptr<zero::ParamStore> params;  // null if there are no groups, except at stage 3
+  std::shared_ptr<zero::GatherPool> pool;    // set at stage 3
 };
 
-/// Claims what make_store() will give other memory; of the rest, what it will cast. Throws UsageError, naming
-/// the parameter, where another engine has one.
+/// Claims the parameters that make_store() moves, and checks those that it only casts. Throws UsageError,
+/// naming the parameter, if another engine has claimed it.
 ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                              int64_t stage, at::ScalarType dtype);
 
-/// Casts the model's parameters and gives all ranks the values of rank 0: those of `groups`, which the store
-/// has, and those that no optimizer updates. Stage 3 partitions both. Collective. Throws UsageError, naming
-/// the parameter, for one that does not fit, IoError on all ranks where one has no place for its shards.
+/// Casts the model's parameters and gives all ranks the values of rank 0. Those in `groups` go into the
+/// store; the rest has no optimizer. Stage 3 partitions both. Collective. Throws UsageError, naming the
+/// parameter, if one does not fit. Throws IoError on all ranks if one has no room for its shards.
 ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
                       const EngineModel& model, const zero::ZeroGroups& ranks, at::ScalarType dtype);
 

@@ -10,7 +10,7 @@
 namespace deepspeed {
 namespace {
 
-// Why super_offload's step is made after backward all the same, as in DeepSpeed; null: it is not.
+// Returns why super_offload must step after backward, as in DeepSpeed; null if it need not.
 const char* why_after_backward(const config::DeepSpeedConfig& config,
                                std::optional<at::ScalarType> autocast) {
   if (config.gradient_clipping > 0.0) return "gradient_clipping needs the norm of all gradients first";

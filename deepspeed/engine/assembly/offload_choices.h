@@ -1,4 +1,4 @@
-// The config's section zero_optimization.offload_optimizer, as the optimizer is built with it.
+// Reads the config's section zero_optimization.offload_optimizer for the optimizer.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace deepspeed {
 
-/// With DeepSpeed's folder on the disk: <nvme_path>/zero_stage_<stage>/optimizer/rank<rank>. autocast: its
-/// dtype, where it is on.
+/// Returns the offload options of the optimizer. On a disk they use DeepSpeed's folder:
+/// <nvme_path>/zero_stage_<stage>/optimizer/rank<rank>. autocast: its dtype if it is on.
 zero::OptimizerOffload optimizer_offload(const config::DeepSpeedConfig& config, int rank,
                                          std::optional<at::ScalarType> autocast);
 
-/// Gives super_offload the processors that cpuadam_cores_perc says; warns where the config leaves nothing for
-/// it to do.
+/// Gives super_offload the processors that cpuadam_cores_perc asks for. Warns if other keys force the step to
+/// follow backward.
 void use_cores_for_step(const config::DeepSpeedConfig& config, const comm::World& world,
                         std::optional<at::ScalarType> autocast, zero::OptimizerOffload& offload);
 
-/// Throws ConfigError, naming the keys, where the section is on and the optimizer cannot be stepped outside
-/// of the device, or may not. is_client: it was passed to initialize().
+/// Throws ConfigError, naming the keys, if the optimizer cannot or may not run offloaded. Does nothing if the
+/// section is off. is_client: the optimizer was passed to initialize().
 void check_offloaded_optimizer(const config::DeepSpeedConfig& config, const optim::Optimizer& optimizer,
                                bool is_client);
 

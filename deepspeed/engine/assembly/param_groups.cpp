@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::unordered_map<const at::TensorImpl*, std::string>;
 
-// The trainable ones among `tensors`, by name.
+// Returns the trainable ones among `tensors`, with their names.
 std::vector<NamedTensor> named(const std::vector<at::Tensor>& tensors, const Names& names, size_t group) {
   std::vector<NamedTensor> result;
   for (size_t index = 0; index < tensors.size(); ++index) {
@@ -40,8 +40,8 @@ void add_group(OptimizerGroups& groups, std::vector<NamedTensor> params, optim::
   groups.given.push_back(given);
 }
 
-// Each group that does not say `use_muon` becomes one of matrices and one of the other parameters, so that
-// each has the state and the rate of its kind alone.
+// Splits each group without `use_muon` into matrices and other parameters. Each part then has only the state
+// and the learning rate of its kind.
 OptimizerGroups split_for_muon(OptimizerGroups groups) {
   OptimizerGroups result;
   for (size_t index = 0; index < groups.tensors.size(); ++index) {
@@ -65,7 +65,7 @@ OptimizerGroups split_for_muon(OptimizerGroups groups) {
   return result;
 }
 
-// The parameters of fp64 apart from the others, in their order; without what is empty.
+// Splits off the fp64 parameters and keeps the order; empty parts are dropped.
 template <class Param, class TensorOf>
 std::vector<std::vector<Param>> split_by_dtype(const std::vector<Param>& params, const TensorOf& tensor_of) {
   std::vector<std::vector<Param>> parts(2);
@@ -75,7 +75,7 @@ std::vector<std::vector<Param>> split_by_dtype(const std::vector<Param>& params,
   return parts;
 }
 
-// What is flat is of one type: a group of fp32 and fp64 parameters becomes two.
+// A flat buffer has one dtype, so a group of fp32 and fp64 parameters becomes two.
 OptimizerGroups split_by_dtype(OptimizerGroups groups) {
   OptimizerGroups result;
   for (size_t index = 0; index < groups.tensors.size(); ++index) {
@@ -88,8 +88,7 @@ OptimizerGroups split_by_dtype(OptimizerGroups groups) {
   return result;
 }
 
-// Leaves out the groups of a torch optimizer in which nothing trains, as the engine does: both then number
-// them alike.
+// Drops groups of a torch optimizer that train nothing, as the engine does. The group numbers then agree.
 void arrange_groups(torch::optim::Optimizer& client, bool may_have_doubles) {
   std::vector<torch::optim::OptimizerParamGroup> result;
   for (const auto& group : client.param_groups()) {

@@ -1,4 +1,4 @@
-// Which parameters the optimizer updates, in which groups, with which hyperparameters.
+// Decides which parameters the optimizer updates, in which groups and with which hyperparameters.
 #pragma once
 
 #include <vector>
@@ -11,16 +11,15 @@
 namespace deepspeed {
 
 struct OptimizerGroups {
-  std::vector<std::vector<NamedTensor>> tensors;  // empty: no optimizer was asked for
-  std::vector<optim::ParamGroup> options;         // of the same size
-  std::vector<size_t> given;                      // of the same size: which of the program's groups it is of
+  std::vector<std::vector<NamedTensor>> tensors;  // empty: there is no optimizer
+  std::vector<optim::ParamGroup> options;         // one per group
+  std::vector<size_t> given;  // one per group: index of the program's group that it came from
 };
 
-/// From the groups of `client`, the program's own optimizer, else from `model_parameters`, else one group of
-/// all parameters that need a gradient. Groups without trainable parameters are left out. The config's Muon
-/// gets two groups in place of one that does not say use_muon: of matrices, and of the rest. A model in fp32
-/// gets two in place of one that has parameters of fp64 as well. Throws UsageError for a tensor that is not
-/// the model's.
+/// Returns the groups of `client`, of `model_parameters`, or one group of all trainable parameters. `client`
+/// is the program's own optimizer. Groups without trainable parameters are dropped. With the config's Muon a
+/// group that does not set use_muon becomes two: matrices, and the rest. In an fp32 model a group that also
+/// has fp64 parameters becomes two. Throws UsageError for a tensor that is not the model's.
 OptimizerGroups make_param_groups(const EngineModel& model, const config::DeepSpeedConfig& config,
                                   const InitializeOptions& options, torch::optim::Optimizer* client);
 

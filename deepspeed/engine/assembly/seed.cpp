@@ -25,7 +25,7 @@ bool has_model_parallel_stream() { return get_cuda_rng_tracker().get_states().co
 uint64_t start_rank_streams(const StreamStart& start, const comm::World& world,
                             const ParallelGroups& groups) {
   uint64_t seed = start.config_seed ? static_cast<uint64_t>(*start.config_seed) : default_generator_seed();
-  // Stages of a pipeline may have seeded layers each: the order of the data must be one.
+  // Pipeline stages may each have seeded their layers, but the order of the data must be the same for all.
   if (!start.config_seed && groups.all.size() > 1)
     seed = std::stoull(groups.all.broadcast_text(std::to_string(seed), 0));
   if (!start.config_seed && (!start.divides_default || world.size() == 1)) return seed;

@@ -15,7 +15,7 @@ std::optional<at::ScalarType> dtype_of(const std::optional<std::string>& name) {
 
 namespace {
 
-// Of accumulated gradients; none: the model's.
+// Returns the dtype of accumulated gradients; nothing means the model's.
 std::optional<at::ScalarType> accumulation_dtype(const config::DeepSpeedConfig& config) {
   if (config.bf16.enabled && config.bf16.immediate_grad_update) return at::kFloat;
   return dtype_of(config.data_types.grad_accum_dtype);
@@ -23,7 +23,7 @@ std::optional<at::ScalarType> accumulation_dtype(const config::DeepSpeedConfig& 
 
 at::ScalarType communication_dtype(const config::DeepSpeedConfig& config) {
   if (config.communication_data_type) return *dtype_of(config.communication_data_type);
-  // Stages 0 and 1 reduce the accumulated sums, stage 2 the gradients of each backward.
+  // Stages 0 and 1 reduce the accumulated sums. Stages 2 and 3 reduce the gradients of each backward.
   if (config.zero_optimization.stage < 2) return accumulation_dtype(config).value_or(model_dtype(config));
   return model_dtype(config);
 }
@@ -34,15 +34,15 @@ zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size)
   if (config.gradient_predivide_factor != 1.0) {
     return zero::Averaging::predivided_mean(world_size, config.gradient_predivide_factor);
   }
-  // A sum over the ranks may leave the range of fp16 where the mean does not; DeepSpeed's stages 1 and 2
-  // divide first.
+  // In fp16 a sum over the ranks may overflow although the mean does not. DeepSpeed's stages 1 and 2 divide
+  // first.
   const bool scatters = config.zero_optimization.stage >= 1 && config.zero_optimization.reduce_scatter;
   if (scatters && communication_dtype(config) == at::kHalf)
     return zero::Averaging::prescaled_mean(world_size);
   return zero::Averaging::mean(world_size);
 }
 
-// fp16 always, bf16 by config. In fp32 the norm that clipping reads shows it as well.
+// fp16 is always checked, bf16 if the config says so. In fp32 the norm that clipping computes shows it too.
 bool checks_overflow(const config::DeepSpeedConfig& config) {
   if (config.fp16.enabled) return true;
   return config.bf16.enabled ? config.bf16.check_grad_overflow : config.gradient_clipping > 0.0;
@@ -53,7 +53,7 @@ bool checks_overflow(const config::DeepSpeedConfig& config) {
 zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size) {
   zero::ZeroOptions options;
   options.gradients.keys = config.zero_optimization;
-  // Unmanaged, every backward waits for step().
+  // Without managed accumulation, every backward waits for step().
   options.gradients.expects_accumulation =
       config.gradient_accumulation_steps > 1 || !config.managed_gradient_accumulation;
   options.gradients.overlap = config.zero_optimization.overlaps_comm();

@@ -1,4 +1,4 @@
-// What a config says of dtypes, and of how ZeRO reduces and updates.
+// Derives dtypes and ZeRO's options from a config.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace deepspeed {
 
-/// Of the model's parameters.
+/// Returns the dtype of the model's parameters.
 at::ScalarType model_dtype(const config::DeepSpeedConfig& config);
-/// Of "fp32", "fp16" or "bf16".
+/// Returns the dtype that "fp32", "fp16" or "bf16" names.
 std::optional<at::ScalarType> dtype_of(const std::optional<std::string>& name);
-/// Without what depends on the model.
+/// Returns ZeRO's options as far as they do not depend on the model.
 zero::ZeroOptions zero_options(const config::DeepSpeedConfig& config, int world_size);
 
 }  // namespace deepspeed

@@ -16,7 +16,7 @@ namespace {
 
 using PoolPtr = std::shared_ptr<zero::GatherPool>;
 
-/// The windows of the backwards that run, one a backward and pool.
+/// Keeps the access windows of running backwards, one for each backward and pool.
 class BackwardWindows {
  public:
   static BackwardWindows& instance() {
@@ -30,13 +30,13 @@ class BackwardWindows {
       const std::lock_guard lock(mutex_);
       if (!open_.insert(key).second) return;
     }
-    // Autograd drops its callbacks with the backward, also where that fails and none is called.
+    // Autograd destroys its callbacks when the backward ends, even after a failure that skips calling them.
     torch::autograd::Engine::get_default_engine().queue_callback(
         [window = std::make_shared<Window>(key, pool)]() mutable { window.reset(); });
   }
 
  private:
-  using Key = std::pair<int, const void*>;  // autograd's number of the backward
+  using Key = std::pair<int, const void*>;  // autograd's id of the backward, and the pool
 
   struct Window {
     Window(Key given, const PoolPtr& pool) : key(given), access(pool, zero::AccessMode::kBackward) {}
@@ -61,14 +61,14 @@ class OpenAccess : public torch::autograd::Function<OpenAccess> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             PoolPtr pool) {
     save_value(context, std::move(pool));
-    return output.detach();  // no view, so that the program may write it in place: `loss *= n`
+    return output.detach();  // not a view, so the program may modify it in place: `loss *= n`
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const auto pool = saved_value<PoolPtr>(context);
     BackwardWindows::instance().open(pool);
-    // The backward of a derivative uses the parameters again, and need not pass the outputs.
+    // The backward of a derivative uses the parameters again, but may not pass through the outputs.
     wrap_derivatives(pool.get(),
                      [pool](const at::Tensor& made) { return open_access_in_backward(made, pool); });
     return {gradients[0], at::Tensor()};

@@ -1,5 +1,5 @@
-// Opens an access window of stage 3 when a backward reaches a model's outputs, so that a direct
-// `loss.backward()` may use the parameters as `engine.backward(loss)` does.
+// Opens a stage 3 access window when a backward reaches the model's outputs. A direct `loss.backward()` may
+// then use the parameters as `engine.backward(loss)` does.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,9 @@ namespace zero {
 class GatherPool;
 }
 
-/// `output` behind a node that opens a window of `pool` when the gradient arrives; it closes with the
-/// backward, however that ends. The values are shared. Tensors that need no gradient come back as they are.
+/// Returns `output` behind a node that opens a window of `pool` when its gradient arrives. The window closes
+/// when the backward ends, even by an error. The values are shared. A tensor that needs no gradient is
+/// returned unchanged.
 at::Tensor open_access_in_backward(const at::Tensor& output, std::shared_ptr<zero::GatherPool> pool);
 
 }  // namespace deepspeed

@@ -1,5 +1,6 @@
-// Autograd's task says what it executes. Without `inputs` its list of nodes is empty and all accumulate. With
-// them, torch::autograd::grad() captures what reaches them, and backward(inputs) accumulates in their nodes.
+// Autograd's graph task says which nodes it executes. Without `inputs` that list is empty and all gradients
+// accumulate. With them, torch::autograd::grad() captures gradients, and backward(inputs) accumulates in the
+// inputs' nodes.
 #include "deepspeed/engine/autograd/derivative.h"
 
 #include <algorithm>
@@ -51,7 +52,8 @@ bool is_derivative() {
   return !trains;
 }
 
-// No hook of a tensor would do: those of inputs stay with them, and what is captured is no tensor yet.
+// Tensor hooks would not work: hooks of inputs outlive the backward, and a captured gradient is not a tensor
+// yet.
 void wrap_derivatives(const void* key, const Wrap& wrap) {
   const auto* executed = torch::autograd::get_current_graph_task_exec_info();
   if (executed == nullptr || !c10::GradMode::is_enabled()) return;

@@ -1,5 +1,5 @@
-// Tells derivatives that a program asks for, as torch::autograd::grad() computes them, from backwards that
-// train. What scales a backward for training leaves a derivative alone.
+// Tells derivatives, as torch::autograd::grad() computes them, from backwards that train. What scales a
+// training backward must leave a derivative unchanged.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace deepspeed {
 
-/// Whether the backward that runs adds to no parameter of an engine: what it computes is returned, or goes to
-/// tensors that the program named. Is for nodes of a graph; false where none runs.
+/// Returns whether the running backward adds to no parameter of an engine. Its results are returned, or go to
+/// tensors that the program named. Call it from a node's backward; outside one it is false.
 bool is_derivative();
 
-/// In a derivative that keeps a graph (create_graph), has `wrap` called with each tensor that it returns,
-/// whose result takes the tensor's place. One call a key counts; in others nothing happens.
+/// Replaces each result of a derivative with create_graph by what `wrap` returns for it. Only the first call
+/// per key has an effect. Does nothing in other backwards.
 void wrap_derivatives(const void* key, const std::function<at::Tensor(const at::Tensor&)>& wrap);
 
 }  // namespace deepspeed

@@ -1,7 +1,7 @@
-// A node at each output multiplies the gradient that enters by the engine's scale. A loss that an engine
-// has scaled has a node at its root that notes that scale until the backward ends, for the nodes at
-// outputs to exchange. A derivative that the program asks for passes the nodes at outputs as it is; what
-// comes of it gets a node of its own, since the loss may hold it.
+// A node at each output multiplies the incoming gradient by the engine's scale. A loss that an engine scaled
+// has a node at its root. That node records the scale until the backward ends, so that nodes at outputs can
+// exchange it for their own. A derivative that the program asks for passes the nodes at outputs unchanged.
+// The result of such a derivative gets a node of its own, since the loss may contain it.
 #include "deepspeed/engine/autograd/output_scale.h"
 
 #include <mutex>
@@ -19,7 +19,7 @@
 namespace deepspeed {
 namespace {
 
-/// The root scales of the backwards that run, by autograd's number of each.
+/// Maps each running backward, by autograd's id, to its root scale.
 class RootScales {
  public:
   static RootScales& instance() {
@@ -27,14 +27,14 @@ class RootScales {
     return all;
   }
 
-  /// What the backward of the calling node carries, if an engine began it.
+  /// Returns the scale of the calling node's backward, if an engine began it.
   std::optional<RootScale> find() {
     const std::lock_guard lock(mutex_);
     const auto entry = of_.find(torch::autograd::get_current_graph_task_id());
     return entry == of_.end() ? std::nullopt : std::optional(entry->second);
   }
 
-  /// The same, with `scale` from here on where there was none.
+  /// Returns the scale of the calling node's backward, and sets it to `scale` if it had none.
   RootScale find_or_begin(const RootScale& scale) {
     const int task = torch::autograd::get_current_graph_task_id();
     const std::lock_guard lock(mutex_);
@@ -53,7 +53,7 @@ class RootScales {
   std::unordered_map<int, RootScale> of_;
 };
 
-/// Tells engines how the backwards that reach their outputs end, once a backward.
+/// Tells engines how each backward that reaches their outputs ends.
 class BackwardEnds {
  public:
   static BackwardEnds& instance() {
@@ -63,13 +63,13 @@ class BackwardEnds {
 
   void watch(const std::shared_ptr<BackwardOutcome>& outcome, bool is_direct) {
     const Key key{torch::autograd::get_current_graph_task_id(), outcome.get()};
-    if (key.first < 0) return;  // somebody calls the node by itself
+    if (key.first < 0) return;  // called outside of a backward
     {
       const std::lock_guard lock(mutex_);
       if (!watched_.insert(key).second) return;
     }
     if (is_direct) ++outcome->num_direct;
-    // Autograd drops its callbacks with the backward, also where that fails and none is called.
+    // Autograd destroys its callbacks when the backward ends, even after a failure that skips calling them.
     torch::autograd::Engine::get_default_engine().queue_callback(
         [end = std::make_shared<End>(key, outcome)]() mutable {
           end->is_good = true;
@@ -78,7 +78,7 @@ class BackwardEnds {
   }
 
  private:
-  using Key = std::pair<int, const void*>;  // autograd's number of the backward
+  using Key = std::pair<int, const void*>;  // autograd's id of the backward, and the outcome
 
   struct End {
     End(Key given, std::shared_ptr<BackwardOutcome> of) : key(given), outcome(std::move(of)) {
@@ -116,14 +116,14 @@ class ScaleGradient : public torch::autograd::Function<ScaleGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& output,
                             Scale scale) {
     save_value(context, std::move(scale));
-    return output.detach();  // no view, so that the program may write it in place
+    return output.detach();  // not a view, so the program may modify it in place
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const Scale scale = saved_value<Scale>(context);
     if (is_derivative()) {
-      // Engines that share the tensor would each scale it: the nearest one to the loss does.
+      // Engines that share the tensor would each scale it; only the one nearest to the loss does.
       static const char all_engines = 0;
       wrap_derivatives(&all_engines,
                        [scale](const at::Tensor& made) { return scale_gradient_of(made, scale); });
@@ -152,7 +152,7 @@ class BeginScaled : public torch::autograd::Function<BeginScaled> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    // Terms of one loss that were scaled for different engines all carry the scale of the first.
+    // Terms of one loss may be scaled for different engines; all of them use the scale of the first.
     const RootScale root = RootScales::instance().find_or_begin(saved_value<RootScale>(context));
     return {multiply(gradients[0], root.loss_scale / root.divisor), at::Tensor(), at::Tensor()};
   }

@@ -1,10 +1,10 @@
-// Scales the gradients that enter a model's outputs, so that a direct `loss.backward()` gives the same
-// gradients as `engine.backward(loss)`: both the division by the accumulation steps and the loss scale.
+// Scales the gradients that enter a model's outputs by the loss scale and divides them by the accumulation
+// steps. A direct `loss.backward()` then gives the same gradients as `engine.backward(loss)`.
 //
-// A backward that an engine began, by backward() or scale(), carries that engine's scale already. Other
-// engines whose outputs it reaches, since they share the loss, exchange it for their own.
+// A backward started by an engine's backward() or scale() already carries that engine's scale. Other engines
+// that share the loss exchange it for their own at their outputs.
 //
-// A derivative (derivative.h) is not scaled: its result is the program's.
+// A derivative (derivative.h) is not scaled: its result belongs to the program.
 #pragma once
 
 #include <atomic>
@@ -14,41 +14,41 @@
 
 namespace deepspeed {
 
-/// Says of backwards that have reached an engine's outputs how many have not ended, how many no engine has
-/// begun, and whether one has failed, which leaves a part of its gradients.
+/// Counts the backwards that have reached an engine's outputs. num_open: not yet ended. num_direct: not
+/// started by an engine. has_failed: one failed and left partial gradients.
 struct BackwardOutcome {
   std::atomic<int> num_open = 0;
   std::atomic<int> num_direct = 0;
   std::atomic<bool> has_failed = false;
 };
 
-/// Of one engine, at the time of the backward; shared between it and the graphs of its outputs.
+/// Holds one engine's scale at the time of the backward. The engine and the graphs of its outputs share it.
 struct OutputScale {
   double loss_scale = 1.0;
   double accumulation_steps = 1.0;
   std::shared_ptr<BackwardOutcome> outcome = std::make_shared<BackwardOutcome>();
 };
 
-/// What the gradient of a loss is multiplied by, at the root of a backward.
+/// Describes the factor that a loss's gradient gets at the root of a backward.
 struct RootScale {
   double loss_scale = 1.0;
   double divisor = 1.0;
   bool is_divided = true;  // false: each engine divides by its own accumulation steps
 };
 
-/// `output` behind a node that scales what flows back as `scale` says; the values are shared. Tensors that
-/// need no gradient come back as they are.
+/// Returns `output` behind a node that scales its gradient as `scale` says. The values are shared. A tensor
+/// that needs no gradient is returned unchanged.
 at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<OutputScale> scale);
 
-/// `loss` behind a node that multiplies what flows back by loss_scale / divisor, and tells the engines' nodes
-/// of the same backward. The values are shared.
+/// Returns `loss` behind a node that multiplies its gradient by loss_scale / divisor. The node also tells the
+/// other engines' nodes of this backward. The values are shared.
 at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale);
-/// `loss` times `loss_scale`, for a backward of the caller's own. A loss that was scaled already, for any
-/// engine, comes back as it is.
+/// Returns `loss` times `loss_scale`, for a backward that the caller runs. A loss already scaled for any
+/// engine is returned unchanged.
 at::Tensor scale_loss(const at::Tensor& loss, double loss_scale);
-/// Whether the backward that runs, which calls a node, is one that an engine's backward() has begun.
+/// Returns whether an engine's backward() started the running backward. Call it from a node.
 bool is_in_backward_of_engine();
-/// Whether scale_loss() made it.
+/// Returns whether `loss` comes from scale_loss().
 bool is_scaled_loss(const at::Tensor& loss);
 
 }  // namespace deepspeed

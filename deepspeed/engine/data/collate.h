@@ -1,4 +1,4 @@
-// Collation makes a batch of examples: every tensor of the example type stacked along a new first dimension.
+// Makes a batch of examples by stacking each tensor of the example type along a new first dimension.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ namespace deepspeed {
 
 namespace collate_detail {
 
-/// Puts the tensors of examples into columns, and notes what else is in one of them.
+/// Collects the tensors of examples by column, and records the other values of one example.
 struct Columns {
   std::vector<std::vector<at::Tensor>> tensors = {};  // [tensor of the example][example]
   size_t next = 0;                                    // column
-  std::string others = {};                            // of the example that is visited, byte by byte
+  std::string others = {};                            // the other values of the visited example, as bytes
 
   void operator()(at::Tensor& tensor) {
     if (next == tensors.size()) tensors.emplace_back();
@@ -41,9 +41,9 @@ struct Columns {
 
 }  // namespace collate_detail
 
-/// Stacks examples into a batch. `examples`: at least one, all with tensors of the same sizes. Throws
-/// UsageError where they differ in anything else: in a number or a text, which no batch of this type holds
-/// for all of them, in what is there of the optional, in the sizes of vectors or the keys of maps.
+/// Stacks examples into a batch. `examples`: at least one, all with tensors of equal sizes. Throws UsageError
+/// if they differ in anything but tensor values. A batch has room for only one number or text, one set of
+/// present optionals, one size of each vector and one set of map keys.
 template <class Example>
 Example stack_examples(std::vector<Example> examples) {
   if (examples.empty()) {
@@ -69,7 +69,7 @@ Example stack_examples(std::vector<Example> examples) {
   return batch;
 }
 
-/// Calls stack_examples(), as a type: how batches are made unless told otherwise.
+/// Calls stack_examples(); it is the default way to make batches.
 struct DEEPSPEED_API StackExamples {
   template <class Example>
   Example operator()(std::vector<Example> examples) const {

@@ -1,6 +1,6 @@
-// A loader makes batches of a data set for one rank. `for (auto& batch : *loader)` is one epoch, in an order
-// that follows from the seed and the epoch alone; after a checkpoint was loaded in the middle of an epoch it
-// is the rest of that epoch.
+// A loader makes batches of a data set for one rank. `for (auto& batch : *loader)` runs one epoch. Its order
+// depends only on the seed and the epoch. After a checkpoint was loaded in mid-epoch, the loop runs the rest
+// of that epoch.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace device {
 class WorkerThreads;
 }
 
-/// Makes batches on threads. Throws UsageError for a count below 1.
+/// Runs tasks that make batches on threads. Throws UsageError for a count below 1.
 class DEEPSPEED_API BatchThreads {
  public:
   explicit BatchThreads(int count);
@@ -47,7 +47,7 @@ class DEEPSPEED_API BatchThreads {
 template <class Batch>
 class BatchQueue {
  public:
-  /// Starts the threads. Holds at most two batches a thread.
+  /// Starts the threads. The queue holds at most two batches per thread.
   explicit BatchQueue(int num_threads)
       : capacity_(2 * static_cast<size_t>(num_threads)), threads_(num_threads) {}
 
@@ -60,14 +60,14 @@ class BatchQueue {
     threads_.add([task] { (*task)(); });
   }
 
-  /// Waits for the oldest batch; throws what making it threw.
+  /// Waits for the oldest batch and returns it. Throws what making it threw.
   std::shared_ptr<Batch> take() {
     std::future<std::shared_ptr<Batch>> first = std::move(ahead_.front());
     ahead_.pop_front();
     return first.get();
   }
 
-  /// Forgets the batches that were not taken.
+  /// Discards the batches that were not taken.
   void clear() { ahead_.clear(); }
 
  private:
@@ -78,7 +78,7 @@ class BatchQueue {
 
 namespace loader_detail {
 
-// A torch::data data set gives one example by get(index), or a whole batch by get_batch(indices).
+// A torch::data data set returns one example by get(index), or a whole batch by get_batch(indices).
 template <class Dataset>
 concept GivesExamples = requires(Dataset& dataset) {
   dataset.get(size_t{0});
@@ -116,7 +116,7 @@ auto get_batch(Dataset& dataset, const Collate& collate, const std::vector<size_
 }  // namespace loader_detail
 
 /// Loads batches. `Dataset`: a torch::data data set, or any type with size() and get(index). `Collate` makes
-/// a batch, of any type, of a vector of examples, or of what a data set's get_batch(indices) gives.
+/// a batch of any type from a vector of examples, or from the result of a data set's get_batch(indices).
 template <class Dataset, class Collate = StackExamples>
 class DeepSpeedDataLoader {
  public:
@@ -153,7 +153,7 @@ class DeepSpeedDataLoader {
   DeepSpeedDataLoader(const DeepSpeedDataLoader&) = delete;
   DeepSpeedDataLoader& operator=(const DeepSpeedDataLoader&) = delete;
 
-  /// Returns the number of batches of an epoch, which is equal on all ranks.
+  /// Returns the number of batches in an epoch, which is equal on all ranks.
   int64_t size() const {
     const int64_t world = options_.world_size;
     const int64_t samples = options_.data_sampler ? num_sampled()
@@ -192,7 +192,7 @@ class DeepSpeedDataLoader {
     std::shared_ptr<Batch> batch_;
   };
 
-  /// Starts the next epoch, or goes on with the one that a loaded checkpoint stood in.
+  /// Starts the next epoch, or resumes the epoch of a loaded checkpoint.
   Iterator begin() {
     if (!position_->resume) {
       ++position_->epoch;
@@ -205,7 +205,7 @@ class DeepSpeedDataLoader {
   Iterator end() { return Iterator(); }
 
   Dataset& dataset() { return dataset_; }
-  /// Returns the position, shared with the engine, which saves and restores it.
+  /// Returns the position. The engine shares it, saves it and restores it.
   const std::shared_ptr<LoaderPosition>& position() const { return position_; }
 
  private:
@@ -237,7 +237,7 @@ class DeepSpeedDataLoader {
     if (queue_) queue_->clear();
   }
 
-  /// Returns the samples of the next batch that was not asked for yet; none at the end of the epoch.
+  /// Returns the samples of the next batch to request; empty at the end of the epoch.
   std::vector<size_t> ask() {
     std::vector<size_t> batch;
     const size_t size = static_cast<size_t>(options_.batch_size);
@@ -265,7 +265,7 @@ class DeepSpeedDataLoader {
     }
   }
 
-  /// Returns the next batch and how many samples it has; null at the end of the epoch.
+  /// Returns the next batch and its number of samples; null at the end of the epoch.
   std::shared_ptr<Batch> take(size_t& num_samples) {
     if (!queue_) {
       const auto indices = ask();
@@ -296,7 +296,7 @@ class DeepSpeedDataLoader {
       position_->samples_consumed += static_cast<int64_t>(num_samples) * options_.world_size;
       return batch;
     } catch (...) {
-      ask_from_position();  // the batch that could not be made is the next one still
+      ask_from_position();  // the batch that failed is still the next one
       throw;
     }
   }
@@ -307,11 +307,11 @@ class DeepSpeedDataLoader {
   SamplerOptions sampler_;
   std::shared_ptr<LoaderPosition> position_;
   std::vector<int64_t> indices_;
-  size_t num_asked_ = 0;  // of indices_: those of batches that were handed out or are under way
-  std::unique_ptr<BatchQueue<Batch>> queue_;  // last: its threads end before what they use
+  size_t num_asked_ = 0;  // of indices_: samples in batches already returned or being made
+  std::unique_ptr<BatchQueue<Batch>> queue_;  // last member: its threads must end before what they use
 };
 
-/// Gives batches without end: it starts the loader again when its data ends.
+/// Returns batches without end: restarts the loader when its data ends.
 template <class Loader>
 class RepeatingLoader {
  public:

@@ -9,7 +9,7 @@
 namespace deepspeed {
 namespace {
 
-// std::uniform_int_distribution differs between standard libraries; this does not. The bias of the
+// Unlike std::uniform_int_distribution this gives equal results with every standard library. The bias of the
 // multiplication is below 2^-32 for any data set that fits a machine.
 uint64_t below(std::mt19937_64& engine, uint64_t limit) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(engine()) * limit) >> 64);

@@ -1,5 +1,4 @@
-// The sampler says which samples each rank sees, and in which order. It is pure, and gives every machine
-// equal orders.
+// Decides which samples each rank sees, and in which order. It is pure, and the same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +13,26 @@ struct SamplerOptions {
   int rank = 0;
   int world_size = 1;
   bool shuffle = true;
-  bool drop_last =
-      false;  // drop the tail that does not divide by the ranks, instead of repeating the first samples
+  bool drop_last = false;  // drop the remainder instead of repeating the first samples
   uint64_t seed = 0;
 };
 
-/// Returns the order of the whole data set in one epoch: a Fisher-Yates shuffle driven by seed and epoch,
-/// padded (or cut) to a multiple of the world size. Rank r takes elements r, r + world_size, ...: the samples
-/// of one global batch are then the same whatever the number of ranks.
+/// Returns the order of the whole data set in one epoch. It is a Fisher-Yates shuffle driven by seed and
+/// epoch, padded or cut to a multiple of the world size. Rank r takes elements r, r + world_size, ..., so a
+/// global batch has the same samples for any number of ranks.
 DEEPSPEED_API std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
 
 /// Returns the indices of one rank in an epoch.
 DEEPSPEED_API std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch);
 
-/// Says where a data loader stands in the order: what a checkpoint must carry so that a resumed run sees the
-/// same batches.
+/// Holds a data loader's position in the order. A checkpoint carries it, so that a resumed run sees the same
+/// batches.
 struct LoaderPosition {
   uint64_t seed = 0;
-  int64_t epoch = -1;            // of the current permutation; -1: none was begun
+  int64_t epoch = -1;            // of the current permutation; -1: none has begun
   int64_t samples_consumed = 0;  // of this epoch, over all ranks
   bool epoch_ended = true;
-  bool resume = false;  // set by a restored checkpoint: go on here instead of starting an epoch
+  bool resume = false;  // set by a restored checkpoint: continue here instead of starting an epoch
 };
 
 }  // namespace deepspeed

@@ -6,7 +6,7 @@
 namespace deepspeed {
 namespace {
 
-/// 'a', or 'a' and 2 others
+/// Formats names: 'a', or 'a' and 2 others.
 std::string named_in_short(const std::vector<std::string>& names) {
   const std::string first = "'" + names.front() + "'";
   if (names.size() == 1) return "parameter " + first;
@@ -58,7 +58,7 @@ void ModelChanges::warn_of_flags(bool is_trained, const char* what) {
   for (Known& known : known_) {
     const bool is_changed = known.param.tensor.requires_grad() != known.needed_gradient;
     if (!is_changed || known.was_named || known.is_trained != is_trained) continue;
-    if (!is_trained && known.needed_gradient) continue;  // it was left out, and is frozen now
+    if (!is_trained && known.needed_gradient) continue;  // was left out, and is frozen now
     known.was_named = true;
     names.push_back(known.param.name);
   }

@@ -1,4 +1,4 @@
-// A program may change its model after initialize() without effect on the training: the log says so once.
+// Changing the model after initialize() has no effect on training; this warns about it once.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@ namespace deepspeed {
 
 class ModelChanges {
  public:
-  /// Notes the model as it is. store: what the optimizer updates.
+  /// Records the current state of the model. store: what the optimizer updates.
   ModelChanges(const EngineModel& model, const zero::ParamStore& store);
 
-  /// Warns of parameters that were registered, unfrozen or frozen since the last call, each once. Where
-  /// nothing changed that costs some nanoseconds a parameter.
+  /// Warns of parameters that were registered, unfrozen or frozen since the last call. Each is named once. If
+  /// nothing changed this costs some nanoseconds per parameter.
   void warn();
 
  private:
@@ -29,12 +29,12 @@ class ModelChanges {
   };
 
   void warn_of_registered();
-  /// Warns of the trained parameters, or of the others, whose requires_grad is another one than at
-  /// initialize().
+  /// Warns of parameters whose requires_grad has changed since initialize(). is_trained selects the trained
+  /// parameters or the others.
   void warn_of_flags(bool is_trained, const char* what);
 
   std::vector<Known> known_;
-  std::unordered_set<const at::TensorImpl*> seen_;  // of the model
+  std::unordered_set<const at::TensorImpl*> seen_;  // all parameters of the model
   std::function<std::vector<NamedTensor>()> take_registered_;
 };
 

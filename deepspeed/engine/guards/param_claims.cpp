@@ -8,7 +8,7 @@
 namespace deepspeed {
 namespace {
 
-/// Maps each parameter that an engine of the process has to that engine's ZeRO stage.
+/// Maps each parameter claimed by an engine of this process to that engine's ZeRO stage.
 struct ClaimedParams {
   std::mutex mutex;
   std::unordered_map<const at::TensorImpl*, int64_t> stage_of;

@@ -1,5 +1,5 @@
-// Engines that are alive claim the parameters of the process, so that no second one takes them too: the
-// gradients and the memory of a parameter go to one.
+// Live engines claim their parameters, so that no second engine takes them too. Only one engine can own a
+// parameter's gradient and memory.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ class ParamClaims {
   }
   ~ParamClaims() { release(); }
 
-  /// Takes a parameter. Throws UsageError, naming it, where another engine has it. The parameter must live as
-  /// long as the claim.
+  /// Claims a parameter. Throws UsageError, naming it, if another engine has claimed it. The parameter must
+  /// live as long as the claim.
   void add(const NamedTensor& param, int64_t stage);
-  /// Throws what add() would, and takes nothing.
+  /// Throws if add() would throw, and claims nothing.
   static void check(const NamedTensor& param);
   void release() noexcept;
 

@@ -17,7 +17,7 @@ namespace {
 
 using comm::NamedTexts;
 
-// From what decides to what follows from it: only the first of them that differs is named.
+// Ordered from causes to consequences, because only the first part that differs is reported.
 using Comparison = std::vector<NamedTexts>;
 
 const char* origin(bool of_program, bool of_config) {
@@ -46,7 +46,7 @@ std::string describe_tensor(const at::Tensor& tensor) {
   return message("(", shape, ") ", c10::toString(tensor.scalar_type()));
 }
 
-// "in group 0" by the parameter's name; empty without an optimizer.
+// Maps a parameter's name to "in group 0"; empty without an optimizer.
 std::unordered_map<std::string, std::string> groups_by_name(const RankInput& input) {
   std::unordered_map<std::string, std::string> groups;
   if (input.optimizer == nullptr) return groups;
@@ -95,7 +95,7 @@ Comparison comparison_of(const RankInput& input) {
   return {options_of(input), hyperparameters_of(input), tensors_of(input), orders_of(input)};
 }
 
-// Hashes what ranks compare to a number that a double holds exactly.
+// Hashes what the ranks compare into a number that a double holds exactly.
 double number_of(const Comparison& comparison) {
   Hash hash;
   for (const NamedTexts& texts : comparison) {

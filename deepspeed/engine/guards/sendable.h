@@ -1,4 +1,4 @@
-// Ranks send a tensor of any type in this form, since backends take no complex numbers.
+// Makes tensors of any dtype sendable; backends do not accept complex numbers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,7 +6,7 @@
 
 namespace deepspeed {
 
-/// Returns `tensor`, or where it is complex its real and imaginary parts, which share its memory.
+/// Returns `tensor`, or for a complex one a real view of it that shares its memory.
 inline at::Tensor sendable(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }

@@ -14,14 +14,14 @@
 namespace deepspeed {
 namespace {
 
-// What this rank holds of a parameter, without padding; undefined where it is not compared.
+// Returns what this rank holds of a parameter, without padding; undefined if it is not compared.
 at::Tensor compared_values(const at::Tensor& param, const SliceRanks& ranks) {
   if (param.is_meta()) return {};
   if (!zero::is_partitioned(param))
     return ranks.compares_whole ? sendable(param.detach()).contiguous() : at::Tensor();
   const std::vector<int> holders = zero::ranks_that_hold(param);
   const auto is_held_by = [&](int rank) { return std::ranges::count(holders, rank) > 0; };
-  if (std::ranges::count_if(ranks.slices, is_held_by) > 1) return {};  // they have one copy in common
+  if (std::ranges::count_if(ranks.slices, is_held_by) > 1) return {};  // the slices share one copy
   return zero::own_elements_of(param);
 }
 
@@ -31,7 +31,7 @@ std::string describe_values(const at::Tensor& param, const at::Tensor& values) {
                  checkpoint::crc32(0, host.const_data_ptr(), host.nbytes()));
 }
 
-// The first slice of this rank's layers, and what this rank holds by name.
+// Returns the first slice of this rank's layers, and this rank's values by name.
 Json texts_of(const SliceRanks& ranks, const std::vector<NamedTensor>& alike) {
   Json texts = Json::object();
   for (const NamedTensor& param : alike) {

@@ -1,5 +1,5 @@
-// Slices of a layer train what they hold alike by equal gradients, each its own copy: copies that differ once
-// stay apart, and no number of the training shows it.
+// Slices of a layer keep separate copies of some parameters and train them with equal gradients. Once copies
+// differ they stay different, and no training metric shows it.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace deepspeed {
 
 /// Says whose copies are compared.
 struct SliceRanks {
-  const comm::ProcessGroup& model;  // ranks that hold one copy of the model together
-  const std::vector<int>& slices;   // global ranks of them that share this rank's layers out
-  bool compares_whole = true;       // false: partitioned parameters alone
+  const comm::ProcessGroup& model;  // ranks that together hold one copy of the model
+  const std::vector<int>& slices;   // global ranks among them that divide this rank's layers
+  bool compares_whole = true;       // false: compare only partitioned parameters
 };
 
-/// Compares the parameters that slices hold alike, at stage 3 this rank's shards of them. Names that a slice
-/// does not have are passed over. All ranks of the group call it. Returns, on all of them, the first
-/// parameter that differs, with the ranks, as a part of a message; "" where there is none.
+/// Compares the parameters that slices hold in common; at stage 3, this rank's shards. Names that a slice
+/// does not have are skipped. Collective. Returns on all ranks a part of a message that names the first
+/// differing parameter and the ranks; "" if there is none.
 std::string difference_of_slices(const SliceRanks& ranks, const std::vector<NamedTensor>& alike);
 
 }  // namespace deepspeed

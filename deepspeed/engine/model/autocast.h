@@ -1,4 +1,4 @@
-// DeepSpeed has these functions about the config's torch_autocast section.
+// DeepSpeed's functions for the config's torch_autocast section.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,11 @@ class Module;
 
 namespace deepspeed {
 
-/// Marks the parameters of the modules of these classes (default:
-/// get_default_autocast_lower_precision_modules()) with the dtype in which their gradients are reduced, and
-/// takes the marks of the model's other parameters away. Warns where no module is of any of the classes that
-/// were named. initialize() calls it where the config's torch_autocast is enabled: an engine reduces by its
-/// own config's marks alone, whatever is marked later. Throws UsageError for a model that is null and a dtype
-/// that is no floating-point one of at most 32 bits.
+/// Marks parameters with the dtype in which their gradients are reduced. It marks those of modules of the
+/// given classes (default: get_default_autocast_lower_precision_modules()) and clears the marks of all
+/// others. Warns if the model has no module of the named classes. initialize() calls it if the config enables
+/// torch_autocast; an engine uses only its own config's marks, whatever is marked later. Throws UsageError
+/// for a null model, and for a dtype other than Half, BFloat16 or Float.
 DEEPSPEED_API void init_autocast_params(const std::shared_ptr<torch::nn::Module>& model, at::ScalarType dtype,
                                         const std::optional<std::vector<std::string>>& modules = {});
 

@@ -1,4 +1,4 @@
-// The config's torch_autocast section is applied to a model here.
+// Applies the config's torch_autocast section to a model.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace deepspeed {
 
-/// Returns the dtype of the section; nothing where it is off.
+/// Returns the dtype of the section; nothing if it is off.
 std::optional<at::ScalarType> autocast_dtype(const config::TorchAutocastConfig& config,
                                              at::DeviceType device);
 

@@ -1,7 +1,7 @@
-// This casts the floating-point tensors among the arguments of forward: DeepSpeed's fp16.auto_cast.
+// Casts the floating-point tensors among the arguments of forward: DeepSpeed's fp16.auto_cast.
 //
-// Tensors are found in the standard containers that visit_tensors() knows, and in types with a function
-// visit_tensors() of their own beside them.
+// Finds tensors in the standard containers that visit_tensors() supports, and in types that declare their own
+// visit_tensors().
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace cast_detail {
 
 namespace own_function {
 
-void visit_tensors() = delete;  // hides the general one: what is found then was written beside the type
+void visit_tensors() = delete;  // hides the general one, so that only a type's own function is found
 
 struct Visitor {
   void operator()(at::Tensor& tensor) const;
@@ -55,7 +55,7 @@ struct IsWalked<std::tuple<T...>> : std::bool_constant<(IsWalked<T>::value && ..
 
 }  // namespace cast_detail
 
-/// Returns `argument` with its floating-point tensors in `dtype`; gradients flow back through the cast.
+/// Returns `argument` with its floating-point tensors in `dtype`. Gradients flow back through the cast.
 /// Throws UsageError for a type whose tensors cannot be found.
 template <class T>
 decltype(auto) cast_input(at::ScalarType dtype, T&& argument) {

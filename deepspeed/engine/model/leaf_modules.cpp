@@ -1,10 +1,9 @@
-// How modules become leaves.
+// Makes modules leaves.
 //
-// Marks lie beside the modules, by address, for as long as the modules live. initialize() calls
-// join_leaf_modules(): it goes through the model's parts from the outside in, and takes those that are
-// marked, that the config names or that are too fine-grained, but for parts inside of a leaf. The partitioned
-// parameters of each leaf are joined to one unit of the pool; names of the config that fitted nothing are
-// warned of at the end.
+// Marks are stored by the module's address, outside of it, as long as the module exists. initialize() calls
+// join_leaf_modules(), which visits the model's parts from the outside in. It takes those that are marked,
+// named by the config, or too fine-grained, but skips parts inside of a leaf. The partitioned parameters of
+// each leaf become one unit of the pool. Config names that matched nothing are warned of at the end.
 #include "deepspeed/engine/model/leaf_modules.h"
 
 #include <algorithm>
@@ -22,7 +21,7 @@
 namespace deepspeed {
 namespace {
 
-// A torch::nn::Module has no place for a mark.
+// Marks are kept here because torch::nn::Module has no field for them.
 struct LeafMarks {
   std::mutex mutex;
   std::unordered_map<const torch::nn::Module*, std::weak_ptr<torch::nn::Module>> modules;
@@ -72,14 +71,14 @@ bool is_inside(const std::string& name, const std::string& outer) {
   return outer.empty() || name.starts_with(outer + ".");
 }
 
-/// Says whether the config makes the module a leaf.
+/// Decides whether the config makes a module a leaf.
 class ConfiguredLeaves {
  public:
   explicit ConfiguredLeaves(const config::ZeroConfig& zero) : zero_(zero) {}
 
   bool has(const ModelPart& part) {
     const config::LeafModuleConfig& leaf = zero_.leaf_module;
-    // All three are asked, since they note what they have found.
+    // All three must be called, since each records what it has found.
     const bool has_class = find(&is_of_class, part.class_name, leaf.classes);
     const bool has_name = find(&is_named, part.name, leaf.names);
     const bool has_suffix = find(&ends_in, part.name, leaf.name_suffixes);

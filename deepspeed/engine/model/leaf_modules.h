@@ -1,10 +1,10 @@
-// DeepSpeed has leaf modules: at stage 3 all parameters of a leaf, its children's too, are gathered as one as
-// soon as one of them is used. What a rank does not use of it has gradients of zero. This is for modules of
-// which ranks use different parts, such as blocks of experts.
+// DeepSpeed's leaf modules: at stage 3, using any parameter of a leaf gathers all of them at once, those of
+// its children too. Parameters that a rank does not use get zero gradients. This is for modules, such as
+// blocks of experts, whose parts are not used by every rank.
 //
-// Marks are set before initialize(). Each rank that runs a pass uses at least one parameter of each leaf that
-// others use in it, at the same place among the other modules (a router does): a rank that uses none gets
-// the error of ranks that part ways, which names the leaf.
+// Set marks before initialize(). If one rank uses a leaf in a pass, every rank in that pass must use at least
+// one of its parameters, at the same place among the other modules; a router does so. A rank that uses none
+// gets the error for diverging ranks, which names the leaf.
 #pragma once
 
 #include <memory>
@@ -24,9 +24,9 @@ namespace deepspeed {
 using ModulePtr = std::shared_ptr<torch::nn::Module>;
 using ModulePtrs = std::vector<ModulePtr>;
 
-/// Marks the modules of `model`, itself included, of these classes: by full name, as C++ spells it
-/// ("my::Experts"), or by what follows its last "::". Returns them. All throw UsageError for a model that is
-/// null, and the six that follow where no module fits.
+/// Marks the modules of `model`, itself included, that have one of these classes. A class is given by its
+/// full C++ name ("my::Experts") or by what follows the last "::". Returns the marked modules. All functions
+/// here throw UsageError for a null model; this one and the next five also if no module matches.
 DEEPSPEED_API ModulePtrs set_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
 /// Marks modules by their names in the model ("h.0.experts").
 DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model,
@@ -34,7 +34,7 @@ DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model,
 /// Marks modules by the ends of their names ("experts").
 DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_suffix(const ModulePtr& model,
                                                        const std::vector<std::string>& suffixes);
-/// Takes the marks of modules of these classes away.
+/// Removes the marks from modules of these classes.
 DEEPSPEED_API ModulePtrs unset_z3_leaf_modules(const ModulePtr& model,
                                                const std::vector<std::string>& classes);
 DEEPSPEED_API ModulePtrs unset_z3_leaf_modules_by_name(const ModulePtr& model,
@@ -46,7 +46,7 @@ DEEPSPEED_API ModulePtrs unset_z3_leaf_modules_by_suffix(const ModulePtr& model,
 DEEPSPEED_API ModulePtrs get_z3_leaf_modules(const ModulePtr& model);
 DEEPSPEED_API void set_z3_leaf_module(const ModulePtr& module, bool is_leaf = true);
 DEEPSPEED_API bool z3_leaf_module(const ModulePtr& module);
-/// Says whether the parameter is one of a marked module or its children.
+/// Returns whether the parameter belongs to a marked module or its children.
 DEEPSPEED_API bool z3_leaf_parameter(const at::Tensor& parameter);
 
 }  // namespace deepspeed

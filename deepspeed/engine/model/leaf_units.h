@@ -1,4 +1,4 @@
-// Stage 3 gathers units of parameters as one; these are made of the leaf modules of a model.
+// Makes the units of parameters that stage 3 gathers together from the leaf modules of a model.
 #pragma once
 
 #include "deepspeed/config/zero/sections.h"
@@ -8,10 +8,11 @@
 
 namespace deepspeed {
 
-/// Makes units of the leaves: the marked modules, those that zero_optimization.leaf_module names, and those
-/// below stage3_module_granularity_threshold (elements of their parameters / (1 + modules below them)). Of
-/// leaves inside of each other the outermost counts. Warns where what the config names is not there. Returns
-/// the number of its unit for each parameter. Throws UsageError where two leaves have a parameter in common.
+/// Makes one unit of each leaf's parameters and returns each parameter's unit number. Leaves are the marked
+/// modules, those that zero_optimization.leaf_module names, and those below
+/// stage3_module_granularity_threshold (elements of their parameters / (1 + modules below them)). Of nested
+/// leaves the outermost counts. Warns if a name in the config matches nothing. Throws UsageError if two
+/// leaves share a parameter.
 zero::ParamUnits join_leaf_modules(const EngineModel& model, const config::ZeroConfig& zero,
                                    zero::GatherPool& pool);
 

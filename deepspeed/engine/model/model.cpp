@@ -25,7 +25,8 @@ EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module) {
   EngineModel model;
   std::unordered_map<const at::TensorImpl*, std::string> first_names;
   for (const auto& entry : module->named_parameters(/*recurse=*/true)) {
-    if (!entry.value().defined()) continue;  // registered without a tensor: a layer without bias
+    if (!entry.value().defined())
+      continue;  // registered without a tensor, such as the bias of a layer without one
     const auto [place, is_new] = first_names.emplace(entry.value().unsafeGetTensorImpl(), entry.key());
     if (is_new) {
       model.parameters.push_back({entry.key(), entry.value()});

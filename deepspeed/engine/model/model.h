@@ -1,5 +1,5 @@
-// The engine knows of a model its named tensors and a switch, not its class. A torch::nn::Module becomes one;
-// a model of another front end can as well.
+// The engine sees a model as named tensors and a switch, without its class. Both torch::nn::Module and models
+// of other front ends can be described this way.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ class Module;
 
 namespace deepspeed {
 
-/// Says what the engine has to know of a module's class, whatever the front end calls it.
+/// Classifies modules that the engine treats specially, independent of the front end.
 enum class ModuleKind {
   kOther,
-  kEmbedding  // a step uses few rows of its weight, whose gradients sparse_gradients sends alone
+  kEmbedding  // few rows are used per step; sparse_gradients sends only those
 };
 
 /// Holds a module's own parameters, without its children's.
@@ -30,55 +30,56 @@ struct ModuleParameters {
   std::vector<at::Tensor> parameters;
 };
 
-/// Describes a module with all that is below it.
+/// Describes a module together with everything below it.
 struct ModelPart {
   std::string name;        // "h.0.mlp"; "" is the model itself
-  std::string class_name;  // as ModuleParameters
+  std::string class_name;  // as in ModuleParameters
   std::vector<at::Tensor> parameters;
   int64_t num_descendants = 0;
   bool is_leaf = false;  // marked by set_z3_leaf_modules()
 };
 
-/// A layer of a pipeline, whose weights checkpoints have in a file of their own.
+/// Describes a layer of a pipeline, whose weights checkpoints keep in a file of their own.
 struct StoredLayer {
-  int index = 0;                                           // in the pipeline
-  std::string slice;                                       // of it, where ranks cut layers: "model_00"
-  std::vector<std::pair<std::string, std::string>> names;  // of tensors: in the file, in the model
-  bool is_written = true;  // false: by another stage, which shares the weights
+  int index = 0;      // in the pipeline
+  std::string slice;  // slice of the layer if ranks divide layers: "model_00"
+  std::vector<std::pair<std::string, std::string>>
+      names;               // of tensors: (name in the file, name in the model)
+  bool is_written = true;  // false: another stage that shares the weights writes it
 };
 
-/// Says of a layer of a pipeline, whichever stage has it, where checkpoints have its weights.
+/// Says which checkpoint file has the weights of a pipeline layer, on any stage.
 struct LayerWeights {
   std::string prefix;    // of its parameters' names: "3", "tied_modules.embed"
-  bool is_tied = false;  // layers of one prefix share a module
-  int stored_as = 0;     // the layer whose file has them
+  bool is_tied = false;  // layers with equal prefixes share a module
+  int stored_as = 0;     // the layer whose file has the weights
 };
 
 struct DEEPSPEED_API EngineModel {
-  std::vector<NamedTensor> parameters;  // each tensor once, under its first name, in order of registration
+  std::vector<NamedTensor> parameters;  // each tensor once, under its first name, in registration order
   std::vector<NamedTensor> buffers;
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
   std::vector<ModuleParameters> modules;
   std::vector<ModelPart> parts;  // from the outside in
-  /// Parameters of which a rank that holds another part of the model has a copy: it counts them in the norm.
+  /// Parameters that a rank with another part of the model has too. That rank counts them in the norm.
   std::vector<at::Tensor> counted_elsewhere;
-  /// Parameters that all slices of their layer hold alike, where ranks share layers out. The first slice
-  /// counts them in the norm.
+  /// Parameters that all slices of their layer hold, if ranks divide layers. The first slice counts them in
+  /// the norm.
   std::vector<NamedTensor> alike_on_slices;
-  /// Lists the files that hold a stage of a pipeline in place of the model as a whole; empty for others.
+  /// Lists the files that hold a pipeline stage instead of a whole model; empty for other models.
   std::vector<StoredLayer> stored_layers;
   std::vector<LayerWeights> layers;  // of all stages of a pipeline
   std::function<void(bool training)> set_training;
-  /// Returns the model's parameters by name, where others are registered than at the last call, else none;
-  /// null: nobody knows.
+  /// Returns the model's named parameters if the registered ones have changed since the last call. Returns an
+  /// empty list if not. null: changes cannot be detected.
   std::function<std::vector<NamedTensor>()> take_registered;
   std::shared_ptr<void> owner;  // keeps the model alive
 
-  /// Returns the device of the parameters, the CPU where there are none.
+  /// Returns the device of the parameters; the CPU if there are none.
   at::Device device() const { return parameters.empty() ? at::kCPU : parameters.front().tensor.device(); }
 };
 
-/// Returns the parameters and buffers of a module and of its children.
+/// Returns the parameters and buffers of a module and its children.
 DEEPSPEED_API EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
 
 }  // namespace deepspeed

@@ -1,4 +1,4 @@
-// The tensors of a model as checkpoints hold them.
+// Returns the tensors of a model as checkpoints store them.
 #pragma once
 
 #include <utility>
@@ -9,11 +9,11 @@
 
 namespace deepspeed {
 
-/// Returns parameters, those that share a tensor under each of their names, and buffers. They share the
-/// model's memory; in place of a parameter that is partitioned stands an empty tensor, as in DeepSpeed's
-/// files of stage 3. exclude_frozen: without parameters that need no gradient.
+/// Returns parameters and buffers by name; a shared tensor appears under each of its names. They share the
+/// model's memory. A partitioned parameter is replaced by an empty tensor, as in DeepSpeed's stage 3 files.
+/// exclude_frozen: leave out parameters that need no gradient.
 NamedTensors module_tensors(const EngineModel& model, bool exclude_frozen);
-/// Returns the tensors of each layer that this stage of a pipeline writes, by their names in its file.
+/// Returns the tensors of each layer that this pipeline stage writes, by their names in its file.
 std::vector<std::pair<const StoredLayer*, NamedTensors>> layer_tensors(const EngineModel& model,
                                                                        bool exclude_frozen);
 

@@ -5,7 +5,7 @@
 namespace deepspeed {
 namespace {
 
-// named_parameters() makes texts and tables: too much for each step.
+// Reads the protected table directly: named_parameters() builds strings and tables, too slow for every step.
 struct OpenModule : torch::nn::Module {
   static const auto& parameters_of(const torch::nn::Module& module) {
     return module.*(&OpenModule::parameters_);

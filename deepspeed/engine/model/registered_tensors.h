@@ -1,4 +1,4 @@
-// This remembers which parameters a module and its children have registered, to notice that there are others.
+// Remembers which parameters a module and its children have registered, to notice changes.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,8 @@ namespace deepspeed {
 class RegisteredTensors {
  public:
   explicit RegisteredTensors(const torch::nn::Module& module);
-  /// Says whether the parameters are others than at the last call, or at construction. Costs some ten
-  /// nanoseconds a module.
+  /// Returns whether the parameters have changed since the last call or since construction. Costs some ten
+  /// nanoseconds per module.
   bool take_change(const torch::nn::Module& module);
 
  private:

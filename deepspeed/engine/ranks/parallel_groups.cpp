@@ -33,8 +33,8 @@ ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& 
 
 namespace {
 
-// Engines of one config over equal parameters could train each other's data unnoticed; others are found to
-// differ when the ranks compare them.
+// Engines with equal configs over equal parameters could mix up their data unnoticed. Other mix-ups are
+// detected when the ranks compare their input.
 std::string purpose_of(const config::DeepSpeedConfig& config, const EngineModel& model) {
   std::ostringstream text;
   text << config.raw.dump();
@@ -48,7 +48,7 @@ ParallelGroups make_engine_groups(const comm::World& world, const std::string& n
                                   const config::DeepSpeedConfig& config, const EngineModel& model,
                                   const RankLayout& layout) {
   const std::string own_name = name.empty() ? "engine" : "engine '" + name + "'";
-  // Ranks that share a model out have other parameters each.
+  // Ranks that divide a model have different parameters.
   const std::string purpose = layout.model.size() == 1 ? purpose_of(config, model) : config.raw.dump();
   return make_parallel_groups(world, layout, own_name, purpose,
                               zero::rank_sharing(config.zero_optimization, int(layout.data.size())));

@@ -10,7 +10,7 @@
 namespace deepspeed {
 namespace {
 
-// What the program may want meanwhile stays free.
+// The rest stays free for the program's own needs during the save.
 constexpr double kUsableShare = 0.8;
 
 }  // namespace
@@ -22,7 +22,7 @@ BackgroundSaver::~BackgroundSaver() {
   try {
     wait();
   } catch (const std::exception&) {
-    // The thread has logged it; nobody is left to catch it.
+    // The thread has logged the error; a destructor must not throw it.
   }
 }
 

@@ -1,5 +1,4 @@
-// The saver saves beside the training: what files will hold is copied to host memory, and written by a
-// thread.
+// Saves during training: the files' contents are copied to host memory and written by a thread.
 #pragma once
 
 #include <future>
@@ -10,21 +9,21 @@
 
 namespace deepspeed {
 
-/// Saves by a thread. All functions are called by all ranks together, as those of the engine.
+/// Saves on a thread. Every function is collective.
 class BackgroundSaver {
  public:
-  /// Makes the groups: the ranks' threads meet in one of their own, the callers in `engine`. Collective.
+  /// Makes the groups: the saving threads use one of their own, the callers use `engine`. Collective.
   BackgroundSaver(const comm::World& world, const comm::ProcessGroup& engine);
-  /// Waits for the save under way; its failure goes to the log.
+  /// Waits for the running save; its failure goes to the log.
   ~BackgroundSaver();
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
 
-  /// Says whether the memory of every machine takes the copies of all its ranks.
+  /// Returns whether every machine has memory for the copies of all its ranks.
   bool has_room_for(const SaveJob& job) const;
-  /// Copies the contents, and returns while the rest goes on. No save may be under way.
+  /// Copies what must be copied first, and returns while the rest goes on. No other save may be running.
   void start(SaveJob job);
-  /// Waits for the save under way, if there is one. Throws, once, what it threw.
+  /// Waits for the running save, if any. Throws, once, what it threw.
   void wait();
   bool is_done() const;
 

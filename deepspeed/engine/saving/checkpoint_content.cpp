@@ -1,8 +1,8 @@
-// What the files of a checkpoint hold: the engine's state in the form of checkpoint/content.
+// Collects the contents of checkpoint files: the engine's state in the form of checkpoint/content.
 //
-// The optimizer's masters are there in fp32, or fp64 where the parameters are, beside the states. Masters
-// that are made of something else, and all that is on a disk, are made and read while the file is written,
-// and take no memory of their size.
+// The optimizer's masters are stored in fp32 (fp64 for fp64 parameters), with the states. Masters that must
+// be computed, and everything on a disk, are produced while the file is written. They never take memory for
+// their full size.
 #include "deepspeed/engine/saving/checkpoint_content.h"
 
 #include <algorithm>
@@ -28,22 +28,22 @@ namespace {
 using checkpoint::DeferredTensors;
 using checkpoint::PieceSink;
 
-constexpr int64_t kWrittenNumel = int64_t{1} << 22;  // of a piece: 16 MiB
+constexpr int64_t kWrittenNumel = int64_t{1} << 22;  // elements per piece: 16 MiB
 
 void pass_on(const at::Tensor& values, const PieceSink& sink) {
   const at::Tensor here = values.cpu().contiguous();
   if (here.numel() > 0) sink(here.const_data_ptr(), here.nbytes());
 }
 
-/// Masters as the files hold them: fp32, but fp64 where they are.
+/// Returns masters as the files store them: in fp32, or fp64 if they are fp64.
 at::Tensor in_full(const at::Tensor& masters) {
   return masters.scalar_type() == at::kDouble ? masters : masters.to(at::kFloat);
 }
 
-/// Elements of `part`, in whose group's flat space they begin at `begin`.
+/// Shifts `part` by the position where its tensor begins in the group's flat space.
 Interval shifted(const Interval& part, int64_t begin) { return {begin + part.begin, begin + part.end}; }
 
-/// Gives masters that are made of what is in memory.
+/// Returns a source that computes masters from what is in memory.
 DeferredTensors::Source made_masters(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin) {
   return [&optimizer, group, begin](const Interval& part, const PieceSink& sink) {
     const Interval wanted = shifted(part, begin);
@@ -61,8 +61,8 @@ at::Tensor tensor_of(const zero::StateSlice& slice, const std::string& name) {
   return slice.master;
 }
 
-/// Gives a state tensor, or with no name the masters, read slice by slice: those on a disk are one after the
-/// other in memory.
+/// Returns a source that reads a state tensor slice by slice. An empty name means the masters. Slices on a
+/// disk are in memory one at a time.
 DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin,
                                     std::string name) {
   return [&optimizer, group, begin, name = std::move(name)](const Interval& part, const PieceSink& sink) {
@@ -79,8 +79,8 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
   };
 }
 
-/// Returns the state of a part of what this rank owns of the group: of one sub-group at stage 3. Throws as
-/// ZeroState::of() does.
+/// Returns the state of a part of what this rank owns of the group. At stage 3 the part is one sub-group.
+/// Throws as ZeroState::of() does.
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              DeferredTensors& deferred) {
   if (const auto on_disk = optimizer.state().on_disk(group, part)) {
@@ -95,7 +95,7 @@ zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const
   }
   if (optimizer.state().makes_fp32_masters()) {
     zero::GroupState result = optimizer.state().beside_masters(group, part);
-    // Weights on a disk are read by whole slices.
+    // Weights on a disk are read in whole slices.
     const bool reads_weights = optimizer.store().home() == zero::ParamHome::kDisk;
     result.master = deferred.add(part.numel(), at::kFloat,
                                  reads_weights ? read_slices(optimizer, group, part.begin, "")
@@ -107,8 +107,8 @@ zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const
   return result;
 }
 
-/// Returns this rank's shard of a partitioned parameter, on the CPU: of `deferred` where it lies on a disk.
-/// Undefined for another tensor.
+/// Returns this rank's shard of a partitioned parameter, on the CPU. A shard on a disk becomes a deferred
+/// tensor. Undefined for a tensor that is not partitioned.
 at::Tensor saved_shard(const at::Tensor& param, DeferredTensors& deferred) {
   const int64_t on_disk = zero::disk_bytes(param);
   if (on_disk == 0) {
@@ -123,18 +123,18 @@ at::Tensor saved_shard(const at::Tensor& param, DeferredTensors& deferred) {
 
 bool uses_zero(const TrainingState& state) { return state.parts.config.zero_optimization.stage > 0; }
 
-// The part of a group's flat state that belongs to one parameter, in its shape.
+// Returns the part of a group's flat state that belongs to one parameter, in its shape.
 at::Tensor part_of(const at::Tensor& flat, const zero::StoredGroup& group, size_t param) {
   const Interval place = group.layout.place(param);
   return flat.narrow(0, place.begin, place.numel()).view(group.params[param].tensor.sizes());
 }
 
-// Says where DeepSpeed's own optimizer of 16-bit weights keeps masters and states of a group as one tensor.
+// Returns whether DeepSpeed's optimizer of 16-bit weights keeps the group's masters and states as one tensor.
 bool is_flat_in_deepspeed(const zero::ZeroOptimizer& optimizer) {
   return optimizer.state().has_master_weights() && optimizer.base_optimizer().name() == "FusedAdam";
 }
 
-// A flat state with its parameters in the order in which they were given, without padding.
+// Returns a flat state with its parameters in the order in which they were given, without padding.
 at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group) {
   std::vector<at::Tensor> parts;
   int64_t end = 0;
@@ -148,7 +148,7 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
   return in_order ? flat.narrow(0, 0, end) : at::cat(parts);
 }
 
-/// Returns the shared parameters; a pipeline's files also say under which names its layers' files have them.
+/// Returns the shared parameters. For a pipeline also maps names to those in the layers' files.
 std::vector<std::pair<std::string, std::string>> shared_params(const EngineModel& model) {
   auto shared = model.shared_parameters;
   for (const StoredLayer& layer : model.stored_layers) {
@@ -198,7 +198,7 @@ checkpoint::PlainOptimizerStates plain_states(const TrainingState& state) {
   const bool is_flat = is_flat_in_deepspeed(optimizer);
   checkpoint::PlainOptimizerStates result;
   result.has_masters = optimizer.state().has_master_weights();
-  // DeepSpeed's flat form has none in bf16 either.
+  // DeepSpeed's flat form has no loss scaler in bf16 either.
   if (result.has_masters ? !is_flat || state.parts.config.fp16.enabled
                          : state.parts.optimizer->loss_scaler().is_dynamic())
     result.loss_scaler = scaler_states(state);
@@ -240,7 +240,7 @@ checkpoint::ModelStates model_states(const TrainingState& state, const SaveOptio
     result.states.module = module_tensors(state.parts.model, options.exclude_frozen_parameters);
   for (const NamedTensor& buffer : model.buffers) result.states.buffer_names.push_back(buffer.name);
   result.states.shared_params = shared_params(model);
-  // At stage 0 the module has them; that of a pipeline is in other files.
+  // At stage 0 the module has the shapes, but a pipeline keeps its module in other files.
   if (state.parts.optimizer && (uses_zero(state) || !result.states.has_module)) {
     auto& shapes = result.states.param_shapes.emplace();
     for (const zero::StoredGroup& group : state.parts.optimizer->store().groups()) {
@@ -256,7 +256,7 @@ checkpoint::ModelStates model_states(const TrainingState& state, const SaveOptio
       for (const NamedTensor& param : model.parameters) {
         if (param.tensor.requires_grad()) continue;
         const at::Tensor shard = saved_shard(param.tensor, deferred);
-        if (state.parts.pool && !shard.defined()) continue;  // whole in the module
+        if (state.parts.pool && !shard.defined()) continue;  // stored whole in the module
         frozen_shapes.emplace_back(param.name, param.tensor.sizes().vec());
         fragments.emplace_back(param.name, shard.defined() ? shard : param.tensor.detach().cpu());
       }

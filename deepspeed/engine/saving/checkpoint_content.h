@@ -1,4 +1,4 @@
-// What the files of a checkpoint hold, collected from the engine's state.
+// Collects what the files of a checkpoint hold from the engine's state.
 #pragma once
 
 #include "deepspeed/checkpoint/archive/deferred_tensors.h"
@@ -9,12 +9,12 @@
 
 namespace deepspeed {
 
-/// Returns what the model's file of this rank holds. Tensors share the engine's memory or are of `deferred`:
-/// they must be written before the engine changes, and is gone.
+/// Returns the contents of this rank's model file. Tensors share the engine's memory or belong to `deferred`.
+/// Write them before the engine changes or is destroyed.
 checkpoint::ModelStates model_states(const TrainingState& state, const SaveOptions& options,
                                      checkpoint::DeferredTensors& deferred);
 
-/// Returns what the optimizer's file of this rank holds at stages 1 to 3. Its tensors are as those of
+/// Returns the contents of this rank's optimizer file at stages 1 to 3. Its tensors are like those of
 /// model_states().
 checkpoint::ZeroOptimizerStates zero_states(const TrainingState& state,
                                             checkpoint::DeferredTensors& deferred);

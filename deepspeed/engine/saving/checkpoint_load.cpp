@@ -1,5 +1,5 @@
-// Loading a checkpoint: files are opened, compared with the engine and verified on all ranks before the first
-// of them changes anything.
+// Loads a checkpoint. Files are opened, compared with the engine and verified on all ranks before any rank
+// changes anything.
 #include <algorithm>
 #include <exception>
 #include <filesystem>
@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What else can be loaded, for messages.
+// Names another tag that can be loaded, for messages.
 std::string other_tags(const std::string& directory, const std::string& tag) {
   for (const std::string& other : checkpoint::find_complete_tags(directory)) {
     if (other == tag) continue;
@@ -54,7 +54,7 @@ void require_tag(const std::string& directory, const std::string& tag) {
       "; load_checkpoint() takes the one that is given to it as `tag`, else that which `latest` names");
 }
 
-// Without them a run would begin at step 0 again, with the rates of its start.
+// Without the counters a run would restart at step 0, with the initial learning rates.
 void require_counters(const fs::path& file, const checkpoint::Dict& states) {
   for (const char* key : {"global_steps", "skipped_steps"}) {
     const checkpoint::Value* value = states.find(key);
@@ -113,7 +113,7 @@ LoadResult CheckpointLoader::load(const std::string& directory, const LoadOption
     try {
       read();
     } catch (const checkpoint::MisfitError&) {
-      throw;  // another tag of this training fits no better
+      throw;  // another tag of this training would not fit either
     } catch (const CheckpointError& error) {
       if (parts_.config.checkpoint.load_universal) throw;
       throw CheckpointError(error.what() + other_tags(directory, tag));
@@ -153,7 +153,7 @@ OpenedCheckpoint CheckpointLoader::open(const std::string& directory, const std:
   const fs::path folder = opened.path.parent_path();
   opened.archives = std::make_shared<const checkpoint::TagArchives>(
       folder, checkpoint::TagArchives::Options{.looks_around = rank() == 0});
-  // What this load does not read may be gone.
+  // Files that this load does not read may be missing.
   const auto is_needed = [&](const std::string& name) {
     if (checkpoint::is_optimizer_file(name)) return opened.is_sharded || loads_optimizer(options);
     return !options.load_module_only || !checkpoint::is_rng_file(name);
@@ -179,7 +179,8 @@ int CheckpointLoader::first_mp_rank(const std::string& directory, const std::str
   const size_t num_places = checkpoint::find_mp_ranks(directory, tag).size();
   const ParallelGroups& groups = parts_.groups;
   if (num_places == size_t(groups.model_size())) return groups.model_rank();
-  // Another number of stages wrote it: the file of the first one has what all of this slice share.
+  // The checkpoint has another number of stages. The first stage's file has what all stages of this slice
+  // share.
   for (int place = 0; place < int(num_places); ++place) {
     if (groups.slice_of(place, int(num_places)) == groups.slice()) return place;
   }
@@ -205,7 +206,8 @@ void CheckpointLoader::require_kind(const OpenedCheckpoint& opened, const std::s
                                        "make weights of it by zero_to_fp32");
 }
 
-/// Each rank compares the files that it opens; of a pipeline no two stages open the same.
+/// Compares the saves that the ranks opened. Each rank sees only its own files; no two pipeline stages open
+/// the same ones.
 void CheckpointLoader::require_one_save(const OpenedCheckpoint& opened) const {
   const std::vector<std::string> saves = parts_.groups.all.all_gather_text(opened.archives->identity());
   for (size_t rank = 0; rank < saves.size(); ++rank) {
@@ -272,9 +274,10 @@ void CheckpointLoader::load_weights_and_states(const OpenedCheckpoint& opened, c
   if (!opened.optimizer || !wants_master(opened)) optimizer->state().restore_masters_from_model();
 }
 
-// Masters may come from another precision, or from stage 3, whose files hold them alone: the model's weights
-// follow them. At stage 3 in fp32 they are the shards. Halves of masters are those of this rank alone. In
-// fp32 weights that this rank has masters of came with these, which may lie beside them.
+// Masters may come from another precision or from stage 3, whose files hold nothing else; the model's weights
+// are then set from them. At stage 3 in fp32 the masters are the shards. Split masters exist only on their
+// own rank. In fp32, weights that this rank has masters of were loaded with the masters, which may be in
+// other memory.
 void CheckpointLoader::follow_masters(const OpenedCheckpoint& opened) {
   zero::ZeroOptimizer& optimizer = *parts_.optimizer;
   const bool come_from_elsewhere = parts_.config.checkpoint.load_universal || is_of_other_precision(opened);

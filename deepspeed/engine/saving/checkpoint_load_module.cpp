@@ -1,4 +1,4 @@
-// Loading a checkpoint: the model's own tensors.
+// Loads the model's own tensors from a checkpoint.
 #include <algorithm>
 #include <filesystem>
 #include <unordered_map>
@@ -17,7 +17,7 @@
 namespace deepspeed {
 namespace {
 
-// The first few of a list of names, for messages.
+// Returns the first few of a list of names, for messages.
 std::string some(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 5); ++i)
@@ -26,7 +26,7 @@ std::string some(const std::vector<std::string>& names) {
   return text;
 }
 
-// The parameters that the checkpoint's optimizer has and the engine's as well.
+// Returns the parameters that both the checkpoint's optimizer and the engine's update.
 std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleStates& states,
                                                        const zero::ZeroOptimizer& optimizer) {
   std::unordered_set<std::string> there, both;
@@ -41,7 +41,7 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
   return both;
 }
 
-// Layers that the model does not have would be left out without a word.
+// Otherwise layers that the model lacks would be skipped silently.
 void check_layers(const std::string& directory, const std::string& tag, const EngineModel& model) {
   const auto last = checkpoint::last_stored_layer(directory, tag);
   const int num_layers = int(model.layers.size());
@@ -73,7 +73,7 @@ void CheckpointLoader::open_module(const std::string& directory, const std::stri
         {name, tensor, in_masters.contains(name) ? nullptr : loader_of(opened.file, tensor)});
 }
 
-/// Returns what this stage of a pipeline has of the files of its layers.
+/// Returns this pipeline stage's tensors from the files of its layers.
 StoredModule CheckpointLoader::layers_module(const std::string& directory, const std::string& tag,
                                              const OpenedCheckpoint& opened,
                                              const std::unordered_set<std::string>& in_masters) const {
@@ -93,8 +93,8 @@ StoredModule CheckpointLoader::layers_module(const std::string& directory, const
   return module;
 }
 
-/// Returns the module of stage 3, whose model files have shards of frozen parameters and nothing of the
-/// others. has_masters: those come with the masters.
+/// Returns the module of a stage 3 checkpoint. Its model files have shards of frozen parameters only.
+/// has_masters: the other weights come with the masters.
 StoredModule CheckpointLoader::whole_module(const std::string& directory, const std::string& tag,
                                             const OpenedCheckpoint& opened, bool has_masters) const {
   const checkpoint::ModuleStates& states = opened.states.states;
@@ -119,8 +119,8 @@ StoredModule CheckpointLoader::whole_module(const std::string& directory, const 
   return module;
 }
 
-/// In fp32 the masters of the owned interval are the weights themselves: parameters inside of it need not be
-/// read twice.
+/// Returns the parameters that lie inside the owned interval in fp32. There the masters are the weights, so
+/// these need not be read twice.
 std::unordered_set<std::string> CheckpointLoader::weights_in_masters(
     const checkpoint::OptimizerFiles& source) const {
   std::unordered_set<std::string> names;
@@ -153,7 +153,7 @@ void CheckpointLoader::check_module(const StoredModule& module, bool strict) con
 
   std::vector<std::string> unexpected, missing;
   for (const StoredTensor& stored : module) {
-    if (aliases.count(stored.name) != 0) continue;  // stored under the first name as well
+    if (aliases.count(stored.name) != 0) continue;  // stored under the first name too
     const auto entry = own.find(stored.name);
     if (entry == own.end()) {
       unexpected.push_back(stored.name);
@@ -181,7 +181,7 @@ void CheckpointLoader::check_module(const StoredModule& module, bool strict) con
 void CheckpointLoader::load_module(const StoredModule& module) {
   const std::unordered_map<std::string, at::Tensor> own = own_tensors();
   for (const StoredTensor& stored : module) {
-    const auto place = own.find(stored.name);  // a shared weight is stored under its first name as well
+    const auto place = own.find(stored.name);  // a shared weight is stored under its first name too
     if (stored.load && place != own.end()) zero::set_values(place->second, stored.load());
   }
 }

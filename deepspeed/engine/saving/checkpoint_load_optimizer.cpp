@@ -1,8 +1,8 @@
-// Loading a checkpoint: masters and states of the optimizer, from the files of all stages that saved it.
+// Loads the optimizer's masters and states, from files saved at any stage.
 //
-// The files are opened, stage by stage where there are several, and their groups and states compared with the
-// optimizer's. Then each slice of this rank takes its masters and states, and what lies between parameters
-// becomes zero.
+// The files are opened, pipeline stage by pipeline stage if there are several. Their groups and states are
+// compared with the optimizer's. Then each slice of this rank reads its masters and states, and padding
+// between parameters is zeroed.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -31,16 +31,17 @@ constexpr const char* kWithoutStates = "; load with load_optimizer_states = fals
 constexpr const char* kOfOtherConverters =
     "; converters other than this version's ds_to_universal leave out what Adam does not have: convert the "
     "checkpoint by it";
-constexpr int64_t kVerifiedNumel = int64_t{1} << 20;  // read at a time where nothing is kept
+constexpr int64_t kVerifiedNumel = int64_t{1}
+                                   << 20;  // elements per read when verifying, where nothing is kept
 
-// At stage 3 the weights are in the optimizer's files too, so that leaving these out is no way out.
+// A stage 3 checkpoint has its weights in the optimizer's files, so leaving these out does not help there.
 std::string with_way_out(const Error& error, const OpenedCheckpoint& opened) {
   const std::string text = error.what();
   const bool names_it = text.find("load_optimizer_states") != std::string::npos;
   return opened.is_sharded || names_it ? text : text + kWithoutStates;
 }
 
-// What lies between the parameters, and behind them.
+// Zeroes what lies between and after the parameters.
 void zero_padding(const at::Tensor& flat, const std::vector<zero::ParamPiece>& pieces) {
   int64_t end = 0;
   for (const zero::ParamPiece& piece : pieces) {
@@ -50,13 +51,13 @@ void zero_padding(const at::Tensor& flat, const std::vector<zero::ParamPiece>& p
   flat.narrow(0, end, flat.numel() - end).zero_();
 }
 
-// Says which elements of its parameter the piece has.
+// Returns which elements of its parameter the piece covers.
 Interval elements_of(const zero::ParamPiece& piece) {
   return {piece.offset_in_param, piece.offset_in_param + piece.in_interval.numel()};
 }
 
-// The numbers that the files have of the parameters of a group, in its order. Throws CheckpointError where
-// they have one of some parameters alone.
+// Returns the per-parameter numbers in the files for a group, in the group's order. Throws CheckpointError if
+// the files have a number for only some parameters.
 std::vector<std::pair<std::string, std::vector<double>>> numbers_of(
     const checkpoint::OptimizerFiles::Group& source, const zero::StoredGroup& group) {
   std::vector<std::pair<std::string, std::vector<double>>> numbers;
@@ -214,7 +215,7 @@ void CheckpointLoader::load_optimizer(const OpenedCheckpoint& opened) {
     has_states = has_states && (group.step > 0 || !group.states.empty());
   }
   if (!has_masters)
-    optimizer.state().restore_masters_from_model();  // where the file's model was in fp32 at stage 0
+    optimizer.state().restore_masters_from_model();  // the file's model was in fp32 at stage 0
   if (has_states) optimizer.state().was_loaded();
 }
 
@@ -235,7 +236,7 @@ bool CheckpointLoader::load_slice(const checkpoint::OptimizerFiles& source, size
   const auto pieces = parts_.optimizer->state().pieces(index, slice.interval);
   const auto& params = parts_.optimizer->store().groups()[index].params;
   bool has_master = true;
-  // The part of a state, flat, that is in the slice; what the files do not have stays.
+  // Reads the part of a flat state that is in the slice. What the files lack stays unchanged.
   const auto read = [&](const std::string& state, const at::Tensor& flat) {
     for (const zero::ParamPiece& piece : pieces) {
       const std::string& name = params[piece.index].name;
@@ -270,7 +271,7 @@ std::vector<checkpoint::PipelineLayer> layers_of(const EngineModel& model) {
   return layers;
 }
 
-// A file that is missing is the better complaint than a cut that does not fit for the want of it.
+// Report a missing file first; otherwise its absence would show up as a misfit in the sizes.
 void require_own_layers(const EngineModel& model, const std::string& directory, const std::string& tag) {
   for (const StoredLayer& layer : model.stored_layers) {
     const fs::path path = checkpoint::layer_states_path(directory, tag, layer.index, layer.slice);
@@ -280,9 +281,9 @@ void require_own_layers(const EngineModel& model, const std::string& directory, 
 
 }  // namespace
 
-/// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. Whether the order of
-/// the stages' own parameters is tried, all ranks decide alike, by the files: a stage alone may fit by
-/// chance.
+/// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. All ranks reach the
+/// same decision, from the files, whether to assume the order of a stage's own parameters. One stage by
+/// itself might fit by chance.
 checkpoint::OptimizerFiles CheckpointLoader::open_unnamed(
     const std::string& directory, const std::string& tag, const OpenedCheckpoint& opened,
     const std::vector<checkpoint::NamedShapes>& own_shapes) const {

@@ -1,4 +1,4 @@
-// Loading a checkpoint: what is small, and is put back where a rank cannot take it.
+// Loads the small parts of a checkpoint, and restores the old ones if a rank cannot take them.
 #include <exception>
 #include <filesystem>
 #include <set>
@@ -37,7 +37,8 @@ void CheckpointLoader::open_run(const std::string& directory, const std::string&
     return checkpoint::parse_run_state(opened.archives->read(file));
   };
   opened.run = read(path);
-  // Of a pipeline the first and the last stage alone read data; any stage may be one of them now.
+  // Only the first and last stage of a pipeline read data; with another number of stages any rank may be one
+  // of these.
   const auto first = checkpoint::rng_states_path(directory, tag, 0);
   if (!parts_.model.stored_layers.empty() && rank() != 0 && std::filesystem::exists(first))
     opened.run->loader = read(first).loader;
@@ -82,7 +83,7 @@ void CheckpointLoader::load_sparse_names(const OpenedCheckpoint& opened, bool st
 void CheckpointLoader::load_run(const OpenedCheckpoint& opened, const LoadOptions& options) {
   const checkpoint::ModelStates& states = opened.states;
   if (loads_schedule(opened, options)) parts_.lr_scheduler->load_state_dict(*states.lr_scheduler);
-  // After the schedule, which writes its own rates: those of the file may have been set by hand.
+  // After the schedule, which writes its own rates: the rates in the file may have been set by hand.
   if (opened.optimizer) {
     auto& groups = parts_.optimizer->param_groups();
     for (size_t index = 0; index < groups.size(); ++index)
@@ -131,7 +132,7 @@ void CheckpointLoader::put_back(const RunSnapshot& before) {
   state_.counters = before.counters;
   state_.window = before.window;
   state_.sparse_names = before.sparse_names;
-  // The gradients of the window may be gone.
+  // The gradients of the window may already be dropped.
   state_.counters.backwards_since_update = now.backwards_since_update;
   state_.counters.backwards_in_sums = now.backwards_in_sums;
   state_.counters.dropped_backwards = now.dropped_backwards;

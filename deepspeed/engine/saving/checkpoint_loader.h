@@ -1,5 +1,5 @@
-// This class does the work behind load_checkpoint() (saving/checkpoints.h): it moves the plain data of
-// checkpoint/ into the state of a training. Its functions are in the files checkpoint_load*.cpp.
+// Implements load_checkpoint() (saving/checkpoints.h): moves the plain data of checkpoint/ into a training's
+// state. The functions are in the files checkpoint_load*.cpp.
 #pragma once
 
 #include <filesystem>
@@ -37,46 +37,44 @@ namespace deepspeed {
 struct StoredTensor {
   std::string name;
   at::Tensor form;                   // on the meta device
-  std::function<at::Tensor()> load;  // null: its values come with the optimizer's masters
+  std::function<at::Tensor()> load;  // null: values come with the optimizer's masters
 };
 
-/// A stored module has the model's tensors as a checkpoint has them, read one at a time: at stage 3 the model
-/// as a whole may be larger than a rank's memory.
+/// Holds the model's tensors as stored, to be read one at a time. At stage 3 the whole model may exceed a
+/// rank's memory.
 using StoredModule = std::vector<StoredTensor>;
 
-/// Returns what reads one tensor of the file.
+/// Returns a function that reads one tensor of the file.
 inline std::function<at::Tensor()> loader_of(std::shared_ptr<const checkpoint::DeferredArchive> file,
                                              const at::Tensor& tensor) {
   return [file = std::move(file), tensor] { return file->load(tensor); };
 }
 
-/// A checkpoint whose files are open and parsed holds all that a load needs to know before it changes the
-/// engine.
+/// Holds an opened and parsed checkpoint: all that a load must know before it changes the engine.
 struct OpenedCheckpoint {
   std::filesystem::path path;  // of the model file
   bool is_sharded = false;     // written at stage 3
-  int mp_rank = 0;             // of that file's place among the ranks that shared the model out
+  int mp_rank = 0;             // place of that file among the ranks that divided the model
   std::shared_ptr<const checkpoint::TagArchives> archives;
   std::shared_ptr<checkpoint::DeferredArchive> file;  // the model file
   checkpoint::ModelStates states;
   StoredModule module;
-  std::optional<checkpoint::OptimizerFiles> optimizer;  // nothing: not asked for
+  std::optional<checkpoint::OptimizerFiles> optimizer;  // nothing: not requested
   std::optional<checkpoint::RunState> run;              // nothing: written by DeepSpeed itself
-  bool has_own_run = false;                             // of this rank; false: of rank 0
+  bool has_own_run = false;                             // run is this rank's; false: it is rank 0's
   checkpoint::Dict client_state;
 };
 
-/// A snapshot holds what a load changes beside weights and states, so that it can be put back: counters,
-/// schedule, rates, loss scale, random streams and the place in the data.
+/// Holds what a load changes besides weights and states, so that it can be restored.
 struct RunSnapshot {
   RunCounters counters;
   AccumulationWindow window;
   std::set<std::string> sparse_names;
-  std::optional<Json> schedule;                // nothing: it is not loaded
+  std::optional<Json> schedule;                // nothing: not loaded
   std::vector<optim::Hyperparameters> groups;  // [group]
   std::optional<precision::DynamicLossScaler> scaler;
   at::Tensor cpu_rng;
-  at::Tensor cuda_rng;                            // undefined where it is not loaded
+  at::Tensor cuda_rng;                            // undefined if it is not loaded
   std::map<std::string, at::Tensor> rng_streams;  // of CudaRNGStatesTracker
   std::optional<LoaderPosition> loader;
 };
@@ -96,23 +94,24 @@ class CheckpointLoader {
 
   // checkpoint_load.cpp
   std::string chosen_tag(const std::string& directory, const LoadOptions& options) const;
-  /// Returns the tag that all ranks chose; "" where they found none.
+  /// Returns the tag that all ranks chose; "" if they found none.
   std::string agreed_tag(const std::string& directory, const LoadOptions& options);
   bool loads_optimizer(const LoadOptions& options) const;
   OpenedCheckpoint open(const std::string& directory, const std::string& tag,
                         const LoadOptions& options) const;
-  /// Throws CheckpointError where ranks have opened files of different saves.
+  /// Throws CheckpointError if ranks have opened files of different saves.
   void require_one_save(const OpenedCheckpoint& opened) const;
-  /// Throws where the checkpoint does not fit the engine.
+  /// Throws if the checkpoint does not fit the engine.
   void check_fit(const OpenedCheckpoint& opened, const LoadOptions& options) const;
-  /// Reads once what the load will read. Throws CheckpointError where it is damaged.
+  /// Reads once what the load will read. Throws CheckpointError if a file is damaged.
   void verify(const OpenedCheckpoint& opened) const;
-  /// Takes all that was checked into the engine. Where the small things fail, which come first, they are put
-  /// back; where weights and states do, the engine says from then on that it holds parts.
+  /// Loads everything that was checked into the engine. If the small parts, which come first, fail, the old
+  /// ones are restored. If weights or states fail, the engine records that it holds only parts of a
+  /// checkpoint.
   void take_over(const OpenedCheckpoint& opened, const RunSnapshot& before, const LoadOptions& options);
   void load_weights_and_states(const OpenedCheckpoint& opened, const LoadOptions& options);
   void follow_masters(const OpenedCheckpoint& opened);
-  /// Says whether the files have weights of this optimizer in another dtype than the engine.
+  /// Returns whether the files have this optimizer's weights in another dtype than the engine.
   bool is_of_other_precision(const OpenedCheckpoint& opened) const;
 
   // checkpoint_load_run.cpp
@@ -133,14 +132,14 @@ class CheckpointLoader {
   std::unordered_set<std::string> weights_in_masters(const checkpoint::OptimizerFiles& source) const;
   StoredModule whole_module(const std::string& directory, const std::string& tag,
                             const OpenedCheckpoint& opened, bool has_masters) const;
-  /// Returns the model's own tensors by the names under which files have them.
+  /// Returns the model's own tensors by their names in the files.
   std::unordered_map<std::string, at::Tensor> own_tensors() const;
-  /// Throws CheckpointError where names, with `strict`, or sizes do not fit.
+  /// Throws CheckpointError if sizes or, with `strict`, names do not fit.
   void check_module(const StoredModule& module, bool strict) const;
   void load_module(const StoredModule& module);
 
   // checkpoint_load_optimizer.cpp
-  /// Which place's files this rank begins with: its own, where there are as many as here.
+  /// Returns the place whose files this rank opens first: its own, if the number of places is equal.
   int first_mp_rank(const std::string& directory, const std::string& tag) const;
   void require_kind(const OpenedCheckpoint& opened, const std::string& directory,
                     const std::string& tag) const;
@@ -152,21 +151,21 @@ class CheckpointLoader {
   checkpoint::OptimizerFiles open_unnamed(const std::string& directory, const std::string& tag,
                                           const OpenedCheckpoint& opened,
                                           const std::vector<checkpoint::NamedShapes>& own_shapes) const;
-  /// Throws CheckpointError, naming the way out, where the files have other groups or states than the
-  /// optimizer.
+  /// Throws CheckpointError if the files have other groups or states than the optimizer.
   void check_optimizer(const OpenedCheckpoint& opened) const;
   void check_states(const checkpoint::OptimizerFiles& source, size_t group) const;
   void verify_optimizer(const OpenedCheckpoint& opened) const;
-  /// Says whether masters come from the files; else they are the model's weights, where the files have these.
+  /// Returns whether masters come from the files; otherwise they are set from the model's weights.
   bool wants_master(const OpenedCheckpoint& opened) const;
   void load_optimizer(const OpenedCheckpoint& opened);
-  /// Loads what a rank alone has, after weights and states, or says in the log that it begins anew.
+  /// Loads the state that only this rank has, after weights and states. Logs if the checkpoint lacks it, so
+  /// that it starts from zero.
   void load_rank_state(const OpenedCheckpoint& opened);
-  /// Loads masters and states of one slice. Returns false where the files have no master of it.
+  /// Loads masters and states of one slice. Returns false if the files have no master for it.
   bool load_slice(const checkpoint::OptimizerFiles& source, size_t group, const zero::StateSlice& slice,
                   bool wants_master) const;
-  /// Returns the group's hyperparameters with those of the file. Throws CheckpointError where one is of
-  /// another kind.
+  /// Returns the group's hyperparameters, replaced by those of the file. Throws CheckpointError if one has
+  /// another type.
   optim::Hyperparameters loaded_options(size_t group, const Json& options) const;
 
   TrainingState& state_;

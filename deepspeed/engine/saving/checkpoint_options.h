@@ -1,4 +1,4 @@
-// Engine::save_checkpoint and load_checkpoint take these arguments and give these results.
+// Arguments and results of Engine::save_checkpoint() and load_checkpoint().
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ struct SaveOptions {
   checkpoint::Dict client_state = {};  // the program's own values
   bool save_latest = true;
   bool exclude_frozen_parameters = false;
-  /// Saves, with a warning, where gradients wait for a step: the checkpoint lacks them, and a run that
-  /// resumes begins its accumulation window anew. false: that is a UsageError.
+  /// Allows a save while gradients wait for a step, with a warning. The checkpoint lacks them, and a resumed
+  /// run restarts its accumulation window. false: such a save is a UsageError.
   bool without_waiting_gradients = false;
 };
 
@@ -25,18 +25,18 @@ struct LoadOptions {
   bool load_optimizer_states = true;
   bool load_lr_scheduler_states = true;
   bool load_module_only = false;
-  /// Compares what this rank needs with its checksums before anything changes, for which it reads it twice;
-  /// false: where a file is damaged, the engine holds parts of the checkpoint afterwards.
+  /// Compares what this rank needs with its checksums before anything changes. Each file is then read twice.
+  /// With false, a damaged file leaves the engine with parts of the checkpoint.
   bool verify_first = true;
-  /// Sees the client_state on each rank before the engine changes: where it throws on one rank, the load
-  /// ends on all.
+  /// Checks the client_state on each rank before the engine changes. If it throws on one rank, the load fails
+  /// on all.
   std::function<void(const checkpoint::Dict& client_state)> check_client_state = nullptr;
-  /// Puts the file's tensors into the model, in place of the engine.
+  /// Copies the file's tensors into the model, instead of the engine doing it.
   std::function<void(const NamedTensors& tensors)> custom_load_fn = nullptr;
 };
 
 struct LoadResult {
-  std::string path;  // of the model file that was read; "" where there was none
+  std::string path;  // of the model file that was read; "" if there was none
   checkpoint::Dict client_state;
 };
 

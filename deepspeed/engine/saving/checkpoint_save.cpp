@@ -1,11 +1,11 @@
-// How a checkpoint is saved.
+// Saves a checkpoint.
 //
-// save() waits for the save before, checks on all ranks that nothing would be lost, makes the tag's staging
-// folder on rank 0 (begin()), collects what this rank's files will hold (collect()), and runs the job, in the
-// background where the config asks for that and there is memory for a copy. This rank's files are the model's
-// (rank 0, at stage 3 each rank), the optimizer's partitions at stages 1 to 3 (at stage 0 the model's file
-// holds the optimizer), and the random streams. Where several ranks hold each shard, the first of them alone
-// writes it. Collected tensors share the engine's memory, or are made while the file is written.
+// save() waits for the previous save and checks on all ranks that nothing would be lost. begin() makes the
+// tag's staging folder on rank 0, and collect() collects the contents of this rank's files. The job then
+// writes them, in the background if the config asks for it and memory allows a copy. A rank writes the
+// model's file (rank 0, at stage 3 every rank), the optimizer's partitions at stages 1 to 3, and the random
+// streams. At stage 0 the model's file holds the optimizer. If several ranks hold each shard, only the first
+// writes it. Collected tensors share the engine's memory or are made while the file is written.
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -53,8 +53,8 @@ class CheckpointSaver {
     comm::on_all_ranks<CheckpointError>(parts_.groups.all, "saving", work);
   }
   void check_tag(const std::string& tag) const;
-  /// Throws UsageError where a save would lose something: gradients that no file holds, or what is not a
-  /// checkpoint in the tag's place. Nothing is written then.
+  /// Throws UsageError if a save would lose something. That is gradients, which no file holds, or something
+  /// at the tag's path that is not a checkpoint. Nothing is written then.
   void check_save(const SaveJob& job, const SaveOptions& options) const;
   bool has_waiting_gradients() const;
   [[noreturn]] void refuse_waiting_gradients() const;
@@ -183,7 +183,7 @@ void CheckpointSaver::begin(SaveJob& job, const SaveOptions& options) {
         const auto before = writer->check(job.tag);
         job.lock = checkpoint::begin_tag(job.directory, job.tag);
         has_begun = true;
-        // Another job may have saved it while this one waited for the lock.
+        // Another job may have saved the tag while this one waited for the lock.
         writer->check_again(job.tag, before);
         job.folder_writer = writer;
       }

@@ -1,5 +1,5 @@
-// These functions save and load a training, whichever engine it belongs to. What the calls do and throw is
-// said at Engine::save_checkpoint() and load_checkpoint().
+// Saves and loads a training, independent of the kind of engine. Engine::save_checkpoint() and
+// load_checkpoint() document what the calls do and throw.
 #pragma once
 
 #include <string>
@@ -11,19 +11,18 @@ namespace deepspeed {
 struct EngineParts;
 struct TrainingState;
 
-/// Writes `<directory>/<tag>/...` and then `<directory>/latest`. All ranks call it.
+/// Writes `<directory>/<tag>/...` and then `<directory>/latest`. Collective.
 void save_checkpoint(TrainingState& state, const std::string& directory, const SaveOptions& options = {});
-/// Reads what save_checkpoint() wrote. All ranks call it. Where it fails while it writes,
-/// TrainingState::loaded_in_part says why, until another load has succeeded.
+/// Reads what save_checkpoint() wrote. Collective. If it fails while changing the engine,
+/// TrainingState::loaded_in_part holds the reason until a load succeeds.
 LoadResult load_checkpoint(TrainingState& state, const std::string& directory,
                            const LoadOptions& options = {});
-/// Writes the model's weights in their own dtype to one file that torch.load reads, or one for each part of
-/// the model where ranks share it out. All ranks call it.
+/// Writes the model's weights in their own dtype to one file that torch.load reads. If ranks divide the
+/// model, each part gets a file. Collective.
 void save_16bit_model(TrainingState& state, const std::string& directory, const std::string& file_name,
                       bool exclude_frozen_parameters);
 
-/// Says in the log which parameter the slices of a layer no longer hold alike, where there is one. All ranks
-/// call it.
+/// Logs the first parameter whose copies differ among the slices of a layer, if any. Collective.
 void warn_of_different_slices(const EngineParts& parts);
 
 }  // namespace deepspeed

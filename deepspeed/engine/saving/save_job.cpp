@@ -22,12 +22,12 @@ void SaveJob::run(const comm::ProcessGroup& group) {
     comm::on_all_ranks<CheckpointError>(
         group, "saving", [&] { written = write_files(checkpoint::open_staging(directory, tag)); });
     publish(group, written);
-    lock = {};  // the folder has its name
+    lock = {};  // the folder has its final name
   } catch (...) {
     abandon();
     throw;
   }
-  // `latest` names the tag only once every rank's files are there.
+  // `latest` names the tag only when every rank's files are there.
   comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
     if (save_latest && group.rank() == 0) checkpoint::write_latest(directory, tag);
   });
@@ -45,7 +45,7 @@ void SaveJob::abandon() const {
 void SaveJob::write_script() const {
   try {
     checkpoint::write_zero_to_fp32_script(directory);
-  } catch (const std::exception& error) {  // what was saved is whole all the same
+  } catch (const std::exception& error) {  // the checkpoint itself is complete
     log::warning("[checkpoint] ", checkpoint::zero_to_fp32_script_path(directory),
                  " is not written: ", error.what());
   }
@@ -58,7 +58,7 @@ void SaveJob::report(int rank, double seconds) const {
             seconds, " s, ", double(bytes) / 1e9 / seconds, " GB/s, durable");
 }
 
-/// Shares the files out among threads.
+/// Writes this rank's files on num_writers threads.
 checkpoint::Manifest SaveJob::write_files(const checkpoint::Folder& staging) const {
   checkpoint::Manifest written;
   std::atomic<size_t> next = 0;
@@ -95,7 +95,7 @@ void SaveJob::publish(const comm::ProcessGroup& group, const checkpoint::Manifes
   all.in_turn = in_turn;
   for (const std::string& text : group.all_gather_text(checkpoint::to_text(written)))
     all.files.merge(checkpoint::parse_manifest(text).files);
-  // Rank 0 first: where all machines share the file system nothing is left to the others.
+  // Rank 0 is first. If all machines share the file system, it leaves nothing for the others.
   for (const bool is_first : {true, false}) {
     comm::on_all_ranks<CheckpointError>(group, "saving", [&] {
       if ((group.rank() == 0) != is_first || local_rank != 0) return;
@@ -118,7 +118,7 @@ void SaveJob::prune(const comm::ProcessGroup& group) const {
       if ((group.rank() == 0) != is_first || local_rank != 0) return;
       try {
         checkpoint::prune_tags(directory, tag, *keep_last);
-      } catch (const std::exception& error) {  // what was saved is whole all the same
+      } catch (const std::exception& error) {  // the checkpoint itself is complete
         log::warning("[checkpoint] older tags are left in ", directory, ": ", error.what());
       }
     });

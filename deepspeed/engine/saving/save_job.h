@@ -1,4 +1,5 @@
-// A job is the part of saving that needs no engine: from captured content to a tag that is named by `latest`.
+// A job is the part of saving that needs no engine: it takes captured contents and ends with a tag that
+// `latest` names.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,23 @@ namespace deepspeed {
 struct SaveJob {
   std::string directory;
   std::string tag;
-  std::string save;  // the name that all its files are marked with
+  std::string save;  // the id that marks all files of this save
   bool save_latest = true;
-  bool in_turn = false;                   // the training's own tag of its step
-  std::optional<int64_t> keep_last = {};  // of such tags; nothing: all
-  bool writes_script = false;             // zero_to_fp32.py beside `latest`, as DeepSpeed has it
+  bool in_turn = false;                   // the tag is the default one of its step
+  std::optional<int64_t> keep_last = {};  // number of such tags to keep; nothing: all
+  bool writes_script = false;             // zero_to_fp32.py next to `latest`, as DeepSpeed writes it
   io::WriterOptions writer = {};
-  int64_t num_writers = 1;  // files at once
+  int64_t num_writers = 1;  // files written at once
   bool show_statistics = false;
   int local_rank = 0;
   std::vector<std::string> file_names = {};  // of this rank
   std::vector<checkpoint::ArchiveContent> contents = {};
-  checkpoint::StagingLock lock = {};  // of the folder that is filled, on rank 0
-  /// On rank 0: learns which tags this process has saved, of which no other job has one.
+  checkpoint::StagingLock lock = {};  // of the staging folder, on rank 0
+  /// On rank 0: records which tags this process has saved, so that other jobs do not use them.
   std::shared_ptr<checkpoint::FolderWriter> folder_writer = nullptr;
 
-  /// Writes the tag: all ranks of `group` call it, after checkpoint::begin_tag() on rank 0. Where one fails
-  /// all throw, what was written goes, and the tags before stay as they were.
+  /// Writes the tag. Collective over `group`, after checkpoint::begin_tag() on rank 0. If one rank fails all
+  /// throw, the new files are removed, and earlier tags stay as they were.
   void run(const comm::ProcessGroup& group);
   /// Removes what this machine has written.
   void abandon() const;

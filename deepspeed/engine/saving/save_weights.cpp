@@ -1,4 +1,4 @@
-// The weights alone, in one file of rank 0, or of the first rank that holds each part of the model.
+// Writes only the weights, in one file by rank 0, or by the first rank that holds each part of the model.
 #include <filesystem>
 #include <string>
 #include <unordered_map>
@@ -24,10 +24,10 @@
 namespace deepspeed {
 namespace {
 
-/// Says whether this rank writes what it and others hold alike.
+/// Returns whether this rank writes data that several ranks hold.
 bool writes_weights(const EngineParts& parts) { return parts.data_group().rank() == 0; }
 
-/// One parameter after the other, in the memory of the writing rank's host.
+/// Gathers one parameter at a time into the host memory of the writing rank.
 void gather_module(const EngineParts& parts, NamedTensors& tensors) {
   std::unordered_map<std::string, at::Tensor> whole;
   for (const NamedTensor& param : parts.model.parameters) {
@@ -46,7 +46,7 @@ void gather_module(const EngineParts& parts, NamedTensors& tensors) {
   }
 }
 
-// Where ranks share the model out, each of its parts has a file.
+// If ranks divide the model, each part has a file.
 std::string name_of_part(const EngineParts& parts, const std::string& file_name) {
   if (!parts.groups.shares_model()) return file_name;
   return checkpoint::name_of_slice(parts.groups.model_rank(), file_name);

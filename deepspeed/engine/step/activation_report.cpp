@@ -12,7 +12,7 @@
 namespace deepspeed {
 namespace {
 
-/// Writes bytes with three digits or more: "12.3 MB", "640 kB".
+/// Formats bytes with about three digits: "12.3 MB", "640 kB".
 std::string size_text(int64_t bytes) {
   const bool is_large = bytes >= 1000000;
   const double value = double(bytes) / (is_large ? 1e6 : 1e3);

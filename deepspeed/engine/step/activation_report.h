@@ -1,4 +1,4 @@
-// Says in the log how much memory activations take: what a step keeps of its forwards for the backward.
+// Logs how much memory activations take: what the forwards of a step keep for backward.
 #pragma once
 
 #include <memory>
@@ -8,24 +8,24 @@
 namespace deepspeed {
 
 struct ActivationReportOptions {
-  bool is_on = true;        // on this rank
-  bool every_step = false;  // else the first step alone
+  bool is_on = true;        // report on this rank
+  bool every_step = false;  // false: only the first step
 };
 
-/// Counts the activations of the first step of a training, or of all steps, and logs the most that were kept
-/// at a time. Forwards that are not counted cost nothing.
+/// Counts the activations of the first step, or of all steps, and logs their peak. Forwards that are not
+/// counted cost nothing.
 class ActivationReport {
  public:
   explicit ActivationReport(const ActivationReportOptions& options);
 
-  /// Counts what this thread's forwards keep while the result lives; nothing where no report is to come.
+  /// Counts what this thread's forwards keep while the result exists. Returns null if no report is due.
   std::unique_ptr<activation::CountActivations> count_forward() const;
-  /// Ends a step: logs its figures, once all forwards and backwards of it are done.
+  /// Ends a step: logs its figures. Call it after all its forwards and backwards.
   void end_step();
 
  private:
   bool every_step_;
-  std::shared_ptr<activation::ActivationMeter> meter_;  // null: no report is to come
+  std::shared_ptr<activation::ActivationMeter> meter_;  // null: no report is due
 };
 
 }  // namespace deepspeed

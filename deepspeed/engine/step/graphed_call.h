@@ -1,5 +1,5 @@
-// A forward as a graph takes it (ForwardScope::run_graph()): its tensors in a list, in the order of its
-// arguments.
+// Turns a forward call into the form that a graph takes (ForwardScope::run_graph()): a list of tensors in
+// argument order.
 #pragma once
 
 #include <concepts>
@@ -23,19 +23,19 @@
 
 namespace deepspeed {
 
-/// The arguments of a forward.
+/// Holds the arguments of a forward.
 struct ForwardCall {
-  std::vector<at::Tensor> tensors;  // in the order of the arguments
-  std::string rest;                 // what is no tensor, as text: another text is another graph
+  std::vector<at::Tensor> tensors;  // in argument order
+  std::string rest;                 // all other arguments as text; a different text gets its own graph
 };
 
-/// What a forward returns.
+/// Holds what a forward returns.
 struct ForwardResult {
   std::vector<at::Tensor> tensors;
-  std::shared_ptr<const void> frame;  // what the caller puts the tensors into, of its own type
+  std::shared_ptr<const void> frame;  // the result object of the caller's type, which receives the tensors
 };
 
-/// Runs the model's forward on these tensors in place of the call's.
+/// Runs the model's forward on these tensors instead of the call's.
 using RunForward = std::function<ForwardResult(const std::vector<at::Tensor>& tensors)>;
 
 namespace graphed_detail {
@@ -48,7 +48,7 @@ struct AllKnown : std::false_type {};
 template <template <class...> class Of, class... T>
 struct AllKnown<Of<T...>> : std::bool_constant<(is_known<T>() && ...)> {};
 
-/// Whether all that a value of the type holds is a tensor, or can be compared as text.
+/// Returns whether values of the type consist only of tensors and values comparable as text.
 template <class T>
 constexpr bool is_known() {
   using namespace visit_detail;
@@ -66,7 +66,7 @@ constexpr bool is_known() {
   }
 }
 
-/// Takes down a call.
+/// Records a call.
 struct Listing {
   ForwardCall call;
 
@@ -87,8 +87,8 @@ struct Listing {
 
 }  // namespace graphed_detail
 
-/// Returns `forward(arguments...)`, which the scope's graphs run. Throws UsageError where an argument has a
-/// type of which it is not known what is in it.
+/// Returns `forward(arguments...)`, run by the scope's graphs. Throws UsageError if an argument's type cannot
+/// be searched for tensors.
 template <class Output, class Function, class... Arguments>
 Output run_graphed(const ForwardScope& scope, const Function& forward, Arguments... arguments) {
   if constexpr (!(graphed_detail::is_known<Arguments>() && ...)) {
@@ -99,8 +99,7 @@ Output run_graphed(const ForwardScope& scope, const Function& forward, Arguments
   } else {
     std::tuple<Arguments...> all(std::move(arguments)...);
     graphed_detail::Listing listing;
-    listing.call.rest =
-        typeid(Output(*)(Arguments...)).name();  // of overloads each has its own graph and frame
+    listing.call.rest = typeid(Output(*)(Arguments...)).name();  // each overload gets its own graph and frame
     visit_tensors(all, listing);
     ForwardResult result = scope.run_graph(listing.call, [&](const std::vector<at::Tensor>& tensors) {
       activation::put_tensors(all, tensors);

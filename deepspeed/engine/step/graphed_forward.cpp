@@ -1,10 +1,11 @@
-// The graphs use fixed memory. A call copies its tensors there, replays the forward, and returns copies of
-// what it has made, so that a caller may keep them. A node of autograd stands for the whole forward: its
-// backward copies the gradients of the outputs, replays the backward, and hands on those of inputs and
-// weights. The graphs still hold these, so that autograd copies what it accumulates.
+// The graphs use fixed memory. A call copies its tensors there, replays the forward and returns copies of the
+// outputs, so the caller may keep them. One autograd node stands for the whole forward. Its backward copies
+// in the outputs' gradients, replays the backward graph, and returns the gradients of inputs and weights. The
+// graphs still hold these gradients, so autograd copies what it accumulates.
 //
-// A backward is captured with accumulators of gradients that are made for it. The engine's own, which belong
-// to the stream of before, would draw that stream into the capture, and would reduce what has no values yet.
+// A backward is captured with temporary gradient accumulators. The engine's own accumulators belong to an
+// earlier stream and would draw that stream into the capture. They would also reduce gradients that have no
+// values yet.
 #include "deepspeed/engine/step/graphed_forward.h"
 
 #include <utility>
@@ -31,7 +32,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 namespace impl = torch::autograd::impl;
 
-/// While it lives, a backward reaches the parameters by accumulators of their own.
+/// Replaces the parameters' gradient accumulators by fresh ones while it exists.
 class OwnAccumulators {
  public:
   explicit OwnAccumulators(const variable_list& parameters) : parameters_(parameters) {
@@ -52,8 +53,8 @@ class OwnAccumulators {
   std::vector<autograd::NodeHandle> former_;
 };
 
-/// Autocast keeps casts of weights, for all uses of one within its scope. Those of a graph are the graph's
-/// own: it takes none from before, and leaves none behind.
+/// Keeps a graph's autocast casts apart from all others. Autocast caches casts of weights within its scope. A
+/// graph must not use earlier ones, nor leave its own behind.
 struct OwnCasts {
   OwnCasts() { at::autocast::clear_cache(); }
   ~OwnCasts() { at::autocast::clear_cache(); }
@@ -75,7 +76,7 @@ constexpr const char* kWayOut = "; set cuda_graphs.enabled to false, which runs 
 
 }  // namespace
 
-/// The graphs of one shape, and their memory.
+/// Holds the graphs of one shape and their memory.
 class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
  public:
   ForwardGraphs(const EngineModel& model, const ForwardCall& call, const RunForward& forward) {
@@ -96,14 +97,14 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
       if (input.defined() && input.requires_grad()) leaves_.push_back(input);
     }
     const OwnAccumulators accumulators(leaves_);
-    // The default one cannot be captured.
+    // The default stream cannot be captured.
     const device::SideStream stream(model.device(), device::SideStream::Use::kCapture);
     capture_forward(model.device(), stream, forward);
     capture_backward(model.device(), stream);
     for (at::Tensor& output : made_.tensors) {
       if (output.defined()) output = output.detach();
     }
-    leaves_.resize(num_weights);  // those of a call take the places of the others
+    leaves_.resize(num_weights);  // a call's own inputs take the places of the captured ones
   }
 
   ForwardResult run(const ForwardCall& call);
@@ -149,19 +150,19 @@ class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
     }
   }
 
-  std::vector<c10::Storage> memory_;  // of weights and buffers, which a backward may want after they moved
+  std::vector<c10::Storage> memory_;  // of weights and buffers: a backward may need it after they moved
   DeviceGraph forward_, backward_;
   variable_list inputs_;
-  variable_list leaves_;  // whose gradients the backward gives: the weights, then inputs
+  variable_list leaves_;  // tensors whose gradients the backward returns: the weights, then inputs
   ForwardResult made_;
-  std::vector<size_t> with_gradient_;  // outputs that need a gradient
+  std::vector<size_t> with_gradient_;  // indices of outputs that need a gradient
   variable_list grad_outputs_;
   variable_list gradients_;  // of the leaves
   int64_t num_forwards_ = 0;
-  int64_t last_backward_ = 0;  // the forward that it belongs to
+  int64_t last_backward_ = 0;  // number of the forward that the last backward belongs to
 };
 
-/// A forward that is replayed.
+/// Is the autograd function of a replayed forward.
 class Replay : public torch::autograd::Function<Replay> {
  public:
   struct Run {
@@ -169,7 +170,7 @@ class Replay : public torch::autograd::Function<Replay> {
     int64_t number;
   };
 
-  /// leaves: what takes the gradients that the backward gives.
+  /// leaves: tensors that receive the backward's gradients.
   static variable_list forward(AutogradContext* context, at::TensorList /*leaves*/,
                                std::shared_ptr<ForwardGraphs> graphs) {
     variable_list outputs, without_gradient;
@@ -208,7 +209,7 @@ class Replay : public torch::autograd::Function<Replay> {
       graphs.grad_outputs_[i].copy_(grad_outputs[graphs.with_gradient_[i]]);
     graphs.backward_.replay();
     variable_list gradients = graphs.gradients_;
-    gradients.emplace_back();  // of `graphs`, which is no tensor
+    gradients.emplace_back();  // for `graphs`, which is not a tensor
     return gradients;
   }
 };

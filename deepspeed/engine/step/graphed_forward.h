@@ -1,5 +1,5 @@
-// A model's forward and backward as CUDA graphs, which the section cuda_graphs asks for: the host gives the
-// device two graphs in place of their kernels.
+// Runs a model's forward and backward as CUDA graphs, as the section cuda_graphs asks. The host then launches
+// two graphs instead of all their kernels.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ class ForwardGraphs;
 
 class GraphedForward {
  public:
-  /// The graphs are of a model on a CUDA device, which must outlive them.
+  /// Serves a model on a CUDA device. The model must outlive this object.
   GraphedForward(const EngineModel& model, const config::CudaGraphsConfig& options);
   ~GraphedForward();
   GraphedForward(const GraphedForward&) = delete;
   GraphedForward& operator=(const GraphedForward&) = delete;
 
-  /// Returns what `forward` returns for the call, as tensors of their own. The first calls of each shape (the
-  /// tensors' sizes, dtypes and requires_grad, and the rest) run `forward`; then it is captured, and replayed
-  /// from there on. Weights and buffers that have moved in between are captured again. One backward may
-  /// follow each call, before the next call of its shape. Throws UsageError, naming the key cuda_graphs, for
-  /// tensors on another device and for a forward or a backward that cannot be captured; nothing is captured
-  /// then.
+  /// Returns what `forward` returns for the call, in tensors of their own. The first calls of each shape run
+  /// `forward`; then it is captured, and later calls replay it. A shape is the tensors' sizes, dtypes and
+  /// requires_grad, and the other arguments. If weights or buffers have moved the shape is captured again. At
+  /// most one backward may follow each call, before the next call of its shape. Throws UsageError, naming the
+  /// key cuda_graphs, for tensors on another device, and if the forward or backward cannot be captured.
+  /// Nothing is captured then.
   ForwardResult run(const ForwardCall& call, const RunForward& forward);
 
  private:
@@ -45,7 +45,7 @@ class GraphedForward {
   const EngineModel& model_;
   config::CudaGraphsConfig options_;
   std::map<std::string, Shape> shapes_;
-  std::vector<const void*> captured_places_;  // of weights and buffers
+  std::vector<const void*> captured_places_;  // addresses of weights and buffers
   bool has_warned_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "deepspeed/engine/step/preemption.h"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -13,16 +14,18 @@
 namespace deepspeed {
 namespace {
 
-volatile std::sig_atomic_t g_received = 0;  // all that a signal handler may touch
+// The handler runs on any thread, and may touch what has no lock. Relaxed: the flag hands nothing over.
+constinit std::atomic<bool> g_received = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
-extern "C" void note_preemption_signal(int) { g_received = 1; }
+extern "C" void note_preemption_signal(int) { g_received.store(true, std::memory_order_relaxed); }
 
-/// Makes the signal set the flag in place of ending the process. Several signals may be caught; they share
-/// it.
+/// Makes the signal set the flag instead of ending the process. Several signals may be caught; they share the
+/// flag.
 void catch_preemption_signal(int signal) {
   struct sigaction action = {};
   action.sa_handler = note_preemption_signal;
-  action.sa_flags = SA_RESTART;  // waits for other ranks and for files go on
+  action.sa_flags = SA_RESTART;  // waits for other ranks and for files continue
   sigemptyset(&action.sa_mask);
   if (::sigaction(signal, &action, nullptr) != 0) {
     raise<UsageError>("signal ", signal, " cannot be caught: ", std::strerror(errno));
@@ -46,7 +49,7 @@ void PreemptionWatch::end_step(const comm::ProcessGroup& group) {
     if (requested_) return log::warning("[engine] preemption was requested: the program is to save and end");
   }
   if (++steps_ % check_every_ != 0) return;
-  votes_ = at::full({1}, g_received != 0 ? 1.0 : 0.0, at::kDouble);
+  votes_ = at::full({1}, g_received.load(std::memory_order_relaxed) ? 1.0 : 0.0, at::kDouble);
   comparison_ = group.start_all_reduce(votes_);
 }
 

@@ -1,5 +1,5 @@
-// At a preemption, a signal asks the process to end soon: it is turned into a flag, and all ranks learn,
-// after the same update, that one of them was asked to end.
+// On preemption a signal asks the process to end soon. It is turned into a flag, and all ranks learn after
+// the same update that one of them received it.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@ namespace deepspeed {
 
 class PreemptionWatch {
  public:
-  /// Catches the signal. Throws UsageError for a signal that cannot be caught or check_every below 1.
+  /// Catches the signal. Throws UsageError if it cannot be caught, or if check_every is below 1.
   explicit PreemptionWatch(const PreemptionOptions& options);
 
-  /// Ends an update, on all ranks of `group`: takes the result of the comparison that an earlier update
-  /// began, and begins another one.
+  /// Ends an update on all ranks of `group`. Takes the result of the comparison that an earlier update
+  /// started, and starts another.
   void end_step(const comm::ProcessGroup& group);
-  /// Says, alike on all ranks, whether the signal had reached one of them when the last comparison began.
+  /// Returns whether any rank had received the signal when the last comparison started. All ranks return the
+  /// same.
   bool requested() const { return requested_; }
 
  private:
   int64_t check_every_;
   int64_t steps_ = 0;
-  at::Tensor votes_;       // (1) fp64: how many ranks have got the signal
-  comm::Work comparison_;  // under way, over votes_
+  at::Tensor votes_;       // (1) fp64: number of ranks that have received the signal
+  comm::Work comparison_;  // in progress, over votes_
   bool requested_ = false;
 };
 

@@ -1,6 +1,6 @@
-// The scopes of a training step. ForwardScope surrounds a model's forward: the access window of stage 3,
-// autocast, timing, and the nodes on its outputs. Those that Engine::no_sync() and coalesce_grad_reduction()
-// return put off the reduction of gradients.
+// The scopes of a training step. ForwardScope surrounds a model's forward with the stage 3 access window,
+// autocast, timing and the nodes on its outputs. The scopes of Engine::no_sync() and
+// coalesce_grad_reduction() postpone the reduction of gradients.
 #pragma once
 
 #include <functional>
@@ -17,23 +17,23 @@ class StepDriver;
 struct ForwardCall;
 struct ForwardResult;
 
-/// While it lives, the model's forward may run. Tensors that leave it pass through output().
+/// Allows the model's forward to run while it exists. Pass tensors that leave the model through output().
 class [[nodiscard]] DEEPSPEED_API ForwardScope {
  public:
-  /// Begins the forward. `driver` (Engine::driver()) must outlive the scope. Throws UsageError where a load
-  /// that failed has left parts of a checkpoint.
+  /// Begins the forward. `driver` (Engine::driver()) must outlive the scope. Throws UsageError if a failed
+  /// load has left parts of a checkpoint.
   explicit ForwardScope(const StepDriver& driver);
   ~ForwardScope();
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
 
-  /// Returns `tensor` behind nodes that make a direct `loss.backward()` gather parameters and scale gradients
-  /// as backward() does; the values are shared.
+  /// Returns `tensor` behind nodes for a direct `loss.backward()`. They gather parameters and scale gradients
+  /// as backward() does. The values are shared.
   at::Tensor output(const at::Tensor& tensor) const;
 
-  /// Whether this forward runs as a graph: not without cuda_graphs, in evaluation, and without gradients.
+  /// Returns whether this forward runs as a graph. It needs cuda_graphs, training mode and gradients enabled.
   bool has_graphs() const;
-  /// Returns what `forward` returns for the call, replayed where it was captured: GraphedForward::run().
+  /// Returns what `forward` returns for the call, replayed if it was captured: GraphedForward::run().
   ForwardResult run_graph(const ForwardCall& call,
                           const std::function<ForwardResult(const std::vector<at::Tensor>&)>& forward) const;
 
@@ -43,10 +43,10 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// While it lives, backwards add to this rank's gradients and no rank talks to another.
+/// Makes backwards add to this rank's gradients, without communication, while it exists.
 class [[nodiscard]] DEEPSPEED_API NoSync {
  public:
-  /// Begins the scope. `end` is called once, by the destructor.
+  /// Begins the scope. The destructor calls `end` once.
   explicit NoSync(std::function<void()> end);
   ~NoSync();
   NoSync(const NoSync&) = delete;
@@ -56,11 +56,11 @@ class [[nodiscard]] DEEPSPEED_API NoSync {
   std::function<void()> end_;
 };
 
-/// While it lives, backwards leave their gradients with the parameters; its end reduces their sum once.
+/// Makes backwards leave their gradients with the parameters while it exists. Its end reduces their sum once.
 class [[nodiscard]] DEEPSPEED_API CoalescedReduction {
  public:
-  /// Begins the scope. `end` is called once, by the destructor: with false where an exception ends the scope,
-  /// which forgets the gradients.
+  /// Begins the scope. The destructor calls `end` once. It passes false if an exception ends the scope; the
+  /// gradients are then dropped.
   explicit CoalescedReduction(std::function<void(bool reduces)> end);
   /// Throws what the reduction throws.
   ~CoalescedReduction() noexcept(false);
@@ -69,7 +69,7 @@ class [[nodiscard]] DEEPSPEED_API CoalescedReduction {
 
  private:
   std::function<void(bool)> end_;
-  int exceptions_;  // under way when the scope began
+  int exceptions_;  // in flight when the scope began
 };
 
 }  // namespace deepspeed

@@ -1,10 +1,11 @@
-// A window of gradient accumulation: each backward() scales the loss at its root, runs autograd inside of an
-// access window (stage 3 gathers there), and completes the reductions that hooks began. At the boundary
-// step() completes what is left, lets the optimizer update what this rank owns, and moves schedule and
-// counters on. A backward that fails leaves a part of its gradients: from then on the window takes no step,
-// until zero_grad(), or another backward where nothing else is in it. After each call that moves the
-// training, refresh() tells the reducer whether the next backward is the boundary's, and the nodes on outputs
-// which loss scale they apply. A batch size that was set meanwhile is the next window's (begin_window).
+// Runs windows of gradient accumulation. Each backward() scales the loss at its root, runs autograd inside of
+// an access window (stage 3 gathers there), and completes the reductions that hooks started. At the boundary
+// step() completes the rest, lets the optimizer update what this rank owns, and advances schedule and
+// counters. A failed backward leaves partial gradients: the window then refuses step(), until zero_grad(), or
+// until another backward if nothing else is in the window. After each call that advances the training,
+// refresh() tells the reducer whether the next backward is at the boundary, and tells the output nodes which
+// loss scale to apply. A batch size that was set in the meantime applies from the next window
+// (begin_window()).
 #include "deepspeed/engine/step/step_driver.h"
 
 #include <utility>
@@ -49,8 +50,8 @@ StepDriver::StepDriver(TrainingState& state)
   if (config().wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (state_.parts.optimizer) {
     model_changes_ = std::make_unique<ModelChanges>(state_.parts.model, optimizer().store());
-    // Of a loss that several engines share, or that only passes through this one's model, as in a GAN: the
-    // program may drop them, where it sees them in the parameters.
+    // The loss may be shared by several engines or only pass through this one's model, as in a GAN. The
+    // program may drop such gradients if it sees them in the parameters.
     optimizer().gradients().leave_foreign(&is_in_backward_of_engine);
   }
   if (config().cuda_graphs.enabled)
@@ -79,7 +80,7 @@ void StepDriver::refresh() {
                          .train_micro_batch_size_per_gpu = config().train_micro_batch_size_per_gpu,
                          .is_boundary = is_boundary(),
                          .averages_gradients = config().gradient_allreduce_op != "sum"});
-  // Unmanaged, nobody knows at a backward whether it is the last: step() reduces.
+  // Without managed accumulation a backward cannot tell whether it is the last, so step() reduces.
   optimizer().gradients().set_boundary(config().managed_gradient_accumulation && !state_.in_no_sync &&
                                        is_boundary());
   output_scale_->loss_scale = optimizer().loss_scale();
@@ -120,7 +121,7 @@ void StepDriver::set_boundary(std::optional<bool> is_boundary) {
 
 at::Tensor StepDriver::backward(const at::Tensor& loss, const BackwardOptions& options) {
   check_loss(loss);
-  finish_backward();  // a direct loss.backward() before this one
+  finish_backward();  // completes a direct loss.backward() before this one
   const double divisor = options.scale_wrt_gas ? static_cast<double>(window_.steps) : 1.0;
   if (!options.allreduce_gradients) {
     if (const int64_t stage = config().zero_optimization.stage; stage >= 2) {
@@ -154,7 +155,7 @@ void StepDriver::run_backward(const std::function<void()>& run, bool trains_para
   if (optimizer().gradients().has_failed() && state_.counters.backwards_since_update == 0) zero_grad();
   require_whole_window("backward");
   log_memory("before backward");
-  optimizer().gradients().take_host_time();  // of steps before
+  optimizer().gradients().take_host_time();  // discards the time of earlier steps
   {
     const auto timing = time_part(profile::StepPart::kBackward);
     optimizer().tell_ranks();
@@ -180,7 +181,7 @@ void StepDriver::run_backward(const std::function<void()>& run, bool trains_para
 }
 
 void StepDriver::noting_failure(const std::function<void()>& work) {
-  // With super_offload: once the step has begun each gradient is refused, so that the window stays whole.
+  // Once super_offload's step has begun, every gradient is refused, so the window stays complete.
   const bool has_step_begun = optimizer().state().has_begun();
   try {
     work();
@@ -197,7 +198,7 @@ bool StepDriver::take_failure() {
   return outcome->has_failed || outcome->num_open > 0;
 }
 
-// As in DeepSpeed it counts, since ranks may have parts of a model that a batch does not use.
+// As in DeepSpeed such a backward counts, since a batch may not use a rank's part of the model.
 void StepDriver::warn_of_no_gradient() {
   const zero::GradReducer& gradients = optimizer().gradients();
   if (warned_of_no_gradient_ || gradients.is_open() || gradients.is_paused()) return;
@@ -273,10 +274,10 @@ void StepDriver::require_gradients() {
         "[engine] step() after zero_grad() has dropped the gradients of all backwards since the ",
         "last step: it sees zeros, by which momentum and weight decay still move parameters; this is ",
         "said once");
-  optimizer().gradients().finish_backward();  // all that is missing counts as zeros
+  optimizer().gradients().finish_backward();  // everything missing counts as zeros
 }
 
-// At stage 0 the program's changes of the parameters' grads are seen.
+// At stage 0 the program's changes to the parameters' grads are seen.
 void StepDriver::warn_of_more_backwards() {
   const int64_t made = std::exchange(state_.counters.backwards_in_sums, 0);
   const int64_t stage = config().zero_optimization.stage;
@@ -306,7 +307,7 @@ int64_t StepDriver::update(const StepOptions& options) {
     if (state_.parts.lr_scheduler) state_.parts.lr_scheduler->step(options.last_batch_iteration);
   }
   ++counters.global_steps;
-  // Unmanaged, a step has as many micro batches as there were backwards.
+  // Without managed accumulation a step has one micro batch per backward.
   const int64_t samples = config().managed_gradient_accumulation
                               ? window_.train_batch_size
                               : window_.train_batch_size / window_.steps * counters.backwards_since_update;
@@ -347,7 +348,7 @@ void StepDriver::begin_no_sync() {
 }
 
 void StepDriver::end_no_sync() {
-  if (state_.parts.optimizer) finish_backward();  // of a direct loss.backward()
+  if (state_.parts.optimizer) finish_backward();  // completes a direct loss.backward()
   state_.in_no_sync = false;
   refresh();
 }

@@ -1,6 +1,6 @@
-// The driver does what backward() and step() do with a training, whichever engine they belong to: the loss is
-// scaled, gradients are reduced as the stage asks, and at the accumulation boundary the parameters, the
-// schedule and the counters move on. Method names are the engine's.
+// Implements backward() and step() for any kind of engine. It scales the loss and reduces gradients as the
+// stage asks. At the accumulation boundary it advances parameters, schedule and counters. Method names are
+// the engine's.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace deepspeed {
 class GraphedForward;
 class ModelChanges;
 
-/// Drives a training. All calls but refresh(), is_boundary() and zero_grad() need an optimizer. One thread at
-/// a time.
+/// Drives a training. All calls but refresh(), is_boundary() and zero_grad() need an optimizer. Use it from
+/// one thread at a time.
 class StepDriver {
  public:
   /// Takes the training. `state` must outlive the driver.
@@ -34,94 +34,94 @@ class StepDriver {
   StepDriver& operator=(const StepDriver&) = delete;
 
   const TrainingState& state() const { return state_; }
-  /// Returns the scale that nodes on the model's outputs give to gradients (ForwardScope).
+  /// Returns the scale that the model's output nodes apply to gradients (ForwardScope).
   const std::shared_ptr<OutputScale>& output_scale() const { return output_scale_; }
-  /// Returns the timers, or null where the config does not ask for wall_clock_breakdown.
+  /// Returns the timers, or null without wall_clock_breakdown.
   profile::StepTimers* timers() const { return timers_.get(); }
-  /// Measures a part of a training step until the end of the scope, where the config asks for it.
+  /// Times a part of a training step until the scope ends, if timers are on.
   profile::StepTimers::Scope time_part(profile::StepPart part) const;
-  /// Logs the memory in use, where the config asks for memory_breakdown.
+  /// Logs the memory in use if the config enables memory_breakdown.
   void log_memory(const char* when) const;
 
-  /// Returns the graphs of the model's forwards, or null where the config does not ask for cuda_graphs.
+  /// Returns the graphs of the model's forwards, or null without cuda_graphs.
   GraphedForward* graphs() const { return graphs_.get(); }
 
-  /// Returns what counts the activations of forwards.
+  /// Returns the counter of the forwards' activations.
   const ActivationReport& activations() const { return activations_; }
 
-  /// Tells the optimizer and the outputs where the training is. Call it after counters, the batch or the
-  /// loss scale were changed from outside, by load_checkpoint() for instance.
+  /// Updates what the optimizer and the outputs know of the training's progress. Call it after counters,
+  /// batch or loss scale were changed from outside, for instance by load_checkpoint().
   void refresh();
-  /// Says whether the step() to come updates the parameters.
+  /// Returns whether the next step() updates the parameters.
   bool is_boundary() const;
   /// Overrides the boundary until it is set to nothing. Throws UsageError without
   /// managed_gradient_accumulation.
   void set_boundary(std::optional<bool> is_boundary);
 
-  /// Does what Engine::backward() says.
+  /// Implements Engine::backward().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
-  /// Returns the root of a backward of this micro batch's loss, scaled as backward() does.
+  /// Returns the root of a backward of this micro batch's loss, scaled as in backward().
   at::Tensor scaled_root(const at::Tensor& loss) const;
-  /// Runs `run`, a backward or a part of one over the model's parameters, as backward() runs autograd, and
-  /// reduces the gradients that it gives. trains_parameters: whether no gradient at all is worth a warning.
+  /// Runs `run`, a backward or a part of one, as backward() runs autograd. Then reduces the gradients that it
+  /// produced. trains_parameters: warn if there are none.
   void run_backward(const std::function<void()>& run, bool trains_parameters = true);
-  /// Runs what makes gradients of the window, which is of no use where it fails: until zero_grad(), or
-  /// another backward where nothing else is in the window, run_backward() and step() are UsageErrors.
+  /// Runs `work`, which produces gradients of the window, and records a failure. After one, run_backward()
+  /// and step() throw UsageError until zero_grad(), or until another backward if nothing else is in the
+  /// window.
   void noting_failure(const std::function<void()>& work);
-  /// Has `change` called between the reduction of a window's gradients and the update. It may change them.
+  /// Sets a function to call between the reduction of a window's gradients and the update. It may change
+  /// them.
   void before_update(std::function<void()> change) { before_update_ = std::move(change); }
-  /// Completes the reductions of a direct `loss.backward()`; nothing where there was none, or it failed.
+  /// Completes the reductions of a direct `loss.backward()`. Does nothing if there was none, or it failed.
   void finish_backward();
-  /// Does what Engine::allreduce_gradients() says.
+  /// Implements Engine::allreduce_gradients().
   void allreduce_gradients(std::optional<int64_t> bucket_size);
-  /// Ends a micro step. Returns the samples of the update, or nothing where it was none.
+  /// Ends a micro step. Returns the samples of the update, or nothing if it made none.
   std::optional<int64_t> step(const StepOptions& options);
-  /// Forgets the gradients of the window, and a backward of it that failed. A step() without another
-  /// backward() has zeros in their place.
+  /// Drops the gradients of the window, and forgets a failed backward in it. A step() without another
+  /// backward() then sees zeros.
   void zero_grad();
 
-  /// Begins a time in which backwards only add to this rank's gradients, until end_no_sync():
-  /// Engine::no_sync().
+  /// Makes backwards only add to this rank's gradients, until end_no_sync(). See Engine::no_sync().
   void begin_no_sync();
   void end_no_sync();
-  /// Begins a time in which backwards leave their gradients with the parameters. end_coalescing() reduces
-  /// their sum once, or forgets them.
+  /// Makes backwards leave their gradients with the parameters. end_coalescing() reduces their sum once, or
+  /// drops them.
   void begin_coalescing();
   void end_coalescing(bool reduces);
 
-  /// Returns the norm of the last update that was applied; nothing before the first and where it is not
-  /// computed.
+  /// Returns the norm of the last applied update; nothing before the first, or if it is not computed.
   const std::optional<zero::GradNorm>& grad_norm() const { return grad_norm_; }
 
  private:
   zero::ZeroOptimizer& optimizer() const { return *state_.parts.optimizer; }
   const config::DeepSpeedConfig& config() const { return state_.parts.config; }
   int64_t update(const StepOptions& options);
-  /// Whether a direct `loss.backward()` has failed since this was asked.
+  /// Returns whether a direct `loss.backward()` has failed since the last call.
   bool take_failure();
   void warn_of_no_gradient();
-  /// Throws UsageError where a backward of this window has failed, which left a part of its gradients.
+  /// Throws UsageError if a backward of this window has failed and left partial gradients.
   void require_whole_window(const char* call) const;
-  /// Throws UsageError where this window has no gradient to step with. Those that zero_grad() has dropped are
+  /// Throws UsageError if this window has no gradient to step with. Gradients dropped by zero_grad() count as
   /// zeros.
   void require_gradients();
-  /// Lets the window that begins have the config's batch, where a setter has changed it.
+  /// Gives a new window the config's batch size if a setter has changed it.
   void begin_window();
-  /// Returns whether gradients or micro steps are in the window under way.
+  /// Returns whether the current window has gradients or micro steps.
   bool is_in_window() const;
-  /// Says once that an update uses more backwards than a window has: the program may have dropped one by
-  /// means that do not reach the sums.
+  /// Warns once if an update uses more backwards than a window has. The program may have tried to drop one in
+  /// a way that does not reach the sums.
   void warn_of_more_backwards();
 
   TrainingState& state_;
   std::shared_ptr<OutputScale> output_scale_ = std::make_shared<OutputScale>();
   std::unique_ptr<profile::StepTimers> timers_;
   ActivationReport activations_;
-  std::unique_ptr<GraphedForward> graphs_;       // null: not asked for
+  std::unique_ptr<GraphedForward> graphs_;       // null: not requested
   std::unique_ptr<ModelChanges> model_changes_;  // null: nothing is trained
   std::optional<zero::GradNorm> grad_norm_;
   std::optional<bool> boundary_override_;
-  std::function<void()> before_update_;  // empty: nothing
+  std::function<void()> before_update_;  // empty: nothing to call
   AccumulationWindow& window_ = state_.window;
   bool in_step_ = false;
   bool warned_of_more_backwards_ = false;

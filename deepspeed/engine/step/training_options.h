@@ -1,4 +1,4 @@
-// The engine's calls take these arguments.
+// Arguments of the engine's calls.
 #pragma once
 
 #include <csignal>
@@ -22,15 +22,14 @@ struct BackwardOptions {
 
 /// Holds the arguments of Engine::step().
 struct StepOptions {
-  /// Names the schedule's step to go to, instead of the next one (DeepSpeed's lr_kwargs
-  /// {"last_batch_iteration": n}).
+  /// Sets the schedule to this step instead of the next one (DeepSpeed's lr_kwargs {"last_batch_iteration":
+  /// n}).
   std::optional<int64_t> last_batch_iteration = {};
 };
 
 /// Holds the arguments of Engine::destroy().
 struct DestroyOptions {
-  /// Leaves the parameters partitioned at stage 3, as a model wants it that is too large for the memory of a
-  /// rank.
+  /// Leaves the parameters partitioned at stage 3. Use it for a model too large for one rank's memory.
   bool keep_partitioned = false;
 };
 
@@ -42,31 +41,31 @@ struct DEEPSPEED_API CompileOptions {
   bool compiled_autograd_enabled = false;
 };
 
-/// Arguments of Engine::install_preemption_handler().
+/// Holds the arguments of Engine::install_preemption_handler().
 struct PreemptionOptions {
   int signal = SIGTERM;
-  /// Says after how many updates, each time, the ranks begin to compare notes: one reduction of 8 bytes
-  /// between CPUs, which takes its time beside the next update.
+  /// Sets after how many updates the ranks compare their flags. A comparison is one 8-byte reduction between
+  /// CPUs, which runs during the next update.
   int64_t check_every = 1;
 };
 
-/// Kinds of states that can leave the device for a while.
+/// Names the kinds of states that can leave the device for a while.
 enum class OffloadStateTypeEnum {
   optim_states,           // the optimizer's: moments, ...
-  hp_params,              // fp32 masters; of a model in fp32 there are none beside the parameters
+  hp_params,              // fp32 masters; an fp32 model has none besides its parameters
   lp_params,              // this rank's shards of the parameters
   lp_grads,               // this rank's shards of the reduced gradients
-  contiguous_grad_buffer  // in which gradients travel: it lives during backward alone
+  contiguous_grad_buffer  // buffers that gradients are sent in; they exist only during backward
 };
 
 enum class OffloadDeviceEnum { none, cpu, nvme };
 
-/// Arguments of Engine::offload_states().
+/// Holds the arguments of Engine::offload_states().
 struct OffloadStatesOptions {
   std::optional<std::vector<OffloadStateTypeEnum>> include = {};  // absent: all
   OffloadDeviceEnum device = OffloadDeviceEnum::cpu;
   bool pin_memory = true;     // into page-locked memory
-  bool non_blocking = false;  // the copies are done where the device's current stream is
+  bool non_blocking = false;  // copies are complete once the device's current stream reaches them
 };
 
 }  // namespace deepspeed

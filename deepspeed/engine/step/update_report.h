@@ -1,5 +1,4 @@
-// What an engine tells of its updates: lines of the log every steps_per_print of them, and the monitors'
-// scalars of each.
+// Reports an engine's updates: log lines every steps_per_print updates, and the monitors' scalars of each.
 #pragma once
 
 #include <utility>
@@ -16,14 +15,15 @@ struct Progress {
   const TrainingState& state;
   std::vector<double> lr;                      // [group]
   std::vector<std::pair<double, double>> mom;  // [group]
-  profile::Throughput* throughput = nullptr;   // null: not asked for
+  profile::Throughput* throughput = nullptr;   // null: not requested
 };
 
-/// Logs counters, rates and momenta, and the throughput.
+/// Logs counters, learning rates, momenta and the throughput.
 void log_progress(const Progress& progress);
 
-/// Returns the rate of the first group, the loss scale of fp16, and the milliseconds of the parts of the step
-/// since the last call, where timers are not null. Names and steps are DeepSpeed's.
+/// Returns an update's scalars under DeepSpeed's names and steps. They are the first group's learning rate,
+/// the loss scale for fp16, and, if timers are not null, the milliseconds of the step's parts since the last
+/// call.
 std::vector<monitor::Event> update_events(const TrainingState& state, profile::StepTimers* timers);
 
 }  // namespace deepspeed

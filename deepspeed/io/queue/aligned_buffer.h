@@ -1,19 +1,19 @@
-// A disk can read and write this memory without a copy in between.
+// Allocates memory that a disk can access without a copy.
 #pragma once
 
 #include <cstddef>
 
 namespace deepspeed::io {
 
-/// Is what O_DIRECT asks of addresses, offsets and sizes, in bytes: the largest block of common disks, a
-/// page.
+/// Alignment of addresses, offsets and sizes for O_DIRECT, in bytes. It is the largest block size of common
+/// disks; the system's pages may be larger.
 inline constexpr size_t kDirectAlignment = 4096;
 
 constexpr size_t align_up(size_t bytes) {
   return (bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
 }
 
-/// Holds whole pages, zeroed. Throws IoError where there is no memory.
+/// Holds whole zeroed pages. Throws IoError if there is not enough memory.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;

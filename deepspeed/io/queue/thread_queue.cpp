@@ -1,4 +1,4 @@
-// Transfers by threads that call pread and pwrite.
+// Runs transfers by threads that call pread and pwrite.
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
@@ -15,7 +15,7 @@
 namespace deepspeed::io {
 namespace {
 
-constexpr size_t kMaxThreads = 4;  // they wait for the disk nearly all the time
+constexpr size_t kMaxThreads = 4;  // they mostly wait for the disk
 
 Completion move_bytes(const Transfer& transfer) {
   Completion completion{transfer.id};
@@ -74,7 +74,7 @@ class ThreadQueue : public TransferQueue {
   size_t depth() const override { return depth_; }
 
  private:
-  /// Works until the queue ends; transfers that were started are done even then.
+  /// Works until the queue ends, but completes transfers that were started.
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -91,7 +91,7 @@ class ThreadQueue : public TransferQueue {
   }
 
   size_t depth_;
-  size_t num_under_way_ = 0;  // used by the calling thread alone
+  size_t num_under_way_ = 0;  // used only by the calling thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Transfer> waiting_;

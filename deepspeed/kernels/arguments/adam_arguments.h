@@ -1,4 +1,4 @@
-// The CPU and CUDA kernels get Adam's arguments as plain data, without a tensor type, so that nvcc never sees
+// Adam's arguments for the CPU and CUDA kernels, as plain data without tensor types, so that nvcc never sees
 // ATen.
 #pragma once
 
@@ -9,12 +9,11 @@
 
 namespace deepspeed::kernels {
 
-/// Says which kind of masters an array holds. Masters of 16 bits are the weights themselves, rounded to
-/// nearest; kLowerHalf stands for masters that are split (split_master.h) with `low_precision`, which is bf16
-/// then.
+/// Names the kinds of masters. 16-bit masters are the weights themselves, rounded to nearest. kLowerHalf
+/// means split masters (split_master.h), with bf16 `low_precision`.
 enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
 
-/// Points to arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient; nothing else
+/// Points to arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient. Nothing else
 /// overlaps.
 struct AdamArrays {
   int64_t numel = 0;
@@ -27,12 +26,12 @@ struct AdamArrays {
   ElementType gradient_type = ElementType::kFloat32;
   ElementType moment_type = ElementType::kFloat32;          // fp32 or bf16
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
-  // Is null, or on CUDA the gradient's scale, which takes the place of what the constants have of it.
+  // null, or on CUDA the gradient's scale, which replaces that of the constants
   const double* gradient_scale = nullptr;
 };
 
-/// Holds what an update needs of the hyperparameters: derived in double, rounded to float once. The fraction
-/// of the update is extended by sqrt(1 - beta2^t), which saves a multiplication an element.
+/// Holds the constants of an update, derived in double and rounded to float once. The update's fraction is
+/// expanded by sqrt(1 - beta2^t), which saves one multiplication per element.
 struct AdamConstants {
   float gradient_scale = 1;
   float beta1 = 0;
@@ -40,27 +39,27 @@ struct AdamConstants {
   float beta2 = 0;
   float one_minus_beta2 = 0;
   float eps = 0;              // eps * sqrt(1 - beta2^t)
-  float l2_decay = 0;         // added to the gradient, times the master
-  float decoupled_decay = 0;  // lr * weight_decay, taken off the master
+  float l2_decay = 0;         // times the master, added to the gradient
+  float decoupled_decay = 0;  // lr * weight_decay, subtracted from the master
   float step_size = 0;        // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
   uint64_t rounding_seed = 0;
-  int64_t first_index = 0;  // the first element's index in the random numbers
+  int64_t first_index = 0;  // the first element's index for the random numbers
 
-  // bf16 moments, whose update is bound by arithmetic, need fewer operations by these. The gradient is
-  // scaled, and L2 decay added, only where there is L2 decay; else the scale is a part of these factors.
+  // Updates with bf16 moments are limited by arithmetic; these constants save operations. With L2 decay the
+  // gradient is scaled and the decay added. Otherwise the scale is part of these factors.
   float to_exp_avg = 0;         // one_minus_beta1
   float to_root_of_square = 0;  // sqrt(one_minus_beta2): its product with the gradient is squared
   // These give the fraction divided by the step size: m / (inverse_step_size * sqrt(v) + eps_over_step_size).
-  // A step size of 0 is an infinite eps.
+  // A step size of 0 makes eps infinite.
   float inverse_step_size = 1;
   float eps_over_step_size = 0;
 
-  // The first two of these factors without the scale, which may become known on the device alone.
+  // to_exp_avg and to_root_of_square without the scale, which may be known only on the device.
   double unscaled_to_exp_avg = 0;
   double unscaled_to_root_of_square = 0;
 };
 
-/// Puts the gradient's scale into the constants. It is rounded once, alike on the CPU and on the device.
+/// Puts the gradient's scale into the constants. It is rounded once, equally on the CPU and on the device.
 DEEPSPEED_ON_BOTH inline void set_gradient_scale(AdamConstants& constants, double scale) {
   const double factor = constants.l2_decay == 0 ? scale : 1.0;
   constants.gradient_scale = static_cast<float>(scale);

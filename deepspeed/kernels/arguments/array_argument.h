@@ -1,4 +1,4 @@
-// These functions check tensors that a kernel takes as plain arrays.
+// Checks tensors that a kernel takes as plain arrays.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace deepspeed::kernels {
 
-/// Throws UsageError, naming `where` and `name`, unless the tensor is defined, dense and contiguous and its
-/// dtype is one of `dtypes`.
+/// Throws UsageError unless the tensor is defined, dense, contiguous and of a listed dtype. The error names
+/// `where` and `name`.
 void check_array(const char* name, const at::Tensor& tensor, std::initializer_list<at::ScalarType> dtypes,
                  const std::source_location& where = std::source_location::current());
 
-/// Throws UsageError unless the tensor has `numel` elements and lies on `device`.
+/// Throws UsageError unless the tensor has `numel` elements and is on `device`.
 void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const at::Device& device,
                 const std::source_location& where = std::source_location::current());
 
-/// Throws UsageError unless a gradient's scale, where one is given, is one fp64 on `device`.
+/// Throws UsageError unless a given gradient scale is one fp64 on `device`.
 void check_gradient_scale(const at::Tensor& scale, const at::Device& device,
                           const std::source_location& where = std::source_location::current());
 

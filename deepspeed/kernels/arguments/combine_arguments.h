@@ -1,9 +1,9 @@
-// What is combined, and how, for code that sees raw pointers and not tensors.
+// The arguments of combine() for code that sees raw pointers and not tensors.
 #pragma once
 
 namespace deepspeed::kernels {
 
-/// Names the types of elements that combine() (kernels/combine.h) takes.
+/// Names the element types that combine() (kernels/combine.h) takes.
 enum class CombineType {
   kFloat32,
   kFloat64,
@@ -16,11 +16,11 @@ enum class CombineType {
   kInt64,
 };
 
-/// Says what becomes of the elements. An average is the sum divided by the number of terms.
+/// Names the operations. An average is the sum divided by the number of terms.
 enum class CombineOp { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor };
 
-/// Where stores go. Past the caches, they save reading the lines that they fill, and push nothing out; who
-/// reads them soon pays for it.
+/// Says whether stores go through the caches. Bypassing them saves reading the written lines and evicts
+/// nothing, but an early read then costs more.
 enum class Stores { kCached, kPastCaches };
 
 }  // namespace deepspeed::kernels

@@ -1,4 +1,4 @@
-// Arrays in a device's memory, as kernels take them.
+// Arrays in device memory, as kernels take them.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace deepspeed::kernels {
 
-/// Elements, and what stands for them.
+/// Holds elements and their codes.
 struct QuantizedArray {
   void* values = nullptr;
   ElementType type = ElementType::kFloat32;
   int64_t numel = 0;
-  uint8_t* codes = nullptr;  // at an address that 4 divides
-  float* scales = nullptr;   // one a block
+  uint8_t* codes = nullptr;  // at a multiple of 4
+  float* scales = nullptr;   // one per block
   BlockCode code = BlockCode::kInt8;
 };
 
-/// The kernel of the sum of squares writes one sum a block, always of this many blocks, so that the order of
-/// the sum is fixed.
+/// Number of thread blocks, and partial sums, of the sum of squares. It is fixed so that the order of the sum
+/// is.
 inline constexpr int kSumOfSquaresBlocks = 1024;
 
 }  // namespace deepspeed::kernels

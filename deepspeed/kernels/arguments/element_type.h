@@ -1,4 +1,4 @@
-// Kernels read and write these element types; they are for code that sees raw pointers and not tensors.
+// The element types of kernels, for code that sees raw pointers and not tensors.
 #pragma once
 
 namespace deepspeed::kernels {

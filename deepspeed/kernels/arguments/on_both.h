@@ -1,8 +1,8 @@
-// A mark of small functions that the CPU's code and kernels of CUDA share.
+// Marks small functions that the CPU's code and CUDA kernels share.
 #pragma once
 
 #if defined(__CUDACC__)
-#define DEEPSPEED_ON_BOTH __host__ __device__  // a function of the CPU and of the device
+#define DEEPSPEED_ON_BOTH __host__ __device__  // compiled for the host and the device
 #else
 #define DEEPSPEED_ON_BOTH
 #endif

@@ -100,7 +100,7 @@ ElementType parameter_type(const at::Tensor& parameter, const at::Tensor& input)
 }
 
 RowParts row_parts(int64_t rows, int64_t columns, const at::Device& device) {
-  // A part has rows enough that its sums cost little beside them, and there are parts enough for the device.
+  // Parts have enough rows that their sums cost little, and there are enough parts for the device.
   const int64_t rows_of_part = device.is_cuda() ? 8 : 16, most = device.is_cuda() ? 1024 : 256;
   return {rows, columns, std::clamp<int64_t>(rows / rows_of_part, 1, most)};
 }
@@ -111,7 +111,7 @@ at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::
 }
 
 void multiply_by(const at::Tensor& tensor, const at::Tensor& factor, at::Tensor result) {
-  // A number with a dimension is computed with as it is.
+  // torch computes with a tensor that has a dimension as it is, without rounding it first.
   at::mul_out(result, tensor, tensor.is_cpu() ? factor : factor.view({1}));
 }
 

@@ -1,8 +1,8 @@
-// What the fused operators read and write, as kernels of the CPU and of CUDA take it: raw pointers and sizes.
+// The arguments of fused operators for CPU and CUDA kernels: raw pointers and sizes.
 //
-// Arrays have the type `type`, unless their comment says otherwise. "Wide" is fp32, of fp64 arrays fp64. A
-// null pointer stands for an array that is left out. `backward` says which way an operator goes whose
-// directions share a struct.
+// Arrays have the type `type`, unless their comment says otherwise. "Wide" means fp32, or fp64 for fp64
+// arrays. A null pointer means that the array is not given. `backward` says which direction to compute, for
+// operators whose two directions share a struct.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace deepspeed::kernels {
 
-/// The rows of a partial sum over rows: part b of `parts` has the rows [b * rows / parts, (b + 1) * rows /
-/// parts). Sums over columns are made in this way, so that their order depends on sizes alone.
+/// Divides rows into parts for sums over rows. Part b of `parts` has the rows [b * rows / parts, (b + 1) *
+/// rows / parts). Sums over columns use it too, so that their order depends only on sizes.
 struct RowParts {
   int64_t rows = 0, columns = 0, parts = 1;
 };
@@ -28,7 +28,7 @@ DEEPSPEED_ON_BOTH constexpr int64_t first_row(const RowParts& parts, int64_t par
 struct NormArrays {
   const void *input = nullptr, *residual = nullptr;
   const void *weight = nullptr, *bias = nullptr;  // [columns], of parameter_type
-  void *output = nullptr, *sum = nullptr;         // `sum` goes with `residual`
+  void *output = nullptr, *sum = nullptr;         // `sum` is written if `residual` is given
   void *mean = nullptr, *rstd = nullptr;          // wide; RMS norm has no mean
   int64_t rows = 0, columns = 0;
   double eps = 0;
@@ -37,9 +37,9 @@ struct NormArrays {
 
 struct NormBackwardArrays {
   const void *grad_output = nullptr, *grad_sum = nullptr;
-  const void *sum = nullptr, *output = nullptr;   // one of them
+  const void *sum = nullptr, *output = nullptr;   // one of the two
   const void *mean = nullptr, *rstd = nullptr;    // wide; with `sum`, RMS norm has no mean
-  const void *weight = nullptr, *bias = nullptr;  // of parameter_type; `bias` is read with `output`
+  const void *weight = nullptr, *bias = nullptr;  // of parameter_type; `bias` is used with `output`
   void* grad_input = nullptr;
   void *weight_parts = nullptr, *bias_parts = nullptr;  // wide [parts, columns]
   RowParts rows;
@@ -47,7 +47,7 @@ struct NormBackwardArrays {
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
-/// One or two arrays of parts, each with its sum.
+/// Holds one or two arrays of parts, each with its sum.
 struct PartSumsArrays {
   const void* parts[2] = {};  // wide [num_parts, columns]
   void* sums[2] = {};         // [columns]
@@ -57,15 +57,15 @@ struct PartSumsArrays {
 
 struct BiasGeluArrays {
   const void *input = nullptr, *bias = nullptr;  // `bias` [columns], of parameter_type
-  const void* grad_output = nullptr;             // in the backward
-  void* output = nullptr;                        // in the backward the input's gradient
-  void* bias_parts = nullptr;                    // wide [parts, columns], in the backward
+  const void* grad_output = nullptr;             // for backward
+  void* output = nullptr;                        // in backward: gradient of the input
+  void* bias_parts = nullptr;                    // wide [parts, columns], for backward
   RowParts rows;
   bool backward = false;
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
-/// Rows lie at distances of their own, in elements.
+/// Holds arrays whose rows have strides of their own, in elements.
 struct SwigluArrays {
   const void *gate = nullptr, *up = nullptr, *grad_output = nullptr;
   void *output = nullptr, *grad_gate = nullptr, *grad_up = nullptr;
@@ -78,7 +78,7 @@ struct SwigluArrays {
 struct DropoutArrays {
   const void *input = nullptr, *bias = nullptr, *residual = nullptr;  // `bias` [columns], of parameter_type
   void* output = nullptr;                                             // may be `input`
-  void* bias_parts = nullptr;  // wide [parts, columns]: sums of the output, in the backward
+  void* bias_parts = nullptr;  // wide [parts, columns]: sums of the output, for backward
   RowParts rows;
   Philox philox;
   uint64_t threshold = 0;  // dropout_threshold(); 0 draws nothing
@@ -94,14 +94,14 @@ struct MaskedSoftmaxArrays {
   void* output = nullptr;      // may be `scores`
   int64_t rows = 0, columns = 0;
   double scale = 1;
-  // Row r has an index in each of the leading dimensions, the last one changing first; the mask's row begins
-  // at the sum of index * stride.
+  // Row r has an index in each leading dimension, the last one varying fastest. The mask's row starts at the
+  // sum of index * stride.
   int mask_dims = 0;
   int64_t mask_sizes[kMaxMaskDims] = {}, mask_strides[kMaxMaskDims] = {};
   ElementType type = ElementType::kFloat32, mask_type = ElementType::kFloat32;
 };
 
-/// Returns where the mask of a row begins.
+/// Returns the offset of the mask of a row.
 DEEPSPEED_ON_BOTH constexpr int64_t mask_offset(const MaskedSoftmaxArrays& a, int64_t row) {
   int64_t offset = 0;
   for (int dim = a.mask_dims - 1; dim >= 0; --dim) {
@@ -119,7 +119,7 @@ struct SoftmaxBackwardArrays {
   ElementType type = ElementType::kFloat32;
 };
 
-/// Heads [batch, heads, positions, dim] at strides, in elements; a head's elements lie side by side.
+/// Holds heads [batch, heads, positions, dim] with strides in elements. A head's elements are contiguous.
 struct RotaryArrays {
   const void* input = nullptr;
   void* output = nullptr;
@@ -132,7 +132,7 @@ struct RotaryArrays {
 };
 
 struct CrossEntropyArrays {
-  void* logits = nullptr;               // [rows, columns]; their gradient, where there are row_gradients
+  void* logits = nullptr;               // [rows, columns]; with row_gradients also the output, their gradient
   const int64_t* targets = nullptr;     // [rows]
   const void* row_gradients = nullptr;  // wide [rows]
   void* losses = nullptr;               // wide [rows]
@@ -145,7 +145,7 @@ struct CrossEntropyArrays {
 struct EmbeddingGradientArrays {
   const void* grad_output = nullptr;  // [positions, dim]
   const int64_t* indices = nullptr;   // [positions]
-  void* grad_weight = nullptr;        // [num_embeddings, dim]; on CUDA wide, and zeros
+  void* grad_weight = nullptr;        // [num_embeddings, dim]; on CUDA wide, and zeroed
   int64_t positions = 0, dim = 0, num_embeddings = 0, padding_index = -1;
   ElementType type = ElementType::kFloat32;
 };

@@ -1,7 +1,7 @@
-// The CPU and CUDA kernels get, as plain data, the update rules of optimizers that need no more than one pass
-// over flat arrays. Constants are derived in double and rounded to the master's type once. With p the master,
-// g the stored gradient, s0, s1, s2 the arrays beside it in the master's type, every operation rounds on its
-// own, in the order that is written here. (Adam has kernels of its own, but for double.)
+// Update rules of optimizers that need only one pass over flat arrays, as plain data for CPU and CUDA
+// kernels. Constants are derived in double and rounded to the master's type once. p is the master, g the
+// stored gradient, and s0, s1, s2 are states in the master's type. Every operation rounds separately, in the
+// order written here. (Adam has its own kernels, except for double.)
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace deepspeed::kernels {
 
-/// Points to arrays of `numel` elements; those that a rule does not use, and `low_precision`, may be null.
-/// Nothing overlaps. Master and states are fp32; where the gradient is fp64 they are too, without a copy.
+/// Points to arrays of `numel` elements. Those that a rule does not use, and `low_precision`, may be null.
+/// Nothing overlaps. Master and states are fp32. If the gradient is fp64 they are too, without a copy.
 struct UpdateArrays {
   int64_t numel = 0;
   void* master = nullptr;
@@ -21,10 +21,11 @@ struct UpdateArrays {
   void* low_precision = nullptr;  // copy of the new master
   ElementType gradient_type = ElementType::kFloat32;
   ElementType low_precision_type = ElementType::kBFloat16;  // fp16 or bf16
-  const double* gradient_scale = nullptr;  // null, or on CUDA one that takes the place of the rule's
+  const double* gradient_scale = nullptr;  // null, or on CUDA a scale that replaces the rule's
 };
 
-/// Steps SGD: g = gradient_scale * g + l2_decay * p;  p -= lr * g
+/// Describes a step of SGD.
+///   g = gradient_scale * g + l2_decay * p;  p -= lr * g
 struct SgdRule {
   static constexpr int kNumStates = 0;
   double gradient_scale = 1;
@@ -32,8 +33,9 @@ struct SgdRule {
   double lr = 0;
 };
 
-/// Steps SGD with momentum: g = gradient_scale * g + l2_decay * p;  s0 = momentum * s0 + fresh * g;
-/// p -= lr * (direct * g + look_ahead * s0)
+/// Describes a step of SGD with momentum.
+///   g = gradient_scale * g + l2_decay * p;  s0 = momentum * s0 + fresh * g
+///   p -= lr * (direct * g + look_ahead * s0)
 struct MomentumSgdRule {
   static constexpr int kNumStates = 1;
   double gradient_scale = 1;
@@ -45,8 +47,9 @@ struct MomentumSgdRule {
   double look_ahead = 1;  // the momentum with nesterov
 };
 
-/// Steps Lion: g = gradient_scale * g;  c = beta1 * s0 + (1 - beta1) * g;  p = p - decay * p - lr * sign(c);
-/// s0 = beta2 * s0 + (1 - beta2) * g.  sign(0) = 0
+/// Describes a step of Lion, with sign(0) = 0.
+///   g = gradient_scale * g;  c = beta1 * s0 + (1 - beta1) * g
+///   p = p - decay * p - lr * sign(c);  s0 = beta2 * s0 + (1 - beta2) * g
 struct LionRule {
   static constexpr int kNumStates = 1;
   double gradient_scale = 1;
@@ -58,8 +61,9 @@ struct LionRule {
   double decay = 0;  // lr * weight_decay
 };
 
-/// Steps Adagrad: g = gradient_scale * g;  d = g + l2_decay * p;  s0 += d * d;
-/// p -= lr * (g + numerator_decay * p) / (sqrt(s0) + eps)
+/// Describes a step of Adagrad.
+///   g = gradient_scale * g;  d = g + l2_decay * p;  s0 += d * d
+///   p -= lr * (g + numerator_decay * p) / (sqrt(s0) + eps)
 struct AdagradRule {
   static constexpr int kNumStates = 1;
   double gradient_scale = 1;
@@ -69,7 +73,7 @@ struct AdagradRule {
   double eps = 0;
 };
 
-/// Holds the numbers that both rules of Adam have; each says what bias corrections `eps` and `step_size`
+/// Holds the numbers common to Adam's rules. Each rule says which bias corrections `eps` and `step_size`
 /// include.
 struct AdamNumbers {
   double gradient_scale = 1;
@@ -83,24 +87,27 @@ struct AdamNumbers {
   double step_size = 0;
 };
 
-/// Steps Adam, for masters in double alone: g = gradient_scale * g + l2_decay * p;
-/// s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2) * g * g;
-/// p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps). eps and step_size come times the root of the
-/// second bias correction.
+/// Describes a step of Adam, only for masters in double.
+///   g = gradient_scale * g + l2_decay * p
+///   s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2) * g * g
+///   p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps)
+/// eps and step_size include the root of the second bias correction.
 struct AdamRule : AdamNumbers {
   static constexpr int kNumStates = 2;
 };
 
-/// Steps Adam with amsgrad: g = gradient_scale * g + l2_decay * p;  s0 = beta1 * s0 + (1 - beta1) * g;
-/// s1 = beta2 * s1 + (1 - beta2) * g * g;  s2 = max(s2, s1);
-/// p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 + eps)
+/// Describes a step of Adam with amsgrad.
+///   g = gradient_scale * g + l2_decay * p
+///   s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2) * g * g;  s2 = max(s2, s1)
+///   p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 + eps)
 struct AmsgradRule : AdamNumbers {
   static constexpr int kNumStates = 3;
   double inverse_sqrt_bias2 = 1;
 };
 
-/// Makes the first half of Lamb; p stays. g = gradient_scale * g;  s0 and s1 as Adam's moments;
-/// s2 = s0 / (sqrt(s1 + eps_inside) + eps_outside) + weight_decay * p
+/// Describes the first half of a Lamb step, which leaves p unchanged.
+///   g = gradient_scale * g;  s0 and s1 as Adam's moments
+///   s2 = s0 / (sqrt(s1 + eps_inside) + eps_outside) + weight_decay * p
 struct LambUpdateRule {
   static constexpr int kNumStates = 3;
   double gradient_scale = 1;
@@ -113,8 +120,9 @@ struct LambUpdateRule {
   double weight_decay = 0;
 };
 
-/// Makes the first part of Muon; p stays. g = gradient_scale * g;  s0 += (1 - momentum) * (g - s0);
-/// s1 = g + momentum * (s0 - g)
+/// Describes the first half of a Muon step, which leaves p unchanged.
+///   g = gradient_scale * g;  s0 += (1 - momentum) * (g - s0)
+///   s1 = g + momentum * (s0 - g)
 struct MuonMomentumRule {
   static constexpr int kNumStates = 2;
   double gradient_scale = 1;
@@ -125,7 +133,7 @@ struct MuonMomentumRule {
 using UpdateRule = std::variant<SgdRule, MomentumSgdRule, LionRule, AdagradRule, AmsgradRule, LambUpdateRule,
                                 MuonMomentumRule, AdamRule>;
 
-/// Says whether the rule writes the master (and its copy).
+/// Says whether the rule writes the master and its copy.
 template <class Rule>
 inline constexpr bool kWritesMaster = true;
 template <>
@@ -133,7 +141,7 @@ inline constexpr bool kWritesMaster<LambUpdateRule> = false;
 template <>
 inline constexpr bool kWritesMaster<MuonMomentumRule> = false;
 
-/// Says whether the rule has a kernel for masters of fp32.
+/// Says whether the rule has a kernel for fp32 masters.
 template <class Rule>
 inline constexpr bool kTakesFloat = true;
 template <>

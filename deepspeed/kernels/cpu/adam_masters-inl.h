@@ -1,5 +1,5 @@
-// Loads and stores Adam's masters of every form, with the 16-bit copy that goes with them, one vector or two
-// at a time. Included once per instruction set.
+// Loads and stores Adam's masters in every form, with their 16-bit copy, one vector or two at a time.
+// Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_ADAM_MASTERS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_ADAM_MASTERS_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_ADAM_MASTERS_INL_H_
@@ -31,10 +31,10 @@ HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_
   }
 }
 
-// The two types below stand in the place of the copy's type where masters are not fp32 numbers beside it.
-/// Says that the copy is the masters' upper half.
+// The two types below replace the copy's type if there is no fp32 master besides the copy.
+/// Marks the copy as the masters' upper half.
 struct UpperHalf {};
-/// Says that masters have 16 bits, and no copy.
+/// Marks 16-bit masters without a copy.
 template <class Type>
 struct InPlace {};
 

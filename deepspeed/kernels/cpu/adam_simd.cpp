@@ -1,10 +1,10 @@
-// CPU Adam, compiled once for each instruction set (Highway's foreach_target) and chosen at run time.
+// CPU Adam, compiled once for each instruction set (Highway's foreach_target) and selected at run time.
 //
-// A range of elements is cut at multiples of 2^32, where the random numbers get another key, and then taken
-// in pairs of vectors (bf16 moments only: their arithmetic is the cost, and two chains overlap), in single
-// vectors, and at last in one padded vector, so that the last elements go through the same code. fp32 moments
-// use no contracted multiply-add, so that every instruction set gives the same bits; bf16 moments are rounded
-// stochastically by rounding_hash.h and fuse where they can.
+// A range of elements is cut at multiples of 2^32, where the random numbers change their key. It is then
+// processed in pairs of vectors (only bf16 moments: they are limited by arithmetic, and two chains overlap),
+// in single vectors, and finally in one padded vector, so that the last elements use the same code. fp32
+// moments use no contracted multiply-add, so every instruction set gives the same bits. bf16 moments are
+// rounded stochastically by rounding_hash.h and use fused operations if available.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -35,11 +35,12 @@ HWY_INLINE void store_moments(D d, Float32, hn::Vec<D> m, hn::Vec<D> v, uint32_t
 }
 
 /// Computes the new master and moments of one vector, in place. With fp32 moments each operation rounds to
-/// fp32 on its own.
+/// fp32 separately.
 template <bool kL2, class D>
 HWY_INLINE void update_values(D d, Float32, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p,
                               hn::Vec<D>& m, hn::Vec<D>& v) {
-  // Both kinds of decay are always computed, one of them with 0: cheaper than two branches a vector.
+  // Both kinds of decay are always computed, one of them with 0. This is cheaper than two branches per
+  // vector.
   g = hn::Add(hn::Mul(g, hn::Set(d, c.gradient_scale)), hn::Mul(hn::Set(d, c.l2_decay), p));
   m = hn::Add(hn::Mul(m, hn::Set(d, c.beta1)), hn::Mul(hn::Set(d, c.one_minus_beta1), g));
   v = hn::Add(hn::Mul(v, hn::Set(d, c.beta2)), hn::Mul(hn::Mul(hn::Set(d, c.one_minus_beta2), g), g));
@@ -48,8 +49,8 @@ HWY_INLINE void update_values(D d, Float32, const AdamConstants& c, hn::Vec<D> g
   p = hn::Sub(p, hn::Add(hn::Mul(hn::Set(d, c.decoupled_decay), p), update));
 }
 
-/// With bf16 moments the arithmetic is what costs, not the memory: multiplications and additions are fused
-/// where the instruction set can.
+/// Computes one vector with bf16 moments. Arithmetic is the bottleneck here, not memory, so multiplications
+/// and additions are fused if the instruction set allows.
 template <bool kL2, class D>
 HWY_INLINE void update_values(D d, BFloat16, const AdamConstants& c, hn::Vec<D> g, hn::Vec<D>& p,
                               hn::Vec<D>& m, hn::Vec<D>& v) {
@@ -64,7 +65,7 @@ HWY_INLINE void update_values(D d, BFloat16, const AdamConstants& c, hn::Vec<D> 
   p = hn::Sub(hn::NegMulAdd(hn::Set(d, c.decoupled_decay), p, p), hn::Div(m, denominator));
 }
 
-/// Updates one vector of every array. The copy may lie where the gradient does.
+/// Updates one vector of every array. The copy may share the gradient's memory.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_vector(D d, const AdamConstants& c, uint32_t key, uint32_t index, bool stream,
                               MasterOf<Copy>* HWY_RESTRICT master, const typename Gradient::Bits* gradient,
@@ -88,7 +89,7 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// Updates two vectors of every array: their chains of operations overlap, and two halves make one store of
+/// Updates two vectors of every array. Their chains of operations overlap, and two halves form one store of
 /// 16-bit elements.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t index,
@@ -107,8 +108,8 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t 
   Masters<Copy>::store_two(d, p0, p1, stream, master, copy);
 }
 
-/// Updates as many pairs of vectors as fit from `i` on, none unless its index is a multiple of 8; returns the
-/// element after them.
+/// Updates as many pairs of vectors as fit, starting at `i`; returns the next element. Does nothing if the
+/// index of `i` is not a multiple of 8.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64_t i, int64_t end,
                                 bool stream, MasterOf<Copy>* master, const typename Gradient::Bits* gradient,
@@ -122,7 +123,7 @@ HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64
   }
   auto counters = first_counters(d, key, static_cast<uint32_t>(i + first));
   for (; i + two <= end; i += two) {
-    // The body is so long that it fills the window in which the processor would look for its next loads.
+    // The loop body fills the processor's look-ahead window, so it would not find its next loads by itself.
     hwy::Prefetch(master + i + kPrefetchNumel);
     hwy::Prefetch(gradient + i + kPrefetchNumel);
     hwy::Prefetch(exp_avg + i + kPrefetchNumel);
@@ -143,7 +144,7 @@ HWY_INLINE int64_t update_pairs(D, const AdamConstants&, uint32_t, int64_t i, in
 }
 #endif
 
-/// Updates the elements [begin, end), which share the upper half of their index.
+/// Updates the elements [begin, end), whose indices share the upper half.
 template <class Gradient, class Moment, class Copy, bool kL2>
 HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, int64_t begin, int64_t end,
                              bool stream) {
@@ -158,7 +159,7 @@ HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, in
   auto* const copy = static_cast<uint16_t*>(arrays.low_precision);
 
   int64_t i = begin;
-  if constexpr (std::is_same_v<Moment, BFloat16>) {  // fp32 moments gain nothing by pairs
+  if constexpr (std::is_same_v<Moment, BFloat16>) {  // pairs do not speed up fp32 moments
     i = update_pairs<Gradient, Moment, Copy, kL2>(d, c, key, i, end, stream, master, gradient, exp_avg,
                                                   exp_avg_sq, copy);
   }
@@ -228,7 +229,7 @@ HWY_NOINLINE void dispatch_moment(const AdamArrays& arrays, const AdamConstants&
 
 void adam_of_target(const AdamArrays& arrays, const AdamConstants& c, int64_t begin, int64_t end,
                     bool stream) {
-  const size_t copy_bytes = 2 * hn::Lanes(hn::ScalableTag<float>()) * sizeof(uint16_t);  // of one store
+  const size_t copy_bytes = 2 * hn::Lanes(hn::ScalableTag<float>()) * sizeof(uint16_t);  // per store
   const auto address = reinterpret_cast<uintptr_t>(arrays.low_precision) + 2 * static_cast<uintptr_t>(begin);
   const bool can_stream = stream && address % copy_bytes == 0;
   if (arrays.gradient_type == ElementType::kFloat32) {
@@ -253,8 +254,8 @@ HWY_EXPORT(adam_of_target);
 
 void adam_simd(const AdamArrays& arrays, const AdamConstants& constants, int64_t begin, int64_t end,
                bool stream) {
-  constexpr int64_t kCounterPeriod = int64_t{1} << 32;  // the random bits count with 32 bits a key
-  constexpr int64_t kPairs = 8;                         // where 16-bit moments go on in pairs of vectors
+  constexpr int64_t kCounterPeriod = int64_t{1} << 32;  // the counter of the random bits has 32 bits per key
+  constexpr int64_t kPairs = 8;  // index multiple at which 16-bit moments can use pairs of vectors
   while (begin < end) {
     const int64_t index = begin + constants.first_index;
     const bool in_pairs = arrays.moment_type == ElementType::kFloat32 || index % kPairs == 0;

@@ -10,10 +10,10 @@
 namespace deepspeed::kernels {
 namespace {
 
-// A thread's smallest piece: of Adam about 1 MB over all arrays, far above the cost of waking it. Sums are
-// made of such blocks, so that another size changes their bits.
+// A thread's smallest piece. For Adam it is about 1 MB over all arrays, which is far more work than waking
+// the thread. Sums use these blocks too, so another size would change their bits.
 constexpr int64_t kBlockNumel = 32768;
-// A copy that is smaller is likely to be read again while it is still in the caches.
+// A smaller copy is likely to be read again while it is still cached.
 constexpr int64_t kStreamFromNumel = int64_t{1} << 22;
 
 }  // namespace

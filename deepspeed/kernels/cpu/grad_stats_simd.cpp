@@ -23,7 +23,7 @@ HWY_INLINE hn::Vec<DD> load_wide(DD d, const typename Type::Bits* HWY_RESTRICT v
   }
 }
 
-/// Squares of a vector of doubles' worth of elements. The square of an fp32 is exact in double.
+/// Returns the squares of elements that fill a vector of doubles. The square of an fp32 is exact in double.
 template <class Type, class DD>
 HWY_INLINE hn::Vec<DD> squares(DD d, const typename Type::Bits* HWY_RESTRICT values) {
   const auto wide = load_wide<Type>(d, values);

@@ -1,5 +1,5 @@
-// Converts vectors between fp32 and the 16-bit types. It rounds to nearest even as torch does, on integer
-// lanes so that every instruction set gives the same bits (Highway's own truncate bf16). Included once per
+// Converts vectors between fp32 and the 16-bit types. It rounds to nearest even as torch does. Integer lanes
+// make every instruction set give the same bits (Highway's own conversions truncate bf16). Included once per
 // instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_HALF_PRECISION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_HALF_PRECISION_INL_H_
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// These tags name the stored types; Bits is what lies in memory.
+// These tags name the stored types; Bits is the type in memory.
 struct Float32 {
   using Bits = float;
 };
@@ -69,7 +69,7 @@ HWY_INLINE hn::Vec<D> widen(D d, Float16, hn::Vec<UintOf<D>> half) {
   const auto rebias = hn::Set(du, (127U - 15U) << 23);
   const auto normal = hn::Add(magnitude, rebias);
   const auto infinite_or_nan = hn::Add(normal, hn::Set(du, (128U - 16U) << 23));
-  // A subnormal half is normalised: it gets the exponent of 2^-14, and that power is taken off again.
+  // A subnormal half is normalised: it gets the exponent of 2^-14, and that power is subtracted again.
   const auto smallest_normal = hn::Set(du, 113U << 23);
   const auto subnormal = hn::BitCast(
       du, hn::Sub(hn::BitCast(d, hn::Add(magnitude, smallest_normal)), hn::BitCast(d, smallest_normal)));
@@ -83,7 +83,7 @@ HWY_INLINE hn::Vec<D> load(D d, Type type, const uint16_t* HWY_RESTRICT from) {
   return widen(d, type, load_u16(d, from));
 }
 
-/// Returns the bits of the nearest bf16 in the upper half of each lane; the lower half is to be cut off.
+/// Returns the nearest bf16's bits in the upper half of each lane. The caller cuts off the lower half.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_upper(D, BFloat16, hn::Vec<D> value) {
   const UintOf<D> du;
@@ -100,7 +100,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, BFloat16 type, hn::Vec
   return narrow_to_u16(d, hn::ShiftRight<16>(round_upper(d, type, value)));
 }
 
-/// Returns the bits of the nearest fp16 in the lower half of each lane; the upper half is 0.
+/// Returns the nearest fp16's bits in each lane's lower half; the upper half is 0.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_lower(D d, Float16, hn::Vec<D> value) {
   const UintOf<D> du;

@@ -9,8 +9,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-// Returns the bits of the targets that this machine can run, whatever use_simd_target() limits the process
-// to.
+// Returns the bits of the targets that this machine can run, even if use_simd_target() limits the process.
 std::vector<int64_t> machine_targets() {
   const int64_t limited_to = hwy::SupportedTargets();
   hwy::SetSupportedTargetsForTest(0);

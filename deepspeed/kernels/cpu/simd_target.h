@@ -1,4 +1,4 @@
-// The CPU kernels are compiled for several instruction sets; this says which there are and chooses one.
+// CPU kernels are compiled for several instruction sets. This lists them and selects one.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace deepspeed::kernels {
 
-/// Returns the names of those that this machine can run, best first, e.g. {"AVX2", "SSE4", "SSSE3", "SSE2"}.
+/// Returns the sets that this machine can run, best first, e.g. {"AVX2", "SSE4", "SSE2"}.
 std::vector<std::string> simd_targets();
 
-/// Makes the kernels of this process use the named one; "" goes back to the best. For tests and comparisons;
-/// not safe while a kernel runs. Throws UsageError for a name that simd_targets() does not hold.
+/// Makes this process's kernels use the named set; "" restores the best. It is for tests and comparisons, and
+/// not safe while a kernel runs. Throws UsageError for a name not in simd_targets().
 void use_simd_target(const std::string& name);
 
 }  // namespace deepspeed::kernels

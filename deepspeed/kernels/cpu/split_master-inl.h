@@ -1,5 +1,5 @@
-// Joins and splits vectors of masters in two halves of 16 bits, as split_master.h says. Included once per
-// instruction set.
+// Joins and splits vectors of masters with two 16-bit halves (split_master.h). Included once per instruction
+// set.
 #if defined(DEEPSPEED_KERNELS_CPU_SPLIT_MASTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_SPLIT_MASTER_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_SPLIT_MASTER_INL_H_
@@ -17,19 +17,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Joins masters from halves that lie in the upper 16 bits of each lane, whose lower bits are 0.
+/// Joins masters from halves in each lane's upper 16 bits; the lower bits are 0.
 template <class D>
 HWY_INLINE hn::Vec<D> join_halves(D d, hn::Vec<D> upper, hn::Vec<D> lower) {
   const hn::RebindToSigned<D> di;
   const UintOf<D> du;
   const auto weight = hn::BitCast(du, upper);
   const auto joined = hn::Add(weight, hn::BitCast(du, hn::ShiftRight<16>(hn::BitCast(di, lower))));
-  // The sign differs where a zero has a lower half below 0, which no split has.
+  // The sign differs if a zero has a negative lower half, which no split produces.
   const auto no_split = hn::Lt(hn::BitCast(di, hn::Xor(joined, weight)), hn::Zero(di));
   return hn::IfThenElse(hn::RebindMask(d, no_split), upper, hn::BitCast(d, joined));
 }
 
-/// Returns the masters' bits to split, with one kind of nan.
+/// Returns the masters' bits for splitting, with all nans replaced by one kind.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> bits_to_split(D, hn::Vec<D> masters) {
   const UintOf<D> du;

@@ -1,4 +1,4 @@
-// Rounds Adam's moments to bf16 stochastically, by the random numbers of rounding_hash.h. Included once per
+// Rounds Adam's moments to bf16 stochastically, with the random numbers of rounding_hash.h. Included once per
 // instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_STOCHASTIC_ROUNDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_STOCHASTIC_ROUNDING_INL_H_
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Finishes the hash of rounding_hash.h, from its sum on.
+/// Finishes the hash of rounding_hash.h, given its sum.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> hash_of(D, hn::Vec<UintOf<D>> x) {
   return hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(UintOf<D>(), kHashMultiplier2));
@@ -35,21 +35,21 @@ HWY_INLINE hn::Vec<UintOf<D>> random_bits(D d, uint32_t key, hn::Vec<UintOf<D>> 
   return hn::IfThenElse(is_second, hn::RotateRight<8>(x), x);
 }
 
-/// Masks the random bits where the moment `m` is nan, which a carry could turn into a number. (The second
-/// moment alone is nan only where it was stored so, with a lower half of 0, to which nothing carries.)
+/// Clears the random bits of a nan `m`: a carry could make it a number. (If only the second moment is nan, it
+/// was stored so, with a lower half of 0. Adding to that causes no carry.)
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> keep_nan(D, hn::Vec<D> m, hn::Vec<UintOf<D>> random) {
   return hn::IfThenZeroElse(hn::RebindMask(UintOf<D>(), hn::IsNaN(m)), random);
 }
 
-/// Rounds a moment to bf16 in the upper half of each lane: its 16 lower bits decide, against random ones,
-/// whether the result is the next one up, so that the mean is right.
+/// Rounds a moment to bf16 in the upper half of each lane. Its 16 lower bits, added to random ones, decide
+/// whether the result is the next number up. The mean is therefore unbiased.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_stochastically(D, hn::Vec<D> moment, hn::Vec<UintOf<D>> random16) {
   return hn::Add(hn::BitCast(UintOf<D>(), moment), random16);
 }
 
-/// Rounds the moments of the elements from `index` on.
+/// Rounds the moments of the elements starting at `index`.
 template <class D>
 HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_t key, uint32_t index,
                               uint16_t* HWY_RESTRICT m_to, uint16_t* HWY_RESTRICT v_to) {
@@ -63,11 +63,11 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Says whether each lane of a pair's second vector is the first's partner in rounding_hash.h.
+// True if each lane of a pair's second vector is the first's partner in rounding_hash.h.
 #define DEEPSPEED_PAIRS_ARE_PARTNERS (HWY_TARGET == HWY_AVX2 || HWY_MAX_BYTES == 16)
 
-/// Returns the counters from which the hash is made, for the first vector of the pair that begins at `index`,
-/// a multiple of 8. They serve only where the two vectors of a pair are partners.
+/// Returns the hash counters for a pair's first vector at `index`, a multiple of 8. They are used only if the
+/// two vectors of a pair are partners.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
   const UintOf<D> du;
@@ -76,7 +76,7 @@ HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
 }
 
 #if DEEPSPEED_PAIRS_ARE_PARTNERS
-/// Takes the bytes kLow and kHigh, counted from the lowest, of each lane as a number of 16 bits.
+/// Returns the bytes kLow and kHigh of each lane, counted from the lowest, as 16 bits.
 template <int kLow, int kHigh, class D>
 HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   constexpr uint8_t kZero = 0x80;
@@ -88,7 +88,7 @@ HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   return hn::BitCast(UintOf<D>(), bytes);
 }
 
-/// Rounds the moments of the pair that begins at `index`; `counters`, which go with it, move on to the next.
+/// Rounds the moments of the pair at `index` and advances `counters` to the next pair.
 template <class D>
 HWY_INLINE void store_moment_pairs(D d, uint32_t, uint32_t, hn::Vec<UintOf<D>>& counters, hn::Vec<D> m0,
                                    hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1, uint16_t* HWY_RESTRICT m_to,

@@ -1,5 +1,5 @@
-// Applies the rules of update_rules.h to one vector of floats or doubles: g comes scaled, p and the states
-// are updated in place. Each operation rounds on its own. Included once per instruction set.
+// Applies the rules of update_rules.h to one vector of floats or doubles. g is already scaled; p and the
+// states are updated in place. Each operation rounds on its own. Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_UPDATE_RULES_INL_H_
@@ -47,7 +47,7 @@ HWY_INLINE void apply(D d, const LionRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn::V
   const auto interpolated = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));
   const auto kept = hn::Sub(p, times(d, c.decay, p));
   const auto moved = hn::Sub(kept, hn::CopySign(all_of(d, c.lr), interpolated));
-  // nan is no direction either, but it must show
+  // nan gives no direction either, but it must show in the result
   p = hn::IfThenElse(hn::Eq(interpolated, hn::Zero(d)), kept,
                      hn::IfThenElse(hn::IsNaN(interpolated), interpolated, moved));
   m = hn::Add(times(d, c.beta2, m), times(d, c.one_minus_beta2, g));
@@ -62,7 +62,7 @@ HWY_INLINE void apply(D d, const AdagradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn
   p = hn::Sub(p, hn::Div(numerator, hn::Add(hn::Sqrt(sum), all_of(d, c.eps))));
 }
 
-/// Moves Adam's moments.
+/// Updates Adam's moments.
 template <class Rule, class D>
 HWY_INLINE void average(D d, const Rule& c, hn::Vec<D> g, hn::Vec<D>& m, hn::Vec<D>& v) {
   m = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));

@@ -17,11 +17,11 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 struct NoCopy {};
 
-/// The type that the rule is computed in.
+/// Is the type that the rule computes in.
 template <class Gradient>
 using ValueOf = std::conditional_t<std::is_same_v<Gradient, Float64>, double, float>;
 
-/// Says where one vector of every array lies.
+/// Points to one vector of each array.
 template <class Gradient>
 struct Places {
   ValueOf<Gradient>* master;
@@ -63,7 +63,7 @@ HWY_INLINE Places<Gradient> places_at(const UpdateArrays& arrays, int64_t i) {
           copy == nullptr ? nullptr : copy + i};
 }
 
-/// Updates the last elements, fewer than a vector, through padded copies.
+/// Updates the last elements, which do not fill a vector, through padded copies.
 template <class Gradient, class Copy, class Rule, class D>
 HWY_NOINLINE void update_rest(D d, const Rule& rule, const Places<Gradient>& at, size_t rest) {
   constexpr size_t kMaxLanes = hn::MaxLanes(D());

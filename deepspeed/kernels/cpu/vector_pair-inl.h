@@ -1,8 +1,8 @@
-// Loads and stores two float vectors at once, from arrays of fp32 or 16-bit elements. A vector of 16-bit
-// elements widens to two of floats where it lies when the pair's order is that of the 128-bit blocks: on AVX2
-// the first vector then holds the elements 0-3 and 8-11, the second 4-7 and 12-15. That saves the shuffles
-// across blocks, which cost more than the arithmetic. Elsewhere the order is the natural one. A target of one
-// lane has no pairs. Included once per instruction set.
+// Loads and stores two float vectors at once, from arrays of fp32 or 16-bit elements. On AVX2 the pair's
+// order is that of the 128-bit blocks: the first vector holds the elements 0-3 and 8-11, the second 4-7 and
+// 12-15. A vector of 16-bit elements then widens to two of floats without shuffles across blocks, which cost
+// more than the arithmetic. Other targets use the natural order. A target with one lane has no pairs.
+// Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_VECTOR_PAIR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_VECTOR_PAIR_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_VECTOR_PAIR_INL_H_
@@ -25,7 +25,7 @@ using PairOf = hn::Repartition<uint16_t, D>;
 
 #if HWY_TARGET == HWY_AVX2
 
-/// Returns the index, from the pair's first element, of each lane of the first vector.
+/// Returns each lane's index in the first vector, counted from the pair's first element.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   const UintOf<D> du;
@@ -33,7 +33,7 @@ HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   return hn::Add(lane, hn::And(lane, hn::Set(du, 4U)));
 }
 
-/// Returns the distance from the indices of the first vector to those of the second.
+/// Returns the distance between the indices of the first and the second vector.
 template <class D>
 HWY_INLINE uint32_t pair_distance(D) {
   return 4;
@@ -75,8 +75,8 @@ HWY_INLINE void store_pair(D, hn::Vec<D> first, hn::Vec<D> second, float* HWY_RE
   hn::StoreU(hn::UpperHalf(half, second), half, to + 12);
 }
 
-/// Returns the upper halves of a pair's lanes, in the order of memory. (The saturation of the narrowing never
-/// acts: the shift leaves numbers of 16 bits.)
+/// Returns the upper halves of a pair's lanes, in memory order. (The narrowing never saturates, because the
+/// shift leaves 16-bit numbers.)
 template <class D>
 HWY_INLINE hn::Vec<PairOf<D>> upper_halves(D, hn::Vec<UintOf<D>> first, hn::Vec<UintOf<D>> second) {
   const hn::RebindToSigned<D> di;

@@ -7,7 +7,7 @@ namespace {
 constexpr double kTwoSqrt2OverPi = 1.5957691216057308;
 constexpr double kCubic = 0.044715;
 
-/// Returns the sigmoid whose product with x is GELU: (1 + tanh(u)) / 2 is sigmoid(2 u).
+/// Returns GELU(x) / x, which is a sigmoid: (1 + tanh(u)) / 2 = sigmoid(2 u).
 template <class T>
 __device__ Wide<T> gelu_sigmoid(Wide<T> x) {
   using W = Wide<T>;
@@ -23,7 +23,7 @@ __device__ Wide<T> gelu_derivative(Wide<T> x) {
   return s + x * s * (W(1) - s) * (W(kTwoSqrt2OverPi) + W(kTwoSqrt2OverPi * 3 * kCubic) * (x * x));
 }
 
-/// Loads the biases of columns, zeros where there are none.
+/// Loads the biases of columns, or zeros without a bias.
 template <class T, int kWidth>
 __device__ void load_bias(const BiasGeluArrays& a, int64_t column, Wide<T> (&bias)[kWidth]) {
   if (a.bias != nullptr) return load_parameters<T>(a.bias, a.parameter_type, column, bias);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kOpThreads) bias_gelu_kernel(BiasGeluArrays a)
   });
 }
 
-/// Writes gradients of the input, and adds them to `sums`.
+/// Writes gradients of the input and adds them to `sums`.
 template <class T, int kWidth>
 __device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t i, const Wide<T> (&bias)[kWidth],
                                      Wide<T> (&sums)[kWidth]) {

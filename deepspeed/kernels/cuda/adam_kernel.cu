@@ -1,9 +1,10 @@
-// One fused pass of Adam: each thread takes four elements of every array at a time, in a loop over the grid.
+// One fused pass of Adam. Each thread loops over the grid and takes four elements of every array at a time.
 //
-// A thread loads a pack of each array, joins masters that are split, updates element by element, and stores
-// packs; where a pointer is not aligned for packs, and for the last elements, it goes one by one. Operations
-// round as in the CPU kernel, in its order (__fmul_rn, __fadd_rn are never contracted), so that both devices
-// give equal bits. The launch picks the kernel by the types of gradient, moments, copy and masters.
+// A thread loads a pack of each array, joins split masters, updates element by element, and stores packs. It
+// takes single elements at the end of the arrays, and everywhere if a pointer is not aligned for packs.
+// Operations round as in the CPU kernel and in its order (__fmul_rn and __fadd_rn are never contracted), so
+// that both devices give equal bits. The launch picks the kernel by the types of gradient, moments, copy and
+// masters.
 #include <cstdint>
 
 #include "deepspeed/kernels/arguments/rounding_hash.h"
@@ -20,16 +21,16 @@ constexpr int64_t kMaxBlocks = 4096;
 
 struct NoCopy {};
 
-// The two types below stand in the place of the copy's type where masters are not fp32 numbers beside it.
-/// Says that the copy is the masters' upper half (split_master.h).
+// These two types replace the copy's type if masters are not fp32 numbers with a separate copy.
+/// Marks a copy that is the masters' upper half (split_master.h).
 struct UpperHalf {
   uint16_t bits;
 };
-/// Says that masters have 16 bits, and no copy.
+/// Marks 16-bit masters, which have no copy.
 template <class T>
 struct InPlace {};
 
-/// What the array of masters holds, and whether the copy is a half of them.
+/// Says what the masters' array holds, and whether the copy is half of them.
 template <class Copy>
 struct MasterOf {
   using Type = float;
@@ -53,7 +54,7 @@ __device__ inline float load_master(float master, const Copy&) {
 __device__ inline float load_master(uint16_t lower, const UpperHalf& upper) {
   const uint32_t weight = static_cast<uint32_t>(upper.bits) << 16;
   const uint32_t joined = weight + static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(lower)));
-  // The sign differs where a zero has a lower half below 0, which no split has.
+  // The sign differs only for a zero with a negative lower half, which no split produces.
   return __uint_as_float(((joined ^ weight) >> 31) != 0 ? weight : joined);
 }
 
@@ -78,8 +79,8 @@ __device__ inline void store_master(float value, uint16_t& lower, UpperHalf& upp
   lower = static_cast<uint16_t>(bits & 0xffffU);
 }
 
-/// Returns the random bits of element `index`, by the function of rounding_hash.h. The key of the first 2^32
-/// elements comes with the launch.
+/// Returns the random bits of element `index`, as rounding_hash.h defines them. The launch passes the key of
+/// the first 2^32 elements.
 __device__ inline uint32_t random_bits(uint64_t seed, uint32_t key, int64_t index) {
   const uint64_t high = static_cast<uint64_t>(index) >> 32;
   if (high != 0) {
@@ -106,7 +107,7 @@ struct RoundingSeed {
   uint32_t first;  // rounding_key(seed, 0)
 };
 
-/// Computes the new master and moments. With fp32 moments every operation rounds on its own.
+/// Computes the new master and moments. With fp32 moments each operation rounds on its own.
 template <class Moment>
 __device__ inline void update_values(const AdamConstants& c, float g, float& p, float& m, float& v) {
   g = __fadd_rn(__fmul_rn(g, c.gradient_scale), __fmul_rn(c.l2_decay, p));
@@ -116,7 +117,7 @@ __device__ inline void update_values(const AdamConstants& c, float g, float& p, 
   p = __fsub_rn(p, __fadd_rn(__fmul_rn(c.decoupled_decay, p), change));
 }
 
-/// Computes them for bf16 moments: multiplications and additions are fused, as on a CPU that can.
+/// Does the same for bf16 moments. Multiplications and additions are fused, as on a CPU that can do it.
 template <>
 __device__ inline void update_values<__nv_bfloat16>(const AdamConstants& c, float g, float& p, float& m,
                                                     float& v) {
@@ -136,7 +137,7 @@ __device__ inline void update(const AdamConstants& c, const RoundingSeed& seed, 
                               Copy& copy) {
   float p = load_master(master, copy), m = to_float(m_at), v = to_float(v_at);
   update_values<Moment>(c, to_float(g16), p, m, v);
-  const bool draws = sizeof(Moment) == 2 && !isnan(m);  // a carry would turn a nan into a number
+  const bool draws = sizeof(Moment) == 2 && !isnan(m);  // a carry would turn nan into a number
   const uint32_t random = draws ? random_bits(seed.mixed, seed.first, index) : 0U;
   store_moment(m, random & 0xffffU, m_at);
   store_moment(v, isnan(v) ? 0U : random >> 16, v_at);  // a GPU's nan has all lower bits set
@@ -151,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
   using Master = typename MasterOf<Copy>::Type;
   constexpr bool kReadsCopy = MasterOf<Copy>::kReadsCopy;
   if (gradient_scale != nullptr) {
-    if (isnan(*gradient_scale)) return;  // the step is skipped
+    if (isnan(*gradient_scale)) return;  // skips the step
     set_gradient_scale(c, *gradient_scale);
   }
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Says whether every array may be read in packs: each pointer must be a multiple of its pack.
+// Returns whether every array can be read in packs: each pointer must be a multiple of its pack's size.
 bool is_aligned(const void* pointer, size_t element_bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % (element_bytes * kWidth) == 0;
 }

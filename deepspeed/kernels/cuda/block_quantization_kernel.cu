@@ -1,7 +1,7 @@
-// Eight elements a thread. A block that shares a scale is a warp of threads for codes of 4 bits, and all
-// threads of a CUDA block for codes of 8: they find the largest absolute value together, then write their
-// codes. Products and quotients are rounded one by one, as on the CPU, so that codes and scales are the same
-// bits.
+// Each thread takes eight elements. A block of elements that shares a scale belongs to one warp for 4-bit
+// codes, and to a whole CUDA block for 8-bit codes. Its threads find the largest absolute value together,
+// then write their codes. Each product and quotient rounds on its own, as on the CPU, so that codes and
+// scales have the same bits.
 #include <math_constants.h>
 
 #include "deepspeed/kernels/cuda/half_precision.cuh"
@@ -11,31 +11,31 @@
 namespace deepspeed::kernels {
 namespace {
 
-constexpr int kElements = 8;  // of a thread
+constexpr int kElements = 8;  // per thread
 constexpr int kQuantizeThreads = 256;
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffU;
 
-// They put the results of host functions where the device reads them.
+// These constants bring the results of host functions to the device.
 template <BlockCode kCode>
 struct CodeOf {
   static constexpr int kBits = bits_of(kCode);
   static constexpr int64_t kBlock = quantization_block(kCode);
   static constexpr float kLargest = largest_code(kCode);
-  static constexpr int kThreads = int(kBlock / kElements);  // of a block that shares a scale
+  static constexpr int kThreads = int(kBlock / kElements);  // per block of elements that shares a scale
   static constexpr int kBlocksAtOnce = kQuantizeThreads / kThreads;
   static_assert(kThreads == kWarp || kThreads == kQuantizeThreads);
 };
 
-// Keeps 1 / scale a normal number, as the CPU's kernel does.
+// Keeps 1 / scale a normal number, as the CPU kernel does.
 constexpr float kLargestScaleThere = 0x1p126F;
 
-/// The nearest e4m3 number, half to even; |x| is at most 448, or little more.
+/// Returns the nearest e4m3 number, ties to even. |x| must be at most 448, or slightly more.
 __device__ inline unsigned float8_code(float x) {
   const int bits = __float_as_int(fabsf(x));
   const unsigned sign = (__float_as_uint(x) >> 24) & 0x80U;
   const int normal = ((bits + ((bits >> 20) & 1) + 0x7ffff) >> 20) - ((127 - 7) << 3);
-  // The digits of a sum with 2^14 end at 2^-9, the smallest number that there is.
+  // The digits of a sum with 2^14 end at 2^-9, the smallest e4m3 number.
   const int small = __float_as_int(__fadd_rn(fabsf(x), 0x1p14F)) - __float_as_int(0x1p14F);
   return sign | unsigned(fabsf(x) < 0x1p-6F ? small : normal);
 }
@@ -54,19 +54,20 @@ __device__ inline unsigned code_of_scaled(float scaled) {
   return unsigned(__float2int_rn(fminf(fmaxf(scaled, kLeast), kMost)));
 }
 
-/// What the code at place k of a thread's bytes stands for, without its scale.
+/// Returns the value of code k of a thread's bytes, without its scale.
 template <BlockCode kCode>
 __device__ inline float value_of(const uint8_t* codes, int k) {
   if constexpr (kCode == BlockCode::kInt4) {
     const unsigned byte = codes[k / 2];
-    const unsigned high = k % 2 == 0 ? byte << 28 : byte << 24;  // the code in the highest 4 bits
+    const unsigned high = k % 2 == 0 ? byte << 28 : byte << 24;  // moves the code to the highest 4 bits
     return float(int(high) >> 28);
   }
   if constexpr (kCode == BlockCode::kInt8) return float(int8_t(codes[k]));
   return float8_value(codes[k]);
 }
 
-/// The largest value of all threads that share a scale, in each of them; called by whole CUDA blocks.
+/// Returns the largest value of the threads that share a scale to each of them. Whole CUDA blocks must call
+/// it.
 template <int kThreads>
 __device__ inline float largest_of_all(float value) {
   for (int lane = kWarp / 2; lane > 0; lane /= 2)
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kQuantizeThreads)
   load_elements(values, begin, numel, aligned, x);
 #pragma unroll
   for (int k = 0; k < kElements; ++k) {
-    // What is not finite counts as infinite: fmaxf() would leave nan out.
+    // Numbers that are not finite count as infinite, because fmaxf() would ignore nan.
     largest = fmaxf(largest, isfinite(x[k]) ? fabsf(x[k]) : CUDART_INF_F);
   }
   largest = largest_of_all<Code::kThreads>(largest);

@@ -1,6 +1,6 @@
-// A block takes a row, in two passes. The first one finds the largest logit and the sum of exponentials at
-// once: a thread's sum is relative to the largest logit that the thread has met. The second one writes the
-// gradient over the logits, behind the barriers of the sums.
+// A block takes a row in two passes. The first pass finds the largest logit and the sum of exponentials
+// together: each thread's sum is relative to the largest logit that it has seen. The second pass writes the
+// gradient over the logits. The barriers in the block's sums separate the passes.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -35,7 +35,7 @@ template <class T, int kWidth>
 __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyArrays a) {
   using W = Wide<T>;
   const W smoothing = W(a.label_smoothing);
-  // Calls body(column) for the columns of this thread.
+  // Calls body(column) for this thread's columns.
   const auto for_each_column = [&](const auto& body) {
     for (int64_t i = int64_t{Block::lane()} * kWidth; i < a.columns; i += kOpThreads * kWidth) body(i);
   };
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyA
     T* const x = static_cast<T*>(a.logits) + row * a.columns;
     const int64_t target = a.targets[row];
     const bool is_ignored = target == a.ignore_index, is_class = target >= 0 && target < a.columns;
-    if (is_ignored || !is_class) {  // alike for all threads of the block
+    if (is_ignored || !is_class) {  // the same for all threads of the block
       const W rest = is_ignored ? W(0) : W(NAN);
       if (Block::lane() == 0) static_cast<W*>(a.losses)[row] = rest;
       if (a.row_gradients == nullptr) continue;

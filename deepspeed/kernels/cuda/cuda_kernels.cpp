@@ -11,7 +11,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// Launches on the current stream of a device what takes its stream last.
+/// Calls a launch function, whose last parameter is a stream, on the device's current stream.
 template <auto start, class... Parameters>
 const char* run(int index, Parameters... parameters) {
   const auto device = static_cast<c10::DeviceIndex>(index);

@@ -1,4 +1,4 @@
-// The kernels of the CUDA library, a table of it.
+// The table of the CUDA library's kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace deepspeed::kernels {
 
-/// Each function launches a kernel over arrays of device `index`, on its current stream. It returns null, or
-/// what the driver says of the launch. cuda/launches.h says what the arguments are.
+/// Holds functions that launch a kernel over arrays of device `index`, on its current stream. Each returns
+/// null, or the driver's error message. cuda/launches.h describes the arguments.
 struct CudaKernels {
   static constexpr const char* kName = "deepspeed_cuda_kernels";
   template <class... Parameters>
@@ -35,7 +35,7 @@ struct CudaKernels {
   decltype(launches_of(OpArrays())) ops;  // one for the arrays of each fused operator
 };
 
-/// Calls launch(kernels) with the table. Throws NotSupportedError without the CUDA library, Error if the
+/// Calls launch(kernels) with the table. Throws NotSupportedError without the CUDA library, and Error if the
 /// launch fails.
 template <class LaunchOne>
 void launch_from_table(const at::Device& device, const LaunchOne& launch) {

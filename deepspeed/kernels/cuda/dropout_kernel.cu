@@ -1,5 +1,5 @@
-// A thread takes a pack of a row at a time, whose random words are those of whole blocks. Where rows are not
-// aligned it takes four elements, whose words are those of one block, or of two.
+// A thread takes one pack of a row at a time, whose random words come from whole blocks. If rows are not
+// aligned it takes four elements, whose words come from one or two blocks.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -30,7 +30,7 @@ __device__ PhiloxBlock philox_block(const Philox& philox, uint64_t counter) {
   return {{c0, c1, c2, c3}};
 }
 
-/// Returns the words of the four elements from `index` on.
+/// Returns the random words of the four elements that start at `index`.
 __device__ PhiloxBlock words_from(const Philox& philox, int64_t index) {
   const PhiloxBlock block = philox_block(philox, uint64_t(index) / kWords);
   const int skipped = int(index % kWords);
@@ -38,7 +38,7 @@ __device__ PhiloxBlock words_from(const Philox& philox, int64_t index) {
   const PhiloxBlock next = philox_block(philox, uint64_t(index) / kWords + 1);
   PhiloxBlock result{};
   for (int k = 0; k < kWords; ++k) {
-    // Written out, since an index that varies would put the words into local memory.
+    // The loop is written out: a variable index would put the words into local memory.
     uint32_t word = 0;
     for (int from = 0; from < 2 * kWords; ++from) {
       if (from == k + skipped) word = from < kWords ? block.words[from % kWords] : next.words[from % kWords];
@@ -48,7 +48,7 @@ __device__ PhiloxBlock words_from(const Philox& philox, int64_t index) {
   return result;
 }
 
-/// Writes four elements of a row from `column` on, or those up to its end, and adds them to `sums`.
+/// Writes up to four elements of a row, starting at `column`. Also adds them to `sums`.
 template <class T>
 __device__ void drop_four(const DropoutArrays& a, int64_t row, int64_t column, Wide<T> (&sums)[kWords]) {
   using W = Wide<T>;
@@ -66,7 +66,7 @@ __device__ void drop_four(const DropoutArrays& a, int64_t row, int64_t column, W
   }
 }
 
-/// Writes a pack of a row, and adds it to `sums`.
+/// Writes a pack of a row and adds it to `sums`.
 template <class T, int kWidth>
 __device__ void drop_pack(const DropoutArrays& a, int64_t row, int64_t column, Wide<T> (&sums)[kWidth]) {
   using W = Wide<T>;
@@ -98,7 +98,7 @@ __device__ void drop_pack(const DropoutArrays& a, int64_t row, int64_t column, W
   for (int k = 0; k < kWidth; ++k) sums[k] = add_rn(sums[k], x[k]);
 }
 
-/// Elements that a thread takes at once: a pack, or four where the width is one.
+/// Returns how many elements a thread takes at once: a pack, but at least four.
 DEEPSPEED_ON_BOTH constexpr int taken(int width) { return width == 1 ? kWords : width; }
 
 template <class T, int kWidth>

@@ -1,4 +1,4 @@
-// A team adds a position's gradient to its row by atomics: positions of one row may meet there.
+// A team adds a position's gradient to its row with atomics, because several positions may share a row.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 

@@ -1,6 +1,6 @@
-// Sums of squares in double, one a block: the threads of a block read side by side, four elements each, then
-// add up along a tree. The grid is fixed, so the result is the same on every call. What a step makes of the
-// sum is a kernel of one thread: the host goes on without it.
+// Each block computes a sum of squares in double. Its threads read adjacent packs of four elements, then add
+// up along a tree. The grid is fixed, so every call gives the same result. A kernel of one thread derives the
+// gradients' scale from the sum, so that the host need not wait for it.
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
 #include "deepspeed/kernels/cuda/launches.h"
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Every operation rounds as on the CPU: none is a product that goes on into a sum.
+// Each operation rounds as on the CPU: no product is fused with a sum.
 __global__ void gradient_scale_kernel(const double* __restrict__ sum_of_squares, double loss_scale,
                                       double clip, bool skips, double* __restrict__ scale) {
   const double norm = __dsqrt_rn(*sum_of_squares);

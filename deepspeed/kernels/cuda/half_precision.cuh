@@ -1,4 +1,4 @@
-// Reads and writes the stored types on the device, with the rounding of the CPU kernels: to nearest even.
+// Reads and writes the stored types on the device. Rounds to nearest even, as the CPU kernels do.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace deepspeed::kernels {
 
 __device__ inline float to_float(float value) { return value; }
-__device__ inline double to_float(double value) { return value; }  // as wide as it is
+__device__ inline double to_float(double value) { return value; }  // stays a double
 __device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 
@@ -17,7 +17,7 @@ __device__ inline void round_to(float value, float& to) { to = value; }
 __device__ inline void round_to(float value, __half& to) { to = __float2half_rn(value); }
 __device__ inline void round_to(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
 
-/// Rounds two elements that lie side by side, of 16 bits by one instruction.
+/// Rounds two adjacent elements, using one instruction for 16 bits.
 template <class T, class W>
 __device__ inline void round_two_to(W first, W second, T* to) {
   round_to(first, to[0]);
@@ -32,7 +32,7 @@ __device__ inline void round_two_to(float first, float second, __nv_bfloat16* to
   to[0] = __low2bfloat16(both), to[1] = __high2bfloat16(both);
 }
 
-/// Reads two elements that lie side by side, of bf16 by an instruction each.
+/// Reads two adjacent elements, using one instruction each for bf16.
 template <class T, class W>
 __device__ inline void two_to_float(const T* from, W* to) {
   to[0] = to_float(from[0]), to[1] = to_float(from[1]);

@@ -1,6 +1,6 @@
-// Kernels are launched by a plain function, so that any C++ compiler reads a .cu file.
+// Launches kernels with a plain function, so that any C++ compiler can read a .cu file.
 //
-// The tests run the same files on the CPU (tests/cuda_emulation), where `<<<>>>` has no meaning.
+// The tests run the same files on the CPU (tests/cuda_emulation), which has no `<<<>>>`.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,16 @@
 
 namespace deepspeed::kernels {
 
-/// The shape of a launch: blocks and threads in one dimension, the stream, and bytes of dynamic shared
-/// memory.
+/// Describes a launch. Blocks and threads have one dimension; shared_bytes is dynamic shared memory.
 struct LaunchShape {
   unsigned blocks = 0, threads = 0;
   cudaStream_t stream = nullptr;
   size_t shared_bytes = 0;
 };
 
-/// Launches a kernel, which is named with its template arguments. Zero blocks mean that there is nothing to
-/// do (CUDA calls them an error). Returns this launch's own error; cudaGetLastError() would also return an
-/// error that an earlier call has left.
+/// Launches a kernel, given with its template arguments. With zero blocks it does nothing, since CUDA would
+/// report an error. Returns this launch's own error; cudaGetLastError() would also return an error left by an
+/// earlier call.
 template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel(void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&... arguments) {
   if (shape.blocks == 0) return cudaSuccess;

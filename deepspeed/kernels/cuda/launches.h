@@ -1,5 +1,6 @@
-// The launches of the CUDA kernels, which take raw pointers and sizes: a .cu file includes no torch.
-// Each launches its kernel over arrays on the current device, and returns the launch's error.
+// Declares the launches of the CUDA kernels. They take raw pointers and sizes, so that a .cu file includes no
+// torch.
+// Each function launches its kernel over arrays on the current device and returns the launch's error.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +18,33 @@ cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants
 
 cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream);
 
-/// `block_sums`: kSumOfSquaresBlocks doubles on the device.
+/// Writes the sums of squares: `block_sums` has kSumOfSquaresBlocks doubles on the device.
 cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
                                   cudaStream_t stream);
-/// Writes one scale, by the formula of kernels/grad_stats.h; nan where it skips a norm that is not finite.
+/// Writes one scale, by the formula of kernels/grad_stats.h. It is nan if a norm that is not finite skips the
+/// step.
 cudaError_t launch_gradient_scale(const double* sum_of_squares, double loss_scale, double clip, bool skips,
                                   double* scale, cudaStream_t stream);
 
-// Blocks of signs have 2048 elements.
+// The functions for signs work on blocks of 2048 elements.
 /// Compresses by the formula of kernels/sign_compression.h.
 cudaError_t launch_compress_signs(float* values, float* errors, uint8_t* bits, float* scales,
                                   int64_t num_blocks, cudaStream_t stream);
-/// Adds what the bits and their scales stand for.
+/// Adds the numbers that the bits and their scales stand for.
 cudaError_t launch_add_signs(const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks,
                              cudaStream_t stream);
 
 /// Writes codes and scales by the formula of kernels/block_quantization.h.
 cudaError_t launch_quantize(const QuantizedArray& array, cudaStream_t stream);
-/// Writes the values.
+/// Writes the values from codes and scales.
 cudaError_t launch_dequantize(const QuantizedArray& array, cudaStream_t stream);
-/// Adds what the codes stand for to the values, which are fp32.
+/// Adds the numbers that the codes stand for to the values, which are fp32.
 cudaError_t launch_add_quantized(const QuantizedArray& array, cudaStream_t stream);
 
 /// Launches the kernel of a fused operator, which its .cu file defines for its arrays, one of OpArrays.
 ///
-/// Operators compute by the formulas of their headers in kernels/ops/. Sums over rows have a fixed order, but
-/// threads that add to an embedding's row come in any order.
+/// Operators compute the formulas of their headers in kernels/. Sums over rows use the same order on every
+/// call, except that threads add to an embedding's row in any order.
 template <class Arrays>
 cudaError_t launch(const Arrays& arrays, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// A thread reads and writes columns of its own, and keeps them in registers, so output and input may be one
+// A thread reads and writes its own columns and keeps them in registers, so output and input may be one
 // array. Rows that do not fit are read in each of three passes.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"

@@ -1,8 +1,8 @@
-// A team normalizes a row. Its threads keep what they have read of it in registers, so that memory is read
-// once; only rows of more than kept_columns() elements a thread of a block are read again.
+// A team normalizes a row. Its threads keep their elements in registers, so that memory is read only once. A
+// row is read again only if it has more than kept_columns() elements per thread of a block.
 //
-// Backward gives a block the rows of a part. Its teams take them in turn, and each thread adds up the
-// gradients of weight and bias for its own columns; at the end the block adds up those of its teams.
+// In backward a block takes the rows of a part. Its teams take these rows in turn, and each thread sums the
+// gradients of weight and bias for its own columns. At the end the block adds up the sums of its teams.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kOpThreads, kKept ? 1 : kUnkeptBlocks) norm_ke
         if (kKept) packs.kept[pack] = stored;
         store_pack(stored, sum + column);
       });
-      x = sum;  // of which each thread reads what it has written
+      x = sum;  // each thread reads only what it wrote
     } else {
       Packs::for_each(a.columns, [&](int pack, int64_t column) { packs.load(input, pack, column); });
     }
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kOpThreads, kKept ? 1 : kUnkeptBlocks) norm_ke
   }
 }
 
-/// Turns stored elements of a row into normalized ones, and multiplies gradients by the weight.
+/// Turns stored elements of a row into normalized ones and multiplies gradients by the weight.
 template <class T, int kWidth, bool kFromOutput>
 struct Normalized {
   using W = Wide<T>;
@@ -109,7 +109,7 @@ struct Normalized {
   W mean, rstd;
 };
 
-/// Adds up what the teams of a block have summed for their columns, and writes it.
+/// Adds up the column sums of a block's teams and writes them.
 template <class W, int kWidth, class TheTeam, int kCount>
 __device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* to) {
   if constexpr (TheTeam::kThreads == kOpThreads) {
@@ -126,8 +126,8 @@ __device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* 
 #pragma unroll
     for (int pack = 0; pack < kCount; ++pack) {
       const int64_t first = int64_t{pack} * kOpWarp * kWidth;
-      if (first >= columns) return;  // alike for all threads
-      __syncthreads();               // all have read what the turn before has left
+      if (first >= columns) return;  // the same for all threads
+      __syncthreads();               // all threads have read the values of the previous turn
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) of_teams[team][TheTeam::lane() * kWidth + k] = sums[pack][k];
       __syncthreads();
@@ -140,7 +140,7 @@ __device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* 
   }
 }
 
-/// How many blocks of a backward shall fit a multiprocessor: of 16 bits, 16 warps load at once.
+/// Returns how many blocks of a backward must fit a multiprocessor. For 16 bits, 16 warps load at once.
 DEEPSPEED_ON_BOTH constexpr int blocks_at_once(int width) { return width == 8 ? 2 : 1; }
 
 template <class T, int kWidth, class TheTeam, bool kKept, bool kFromOutput>
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kOpThreads, blocks_at_once(kWidth))
   W* const weight_parts =
       a.weight_parts == nullptr ? nullptr : static_cast<W*>(a.weight_parts) + part * columns;
   W* const bias_parts = a.bias_parts == nullptr ? nullptr : static_cast<W*>(a.bias_parts) + part * columns;
-  // Rows that are not kept are a block's: their sums are made where they are written.
+  // Rows that are not kept belong to a whole block, which sums directly in the output arrays.
   W weight_sums[Packs::kCount][kWidth] = {}, bias_sums[Packs::kCount][kWidth] = {};
   if (!kKept) {
     Packs::for_each(columns, [&](int, int64_t column) {

@@ -1,7 +1,7 @@
 // What kernels of the fused operators share: teams of threads that take rows, packs of 16 bytes that a thread
-// loads and stores at once, sums over a team, and arithmetic of fp32 or fp64.
+// loads and stores at once, sums over a team, and fp32 or fp64 arithmetic.
 //
-// A kernel is made for packs and for single elements. The host chooses by the arrays' addresses and by the
+// Each kernel exists for packs and for single elements. The host chooses by the arrays' addresses and the
 // distances of rows.
 #pragma once
 
@@ -20,7 +20,7 @@ inline constexpr int kOpThreads = 256;
 inline constexpr int kOpWarp = 32;
 inline constexpr int kOpWarps = kOpThreads / kOpWarp;
 inline constexpr int64_t kMostOpBlocks = 1 << 16;
-// A row of so many elements keeps a block's threads busy; a shorter one goes to a warp.
+// A row with this many elements keeps a block's threads busy; a warp takes shorter ones.
 inline constexpr int64_t kBlockRowColumns = 1024;
 
 template <class T>
@@ -31,30 +31,31 @@ template <>
 struct WideOf<double> {
   using Type = double;
 };
-/// The type of arithmetic and of sums.
+/// Is the type of arithmetic and sums.
 template <class T>
 using Wide = typename WideOf<T>::Type;
 
 __device__ inline void round_to(double value, double& to) { to = value; }
 
-/// These round once, as the CPU does: they are not contracted.
+/// These functions round once, as the CPU does: they are never contracted.
 __device__ inline float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double mul_rn(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float add_rn(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double add_rn(double a, double b) { return __dadd_rn(a, b); }
 
-/// How many elements of T make 16 bytes, the most that a thread loads at once.
+/// The number of elements of T in 16 bytes, a thread's largest load.
 template <class T>
 inline constexpr int kPackWidth = 16 / int(sizeof(T));
 
-/// Returns an element of a parameter, which is stored as T or, beside 16 bits, as fp32.
+/// Returns an element of a parameter, stored as T or, for 16-bit inputs, fp32.
 template <class T>
 __device__ inline Wide<T> parameter_at(const void* values, ElementType type, int64_t i) {
   if (sizeof(T) == 2 && type == ElementType::kFloat32) return static_cast<const float*>(values)[i];
   return to_float(static_cast<const T*>(values)[i]);
 }
 
-/// Loads a pack. In C++ nvcc may take it apart, and load its bytes one by one.
+/// Loads a pack, with one instruction if it has 16 bytes. nvcc may split the plain C++ load into single
+/// bytes.
 template <class T, int kWidth>
 __device__ inline Pack<T, kWidth> load_pack(const T* from) {
 #ifdef __CUDA_ARCH__
@@ -68,7 +69,7 @@ __device__ inline Pack<T, kWidth> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, kWidth>*>(from);
 }
 
-/// Loads kWidth elements that lie side by side, by 16 bytes at once where they are more than one.
+/// Loads kWidth adjacent elements, in packs of at most 16 bytes.
 template <class T, int kWidth>
 __device__ inline void load_wide(const T* from, Wide<T> (&to)[kWidth]) {
   constexpr int kAtOnce = kWidth < kPackWidth<T> ? kWidth : kPackWidth<T>;
@@ -91,7 +92,8 @@ __device__ inline Pack<T, kWidth> rounded(const Wide<T> (&from)[kWidth]) {
   return pack;
 }
 
-/// Stores a pack. In C++ nvcc may store its elements one by one.
+/// Stores a pack, with one instruction if it has 16 bytes. nvcc may split the plain C++ store into single
+/// elements.
 template <class T, int kWidth>
 __device__ inline void store_pack(const Pack<T, kWidth>& pack, T* to) {
 #ifdef __CUDA_ARCH__
@@ -107,7 +109,7 @@ __device__ inline void store_pack(const Pack<T, kWidth>& pack, T* to) {
   *reinterpret_cast<Pack<T, kWidth>*>(to) = pack;
 }
 
-/// Loads elements of a parameter from `i` on, as parameter_at() does.
+/// Loads elements of a parameter, starting at `i`, as parameter_at() does.
 template <class T, int kWidth>
 __device__ inline void load_parameters(const void* values, ElementType type, int64_t i,
                                        Wide<T> (&to)[kWidth]) {
@@ -117,7 +119,7 @@ __device__ inline void load_parameters(const void* values, ElementType type, int
   load_wide(static_cast<const T*>(values) + i, to);
 }
 
-/// Returns 2^x by one instruction: it errs by 2^-22 of the result, and has zeros for denormal numbers.
+/// Returns 2^x with one instruction. The relative error is 2^-22, and denormal numbers become zero.
 __device__ inline float quick_exp2(float x) {
 #ifdef __CUDA_ARCH__
   float result;
@@ -128,7 +130,7 @@ __device__ inline float quick_exp2(float x) {
 #endif
 }
 
-/// Returns 1 / x by one instruction, to the last bit but one, and zeros for denormal numbers.
+/// Returns 1 / x with one instruction, correct except for the last bit. Denormal numbers become zero.
 __device__ inline float quick_inverse(float x) {
 #ifdef __CUDA_ARCH__
   float result;
@@ -141,7 +143,7 @@ __device__ inline float quick_inverse(float x) {
 
 inline constexpr double kLog2OfE = 1.4426950408889634;
 
-/// Returns 2^x for a result that is rounded to T: of 16 bits by the device's quick instruction.
+/// Returns 2^x for a result that is rounded to T. 16 bits use the device's quick instruction.
 template <class T>
 __device__ inline Wide<T> exp2_for(Wide<T> x) {
   if constexpr (sizeof(T) == 2) return quick_exp2(x);
@@ -175,7 +177,7 @@ __device__ inline Wide<T> sigmoid_for(Wide<T> x) {
   return inverse_for<T>(Wide<T>(1) + exp_for<T>(-x));
 }
 
-/// A team of kSize threads, a warp or a block, takes one row at a time.
+/// Describes a team of kSize threads, a warp or a block. It takes one row at a time.
 template <int kSize>
 struct Team {
   static_assert(kSize == kOpWarp || kSize == kOpThreads);
@@ -187,7 +189,7 @@ struct Team {
   }
   __device__ static int64_t count() { return int64_t{gridDim.x} * (kOpThreads / kSize); }
 
-  /// Returns `combined` of the team's values to each thread. The order is fixed.
+  /// Returns the combination of the team's values to each thread. Values are combined in a fixed order.
   template <class T, class Combine>
   __device__ static T reduce(T value, const Combine& combined) {
     for (int distance = kOpWarp / 2; distance > 0; distance /= 2) {
@@ -195,7 +197,7 @@ struct Team {
     }
     if constexpr (kSize == kOpWarp) return value;
     __shared__ T of_warps[kOpWarps];
-    __syncthreads();  // all have read what the call before has left
+    __syncthreads();  // all threads have read the values of the previous call
     if (threadIdx.x % kOpWarp == 0) of_warps[threadIdx.x / kOpWarp] = value;
     __syncthreads();
     value = of_warps[0];
@@ -206,26 +208,26 @@ struct Team {
   __device__ static T sum(T value) {
     return reduce(value, [](T a, T b) { return a + b; });
   }
-  /// Returns the largest value. A nan may be lost.
+  /// Returns the largest value. May ignore nan.
   template <class T>
   __device__ static T largest(T value) {
     return reduce(value, [](T a, T b) { return a > b ? a : b; });
   }
 };
 
-/// Elements of a row that a thread keeps: with more of them, too few threads fit a multiprocessor. Single
-/// ones have an address each.
+/// Returns how many elements of a row a thread keeps. With more of them, too few threads fit a
+/// multiprocessor. Single elements need an address each.
 DEEPSPEED_ON_BOTH constexpr int kept_columns(int width) { return width == 1 ? 16 : 24; }
 
-/// How many blocks a multiprocessor needs where rows are not kept: for more the compiler would spill.
+/// Blocks that must fit a multiprocessor if rows are not kept. With more, the compiler would spill registers.
 inline constexpr int kUnkeptBlocks = 4;
 
-/// Packs of an array's row, which the thread keeps or reads each time that they are used.
+/// Holds a thread's packs of an array's row, or reads them again at each use.
 template <class T, int kWidth, class TheTeam, bool kKept>
 struct RowPacks {
   static constexpr int kCount = kKept ? kept_columns(kWidth) / kWidth : 1;
 
-  /// Calls body(pack, column) for the columns of this thread; `pack` indexes what it keeps.
+  /// Calls body(pack, column) for this thread's columns; `pack` is the index into `kept`.
   template <class Body>
   __device__ static void for_each(int64_t columns, const Body& body) {
     if constexpr (kKept) {
@@ -262,7 +264,7 @@ inline LaunchShape team_shape(int64_t rows, int size, cudaStream_t stream) {
   return {unsigned(blocks < kMostOpBlocks ? blocks : kMostOpBlocks), kOpThreads, stream};
 }
 
-/// Rows are cut into segments, so that few long rows busy the device too.
+/// The columns of a segment. Segments let a few long rows also keep the device busy.
 inline constexpr int64_t kSegmentColumns = 4096;
 
 /// Returns the shape of a launch whose teams take segments of rows.
@@ -270,10 +272,10 @@ inline LaunchShape segment_shape(int64_t rows, int64_t columns, int size, cudaSt
   return team_shape(rows * ((columns + kSegmentColumns - 1) / kSegmentColumns), size, stream);
 }
 
-/// Calls body(row, column) with the columns of the team's segments that are multiples of `step`.
+/// Calls body(row, column) for the columns of the team's segments that are multiples of `step`.
 template <class TheTeam, class Body>
 __device__ inline void for_each_in_segments(int64_t rows, int64_t columns, int step, const Body& body) {
-  // Divisions stand before the loop: one costs as much as several elements.
+  // The divisions are outside the loop, because one costs as much as several elements.
   const int64_t segments = (columns + kSegmentColumns - 1) / kSegmentColumns;
   if (segments == 0) return;
   const int64_t more_rows = TheTeam::count() / segments;
@@ -290,13 +292,14 @@ __device__ inline void for_each_in_segments(int64_t rows, int64_t columns, int s
   }
 }
 
-/// Sums over the rows of parts: a block takes kOpThreads columns of a part.
+/// Returns the shape of a launch that sums over the rows of parts. Each block takes kOpThreads *
+/// columns_of_thread columns of one part.
 inline LaunchShape parts_shape(const RowParts& rows, int columns_of_thread, cudaStream_t stream) {
   const int64_t columns = int64_t{kOpThreads} * columns_of_thread;
   return {unsigned(rows.parts * ((rows.columns + columns - 1) / columns)), kOpThreads, stream};
 }
 
-/// Where a thread of such a launch is.
+/// Says which part and column a thread of such a launch takes.
 struct PartColumns {
   __device__ PartColumns(const RowParts& rows, int columns_of_thread) {
     const int64_t columns = int64_t{kOpThreads} * columns_of_thread;
@@ -307,7 +310,7 @@ struct PartColumns {
   int64_t part, column;
 };
 
-/// Calls run(T()) for the stored type, and returns what it returns.
+/// Calls run(T()) for the stored type and returns its result.
 template <class Run>
 cudaError_t with_stored_type(ElementType type, const Run& run) {
   switch (type) {
@@ -322,8 +325,8 @@ cudaError_t with_stored_type(ElementType type, const Run& run) {
   }
 }
 
-/// Whether a kernel can take packs: arrays begin at multiples of 16 bytes, and so does what lies at these
-/// distances in elements. A null pointer stands for no array. fp64 has no packs.
+/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes, and so must
+/// elements at these distances from there. A null pointer means no array. fp64 has no packs.
 inline bool are_packed(ElementType type, std::initializer_list<int64_t> distances,
                        std::initializer_list<const void*> arrays) {
   if (type == ElementType::kFloat64) return false;
@@ -337,7 +340,7 @@ inline bool are_packed(ElementType type, std::initializer_list<int64_t> distance
   return true;
 }
 
-/// Calls run(T(), width) for the stored type, where `width` says how many elements a thread takes at once.
+/// Calls run(T(), width) for the stored type. A thread takes `width` elements at once.
 template <class Run>
 cudaError_t with_width(ElementType type, bool packed, const Run& run) {
   return with_stored_type(type, [&](auto element) {
@@ -348,7 +351,7 @@ cudaError_t with_width(ElementType type, bool packed, const Run& run) {
   });
 }
 
-/// Calls run(T(), width, Team<...>()), with the team that suits a row.
+/// Calls run(T(), width, Team<...>()) with the team that suits a row.
 template <class Run>
 cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run& run) {
   return with_width(type, packed, [&](auto element, auto width) {
@@ -357,8 +360,8 @@ cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run&
   });
 }
 
-/// Calls run(T(), width, Team<...>(), is_kept) with what suits rows of so many columns: a warp takes a row
-/// that its threads can keep.
+/// Calls run(T(), width, Team<...>(), is_kept) with what suits rows of this many columns. A warp takes a row
+/// if its threads can keep it.
 template <class Run>
 cudaError_t with_row(ElementType type, int64_t columns, bool packed, const Run& run) {
   return with_width(type, packed, [&](auto element, auto width) {

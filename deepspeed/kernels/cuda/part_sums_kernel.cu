@@ -1,5 +1,5 @@
-// A block takes a few columns. Its threads go over the parts in turns, a sector of memory side by side, and
-// the block adds up what they have, in one order.
+// A block takes a few columns, which fill one memory sector. Its threads sum over the parts in turns, then
+// the block adds up their sums in a fixed order.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 

@@ -1,5 +1,5 @@
-// A thread turns pairs of a head at one position: two packs, or one pair where heads are not aligned. What
-// lies behind the turned elements is copied, by threads that follow.
+// A thread rotates pairs of one head at one position: two packs, or one pair if heads are not aligned. The
+// threads that follow copy the elements after the rotated ones.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -8,13 +8,14 @@ namespace {
 
 constexpr int64_t kMostRotaryBlocks = 1 << 20;
 
-/// Returns the threads that a head at one position takes.
+/// Returns how many threads a head takes at one position.
 template <int kWidth>
 DEEPSPEED_ON_BOTH constexpr int64_t threads_of_head(const RotaryArrays& a) {
   return a.rotary / 2 / kWidth + (a.dim - a.rotary) / kWidth;
 }
 
-/// Index is 32 bits where that is enough for all threads: a division takes a fifth of the time.
+/// Rotates heads. Index has 32 bits if they suffice for all threads: a division then takes a fifth of the
+/// time.
 template <class T, int kWidth, class Index>
 __global__ void __launch_bounds__(kOpThreads) rotary_kernel(RotaryArrays a) {
   using W = Wide<T>;
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kOpThreads) rotary_kernel(RotaryArrays a) {
       x = turned;
     };
     if (a.neighbours && kWidth > 1) {
-      // Pairs lie side by side in the two packs.
+      // In the two packs, the elements of a pair are adjacent.
 #pragma unroll
       for (int k = 0; k < kWidth / 2; ++k) {
         turn(x[2 * k], x[2 * k + 1], cos[k], sin[k]);
@@ -84,7 +85,7 @@ cudaError_t launch(const RotaryArrays& arrays, cudaStream_t stream) {
     const int64_t blocks = (count + kOpThreads - 1) / kOpThreads;
     const LaunchShape shape{unsigned(blocks < kMostRotaryBlocks ? blocks : kMostRotaryBlocks), kOpThreads,
                             stream};
-    // The last step of the loop goes beyond the count by less than a grid.
+    // The last step of the loop exceeds the count by less than a grid.
     if (count <= (int64_t{1} << 31)) {
       return launch_kernel(&rotary_kernel<decltype(element), width(), uint32_t>, shape, arrays);
     }

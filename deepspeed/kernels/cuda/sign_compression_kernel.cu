@@ -1,5 +1,5 @@
-// One CUDA block a block of elements, eight elements a thread, which are one byte of bits. Squares are added
-// up along a tree, in the same order on every call.
+// One CUDA block takes one block of elements, and each thread eight elements, which make one byte of bits.
+// Squares are added up along a tree, in the same order on every call.
 #include "deepspeed/kernels/cuda/half_precision.cuh"
 #include "deepspeed/kernels/cuda/launch.cuh"
 #include "deepspeed/kernels/cuda/launches.h"
@@ -11,7 +11,7 @@ constexpr int kSignThreads = 256;
 constexpr int kSignElements = 8;
 using SignPack = Pack<float, 4>;
 
-/// The thread's eight elements.
+/// Holds a thread's eight elements.
 struct Eight {
   float at[kSignElements];
 

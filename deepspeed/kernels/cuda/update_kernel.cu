@@ -1,6 +1,6 @@
-// The rules of update_rules.h, one element a thread at a time, in a loop over the grid.
+// Applies the rules of update_rules.h. Each thread loops over the grid and takes one element at a time.
 //
-// Every operation rounds on its own (__fmul_rn, __fadd_rn are never contracted), in the order of the CPU
+// Each operation rounds on its own (__fmul_rn and __fadd_rn are never contracted), in the order of the CPU
 // kernels, so that both devices give the same bits. A launch picks the kernel by the rule and by the types of
 // gradient and copy.
 #include <cstdint>
@@ -34,7 +34,7 @@ __device__ inline T times(double constant, T value) {
   return multiply(static_cast<T>(constant), value);
 }
 
-// g comes scaled; p and the states s are updated in place.
+// g is already scaled; p and the states s are updated in place.
 template <class T>
 __device__ inline void apply(const SgdRule& c, T g, T& p, T*) {
   p = subtract(p, times(c.lr, add(g, times(c.l2_decay, p))));
@@ -64,7 +64,7 @@ __device__ inline void apply(const AdagradRule& c, T g, T& p, T* s) {
   p = subtract(p, divide(numerator, add(root(s[0]), static_cast<T>(c.eps))));
 }
 
-/// Moves Adam's moments, in s[0] and s[1].
+/// Updates Adam's moments in s[0] and s[1].
 template <class Rule, class T>
 __device__ inline void average(const Rule& c, T g, T* s) {
   s[0] = add(times(c.beta1, s[0]), times(c.one_minus_beta1, g));
@@ -100,7 +100,7 @@ __device__ inline void apply(const MuonMomentumRule& c, T g, T&, T* s) {
   s[1] = add(g, times(c.momentum, subtract(s[0], g)));
 }
 
-/// The type that the rule is computed in.
+/// Is the type that the rule computes in.
 template <class Gradient>
 using ValueOf = decltype(to_float(Gradient()));
 
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateArrays arrays, R
   const Gradient* const gradient = static_cast<const Gradient*>(arrays.gradient);
   T* const master = static_cast<T*>(arrays.master);
   const double scale = arrays.gradient_scale == nullptr ? rule.gradient_scale : *arrays.gradient_scale;
-  if (arrays.gradient_scale != nullptr && isnan(scale)) return;  // the step is skipped
+  if (arrays.gradient_scale != nullptr && isnan(scale)) return;  // skips the step
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < arrays.numel;
        i += threads) {
     T p = master[i];

@@ -24,13 +24,13 @@ BiasGeluArrays gelu_arrays(const at::Tensor& input, const at::Tensor& bias, cons
   return arrays;
 }
 
-/// A tensor of rows at one distance.
+/// Holds a tensor whose rows are a fixed distance apart.
 struct Rows {
   at::Tensor tensor;
   int64_t stride = 0;
 };
 
-/// Says whether the rows of a tensor lie at one distance, with neighbouring elements.
+/// Returns whether a tensor's rows are a fixed distance apart and have adjacent elements.
 bool has_even_rows(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return true;
   if (tensor.stride(-1) != 1) return false;
@@ -49,7 +49,7 @@ Rows rows_of(const at::Tensor& tensor) {
   return {even, lies_well ? row_stride(even) : even.size(-1)};
 }
 
-/// Returns the distance of the rows of an output. Throws UsageError unless it is one.
+/// Returns the distance of an output's rows. Throws UsageError if it is not fixed.
 int64_t output_stride(const char* name, const at::Tensor& output, const at::Tensor& input) {
   check_op_input_like(name, output, "gate", input);
   if (!has_even_rows(output)) {

@@ -1,11 +1,11 @@
-// A linear layer with cross entropy goes chunk by chunk over the rows: the logits of a chunk, their losses,
-// their gradients in their place, and from those the products that the wanted gradients are sums of. A GPU
-// takes few large chunks, or one, as far as its memory goes (rows_of_gpu_chunk), and adds the products of 16
-// bits to sums of fp32 as it makes them.
+// A linear layer with cross entropy works on one chunk of rows at a time. It computes the chunk's logits and
+// losses, overwrites the logits with their gradients, and adds the products for the wanted gradients. A GPU
+// takes a few large chunks, or one, as memory allows (rows_of_gpu_chunk). It adds 16-bit products to fp32
+// sums as it makes them.
 //
-// Without row_gradients nobody knows yet what the gradients will be multiplied by. In fp16 each stage then
-// has a power of two that follows from the largest elements, so that nothing overflows and little underflows
-// (HalfRange, WeightSum); the caller gets their inverses.
+// Without row_gradients the factor of the gradients is not known yet. In fp16 each stage is then scaled by a
+// power of two that follows from the largest elements, so that nothing overflows and little underflows
+// (HalfRange, WeightSum). The caller gets the inverses.
 #include "deepspeed/kernels/ops/cross_entropy.h"
 
 #include <algorithm>
@@ -31,10 +31,10 @@ namespace deepspeed::kernels {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{64} << 20;
-constexpr int64_t kLeastChunkRows = 32;  // fewer would make products of matrices slow
+constexpr int64_t kLeastChunkRows = 32;  // fewer rows would make matrix products slow
 constexpr int64_t kGpuChunkBytes = int64_t{1} << 30;
 constexpr int64_t kGpuPartOfMemory = 8;
-constexpr int64_t kGpuTileRows = 128;  // of the products; a chunk that ends within a tile wastes its rest
+constexpr int64_t kGpuTileRows = 128;  // a product's tile; the end of a chunk should not waste a part of one
 constexpr int64_t kProductBytes = int64_t{16} << 20;
 
 void check_entropy_options(const CrossEntropyOptions& options) {
@@ -43,7 +43,7 @@ void check_entropy_options(const CrossEntropyOptions& options) {
   }
 }
 
-/// Returns the contiguous targets. On the CPU each is looked at.
+/// Returns the contiguous targets. On the CPU it checks each of them.
 at::Tensor checked_targets(const at::Tensor& targets, const at::Tensor& rows, int64_t classes,
                            int64_t ignore_index) {
   if (!targets.defined()) raise<UsageError>("targets is undefined, expected a tensor");
@@ -76,7 +76,8 @@ at::Tensor checked_row_gradients(const at::Tensor& row_gradients, const at::Tens
   return row_gradients.contiguous();
 }
 
-/// Writes the losses of rows, and with `row_gradients` the gradients of their logits. All is checked.
+/// Writes the losses of rows and, given `row_gradients`, the gradients of their logits. Expects checked
+/// arguments.
 void run_rows(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& row_gradients,
               const CrossEntropyOptions& options, const at::Tensor& losses) {
   if (logits.size(0) == 0) return;
@@ -93,7 +94,7 @@ void run_rows(const at::Tensor& logits, const at::Tensor& targets, const at::Ten
   run_op(logits.device(), arrays);
 }
 
-/// The arguments of a linear layer, checked and contiguous.
+/// Holds the arguments of a linear layer, checked and contiguous.
 struct LinearRows {
   at::Tensor hidden, weight, bias, targets, row_gradients;
 
@@ -137,13 +138,13 @@ int64_t rows_of_chunk(const LinearRows& rows, int64_t wanted, bool sums_weights)
     return rows_of_gpu_chunk(rows.rows(), rows.classes() * size,
                              device::cuda_available_bytes(rows.weight.get_device()), sums_weights);
   }
-  // In 16 bits a host has a chunk of half the bytes, beside the fp32 sums of the weight.
+  // On the CPU a 16-bit chunk has half the bytes, to leave room for the fp32 sums of the weight.
   const int64_t bytes_of_row = rows.classes() * std::max<int64_t>(4, size);
   return std::min(std::max(kLeastChunkRows, kChunkBytes / bytes_of_row), rows.rows());
 }
 
-/// Returns the largest power of two that is at most the largest magnitude of a tensor, fp32 []: 0 for zeros,
-/// infinity where an element is not finite.
+/// Returns the largest power of two up to a tensor's largest magnitude, fp32 []. It is 0 for zeros, and
+/// infinity if an element is not finite.
 at::Tensor power_within(const at::Tensor& tensor) {
   constexpr int64_t kExponentBits = 0x7f800000;
   const auto [least, most] = at::aminmax(tensor);
@@ -151,23 +152,23 @@ at::Tensor power_within(const at::Tensor& tensor) {
   return largest.view(at::kInt).bitwise_and(kExponentBits).view(at::kFloat);
 }
 
-/// Returns the power of two that brings a tensor's largest magnitude to 2^14 to 2^15, fp32 [].
+/// Returns the power of two that scales a tensor's largest magnitude to [2^14, 2^15], fp32 [].
 at::Tensor power_to_fill_half(const at::Tensor& tensor) {
   return power_within(tensor).reciprocal_().mul_(0x1p14).clamp_(0x1p-40, 0x1p40);
 }
 
-/// Whether products of 16 bits are fp32, and are added to a sum as they are made: cuBLAS can.
+/// Returns whether cuBLAS can add 16-bit products to an fp32 sum as it makes them.
 bool adds_wide_products(const LinearRows& rows) {
   return rows.weight.is_cuda() && rows.weight.element_size() == 2;
 }
 
-/// Powers of two, fp32 [], that keep what fp16 holds in the middle of its range while the gradient of the
-/// losses is not known. They are 1 in other dtypes.
+/// Holds powers of two, fp32 [], that keep fp16 numbers within their range. They apply while the gradient of
+/// the losses is not known, and are 1 for other dtypes.
 ///
-/// A row of the softmax's gradient adds up to 2 at most, so the hidden states' gradient is at most 2 max
-/// |weight|, and a chunk's part of the weight's is at most rows * max |hidden|: both times these powers stay
-/// below 2^15. The softmax itself is exact down to 2^-22, and not 0 down to 2^-33. Products that are fp32
-/// take the hidden states as they are.
+/// The magnitudes in a row of the softmax's gradient add up to at most 2. The hidden states' gradient is
+/// therefore at most 2 max |weight|, and a chunk's part of the weight's gradient at most rows * max |hidden|.
+/// Multiplied by these powers, both stay below 2^15. The softmax itself is exact down to 2^-22, and not 0
+/// down to 2^-33. fp32 products take the hidden states unchanged.
 struct HalfRange {
   HalfRange(const LinearRows& rows, int64_t chunk_rows)
       : logits(at::ones({}, rows.hidden.options().dtype(wide_dtype(rows.hidden)))), hidden(logits) {
@@ -183,7 +184,7 @@ struct HalfRange {
                  .clamp_(0x1p-24, 1);
   }
 
-  /// Returns a chunk of hidden states for the weight's product.
+  /// Returns a chunk of hidden states, scaled for the weight's product.
   at::Tensor scaled(const at::Tensor& chunk) const {
     if (chunk.scalar_type() != at::kHalf || chunk.is_cuda()) return chunk;
     const at::Tensor result = at::empty_like(chunk);
@@ -191,13 +192,13 @@ struct HalfRange {
     return result;
   }
 
-  at::Tensor logits;  // of the logits' gradients
-  at::Tensor hidden;  // of the hidden states in the weight's products
+  at::Tensor logits;  // for the logits' gradients
+  at::Tensor hidden;  // for the hidden states in the weight's products
 };
 
-/// Sums products logits_gradient^T hidden over the chunks. Where 16 bits would round each sum, it is fp32,
-/// and a product goes into it slice by slice where it cannot be added at once. fp16, which would overflow,
-/// has a sum of fp32 in one chunk too where products can be fp32.
+/// Sums the products logits_gradient^T hidden over the chunks. The sum is fp32 if several chunks would
+/// otherwise round it to 16 bits each time. A product that cannot be added directly is added slice by slice.
+/// For fp16, which would overflow, even one chunk has an fp32 sum if products can be fp32.
 class WeightSum {
  public:
   WeightSum(const LinearRows& rows, bool has_one_chunk)
@@ -208,7 +209,7 @@ class WeightSum {
   }
 
   void add(const at::Tensor& logits_gradient, const at::Tensor& hidden) {
-    const double kept = is_first_ ? 0 : 1;  // with 0 the sum's elements, which are not set, are not read
+    const double kept = is_first_ ? 0 : 1;  // 0 keeps addmm from reading the uninitialized sum
     is_first_ = false;
     if (sum_.scalar_type() == hidden.scalar_type()) {
       at::addmm_out(sum_, sum_, logits_gradient.t(), hidden, kept);
@@ -227,16 +228,16 @@ class WeightSum {
       kept == 0 ? slice.copy_(product) : slice.add_(product);
     }
   }
-  /// Returns the sum in the weight's dtype, and ends it. With `factor`, which it is multiplied by then, an
-  /// fp32 sum fills the range of fp16.
+  /// Returns the sum in the weight's dtype; the sum cannot be used afterwards. With `factor`, an fp32 sum is
+  /// scaled to fill the range of fp16, and `factor` is adjusted.
   at::Tensor result(at::Tensor* factor) {
     if (is_first_) return at::zeros_like(weight_);
     if (factor != nullptr) fill_half(sum_, weight_.scalar_type(), *factor);
     return sum_.to(weight_.scalar_type());
   }
 
-  /// Multiplies a sum that fp16 is to hold, and is wider, so that it fills the range of fp16; `factor` takes
-  /// the inverse.
+  /// Scales a wider sum to fill fp16's range, and divides `factor` by the scale. Does nothing for other
+  /// dtypes.
   static void fill_half(const at::Tensor& sum, at::ScalarType dtype, at::Tensor& factor) {
     if (dtype != at::kHalf || sum.scalar_type() == at::kHalf || sum.numel() == 0) return;
     const at::Tensor power = power_to_fill_half(sum);
@@ -326,8 +327,8 @@ LinearCrossEntropy linear_cross_entropy(const at::Tensor& hidden, const at::Tens
     if (wanted.weight) weight_sum->add(logits, range ? range->scaled(chunk) : chunk);
     if (wanted.bias) bias_sum.add_(logits.sum(0, false, bias_sum.scalar_type()));
   }
-  all_logits.reset();                        // before the sum of 16 bits is copied
-  at::Tensor of_hidden, of_weight, of_bias;  // factors
+  all_logits.reset();                        // frees memory before the 16-bit copy of the sum is made
+  at::Tensor of_hidden, of_weight, of_bias;  // the factors
   if (range) {
     of_hidden = of_bias = range->logits.reciprocal();
     of_weight = of_hidden.div(range->hidden);

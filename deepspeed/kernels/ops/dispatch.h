@@ -1,4 +1,4 @@
-// Runs a fused operator where its arrays lie.
+// Runs a fused operator on the device of its arrays.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,7 +8,7 @@
 
 namespace deepspeed::kernels {
 
-/// Runs the kernel of `device`, which is the CPU or a CUDA device. Throws as launch_on() does.
+/// Runs the kernel of `device`, the CPU or a CUDA device. Throws as launch_on() does.
 template <class Arrays>
 void run_op(const at::Device& device, const Arrays& arrays) {
   if (device.is_cuda()) {

@@ -17,7 +17,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-// Keeps what is drawn here apart from what torch's own kernels draw with a generator's seed and offset.
+// Makes these random numbers differ from those that torch's kernels draw with the same seed and offset.
 constexpr uint64_t kSeedOfDropout = 0x5bf03635d1f5a87bULL;
 
 DropoutArrays dropout_arrays(const at::Tensor& input, const at::Tensor& output, double ratio,

@@ -12,7 +12,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// Returns the contiguous int64 indices. On the CPU each is looked at.
+/// Returns the contiguous int64 indices. On the CPU it checks each of them.
 at::Tensor checked_indices(const at::Tensor& indices, const at::Tensor& grad_output, int64_t num_embeddings) {
   if (!indices.defined()) raise<UsageError>("indices is undefined, expected a tensor");
   if (indices.scalar_type() != at::kLong && indices.scalar_type() != at::kInt) {

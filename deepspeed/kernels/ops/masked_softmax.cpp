@@ -11,8 +11,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// Returns the mask in the scores' shape, where dimensions that it lacks have stride 0, and keys lie side by
-/// side.
+/// Returns the mask in the scores' shape, with adjacent keys. Dimensions that it lacks have stride 0.
 at::Tensor broadcast_mask(const at::Tensor& mask, const at::Tensor& scores) {
   if (mask.scalar_type() == at::kBool) {
     raise<UsageError>(

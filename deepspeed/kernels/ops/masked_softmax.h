@@ -1,9 +1,9 @@
 // The softmax of attention: scaled scores plus an additive mask, over the last dimension.
 //
-// Scores are [..., keys], of up to 6 dimensions. The mask may be undefined; else it broadcasts to the scores
-// and has all `keys`, e.g. [batch, 1, 1, keys] or [queries, keys]. Dtypes: fp32, bf16, fp16 or fp64; the mask
-// as the scores, or fp32. Arithmetic is fp32 (fp64). A row that is masked by -inf as a whole is nan, as in
-// torch. CPU and CUDA.
+// Scores are [..., keys], with up to 6 dimensions. The mask may be undefined. Otherwise it broadcasts to the
+// scores and has all `keys`, e.g. [batch, 1, 1, keys] or [queries, keys]. Dtypes: fp32, bf16, fp16 or fp64;
+// the mask has the scores' dtype or fp32. Arithmetic is fp32 (fp64). As in torch, a row that -inf masks
+// completely is nan. Devices: CPU and CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@ namespace deepspeed::kernels {
 
 /// Returns softmax(scale * scores + mask), contiguous, of the scores' dtype.
 at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& mask, double scale);
-/// Does so in place. `scores` is contiguous.
+/// Writes the softmax over `scores`, which is contiguous.
 void masked_softmax_(const at::Tensor& scores, const at::Tensor& mask, double scale);
 
 /// Returns the gradient of the scores: scale * output * (grad_output - sum(grad_output * output)).

@@ -1,4 +1,4 @@
-// The ends of sums over rows: parameters' gradients from the sums of parts that a kernel has made.
+// Finishes sums over rows: adds up the partial sums of a kernel to the gradients of parameters.
 #pragma once
 
 #include <array>
@@ -7,14 +7,13 @@
 
 namespace deepspeed::kernels {
 
-/// A parameter's gradient in parts, wide [parts, columns], and the parameter; both are undefined where there
-/// is none.
+/// Holds a parameter and its gradient in parts, wide [parts, columns]. Both may be undefined.
 struct PartedGradient {
   at::Tensor parts, parameter;
 };
 
-/// Returns the sums over the parts in the parameters' dtype, undefined where there is none. Both have one
-/// shape and dtype: a GPU makes them in one launch.
+/// Returns the sums over the parts in the parameters' dtype; undefined parts give undefined sums. Both
+/// gradients have one shape and dtype, so that a GPU makes them in one launch.
 std::array<at::Tensor, 2> sums_of_parts(const PartedGradient& first, const PartedGradient& second = {});
 
 }  // namespace deepspeed::kernels

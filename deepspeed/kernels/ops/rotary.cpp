@@ -72,8 +72,8 @@ RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base, const
   if (rotary < 2 || rotary % 2 != 0)
     raise<UsageError>("rotary is ", rotary, ", expected an even number above 0");
   if (!(base > 0)) raise<UsageError>("base is ", base, ", expected a number above 0");
-  element_type(dtype);  // is checked
-  // In double: the angle of a far position would lose its fraction in fp32.
+  element_type(dtype);  // checks the dtype
+  // In double, because the angle of a far position would lose its fraction in fp32.
   const at::TensorOptions options = at::TensorOptions(at::kDouble).device(device);
   const at::Tensor exponents = at::arange(0, rotary, 2, options).mul_(-1.0 / static_cast<double>(rotary));
   const at::Tensor angles =

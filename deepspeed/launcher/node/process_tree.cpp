@@ -1,6 +1,7 @@
 #include "deepspeed/launcher/node/process_tree.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -10,12 +11,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "deepspeed/base/error.h"
+#include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 
 namespace deepspeed::launcher {
@@ -49,9 +51,11 @@ std::vector<ProcessEntry> all_processes() {
 }  // namespace
 
 void become_subreaper() {
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
-    raise<IoError>("cannot adopt orphaned processes: ", std::strerror(errno));
-  }
+  static bool is_said = false;  // forked processes know it, too
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 || std::exchange(is_said, true)) return;
+  announce(log::Level::kWarning,
+           "this system lets no process adopt orphans (PR_SET_CHILD_SUBREAPER: ", std::strerror(errno),
+           "): ranks end with the job, but what a rank has started and left behind may live on");
 }
 
 std::vector<ProcessEntry> descendants() { return descendants_of(::getpid()); }

@@ -16,7 +16,8 @@ struct ProcessEntry {
   bool has_ended = false;  ///< its parent has not asked for its status yet
 };
 
-/// Makes this process the parent of every orphan below it, so that none escapes. Throws IoError.
+/// Makes this process the parent of every orphan below it, so that none escapes. Where the system refuses, as
+/// an emulator may, says so once: processes below it that have lost their parent then live on.
 void become_subreaper();
 
 /// Lists children, grandchildren and so on of this process, also ended ones whose status was not collected

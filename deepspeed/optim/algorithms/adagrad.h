@@ -1,4 +1,4 @@
-// Adagrad steps flat slices (Duchi, Hazan, Singer 2011).
+// Adagrad for flat slices (Duchi, Hazan, Singer 2011).
 //
 // With g the scaled gradient, t the step and d = g + weight_decay * p:
 //   v += d^2;   p -= lr / (1 + (t - 1) lr_decay) * n / (sqrt(v) + eps)
@@ -17,12 +17,13 @@ enum class AdagradKind {
   kDeepSpeedCpu  // "DeepSpeedCPUAdagrad", state "exp_avg_sq"
 };
 
-/// Reads of a group lr, lr_decay, weight_decay, eps, initial_accumulator_value; what a group lacks has the
-/// default of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32 unless told otherwise.
+/// Is the Adagrad optimizer. A group's options are lr, lr_decay, weight_decay, eps,
+/// initial_accumulator_value, with the defaults of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is
+/// fp32 unless state_dtype says otherwise.
 class Adagrad : public OptimizerWithStates {
  public:
-  /// A state of 16 bits is computed in fp32 and rounded to nearest: a sum of squares stops growing once it is
-  /// some hundred times (bf16) or thousand times (fp16) a square.
+  /// Makes the optimizer. A 16-bit state is computed in fp32 and rounded to nearest. Its sum of squares stops
+  /// growing once it is some hundred (bf16) or thousand (fp16) times a single square.
   explicit Adagrad(std::vector<ParamGroup> groups, AdagradKind kind = AdagradKind::kTorch,
                    at::ScalarType state_dtype = at::kFloat);
 

@@ -1,11 +1,11 @@
-// Adam's state by slice, and which kernel steps it.
+// Keeps Adam's state by slice, and chooses the kernel that steps it.
 //
-// step() makes the slice's moments at its first use, or converts what a checkpoint has loaded to the slice's
-// dtype and device (moments_of), puts the group's hyperparameters together (arguments_of), and runs one fused
-// pass. fp32 and bf16 moments have a kernel of their own; fp16 moments are widened to fp32 around it;
-// amsgrad, which needs a third state, goes through the kernel of general update rules. The seed of stochastic
-// rounding mixes the slice's number and the step, so that no two steps round alike and a resumed run rounds
-// as an uninterrupted one.
+// step() gets the slice's moments from moments_of(). That makes them at first use, or converts what a
+// checkpoint loaded to the slice's dtype and device. arguments_of() collects the group's hyperparameters, and
+// one fused pass updates the slice. fp32 and bf16 moments have a kernel of their own. fp16 moments are
+// widened to fp32 around it. amsgrad needs a third state and uses the kernel of general update rules. The
+// seed of stochastic rounding mixes the slice's number and the step. So no two steps round in the same way,
+// but a resumed run rounds like an uninterrupted one.
 #include "deepspeed/optim/algorithms/adam.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ void Adam::step_amsgrad(const FlatSlice& slice, const Moments& moments, const ke
                   kernels::amsgrad_rule(step));
 }
 
-// Runs the fused kernel. It knows moments of fp32 and bf16, so those of fp16 are widened around it.
+// Runs the fused kernel. It supports fp32 and bf16 moments, so fp16 moments are widened around it.
 void Adam::step_moments(const FlatSlice& slice, const Moments& moments, const kernels::AdamStep& step) {
   const auto step_by = [&](const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq) {
     kernels::adam(

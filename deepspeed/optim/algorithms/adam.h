@@ -1,4 +1,4 @@
-// Adam and AdamW step flat slices by kernels::adam.
+// Adam and AdamW for flat slices, using kernels::adam.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace deepspeed::optim {
 
-/// Says what holds for all groups. A group's options hold the rest: lr, betas, eps, weight_decay,
-/// bias_correction; what a group lacks has DeepSpeed's default (1e-3, (0.9, 0.999), 1e-8, 0, true).
+/// Holds the options that apply to all groups. A group's own options are lr, betas, eps, weight_decay,
+/// bias_correction, with DeepSpeed's defaults (1e-3, (0.9, 0.999), 1e-8, 0, true).
 struct AdamOptions {
   std::string class_name = "FusedAdam";  // or "DeepSpeedCPUAdam", "AdamW", "Adam"
-  bool adamw_mode = true;                // decoupled weight decay; else L2
+  bool adamw_mode = true;                // decoupled weight decay; false: L2
   bool amsgrad = false;                  // divide by the largest second moment so far (Reddi et al. 2018)
-  // Is kFloat, or with half the memory kBFloat16, rounded stochastically, or kHalf, rounded to nearest: a
-  // second moment below 3e-8 is lost in kHalf.
+  // kFloat; or, with half the memory, kBFloat16 (rounded stochastically) or kHalf (rounded to nearest). kHalf
+  // loses second moments below 3e-8.
   at::ScalarType moment_dtype = at::kFloat;
   uint64_t rounding_seed = 0;  // seeds the stochastic rounding
 };
@@ -44,7 +44,7 @@ class Adam : public Optimizer {
   at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   void forget_step(size_t slice_id) override;
-  /// Takes the slice's last step back by kernels::adam_rollback().
+  /// Reverts the slice's last step by kernels::adam_rollback().
   void take_back(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
@@ -54,22 +54,22 @@ class Adam : public Optimizer {
 
  protected:
   struct Moments {
-    at::Tensor exp_avg;         // (n) moment_dtype; all are fp64 for masters in fp64
+    at::Tensor exp_avg;         // (n) moment_dtype; all are fp64 for fp64 masters
     at::Tensor exp_avg_sq;      // (n) moment_dtype
     at::Tensor max_exp_avg_sq;  // (n) fp32; undefined without amsgrad
     int64_t step = 0;
     bool is_loaded = false;
   };
 
-  /// Returns the moments of a slice, of zeros at first use.
+  /// Returns the moments of a slice; zeros at first use.
   Moments& moments_of(const FlatSlice& slice);
-  /// Returns those of a slice that has stepped, or was loaded.
+  /// Returns the moments of a slice that has made a step or was loaded.
   Moments& moments_at(size_t slice_id) { return moments_.at(slice_id); }
-  /// Returns the steps that a slice has made; 0 before its first.
+  /// Returns how many steps a slice has made; 0 before its first.
   int64_t steps_of(size_t slice_id) const;
-  /// Says whether there are slices, and each has made so many steps.
+  /// Returns whether there are slices and each has made at least this many steps.
   bool all_have_made(int64_t steps) const;
-  /// Steps the slice without bias correction, whatever its group says, with its own betas or other ones.
+  /// Steps the slice without bias correction, whatever its group says. `betas` replace the group's if given.
   void step_uncorrected(const FlatSlice& slice, double gradient_scale,
                         const std::optional<std::pair<double, double>>& betas = {});
 

@@ -1,5 +1,5 @@
-// A step makes the change of each parameter in one pass, its norms (over ranks where it is cut), the trust
-// ratio of both, and takes the change in a second pass.
+// A step computes each parameter's change in one pass, then its norms (summed over ranks if the parameter is
+// cut) and the trust ratio. A second pass applies the change.
 #include "deepspeed/optim/algorithms/lamb.h"
 
 #include <cmath>
@@ -55,8 +55,7 @@ double step_size(const Hyperparameters& group, int64_t step) {
   return group.number("lr") * correction;
 }
 
-// Returns the norms of weights and change, (2) double, computed where the tensors lie: a CUDA device is not
-// waited for.
+// Returns the norms of weights and change, (2) double, on the tensors' device without waiting for it.
 at::Tensor norms_of(const at::Tensor& weights, const at::Tensor& change) {
   return at::stack({at::linalg_vector_norm(weights, 2, {}, false, at::kDouble),
                     at::linalg_vector_norm(change, 2, {}, false, at::kDouble)});
@@ -91,8 +90,8 @@ at::Tensor Lamb::change_of(const FlatSlice& slice, const Segment& segment, doubl
   return change;
 }
 
-// Makes one reduction for all parameters of the group that the partitions cut. Ranks that hold no part of
-// them join it too, since all ranks call the same collectives.
+// Makes one reduction for all of the group's parameters that partitions cut. Ranks without a part of them
+// join in, since all ranks must call the same collectives.
 std::unordered_map<int64_t, Lamb::CutChange> Lamb::changes_of_cut(const FlatSlice& slice,
                                                                   double gradient_scale) {
   std::unordered_map<int64_t, CutChange> changes;

@@ -1,11 +1,11 @@
-// Lamb steps flat slices (You et al., "Large Batch Optimization for Deep Learning", arXiv 1904.00962), with
-// the bounds of the trust ratio that DeepSpeed's FusedLamb has.
+// Lamb for flat slices (You et al., "Large Batch Optimization for Deep Learning", arXiv 1904.00962). The
+// trust ratio is bounded as in DeepSpeed's FusedLamb.
 //
 // With g the scaled gradient, b1, b2 the betas, t the step, for each parameter:
 //   m = b1 m + (1 - b1) g;   v = b2 v + (1 - b2) g^2
 //   u = m / (sqrt(v) + eps) + weight_decay * p       (or sqrt(v + eps) with eps_inside_sqrt)
-//   coeff = clamp(|p| / |u|, min_coeff, max_coeff), 1 where a norm is 0
-//   p -= lr * sqrt(1 - b2^t) / (1 - b1^t) * coeff * u       (lr alone without bias correction)
+//   coeff = clamp(|p| / |u|, min_coeff, max_coeff), 1 if a norm is 0
+//   p -= lr * sqrt(1 - b2^t) / (1 - b1^t) * coeff * u       (only lr without bias correction)
 #pragma once
 
 #include <map>
@@ -17,9 +17,9 @@
 
 namespace deepspeed::optim {
 
-/// Reads of a group lr, bias_correction, betas, eps, eps_inside_sqrt, weight_decay, max_coeff, min_coeff;
-/// what a group lacks has DeepSpeed's default (1e-3, true, (0.9, 0.999), 1e-8, false, 0, 10, 0.01). The state
-/// is exp_avg and exp_avg_sq, in the type of the masters.
+/// Is the Lamb optimizer. A group's options are lr, bias_correction, betas, eps, eps_inside_sqrt,
+/// weight_decay, max_coeff, min_coeff, with DeepSpeed's defaults (1e-3, true, (0.9, 0.999), 1e-8, false, 0,
+/// 10, 0.01). The state is exp_avg and exp_avg_sq, in the dtype of the masters.
 class Lamb : public OptimizerWithStates {
  public:
   explicit Lamb(std::vector<ParamGroup> groups);
@@ -27,35 +27,35 @@ class Lamb : public OptimizerWithStates {
   std::string name() const override { return "FusedLamb"; }
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
-  /// Steps the slice. Throws UsageError where the slice cuts a parameter and has no `cut`.
+  /// step() throws UsageError if the slice cuts a parameter and has no `cut`.
   bool takes_scale_on_device() const override { return true; }
   void step(const FlatSlice& slice, double gradient_scale) override;
 
-  /// Returns the trust ratios of the slice's last step, one a parameter, in the order of its segments; empty
-  /// before it.
+  /// Returns the trust ratios of the slice's last step, one per parameter. They are in the order of its
+  /// segments, and empty before the first step.
   std::vector<double> lamb_coeffs(size_t slice_id) const;
-  /// Returns those of all slices, in the order of their ids.
+  /// Returns the trust ratios of all slices, in the order of their ids.
   std::vector<double> lamb_coeffs() const;
 
  protected:
-  /// Makes one whose state has tensors of these names, of which exp_avg and exp_avg_sq are the first.
+  /// Makes a Lamb whose state tensors have these names; exp_avg and exp_avg_sq come first.
   Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names);
-  /// Returns what lamb_coeffs() does, as 0-d tensors where the slice is stepped.
+  /// Returns the values of lamb_coeffs() as 0-d tensors on the slice's device.
   std::vector<at::Tensor>& last_coefficients(size_t slice_id) { return coeffs_[slice_id]; }
 
  private:
-  /// Holds this rank's part of a parameter that lies on several ranks.
+  /// Holds this rank's part of a parameter that several ranks share.
   struct CutChange {
     at::Tensor change;  // of this rank's part
     at::Tensor norms;   // (2) double: norms of the whole parameter's weights and change
   };
 
-  /// Computes u (see the formulas above) for the segment's elements, and moves m and v.
+  /// Computes u (see the formulas above) for the segment's elements, and updates m and v.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Computes the changes and norms of the parameters that ranks share, by param_index; collective.
+  /// Computes changes and norms of the parameters that ranks share, by param_index. Collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
-  std::map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor a parameter
+  std::map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor per parameter
 };
 
 }  // namespace deepspeed::optim

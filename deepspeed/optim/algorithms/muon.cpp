@@ -1,11 +1,11 @@
-// Muon's step over the segments of a slice (Jordan et al. 2024; formulas in muon.h).
+// Implements Muon's step over the segments of a slice (Jordan et al. 2024; formulas in muon.h).
 //
-// step() first makes the states that all slices of the group need, then lets the ranks share the matrices
-// that their partitions cut (changes_of_cut): each rank moves the momentum of its own part, change_whole()
-// brings the parts of a matrix together on one rank, which orthogonalizes it, and each gets its part of the
-// result back. These calls are collective, so they come before the loop over this rank's own segments. In the
-// loop vectors, embeddings and heads are stepped by Adam, whole matrices are orthogonalized here, on the
-// model's device, and shared ones take their part of the result.
+// step() first makes the states that all slices of the group need. Then changes_of_cut() handles matrices
+// that partitions cut. Each rank updates the momentum of its own part. change_whole() assembles a matrix on
+// one rank, which orthogonalizes it, and returns each rank's part of the result. These calls are collective,
+// so they come before the loop over this rank's own segments. The loop steps vectors, embeddings and heads by
+// Adam. It orthogonalizes whole matrices on the model's device, and applies this rank's part of the shared
+// ones.
 #include "deepspeed/optim/algorithms/muon.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ std::vector<ParamGroup> with_muon_defaults(std::vector<ParamGroup> groups) {
   return groups;
 }
 
-// Returns the shape in which a parameter is orthogonalized: convolutions become matrices.
+// Returns the shape in which a parameter is orthogonalized; convolutions become matrices.
 std::vector<int64_t> matrix_shape(const std::vector<int64_t>& shape) {
   return shape.size() == 4 ? std::vector<int64_t>{shape[0], shape[1] * shape[2] * shape[3]} : shape;
 }
@@ -173,7 +173,7 @@ void Muon::step_adam(const FlatSlice& slice, const Segment& segment, double grad
       adam);
 }
 
-// Gives all slices of a group states of the same names, so that checkpoints can join them.
+// Gives all slices of a group states with the same names, so that checkpoints can join them.
 void Muon::make_states(const FlatSlice& slice) {
   if (slice.cut == nullptr) {
     return;
@@ -203,8 +203,7 @@ void Muon::step(const FlatSlice& slice, double gradient_scale) {
     if (shared == cut.end()) {
       check_whole_parameter(slice, segment);
       const at::Tensor change = change_of(slice, segment, gradient_scale);
-      // The products of the iteration are made where the model is, even if masters and momentum are in host
-      // memory.
+      // The matrix products run on the model's device, even if masters and momentum are in host memory.
       const at::Device device = slice.cut == nullptr ? change.device() : slice.cut->device();
       move_matrix(slice, segment,
                   orthogonalized(slice.group, segment.shape, change.to(device)).to(change.device()));

@@ -1,12 +1,12 @@
-// Muon steps flat slices (Jordan et al. 2024): it orthogonalizes the momentum of matrices, and takes Adam for
-// what is no matrix.
+// Muon for flat slices (Jordan et al. 2024): it orthogonalizes the momentum of matrices and uses Adam for
+// other parameters.
 //
 // With g the scaled gradient and mu the momentum, for each matrix:
 //   m += (1 - mu)(g - m);   u = g + mu (m - g);   u = orthogonalize(u) * sqrt(max(1, rows / cols))
 //   p = p (1 - lr * weight_decay) - lr * u
-// rows and cols are a parameter's last two sizes, further ones count matrices; the four sizes of a
-// convolution are flattened to two for the orthogonalization. The others are stepped by AdamW with bias
-// correction. The gradient comes scaled and clipped, at every stage.
+// rows and cols are a parameter's last two sizes; further dimensions count matrices. A convolution's four
+// sizes are flattened to two for the orthogonalization. Other parameters are stepped by AdamW with bias
+// correction. The gradient arrives scaled and clipped, at every stage.
 #pragma once
 
 #include <string>
@@ -18,25 +18,25 @@
 
 namespace deepspeed::optim {
 
-/// Says whether Muon orthogonalizes a parameter where its group does not say so: from two dimensions up, and
-/// neither "embed" nor "lm_head" in the name, in any case.
+/// Returns whether Muon orthogonalizes a parameter whose group does not set use_muon. It does from two
+/// dimensions up, unless the name contains "embed" or "lm_head" in any case.
 bool uses_muon(const std::string& param_name, int64_t num_dims);
 
-/// Reads of a group with `use_muon` true lr, momentum, weight_decay, ns_method ("gram" or "standard"), by
-/// default 0.02, 0.95, 0, "gram". With `use_muon` false it reads lr, betas, eps, weight_decay, by default
-/// 3e-4, (0.9, 0.95), 1e-10, 0. A group without `use_muon` has all of these, and uses_muon decides for each
-/// parameter; its lr is Muon's, and adam_lr (3e-4) the others': where the lr is changed from what it was,
-/// adam_lr keeps its proportion to it. The state is momentum_buffer, or exp_avg and exp_avg_sq, fp32; all
-/// three where both kinds share a slice.
+/// Is the Muon optimizer. With `use_muon` true a group's options are lr, momentum, weight_decay, ns_method
+/// ("gram" or "standard"), by default 0.02, 0.95, 0, "gram". With `use_muon` false they are lr, betas, eps,
+/// weight_decay, by default 3e-4, (0.9, 0.95), 1e-10, 0. A group without `use_muon` has all of these, and
+/// uses_muon() decides for each parameter. Its lr is Muon's and adam_lr (3e-4) is Adam's; changing lr scales
+/// adam_lr in proportion. The state is momentum_buffer, or exp_avg and exp_avg_sq, in fp32; all three if both
+/// kinds share a slice.
 class Muon : public Optimizer {
  public:
-  /// Makes the optimizer. Throws UsageError for an ns_method that does not exist.
+  /// Makes the optimizer. Throws UsageError for an unknown ns_method.
   explicit Muon(std::vector<ParamGroup> groups);
 
   std::string name() const override { return "Muon"; }
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
-  /// Steps the slice. Throws UsageError where the slice cuts a matrix and has no `cut`, or a group with
+  /// step() throws UsageError for a slice that cuts a matrix and has no `cut`. It also throws if a group with
   /// use_muon holds a parameter of fewer than two dimensions.
   bool takes_scale_on_device() const override { return true; }
   void step(const FlatSlice& slice, double gradient_scale) override;
@@ -46,23 +46,22 @@ class Muon : public Optimizer {
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
-  /// Holds a state in two: its momentum, and all the rest, where a foreign name is an error.
+  /// Splits a state into its momentum and all the rest; moments_ then rejects unknown names.
   struct TwoStates {
     SliceState momentum, moments;
   };
   static TwoStates apart(const SliceState& state);
   bool uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const;
   std::string param_name(size_t group, int64_t param_index) const;
-  /// Computes the change of the segment's elements before it is orthogonalized, and moves the momentum.
+  /// Computes the change of the segment's elements before orthogonalization, and updates the momentum.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Returns this rank's parts of the orthogonalized changes of matrices that ranks share, by param_index.
-  /// Collective.
+  /// Returns this rank's parts of orthogonalized changes that ranks share, by param_index. Collective.
   std::unordered_map<int64_t, at::Tensor> changes_of_cut(const FlatSlice& slice, double gradient_scale);
   /// Orthogonalizes the change of a whole matrix. `change` and the result are flat.
   at::Tensor orthogonalized(size_t group, const std::vector<int64_t>& shape, const at::Tensor& change) const;
-  /// Moves a segment's weights. `change`: the segment's part of the orthogonalized change.
+  /// Updates a segment's weights. `change`: the segment's part of the orthogonalized change.
   void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
-  /// Makes the states of the kinds that the group has, also where this rank has no elements of one.
+  /// Makes the group's kinds of states, even those that this rank has no elements for.
   void make_states(const FlatSlice& slice);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 

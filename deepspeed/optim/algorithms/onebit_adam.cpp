@@ -14,7 +14,7 @@ GradientUse OneBitAdam::next_gradient() const {
   return all_have_made(freeze_step_) ? GradientUse::kMomentum : GradientUse::kMean;
 }
 
-// With betas of 0 and 1 Adam's own step takes the momentum as it is given, and leaves the second moment.
+// With betas of 0 and 1 Adam's own step uses the given momentum as it is, and keeps the second moment.
 void OneBitAdam::step(const FlatSlice& slice, double gradient_scale) {
   if (steps_of(slice.id) < freeze_step_) {
     step_uncorrected(slice, gradient_scale);

@@ -1,6 +1,6 @@
-// 1-bit Adam: Adam whose second moments stop changing, after which ranks exchange momenta, compressed, in
-// place of gradients (Tang et al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's
-// Convergence Speed", 2021).
+// 1-bit Adam: Adam that freezes its second moments, after which ranks exchange compressed momenta instead of
+// gradients (Tang et al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence
+// Speed", 2021).
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace deepspeed::optim {
 
-/// As DeepSpeed's: weight decay is decoupled, and the moments' start at 0 is never made up for. Up to
-/// freeze_step a step is one of Adam without bias correction; after it the second moments stay as they are,
-/// and a step takes the ranks' mean of the momentum as its gradient.
+/// Is 1-bit Adam as in DeepSpeed: weight decay is decoupled, and there is no bias correction. Up to
+/// freeze_step a step is Adam's. After it the second moments stay fixed, and a step uses the ranks' mean
+/// momentum in place of a gradient.
 class OneBitAdam final : public Adam {
  public:
-  /// freeze_step: steps with second moments that change.
+  /// freeze_step: number of steps that update the second moments.
   OneBitAdam(std::vector<ParamGroup> groups, int64_t freeze_step);
 
   bool compresses_exchange() const override { return true; }

@@ -1,7 +1,7 @@
-// The order of a step: before the freeze Lamb's, whose coefficients all ranks then average for all
-// parameters; at its end the second moments are kept twice, and the momenta's scales are taken. After the
-// freeze a step first computes what it needs of whole parameters, brings it together over the ranks that hold
-// parts, and moves the weights last.
+// Before the freeze a step is Lamb's, and every rank then averages the coefficients of all parameters. The
+// freeze stores a second copy of the second moments and records the scales of the momenta. After it a step
+// first computes what it needs of whole parameters, combines that over the ranks that hold parts, and updates
+// the weights last.
 #include "deepspeed/optim/algorithms/onebit_lamb.h"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ OneBitLamb::OfParameters& OneBitLamb::numbers_of(const FlatSlice& slice) {
 
 void OneBitLamb::step(const FlatSlice& slice, double gradient_scale) {
   Hyperparameters options = options_of(*this, slice);
-  options.set("bias_correction", false);  // a file may say that it is on
+  options.set("bias_correction", false);  // a checkpoint may have it on
   FlatSlice own = slice;
   own.options = &options;
   const OfParameters& numbers = numbers_of(own);
@@ -96,7 +96,7 @@ void OneBitLamb::warm_up(const FlatSlice& slice, double gradient_scale) {
   const std::vector<at::Tensor>& coefficients = last_coefficients(slice.id);
   const std::vector<Segment>& segments = segments_of(slice);
   for (size_t index = 0; index < segments.size(); ++index) {
-    // Of a parameter that several ranks have, the one with its first element tells it.
+    // If several ranks share a parameter, the one with its first element reports it.
     if (segments[index].offset_in_param == 0)
       row(latest, segments[index].param_index).copy_(coefficients[index]);
   }
@@ -111,7 +111,7 @@ void OneBitLamb::freeze(const FlatSlice& slice) {
   OfParameters& numbers = numbers_of(slice);
   entry.tensors[2].copy_(entry.tensors[1]);
   numbers.last_factor.fill_(1.0);
-  // Squares, and elements: the mean is taken over the whole parameter.
+  // Holds sums of squares and numbers of elements: the mean is over the whole parameter.
   const at::Tensor sums = at::zeros({numbers.average.numel(), 2}, numbers.average.options());
   for (const Segment& segment : segments_of(slice)) {
     row(sums, segment.param_index)[0].copy_(square_sum(part_of(entry.tensors[0], segment)));
@@ -131,7 +131,7 @@ void OneBitLamb::make_scalings() {
     count += static_cast<double>(found->second.momentum_scale.size());
   }
   for (auto& [id, numbers] : numbers_) {
-    // A momentum of zeros has no scale, and needs none.
+    // A momentum of zeros has no scale and needs none.
     for (const double scale : numbers.momentum_scale)
       numbers.scaling.push_back(scale > 0.0 ? sum / count / scale : 1.0);
     numbers.momentum_scale.clear();
@@ -220,7 +220,7 @@ void OneBitLamb::load_state(size_t slice_id, const SliceState& state) {
   numbers.average = at::tensor(*average, at::kDouble);
   const std::vector<double>* const factor = find_numbers(state, kLastFactor);
   numbers.last_factor = factor != nullptr ? at::tensor(*factor, at::kDouble) : at::ones_like(numbers.average);
-  // Where the freeze is put off, it comes anew.
+  // If the run has a later freeze_step, the scaling is computed again then.
   const std::vector<double>* const scaling = find_numbers(state, kScaling);
   if (scaling != nullptr && state.step >= options_.freeze_step) numbers.scaling = *scaling;
 }

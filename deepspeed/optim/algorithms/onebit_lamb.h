@@ -1,16 +1,17 @@
-// 1-bit Lamb: Lamb whose second moments and coefficients stop changing, after which ranks exchange momenta,
-// compressed, in place of gradients (Li et al., "1-bit LAMB: Communication Efficient Large-Scale Large-Batch
+// 1-bit Lamb: Lamb that freezes its second moments and coefficients, after which ranks exchange compressed
+// momenta instead of gradients (Li et al., "1-bit LAMB: Communication Efficient Large-Scale Large-Batch
 // Training with LAMB's Convergence Speed", arXiv 2104.06069).
 //
 // Up to freeze_step a step is Lamb's without bias correction (lamb.h), and for each parameter
 //   average = coeff_beta average + (1 - coeff_beta) coeff      unless coeff is 1
-// After it, with m' the ranks' mean of the momentum b1 m + (1 - b1) g, v the second moment as it was frozen,
-// and f one that begins there and goes on:
+// After it, let m' be the ranks' mean of the momentum b1 m + (1 - b1) g, v the frozen second moment, and f
+// one that starts at v and continues:
 //   g' = (m' - b1 m) / (1 - b1);   f = b2 f + (1 - b2) g'^2;   m = m'
 //   d = sqrt(v) + eps;   u = m / d;   w = u + weight_decay * p
-//   factor = max(d / (sqrt(f) + eps)), with a decay times r, plus 1 - r, where r = min(1, |u| / |w|);
-//   factor is brought into [factor_min, factor_max], then within factor_threshold, relatively, of the last
-//   one p -= lr * average * factor * w
+//   factor = max(d / (sqrt(f) + eps))
+//   with weight decay: r = min(1, |u| / |w|);   factor = factor * r + 1 - r
+//   factor is clamped to [factor_min, factor_max], then to within a relative factor_threshold of the last one
+//   p -= lr * average * factor * w
 #pragma once
 
 #include <cstdint>
@@ -22,18 +23,18 @@
 
 namespace deepspeed::optim {
 
-/// Says what holds for all groups, by DeepSpeed's names.
+/// Holds the options that apply to all groups, under DeepSpeed's names.
 struct OneBitLambOptions {
-  int64_t freeze_step = 100000;  // steps with second moments that change
+  int64_t freeze_step = 100000;  // number of steps that update the second moments
   double coeff_beta = 0.9;
   double factor_max = 4.0;
   double factor_min = 0.5;
   double factor_threshold = 0.1;
 };
 
-/// As DeepSpeed's, with a slice for each group. The state is that of Lamb, exp_avg_sq_fresh (f), and for each
-/// parameter lamb_coeff_freeze (average), last_factor and scaling_coeff (what its momentum is multiplied by
-/// where it is exchanged).
+/// Is 1-bit Lamb as in DeepSpeed, with one slice per group. The state is Lamb's plus exp_avg_sq_fresh (f).
+/// For each parameter it also has lamb_coeff_freeze (average), last_factor, and scaling_coeff, the factor of
+/// its momentum during exchange.
 class OneBitLamb final : public Lamb {
  public:
   OneBitLamb(std::vector<ParamGroup> groups, const OneBitLambOptions& options);
@@ -49,19 +50,19 @@ class OneBitLamb final : public Lamb {
   void check_state(const SliceState& state) const override;
 
  private:
-  /// Holds numbers of all parameters of a group, alike on all ranks.
+  /// Holds numbers for all parameters of a group, equal on all ranks.
   struct OfParameters {
     at::Tensor average;                  // (parameters) fp64
     at::Tensor last_factor;              // (parameters) fp64
-    std::vector<double> momentum_scale;  // root mean squares when the second moment was frozen
-    std::vector<double> scaling;         // empty: it is not frozen
+    std::vector<double> momentum_scale;  // root mean squares of the momenta at the freeze
+    std::vector<double> scaling;         // empty: not frozen yet
   };
 
   OfParameters& numbers_of(const FlatSlice& slice);
   bool all_frozen() const;
   void warm_up(const FlatSlice& slice, double gradient_scale);
   void freeze(const FlatSlice& slice);
-  /// Makes the scalings of all groups, where each has its scales.
+  /// Makes the scalings of all groups once each group has its scales.
   void make_scalings();
   void step_frozen(const FlatSlice& slice);
 

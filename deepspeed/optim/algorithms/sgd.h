@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum steps flat slices; the rules and the state's name are those of
+// Stochastic gradient descent with momentum for flat slices. The rules and the state's name are those of
 // torch's SGD.
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace deepspeed::optim {
 
-/// Reads of a group lr, momentum, dampening, weight_decay (L2), nesterov; what a group lacks has torch's
-/// default (1e-3, 0, 0, 0, false).
+/// Is the SGD optimizer. A group's options are lr, momentum, dampening, weight_decay (L2), nesterov, with
+/// torch's defaults (1e-3, 0, 0, 0, false).
 class Sgd : public Optimizer {
  public:
-  /// Makes the optimizer. Throws UsageError where nesterov is on without momentum or with dampening.
+  /// Makes the optimizer. Throws UsageError for nesterov without momentum or with dampening.
   explicit Sgd(std::vector<ParamGroup> groups);
 
   std::string name() const override { return "SGD"; }
@@ -31,10 +31,10 @@ class Sgd : public Optimizer {
 
  private:
   struct Momentum {
-    at::Tensor buffer;  // (n) fp32; undefined where the momentum is 0
+    at::Tensor buffer;  // (n) fp32; undefined if the momentum is 0
     int64_t step = 0;
     bool is_loaded = false;
-    bool made_buffer = false;  // in the last step
+    bool made_buffer = false;  // by the last step
   };
 
   std::unordered_map<size_t, Momentum> momenta_;  // by slice id

@@ -1,5 +1,5 @@
-// A step asks the intervals what it is: a renewal of the second moment, one between, or a local one, which
-// may end with an exchange. Intervals count on by powers of two.
+// ZeroOneIntervals classifies each step: it renews the second moment, lies between renewals, or is local. A
+// local step may end with an exchange. The intervals grow by powers of two.
 #include "deepspeed/optim/algorithms/zero_one_adam.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void ZeroOneIntervals::advance() {
 
 namespace {
 
-constexpr const char* kChange = "momentum_accumulator";  // DeepSpeed's name of it
+constexpr const char* kChange = "momentum_accumulator";  // DeepSpeed's name
 constexpr const char* kSharedWeights = "weights_of_last_exchange";
 constexpr const char* kRates = "lrs";
 
@@ -52,7 +52,7 @@ GradientUse ZeroOneAdam::next_gradient() const {
 void ZeroOneAdam::step(const FlatSlice& slice, double gradient_scale) {
   ZeroOneIntervals& intervals = intervals_.try_emplace(slice.id, options_).first->second;
   const double beta1 = options_of(*this, slice).pair("betas").first;
-  // Errors of gradients are none of what local steps change.
+  // Compression errors of gradients do not apply to what local steps change.
   if (intervals.is_first_local() && slice.ranks != nullptr) slice.ranks->forget(slice.group);
   if (intervals.is_local()) {
     step_locally(slice, gradient_scale, intervals.exchanges());
@@ -87,7 +87,7 @@ void ZeroOneAdam::step_locally(const FlatSlice& slice, double gradient_scale, bo
   ++moments.step;
   at::Tensor weights = slice.master.detach();
   at::add_out(weights, local.weights, local.change);
-  // Without a rate nothing was changed from which a momentum could follow.
+  // With learning rates of 0 nothing has changed, so no momentum can be derived.
   if (exchanges && local.rates > 0.0) {
     exchange(slice, moments, local, eps);
     local_.erase(slice.id);
@@ -95,7 +95,7 @@ void ZeroOneAdam::step_locally(const FlatSlice& slice, double gradient_scale, bo
   if (slice.low_precision.defined()) slice.low_precision.copy_(weights);
 }
 
-// Weights that somebody wrote since, on all ranks alike, are those from which local steps go on.
+// If the program has written weights, equally on all ranks, local steps continue from them.
 void ZeroOneAdam::follow_writes(const at::Tensor& weights, LocalSteps& local) {
   const at::Tensor is_written = weights.ne(local.weights + local.change);
   local.weights = at::where(is_written, weights, local.weights);

@@ -1,17 +1,17 @@
-// 0/1 Adam: ranks exchange compressed gradients, exact ones ever more rarely, and later take steps of their
-// own between exchanges of what these have changed (Lu et al., "Maximizing Communication Efficiency for
-// Large-scale Training via 0/1 Adam", 2022).
+// 0/1 Adam: ranks exchange compressed gradients, and exact ones ever more rarely. Later they take local steps
+// and only exchange the changes now and then (Lu et al., "Maximizing Communication Efficiency for Large-scale
+// Training via 0/1 Adam", 2022).
 //
-// With g the gradient, b1, b2 the betas, wd the decay, C a compressed mean over ranks (ZeroOneIntervals
-// says which step does what):
+// With g the gradient, b1, b2 the betas, wd the decay, and C a compressed mean over ranks; ZeroOneIntervals
+// says which step does what:
 //   renewal:     m = b1 m + (1 - b1) g;   v = b2 v + (1 - b2) g^2       g: the exact mean
 //   between:     m = b1 m + (1 - b1) C(g)
 //                p -= lr (m / (sqrt(v) + eps) + wd p)                   after both
 //   local step:  m = b1 m + (1 - b1) g;   u -= lr (m / (sqrt(v) + eps) + wd p);   p = w + u
-//   exchange:    c = C(u (sqrt(v) + eps));   m = -c / (sum of lr);   w += c / (sqrt(v) + eps);   p = w;   u =
-//   0
-// w are the weights of the last exchange, the same bits on all ranks. The first local step forgets the errors
-// of compressed gradients.
+//   exchange:    c = C(u (sqrt(v) + eps));   m = -c / (sum of lr);   w += c / (sqrt(v) + eps)
+//                p = w;   u = 0
+// w are the weights of the last exchange, bitwise equal on all ranks. The first local step drops the
+// compression errors of gradients.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,31 @@
 
 namespace deepspeed::optim {
 
-/// Holds the arguments of DeepSpeed's names.
+/// Holds the arguments under DeepSpeed's names.
 struct ZeroOneOptions {
   int64_t var_freeze_step = 100000;   // the last step that may renew the second moment
-  int64_t var_update_scaler = 16;     // renewals after which their interval doubles
-  int64_t local_step_scaler = 32678;  // steps after which the interval of exchanges doubles
+  int64_t var_update_scaler = 16;     // renewals until their interval doubles
+  int64_t local_step_scaler = 32678;  // steps until the interval of exchanges doubles
   int64_t local_step_clipper = 16;    // the longest interval of exchanges
 };
 
-/// Counts steps, from 1 on, and says what the next one does. Step t renews the second moment where t is a
-/// multiple of the interval of renewals; steps behind var_freeze_step are local, and end with an exchange
-/// where t is a multiple of the interval of exchanges. Both intervals begin at 1.
+/// Counts steps from 1 and says what the next one does. Step t renews the second moment if t is a multiple of
+/// the renewal interval. Steps after var_freeze_step are local, and end with an exchange if t is a multiple
+/// of the exchange interval. Both intervals start at 1.
 class ZeroOneIntervals {
  public:
   explicit ZeroOneIntervals(const ZeroOneOptions& options) : options_(options) {}
-  /// Stands where `steps` steps have led.
+  /// Starts at the position after `steps` steps.
   ZeroOneIntervals(const ZeroOneOptions& options, int64_t steps);
 
   int64_t steps() const { return steps_; }
-  /// Says whether the next step works on this rank's own gradients, and leaves the second moment.
+  /// Returns whether the next step uses this rank's own gradient and keeps the second moment.
   bool is_local() const { return steps_ >= options_.var_freeze_step; }
-  /// Says whether the next step is the first of these.
+  /// Returns whether the next step is the first local one.
   bool is_first_local() const { return steps_ == options_.var_freeze_step; }
-  /// Says whether the next step renews the second moment, by the exact mean of the gradients.
+  /// Returns whether the next step renews the second moment from the exact mean gradient.
   bool renews_variance() const { return !is_local() && (steps_ + 1) % variance_interval_ == 0; }
-  /// Says whether the next step is local, and ends with an exchange of what local steps have changed.
+  /// Returns whether the next step is local and ends with an exchange of changes.
   bool exchanges() const { return is_local() && (steps_ + 1) % local_interval_ == 0; }
   /// Counts the step as made.
   void advance();
@@ -53,17 +53,17 @@ class ZeroOneIntervals {
  private:
   ZeroOneOptions options_;
   int64_t steps_ = 0;
-  int64_t variance_interval_ = 1, renewals_ = 0;  // renewals since the interval doubled
-  int64_t local_interval_ = 1, local_steps_ = 0;  // steps since the interval doubled
+  int64_t variance_interval_ = 1, renewals_ = 0;  // renewals since the interval last doubled
+  int64_t local_interval_ = 1, local_steps_ = 0;  // steps since the interval last doubled
 };
 
-/// As DeepSpeed's: weight decay is decoupled, and the moments' start at 0 is never made up for. Each slice is
-/// the whole flat space of its group.
+/// Is 0/1 Adam as in DeepSpeed: weight decay is decoupled, and there is no bias correction. Each slice is the
+/// whole flat space of its group.
 class ZeroOneAdam final : public Adam {
  public:
   ZeroOneAdam(std::vector<ParamGroup> groups, const ZeroOneOptions& options);
 
-  /// Between two exchanges a rank steps all parameters by itself.
+  /// Between exchanges each rank steps all parameters by itself.
   bool steps_cut_parameters() const override { return false; }
   bool compresses_exchange() const override { return true; }
   GradientUse next_gradient() const override;
@@ -80,11 +80,11 @@ class ZeroOneAdam final : public Adam {
   int64_t state_bytes() const override;
 
  private:
-  /// What a rank has done since the last exchange.
+  /// Holds what a rank has done since the last exchange.
   struct LocalSteps {
-    at::Tensor weights;  // (n) w of the formulas
+    at::Tensor weights;  // (n) w in the formulas
     at::Tensor change;   // (n) u
-    double rates = 0;    // the sum of lr
+    double rates = 0;    // sum of lr
   };
 
   void step_locally(const FlatSlice& slice, double gradient_scale, bool exchanges);
@@ -93,7 +93,7 @@ class ZeroOneAdam final : public Adam {
 
   const ZeroOneOptions options_;
   std::unordered_map<size_t, ZeroOneIntervals> intervals_;  // by slice id
-  std::unordered_map<size_t, LocalSteps> local_;            // of slices that are between two exchanges
+  std::unordered_map<size_t, LocalSteps> local_;            // only slices between two exchanges
 };
 
 }  // namespace deepspeed::optim

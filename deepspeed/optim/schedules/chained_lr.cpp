@@ -64,7 +64,7 @@ LrRule cosine_annealing_lr(int64_t t_max, double eta_min) {
   return [=](double rate, double base, int64_t step) {
     const double unit = std::numbers::pi / static_cast<double>(t_max);
     if (step == 0) return rate;
-    // The rule has nothing to multiply where the last rate was eta_min.
+    // If the last rate was eta_min, the rule has nothing to multiply.
     if ((step - 1 - t_max) % (2 * t_max) == 0) return rate + (base - eta_min) * (1 - std::cos(unit)) / 2;
     const double now = 1 + std::cos(unit * static_cast<double>(step));
     const double before = 1 + std::cos(unit * static_cast<double>(step - 1));

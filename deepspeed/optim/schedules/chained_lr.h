@@ -1,6 +1,5 @@
-// These are the schedules of torch.optim.lr_scheduler that a config names: each step makes a group's next
-// rate of its last one, by the rules of torch in Python, so that a rate set by hand is where the schedule
-// goes on.
+// The schedules of torch.optim.lr_scheduler that a config can name. As in torch's Python code each step
+// computes a group's next rate from its last one. A rate set by hand is therefore continued from.
 #pragma once
 
 #include <cstdint>
@@ -13,39 +12,40 @@
 
 namespace deepspeed::optim {
 
-/// Computes the rate after a step from the rate before it, the one at construction, and the number of steps,
-/// which is 0 for what construction itself does.
+/// Computes the rate after a step. Its arguments are the rate before the step, the rate at construction, and
+/// the number of steps. The number is 0 for the call at construction.
 using LrRule = std::function<double(double rate, double base, int64_t step)>;
 
-/// Makes rate * gamma of the rate after every `step_size` steps.
+/// Multiplies the rate by gamma after every `step_size` steps.
 LrRule step_lr(int64_t step_size, double gamma);
-/// Makes rate * gamma of the rate at each milestone, as often as it is listed.
+/// Multiplies the rate by gamma at each milestone, as often as it is listed.
 LrRule multi_step_lr(std::vector<int64_t> milestones, double gamma);
 /// Holds base * factor for `total_iters` steps, then base.
 LrRule constant_lr(double factor, int64_t total_iters);
-/// Goes in a line from base * start_factor to base * end_factor after `total_iters` steps.
+/// Moves linearly from base * start_factor to base * end_factor over `total_iters` steps.
 LrRule linear_lr(double start_factor, double end_factor, int64_t total_iters);
-/// Makes rate * gamma of the rate after every step.
+/// Multiplies the rate by gamma after every step.
 LrRule exponential_lr(double gamma);
 /// Follows base * (1 - step / total_iters) ^ power, and is 0 afterwards.
 LrRule polynomial_lr(int64_t total_iters, double power);
 /// Follows eta_min + (base - eta_min) * (1 + cos(pi * step / t_max)) / 2.
 LrRule cosine_annealing_lr(int64_t t_max, double eta_min);
 
-/// Runs a schedule over an LrRule. Its state has torch's names: {"base_lrs", "last_epoch", "_step_count",
+/// Runs a schedule given by an LrRule. Its state has torch's names: {"base_lrs", "last_epoch", "_step_count",
 /// "_last_lr"}.
 class ChainedLr : public LrScheduler {
  public:
-  /// Writes the first rates. `groups` must outlive the schedule. Throws UsageError where there is none.
+  /// Writes the first rates. `groups` must outlive the schedule. Throws UsageError if there is no group.
   ChainedLr(std::vector<ParamGroup>& groups, LrRule rule);
 
-  /// Goes one step on. Throws UsageError for a step by number.
+  /// Advances one step. Throws UsageError for a step by number.
   void step(std::optional<int64_t> last_batch_iteration = {}) override;
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
   std::vector<double> get_lr() const override;
   std::vector<double> get_last_lr() const override { return last_lr_; }
   Json state_dict() const override;
-  /// Writes the rates of the state. Throws CheckpointError for a state of another kind or number of groups.
+  /// Restores the state and writes its rates. Throws CheckpointError for a state of another kind or number of
+  /// groups.
   void load_state_dict(const Json& state) override;
 
  private:

@@ -1,5 +1,5 @@
-// LRRangeTest lets the rate grow, continuously or in stairs, to find the largest one that trains (Smith,
-// arXiv 1803.09820).
+// LRRangeTest raises the rate, continuously or in stairs, to find the largest one that trains (Smith, arXiv
+// 1803.09820).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::optim {
 
-/// Follows min_lr * (1 + step_rate * (t + 1) / step_size), the quotient rounded down where `staircase`.
+/// Raises the rate to min_lr * (1 + step_rate * (t + 1) / step_size). `staircase` rounds the quotient down.
 class LrRangeTest : public GroupLrScheduler {
  public:
   /// Throws UsageError for a step size below 1.

@@ -1,4 +1,4 @@
-// All learning rate schedules have this interface. A schedule is stepped once per optimizer step that was not
+// The interface of all learning rate schedules. A schedule is stepped once per optimizer step that was not
 // skipped.
 #pragma once
 
@@ -15,16 +15,16 @@ class DEEPSPEED_API LrScheduler {
  public:
   virtual ~LrScheduler() = default;
 
-  /// Goes on by one step, or to the step `last_batch_iteration`, and writes the rates (OneCycle also the
-  /// betas) into the optimizer's groups.
+  /// Advances one step, or to step `last_batch_iteration`, and writes the rates into the optimizer's groups.
+  /// OneCycle also writes the betas.
   virtual void step(std::optional<int64_t> last_batch_iteration = {}) = 0;
-  /// Throws what step() of the same argument would, and changes nothing.
+  /// Throws what step() would throw for this argument, and changes nothing.
   virtual void check_step(std::optional<int64_t> /*last_batch_iteration*/) const {}
-  /// Returns the rates for the current step, one a group.
+  /// Returns the rates for the current step, one per group.
   virtual std::vector<double> get_lr() const = 0;
-  /// Returns the rates that were written last.
+  /// Returns the rates written last.
   virtual std::vector<double> get_last_lr() const = 0;
-  /// Returns what it computes with, under the names that scripts of DeepSpeed read.
+  /// Returns the schedule's parameters, under the names that DeepSpeed scripts read.
   virtual Json attributes() const { return Json::object(); }
   virtual Json state_dict() const = 0;
   virtual void load_state_dict(const Json& state) = 0;

@@ -1,5 +1,5 @@
-// Schedules can be of any type: an object with get_lr(), step(), state_dict() and load_state_dict() becomes
-// an LrScheduler, and so does one of torch's classes.
+// Adapts schedules of any type to LrScheduler: objects with get_lr(), step(), state_dict() and
+// load_state_dict(), and torch's classes.
 #pragma once
 
 #include <concepts>
@@ -24,15 +24,16 @@ class ReduceLROnPlateauScheduler;
 
 namespace deepspeed::optim {
 
-/// Returns one rate a group, from one a group or a single one for all. Throws UsageError for another number.
+/// Expands one rate per group, or a single one for all, to one per group. Throws UsageError for another
+/// number.
 DEEPSPEED_API std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups);
 inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
   return std::vector<double>(num_groups, rate);
 }
 
-/// Is what a user's schedule must have: step(); get_lr(), one rate a group or a number for all; state_dict(),
-/// Json or anything that converts to Json and back; load_state_dict(), which takes that. `get_last_lr()` and
-/// `step(last_batch_iteration)` may be there as well.
+/// Lists what a user's schedule must have. These are step(); get_lr() with one rate per group or one number;
+/// state_dict() returning Json or a type convertible to and from Json; and load_state_dict() taking that
+/// type. `get_last_lr()` and `step(last_batch_iteration)` are optional.
 template <class T>
 concept UserLrScheduler = requires(T& scheduler, const Json& json) {
   scheduler.step();
@@ -41,19 +42,19 @@ concept UserLrScheduler = requires(T& scheduler, const Json& json) {
   scheduler.load_state_dict(json.get<std::decay_t<decltype(scheduler.state_dict())>>());
 };
 
-/// Steps the user's object and writes its rates, get_last_lr() where there is one, into the groups: at
-/// construction, with every step and when a state was loaded. Objects without rates before their first step
-/// leave the groups as they are until then.
+/// Steps the user's object and writes its rates into the groups. It uses get_last_lr() if present. Rates are
+/// written at construction, at every step and after loading a state. An object without rates before its first
+/// step leaves the groups unchanged until then.
 template <UserLrScheduler T>
 class LrSchedulerAdapter : public LrScheduler {
  public:
-  /// Writes the rates that the object has. `groups` must outlive the adapter.
+  /// Writes the object's rates. `groups` must outlive the adapter.
   LrSchedulerAdapter(std::shared_ptr<T> scheduler, std::vector<ParamGroup>& groups)
       : scheduler_(std::move(scheduler)), groups_(groups) {
     write(/*may_be_missing=*/true);
   }
 
-  /// Steps the object and writes its rates. Throws UsageError for a step by number where the object has no
+  /// Steps the object and writes its rates. Throws UsageError for a step by number if the object has no
   /// step(int64_t).
   void step(std::optional<int64_t> last_batch_iteration = {}) override {
     check_step(last_batch_iteration);
@@ -110,25 +111,25 @@ class LrSchedulerAdapter : public LrScheduler {
   std::vector<double> last_lr_;
 };
 
-/// Makes a schedule of torch's `scheduler`, which drives `optimizer`, whose groups correspond to `groups`. A
-/// rate that was set in `groups` goes into the torch optimizer before a step, so that the schedule goes on
-/// from it. The state is {"step_count": n, "last_lr": [rate a group]}: all that torch's schedules in C++ keep
-/// between steps. Throws UsageError where there is no torch optimizer, or where the schedule drives another
-/// one.
+/// Makes a schedule from torch's `scheduler`, which drives `optimizer`. The groups of `optimizer` correspond
+/// to `groups`. A rate set in `groups` is copied into the torch optimizer before a step, so the schedule
+/// continues from it. The state is {"step_count": n, "last_lr": [one rate per group]}, all that torch's C++
+/// schedules keep between steps. Throws UsageError if there is no torch optimizer or the schedule drives
+/// another one.
 DEEPSPEED_API std::shared_ptr<LrScheduler> adapt_torch_scheduler(
     std::shared_ptr<torch::optim::LRScheduler> scheduler, std::shared_ptr<torch::optim::Optimizer> optimizer,
     std::vector<ParamGroup>& groups);
 
-/// Makes a torch optimizer with as many groups, of these rates and without parameters, for a torch schedule
-/// to drive where the optimizer itself is none of torch's. Its step() throws UsageError.
+/// Makes a torch optimizer for a torch schedule to drive, if the real one is not torch's. It has equally many
+/// groups with these rates and no parameters. Its step() throws UsageError.
 DEEPSPEED_API std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(
     const std::vector<ParamGroup>& groups);
 
-/// Throws UsageError where there is a number: torch's schedules go one step at a time.
+/// Throws UsageError if a number is given: torch's schedules advance one step at a time.
 DEEPSPEED_API void refuse_step_by_number(std::optional<int64_t> last_batch_iteration);
 
-/// Throws NotSupportedError for ReduceLROnPlateau, which needs a metric with each step, and whose state
-/// cannot be read, so that no checkpoint could carry it.
+/// Throws NotSupportedError for ReduceLROnPlateau. It needs a metric at each step, and its state cannot be
+/// read, so no checkpoint could store it.
 [[noreturn]] DEEPSPEED_API void refuse_plateau_scheduler();
 
 }  // namespace deepspeed::optim

@@ -1,9 +1,9 @@
-// From the section `scheduler` to a schedule, by one make_...() function a type.
+// Turns the config section `scheduler` into a schedule, with one make_...() function per type.
 //
 // The parameters are read against the type's table (config/training/scheduler_types.cpp), which checks names
-// and ranges and fills in the defaults; a rate may be one number or one a group. DeepSpeed's own schedules
-// write their first rates at construction, unless `last_batch_iteration` makes them begin later (make_own).
-// torch's schedules are rules over the rate before (chained_lr.h).
+// and ranges and fills in defaults. A rate may be one number or one per group. DeepSpeed's own schedules
+// write their first rates at construction, unless `last_batch_iteration` makes them start later (make_own()).
+// torch's schedules are rules on the previous rate (chained_lr.h).
 #include "deepspeed/optim/schedules/lr_scheduler_factory.h"
 
 #include <map>
@@ -24,8 +24,7 @@ namespace {
 using Groups = std::vector<ParamGroup>;
 constexpr const char* kScheduleParamsPath = "scheduler.params";
 
-// The parameters of one schedule, read against its table; null stands for one that is absent without a
-// default.
+// Holds the parameters of one schedule, read against its table. null means absent and without a default.
 struct ScheduleParameters {
   Json values;
 
@@ -35,7 +34,7 @@ struct ScheduleParameters {
     return values[key].is_null() ? where_absent : whole(key);
   }
 
-  // Returns one number a group.
+  // Returns one number per group.
   std::vector<double> rates(const char* key, const Groups& groups) const {
     const Json& value = values[key];
     if (value.is_number()) return std::vector<double>(groups.size(), value.get<double>());
@@ -47,8 +46,8 @@ struct ScheduleParameters {
   }
 };
 
-// Makes one of DeepSpeed's schedules, which may begin at a step that the config names. The groups then keep
-// their own rates until the first step, as in DeepSpeed.
+// Makes one of DeepSpeed's schedules, which may start at a step named in the config. As in DeepSpeed the
+// groups then keep their own rates until the first step.
 template <class Schedule, class... Arguments>
 std::unique_ptr<LrScheduler> make_own(const ScheduleParameters& params, Groups& groups,
                                       Arguments&&... arguments) {

@@ -1,4 +1,4 @@
-// The factory makes the schedule that the config section `scheduler` names.
+// Makes the schedule that the config section `scheduler` names.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace deepspeed::optim {
 
-/// Makes the schedule `type`, case-sensitive: LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR,
-/// or torch's of chained_lr.h. The first rates are written into `groups`, which must outlive the schedule.
-/// Throws ConfigError naming `scheduler.type` or `scheduler.params.<key>`, and NotSupportedError for
-/// ReduceLROnPlateau.
+/// Makes the schedule `type`, case-sensitive. It is LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR,
+/// WarmupCosineLR, or one of torch's in chained_lr.h. The first rates are written into `groups`, which must
+/// outlive the schedule. Throws ConfigError naming `scheduler.type` or `scheduler.params.<key>`, and
+/// NotSupportedError for ReduceLROnPlateau.
 std::unique_ptr<LrScheduler> make_lr_scheduler(const std::string& type, const Json& params,
                                                std::vector<ParamGroup>& groups);
 

@@ -1,4 +1,4 @@
-// A program may pass as its schedule an object, or a callable that makes one over the optimizer.
+// A program may pass a schedule object, or a callable that makes one for the optimizer.
 #pragma once
 
 #include <concepts>
@@ -15,23 +15,23 @@
 
 namespace deepspeed::optim {
 
-/// Names the groups, and the torch optimizer, over which a schedule is made.
+/// Names the groups and the torch optimizer that a schedule is made for.
 struct LrSchedulerTarget {
   std::vector<ParamGroup>& groups;  // must outlive the schedule
   std::shared_ptr<torch::optim::Optimizer> torch_optimizer =
-      nullptr;  // the program's own; null: the config's
+      nullptr;  // the program's own; null: the config's is used
 };
 
-/// Throws UsageError for one of this library's schedules that was made over other groups than `target`'s:
-/// what it writes beside the rates would be lost.
+/// Throws UsageError for one of this library's schedules made over other groups than `target`'s. What it
+/// writes besides the rates would be lost.
 DEEPSPEED_API void check_is_not_foreign(const LrScheduler& scheduler);
 [[noreturn]] DEEPSPEED_API void refuse_missing_scheduler();
 
-/// Takes a ready object, held by a shared_ptr: a UserLrScheduler, or a torch::optim::LRScheduler over the
-/// torch optimizer that is passed beside it. Or a callable of one argument, the parameter groups
-/// (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, that returns such an object as a shared_ptr or
-/// unique_ptr. The callable's torch optimizer is the program's own where there is one, else a stand-in of the
-/// same groups whose rates the engine follows.
+/// Holds a ready schedule object, or a callable that makes one. An object is a shared_ptr to a
+/// UserLrScheduler, or to a torch::optim::LRScheduler over the torch optimizer that is passed too. A callable
+/// takes the parameter groups (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, and returns such an
+/// object as a shared_ptr or unique_ptr. The torch optimizer is the program's own if there is one, otherwise
+/// a stand-in with the same groups whose rates the engine follows.
 class DEEPSPEED_API LrSchedulerSource {
  public:
   LrSchedulerSource(std::nullptr_t = nullptr) {}
@@ -66,7 +66,7 @@ class DEEPSPEED_API LrSchedulerSource {
   }
 
   explicit operator bool() const { return make_ != nullptr; }
-  /// Makes the schedule. Throws UsageError for an object that is null or does not belong to the optimizer.
+  /// Makes the schedule. Throws UsageError for a null object, or one that does not belong to the optimizer.
   std::shared_ptr<LrScheduler> make(const LrSchedulerTarget& target) const { return make_(target); }
 
  private:
@@ -88,7 +88,7 @@ class DEEPSPEED_API LrSchedulerSource {
     }
   }
 
-  // Adapts the schedule, unless it is one of this library over the groups themselves, which it writes itself.
+  // Adapts the schedule, unless it is this library's over the target's own groups, which it writes by itself.
   template <class T>
   static std::shared_ptr<LrScheduler> own_or_adapt(std::shared_ptr<T> scheduler,
                                                    const LrSchedulerTarget& target,

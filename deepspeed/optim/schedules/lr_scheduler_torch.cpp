@@ -1,9 +1,9 @@
-// torch's schedules write rates into a torch optimizer; here these rates follow into the engine's groups.
+// torch's schedules write rates into a torch optimizer; this copies them into the engine's groups.
 //
-// A schedule does not say which optimizer it drives, so that is tried first: a rate that is put into the
-// optimizer must show in what the schedule reads (drives). step() writes the groups' rates into the torch
-// optimizer, in case the program has set one, then steps the schedule, then copies the rates back. The state
-// is the step counter and the last rates, which torch keeps protected: a derived class names them.
+// A schedule does not say which optimizer it drives, so drives() tries it out: a rate written into the
+// optimizer must show up in what the schedule reads. step() copies the groups' rates into the torch
+// optimizer, in case the program has set one, steps the schedule, and copies the rates back. The state is the
+// step counter and the last rates. torch keeps these protected, so a derived class names them.
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -17,7 +17,7 @@
 namespace deepspeed::optim {
 namespace {
 
-// Names what torch::optim::LRScheduler keeps protected, for objects of any class derived from it.
+// Names protected members of torch::optim::LRScheduler, for objects of any derived class.
 struct Protected : torch::optim::LRScheduler {
   static constexpr auto kRates = &Protected::get_current_lrs;
   static constexpr auto kStepCount = &Protected::step_count_;
@@ -27,7 +27,8 @@ std::vector<double> rates_of(const torch::optim::LRScheduler& scheduler) {
   return (scheduler.*Protected::kRates)();
 }
 
-// Finds out whether a schedule drives this optimizer, which it does not say: it shows when a rate changes.
+// Returns whether a schedule drives this optimizer. The schedule does not say so, but a changed rate shows
+// it.
 bool drives(const torch::optim::LRScheduler& scheduler, torch::optim::Optimizer& optimizer) {
   auto& options = optimizer.param_groups().front().options();
   const double rate = options.get_lr();
@@ -145,8 +146,8 @@ std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(const std::vector<Pa
       groups.size(), torch::optim::OptimizerParamGroup(std::vector<at::Tensor>{}));
   auto optimizer =
       std::make_shared<StandInOptimizer>(empty, std::make_unique<StandInOptions>(groups.front().lr()));
-  // Rates are set after construction, not with the groups: torch 2.15 keeps a group's options only if they
-  // are of one of its own classes.
+  // Rates are set after construction, not with the groups: torch 2.15 keeps a group's options only for its
+  // own classes.
   for (size_t i = 0; i < groups.size(); ++i) optimizer->param_groups()[i].options().set_lr(groups[i].lr());
   return optimizer;
 }

@@ -1,5 +1,5 @@
-// In OneCycle the rate goes up and down once, the momentum against it, then both decay (Smith, arXiv
-// 1803.09820).
+// OneCycle raises and lowers the rate once, with the momentum in the opposite direction; then both decay
+// (Smith, arXiv 1803.09820).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace deepspeed::optim {
 
 /// Holds the config's arguments of OneCycle, named as there without the prefix "cycle_".
 struct OneCycleOptions {
-  std::vector<double> min_lr;  // one a group
+  std::vector<double> min_lr;  // one per group
   std::vector<double> max_lr;
   double decay_lr_rate = 0;
   int64_t first_step_size = 2000;
@@ -20,22 +20,22 @@ struct OneCycleOptions {
   int64_t first_stair_count = 0;  // 0: no stairs
   int64_t second_stair_count = 0;
   int64_t decay_step_size = 0;
-  bool momentum = true;              // write "betas" too; off with a warning where a group has none
-  std::vector<double> min_mom = {};  // one a group; empty: 0.8
-  std::vector<double> max_mom = {};  // one a group; empty: 0.9
+  bool momentum = true;              // write "betas" too; disabled with a warning if a group has none
+  std::vector<double> min_mom = {};  // one per group; empty: 0.8
+  std::vector<double> max_mom = {};  // one per group; empty: 0.9
   double decay_mom_rate = 0;
 };
 
 class OneCycle : public GroupLrScheduler {
  public:
-  /// Writes the first rates. Throws UsageError for a first step below 1, negative sizes or counts, and
-  /// numbers that are not one a group. Warns where the second of "betas" becomes another one, and where the
-  /// momentum will reach 1.
+  /// Writes the first rates. Throws UsageError for a first step size below 1, negative sizes or counts, and
+  /// lists without one number per group. Warns if the second of "betas" changes, and if the momentum will
+  /// reach 1.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
-  /// Throws UsageError as well where the momentum would leave [0, 1) with this step.
+  /// Throws UsageError for what the base refuses, and if the momentum would leave [0, 1).
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
-  /// Holds among others "moms", the momenta of the cycle at this step: the highest before the first one, when
-  /// the groups have the lowest.
+  /// Returns the schedule's parameters, among them "moms", the momenta at this step. Before the first step
+  /// that is the highest, although the groups have the lowest.
   Json attributes() const override;
 
  protected:
@@ -48,7 +48,7 @@ class OneCycle : public GroupLrScheduler {
   double scale_at(int64_t t) const;
   double continuous_scale(int64_t batch) const;
   double momentum_at(int64_t t, size_t group) const;
-  /// Returns the decay steps, in units of decay_step_size, since the cycle's end; 0 where there is no decay.
+  /// Returns the steps since the cycle's end in units of decay_step_size; 0 without decay.
   double decay_interval(int64_t t) const;
   void warn_of_momenta(const std::vector<ParamGroup>& groups) const;
 

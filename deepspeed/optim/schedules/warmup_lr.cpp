@@ -23,7 +23,7 @@ void require_steps(int64_t total_num_steps) {
                     "its first step()");
 }
 
-// Returns the number of steps after the warm-up, at least 1, since it is a divisor.
+// Returns the number of steps after the warm-up. It is at least 1, since it is a divisor.
 double steps_after(int64_t total_num_steps, const Warmup& warmup) {
   return static_cast<double>(std::max<int64_t>(1, total_num_steps - warmup.num_steps()));
 }

@@ -1,4 +1,4 @@
-// These schedules begin with a warm-up: WarmupLR, WarmupDecayLR, WarmupCosineLR.
+// The schedules that start with a warm-up: WarmupLR, WarmupDecayLR, WarmupCosineLR.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 
 namespace deepspeed::optim {
 
-/// Computes the warm-up's share of the way, from 0 to 1, over `num_steps` steps: ln(t + 1) / ln(N) or t / N.
+/// Computes the warm-up's progress, which goes from 0 to 1 over `num_steps` steps. It is ln(t + 1) / ln(N) or
+/// t / N.
 class Warmup {
  public:
   enum class Shape { kLog, kLinear };
-  /// Sets the length. Throws UsageError for a number of steps below 0; 0 and 1 count as 2, since ln(1) is 0.
+  /// Sets the length. Throws UsageError for a negative number of steps. 0 and 1 count as 2, since ln(1) is 0.
   Warmup(int64_t num_steps, Shape shape);
 
   int64_t num_steps() const { return num_steps_; }
-  /// Returns the share of the way at t, for 0 <= t < num_steps.
+  /// Returns the progress at t, for 0 <= t < num_steps.
   double at(int64_t t) const;
 
  private:
@@ -25,7 +26,7 @@ class Warmup {
   Shape shape_;
 };
 
-/// Goes from min_lr to max_lr, one of each a group, and stays there.
+/// Moves from min_lr to max_lr, given per group, and stays there.
 class WarmupLr : public GroupLrScheduler {
  public:
   WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
@@ -34,7 +35,7 @@ class WarmupLr : public GroupLrScheduler {
 
  protected:
   std::vector<double> rates_at(int64_t t) const override { return blend(t, 1.0); }
-  /// Returns the rates at t, with `after` as the share once the warm-up is over.
+  /// Returns the rates at t, with progress `after` once the warm-up is over.
   std::vector<double> blend(int64_t t, double after) const;
   const Warmup& warmup() const { return warmup_; }
 
@@ -44,12 +45,12 @@ class WarmupLr : public GroupLrScheduler {
   Warmup warmup_;
 };
 
-/// Warms up as WarmupLr, then goes linearly down to min_lr at `total_num_steps`.
+/// Warms up like WarmupLr, then falls linearly to min_lr at `total_num_steps`.
 class WarmupDecayLr : public WarmupLr {
  public:
   WarmupDecayLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
                 Warmup warmup, int64_t total_num_steps);
-  /// Throws UsageError as well where `total_num_steps` is 0.
+  /// Throws UsageError for what the base refuses, and if `total_num_steps` is 0.
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
 
  protected:
@@ -59,14 +60,15 @@ class WarmupDecayLr : public WarmupLr {
   int64_t total_num_steps_;
 };
 
-/// Multiplies each group's rate at construction: up to 1, then down along a cosine to `cos_min_ratio`.
+/// Multiplies each group's initial rate by a ratio. It rises to 1, then falls along a cosine to
+/// `cos_min_ratio`.
 class WarmupCosineLr : public GroupLrScheduler {
  public:
   WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, double warmup_min_ratio,
                  int64_t total_num_steps, double cos_min_ratio);
-  /// Holds among others "lr_ratio", what the rates are multiplied by at this step.
+  /// Returns the schedule's parameters, among them "lr_ratio", the current factor of the rates.
   Json attributes() const override;
-  /// Throws UsageError as well where `total_num_steps` is 0.
+  /// Throws UsageError for what the base refuses, and if `total_num_steps` is 0.
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
 
  protected:

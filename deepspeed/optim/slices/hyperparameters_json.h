@@ -1,4 +1,4 @@
-// Hyperparameters become JSON in model_parameters' options and in checkpoints.
+// Converts hyperparameters to and from JSON, for the options of model_parameters and for checkpoints.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace deepspeed {
 
 Json to_json(const optim::Hyperparameters& options);
 
-/// Sets every entry of `given`; `where` names the place in errors. Throws UsageError for a value that is no
-/// truth value, number, text or pair of numbers.
+/// Sets every entry of `given`. `where` names the place in errors. Throws UsageError for a value that is not
+/// a truth value, number, text or pair of numbers.
 void set_from_json(optim::Hyperparameters& options, const Json& given, const std::string& where);
 
 }  // namespace deepspeed

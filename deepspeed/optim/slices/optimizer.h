@@ -1,5 +1,5 @@
-// All optimizers have this interface: they step flat slices of the parameter space and are told which
-// parameter each interval belongs to. They never see the model, the process group or the ZeRO stage.
+// The interface of all optimizers. They step flat slices of the parameter space and know which parameter each
+// interval belongs to. They never see the model, the process group or the ZeRO stage.
 #pragma once
 
 #include <cstdint>
@@ -27,31 +27,31 @@ struct Segment {
   std::vector<int64_t> shape;   // of the whole parameter
 };
 
-/// Returns the elements of a slice's flat tensor that belong to the segment; undefined where the tensor is.
+/// Returns the segment's elements of a slice's flat tensor; undefined if the tensor is.
 inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
 
-/// Holds what one call updates: a contiguous piece of one group's flat space. `id` names it for the life of
-/// the optimizer (its state hangs on it); padding elements belong to no segment. Where it is one of the
-/// pieces that a larger slice was cut into, `whole` names that one, whose random numbers are used.
+/// Describes what one step updates: a contiguous piece of one group's flat space. `id` names the slice for
+/// the optimizer's lifetime and is the key of its state. Padding elements belong to no segment. If the slice
+/// is a piece of a larger one, `whole` names the larger one, whose random numbers are used.
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
-  // Is (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16,
-  // rounded to nearest.
+  // (n) fp32 or fp64, updated in place; or int16, the lower halves of split masters; or fp16 or bf16, rounded
+  // to nearest.
   at::Tensor master;
   at::Tensor gradient;  // (n) fp32, fp16 or bf16; fp64 for an fp64 master
-  // Gets the (n) 16-bit copy of the new master, or is undefined; for split masters it is the upper half,
-  // bf16, read and written (kernels/split_master.h).
+  // Receives the (n) 16-bit copy of the new master, or is undefined. For split masters it is the bf16 upper
+  // half, read and written (kernels/split_master.h).
   at::Tensor low_precision;
-  // Is undefined, or one fp64 without dimensions on the slice's CUDA device, which takes the place of
-  // step()'s gradient_scale: the host does not know it. Optimizers get it that say takes_scale_on_device().
+  // Undefined, or a 0-d fp64 tensor on the slice's CUDA device that replaces step()'s gradient_scale. The
+  // host does not know its value. Only optimizers with takes_scale_on_device() get it.
   at::Tensor scale_on_device = {};
-  const Hyperparameters* options = nullptr;  // to step it with; null: those of its group
+  const Hyperparameters* options = nullptr;  // options for this step; null: those of the group
   const std::vector<Segment>* segments = nullptr;
-  const CutParameters* cut = nullptr;  // the group's; null: every segment is a whole parameter
-  const RankMean* ranks = nullptr;     // null: this rank alone
+  const CutParameters* cut = nullptr;  // the group's cut parameters; null: every segment is a whole parameter
+  const RankMean* ranks = nullptr;     // null: only this rank
   std::optional<size_t> whole = {};
   int64_t begin_in_whole = 0;  // elements
 };
@@ -65,64 +65,61 @@ class DEEPSPEED_API Optimizer {
 
   /// Returns DeepSpeed's name of the class, e.g. "FusedAdam".
   virtual std::string name() const = 0;
-  /// Says whether an update of one element reads that element's data alone, so that a slice may cut a
-  /// parameter anywhere.
+  /// Returns whether updating one element reads only that element's data. A slice may then cut a parameter
+  /// anywhere.
   virtual bool is_elementwise() const = 0;
-  /// Says whether it steps slices that cut parameters: by itself, or through FlatSlice::cut.
+  /// Returns whether it steps slices that cut parameters, by itself or through FlatSlice::cut.
   virtual bool steps_cut_parameters() const { return is_elementwise(); }
-  /// Says whether it steps slices whose masters are split; others get fp32 ones.
+  /// Returns whether it steps slices with split masters; others get fp32 masters.
   virtual bool steps_split_masters() const { return false; }
-  /// Says whether it steps slices whose masters are the 16-bit weights themselves; others get an fp32 copy of
-  /// them.
+  /// Returns whether it steps slices whose masters are the 16-bit weights themselves. Others get an fp32
+  /// copy.
   virtual bool steps_sixteen_bit_masters() const { return false; }
-  /// Says whether step() heeds FlatSlice::scale_on_device. Others get a number, for which the host waits.
+  /// Returns whether step() uses FlatSlice::scale_on_device. Others get a number, which the host waits for.
   virtual bool takes_scale_on_device() const { return false; }
-  /// Says whether a step whose scale_on_device is nan writes nothing, and the optimizer has forget_step().
+  /// Returns whether a step with a nan scale_on_device writes nothing. The optimizer then has forget_step().
   virtual bool skips_on_device() const { return false; }
-  /// Says whether low_precision may be the gradient's memory, in host memory: it is read first, element by
-  /// element.
+  /// Returns whether low_precision may share the gradient's memory, in host memory. Each element is then read
+  /// before it is written.
   virtual bool writes_over_gradients() const { return false; }
-  /// Says whether in some of its steps ranks exchange compressed values in place of gradients.
+  /// Returns whether some steps exchange compressed values between ranks instead of gradients.
   virtual bool compresses_exchange() const { return false; }
-  /// Says what the next step of all slices gets as its gradient.
+  /// Returns what the next step of all slices gets as its gradient.
   virtual GradientUse next_gradient() const { return GradientUse::kMean; }
-  /// Returns what the momentum of each parameter of the group is multiplied by while it travels; empty: by
-  /// nothing.
+  /// Returns factors for the momentum of each parameter of the group during exchange; empty: none.
   virtual std::vector<double> momentum_scaling(size_t) const { return {}; }
-  /// Says whether the optimizer has take_back().
+  /// Returns whether the optimizer has take_back().
   virtual bool takes_steps_back() const { return false; }
-  /// Returns the dtype of the state that grows with the parameters; kFloat means fp64 for masters of fp64.
+  /// Returns the dtype of the state that grows with the parameters. kFloat means fp64 for fp64 masters.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
-  /// Updates one slice; the gradient is multiplied by `gradient_scale` first. State is made at first use.
+  /// Updates one slice. The gradient is first multiplied by `gradient_scale`. State is made at first use.
   virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
 
-  /// Takes the last step() of the slice back, which had the same arguments: to within its roundings, and the
-  /// first one exactly in its states. Throws UsageError where it cannot.
+  /// Reverts the slice's last step(), which had the same arguments. The result is exact up to rounding;
+  /// reverting the first step restores its states exactly. Throws UsageError if it cannot.
   virtual void take_back(const FlatSlice&, double) {
     raise<UsageError>(name(), " takes no step back; Adam with moments in fp32 does");
   }
 
-  /// Forgets the last step() of the slice, which has written nothing, since its scale was nan: its number
-  /// goes to the next one.
+  /// Forgets the slice's last step(), which wrote nothing because its scale was nan. The next step gets its
+  /// number.
   virtual void forget_step(size_t) {
     raise<UsageError>(name(), " does not leave out a step that it was given; skips_on_device() says so");
   }
 
-  /// Returns the state of a slice as it stands, tensors shared with the optimizer; empty before its first
-  /// step.
+  /// Returns the slice's current state, sharing the optimizer's tensors; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;
-  /// Loads copies of the state's tensors; fp64 stays fp64 where the optimizer's states are fp32. Throws
-  /// UsageError where names or sizes do not fit.
+  /// Loads copies of the state's tensors. fp64 stays fp64 if the optimizer's states are fp32. Throws
+  /// UsageError if names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
-  /// Throws UsageError where load_state() would for the names and the step of a state, whose tensors may have
-  /// no elements here.
+  /// Throws UsageError if load_state() would reject the names or the step. The tensors may be empty here.
   virtual void check_state(const SliceState& state) const = 0;
-  /// Returns what this rank alone has of a slice, beside state(), whose tensors of the same names it
-  /// replaces; shared, empty where all ranks have the same.
+  /// Returns what only this rank has of a slice. Its tensors replace those of the same names in state(). They
+  /// are shared, and empty if all ranks have equal state.
   virtual SliceState own_state(size_t) const { return {}; }
-  /// Takes a copy of own_state() of a run that stood where load_state() has led, and writes the weights that
-  /// the rank had into the slice's masters. Throws UsageError where names or sizes do not fit.
+  /// Loads a copy of own_state(), and writes this rank's weights into the slice's masters. Call it after
+  /// load_state() of the same run. Throws UsageError if names or sizes do not fit.
   virtual void load_own_state(size_t, const SliceState&, const at::Tensor& /*master*/) {}
   /// Returns the bytes of all state tensors.
   virtual int64_t state_bytes() const = 0;

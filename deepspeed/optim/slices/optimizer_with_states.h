@@ -1,5 +1,5 @@
-// Optimizers whose whole state is one SliceStates derive from this: it answers once what Optimizer asks of a
-// state.
+// Base class of optimizers whose whole state is one SliceStates: it implements the state functions of
+// Optimizer.
 #pragma once
 
 #include <source_location>

@@ -1,4 +1,4 @@
-// A parameter group holds the hyperparameters that the parameters named in it share.
+// A parameter group holds the hyperparameters shared by the parameters that it names.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace deepspeed::optim {
 
 using HyperparameterValue = std::variant<bool, int64_t, double, std::string, std::pair<double, double>>;
 
-/// Holds hyperparameters by name, in the order in which they were set ("lr", "betas", "eps", "weight_decay",
-/// "momentum", ...).
+/// Holds hyperparameters by name, in the order in which they were set. Examples: "lr", "betas", "eps",
+/// "weight_decay", "momentum".
 class DEEPSPEED_API Hyperparameters {
  public:
   bool contains(const std::string& name) const;
   void set(const std::string& name, HyperparameterValue value);
-  /// Reads a number; a whole one as double. Like the three below it throws UsageError, naming the key, where
-  /// the key is absent or of another kind.
+  /// Returns a number; an integer is converted to double. It and the next three throw UsageError, naming the
+  /// key, if the key is absent or has another type.
   double number(const std::string& name) const;
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;
@@ -40,7 +40,7 @@ struct DEEPSPEED_API ParamGroup {
   std::vector<std::string> param_names;  // in the order of the flat space
 
   double lr() const { return options.number("lr"); }
-  /// Sets the rate. Throws UsageError for one that is negative or not finite.
+  /// Sets the learning rate. Throws UsageError for one that is negative or not finite.
   void set_lr(double lr);
 };
 

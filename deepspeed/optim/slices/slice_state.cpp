@@ -47,7 +47,7 @@ std::vector<at::Tensor> copy_state(const SliceState& state, const std::vector<st
       raise_at<UsageError>(where, "state tensor '", name, "' has ", tensor.numel(), " elements, '",
                            names.front(), "' has ", copies.front().numel());
     }
-    // A tensor without another handle need not be copied.
+    // A tensor with no other reference need not be copied.
     const bool is_shared = tensor.use_count() > 1 || tensor.storage().use_count() > 1;
     const bool stays_double = dtype == at::kFloat && tensor.scalar_type() == at::kDouble;
     copies.push_back(tensor.detach()

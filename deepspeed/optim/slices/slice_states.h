@@ -1,4 +1,4 @@
-// An optimizer's state lies here by slice: tensors of one dtype under fixed names, and the number of steps.
+// Stores an optimizer's state by slice: tensors of one dtype under fixed names, and the number of steps.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ class DEEPSPEED_API SliceStates {
     bool is_loaded = false;
   };
 
-  /// Begins empty. `names` are as in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}; `where` is the optimizer,
-  /// for errors. Throws UsageError for a dtype other than fp32, fp16 and bf16.
+  /// Starts empty. `names` are those in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}. `where` is the
+  /// optimizer, for errors. Throws UsageError for a dtype other than fp32, fp16 and bf16.
   explicit SliceStates(std::vector<std::string> names, at::ScalarType dtype = at::kFloat,
                        const std::source_location& where = std::source_location::current());
 
-  /// Returns the slice's entry, of zeros (or `initial_value`) at first use, on the slice's device; fp64
-  /// instead of fp32 where the slice's masters are. Throws UsageError where the slice changed its size.
+  /// Returns the slice's entry, on the slice's device. At first use it holds zeros or `initial_value`. fp32
+  /// becomes fp64 for fp64 masters. Throws UsageError if the slice changed its size.
   Entry& of(const FlatSlice& slice, double initial_value = 0.0);
 
   /// Implements Optimizer::state().
@@ -49,8 +49,8 @@ class DEEPSPEED_API SliceStates {
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
-/// Returns the options of the slice, or else those of its group. Throws UsageError where the slice names a
-/// group that is not there.
+/// Returns the slice's own options, or those of its group if it has none. Throws UsageError if the group does
+/// not exist.
 DEEPSPEED_API const Hyperparameters& options_of(
     const Optimizer& optimizer, const FlatSlice& slice,
     const std::source_location& where = std::source_location::current());
@@ -59,7 +59,7 @@ DEEPSPEED_API const Hyperparameters& options_of(
 DEEPSPEED_API void set_defaults(std::vector<ParamGroup>& groups,
                                 const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
 
-/// Returns the groups with bias_correction off, for optimizers that never make up for moments' start at 0.
+/// Returns the groups with bias_correction off, for optimizers that never correct the bias of moments.
 DEEPSPEED_API std::vector<ParamGroup> without_bias_correction(std::vector<ParamGroup> groups);
 
 }  // namespace deepspeed::optim

@@ -1,4 +1,4 @@
-// A wide copy is a 16-bit tensor as fp32, for a kernel that computes in it.
+// A wide copy is an fp32 copy of a 16-bit tensor, for kernels that compute in fp32.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@ namespace deepspeed::optim {
 
 class WideCopy {
  public:
-  /// Widens `narrow` to fp32; a contiguous fp32 or fp64 tensor is used itself.
+  /// Widens `narrow` to fp32; a contiguous fp32 or fp64 tensor is used directly.
   explicit WideCopy(at::Tensor narrow)
       : narrow_(std::move(narrow)),
         wide_(narrow_.to(narrow_.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous()) {}

@@ -1,4 +1,4 @@
-// The sub-groups of DeepSpeedCPUAdam.
+// Implements the sub-groups of DeepSpeedCPUAdam.
 #include <utility>
 
 #include <ATen/ops/zeros_like.h>
@@ -10,7 +10,7 @@
 namespace deepspeed {
 namespace {
 
-// The only parameter of the groups that has a gradient, and its group.
+// Returns the only parameter of the groups that has a gradient, and its group.
 std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                                              int64_t subgroup_id) {
   std::pair<size_t, at::Tensor> found;
@@ -31,7 +31,7 @@ std::pair<size_t, at::Tensor> only_parameter(const std::vector<torch::optim::Opt
   return found;
 }
 
-// Returns the state before a first step, which a rollback of that step leaves.
+// Returns the state before a first step, as a rollback of that step restores it.
 optim::SliceState as_before_the_first_step(const optim::SliceState& after) {
   optim::SliceState state;
   for (const auto& [name, tensor] : after.tensors) state.tensors.emplace_back(name, at::zeros_like(tensor));

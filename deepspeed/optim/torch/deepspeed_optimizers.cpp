@@ -1,10 +1,10 @@
-// DeepSpeed's classes over one template: per class only what differs.
+// Implements DeepSpeed's classes over one template; each class adds only its differences.
 //
-// Each class has its options (deepspeed_optimizers.h) and overloads here: make_flat_optimizer() makes the
-// flat optimizer that does the work, check_class_options() refuses options that DeepSpeed refuses or that a
-// group cannot have of its own, check_class_parameter() refuses parameters that the class cannot step.
-// Everything else (groups, slices, state) is NativeOptimizer's. FusedLamb alone also clips by its groups'
-// norms (gradient_scale).
+// Each class has its options (deepspeed_optimizers.h) and overloads here. make_flat_optimizer() makes the
+// flat optimizer that does the work. check_class_options() refuses options that DeepSpeed refuses or that
+// must be equal in all groups. check_class_parameter() refuses parameters that the class cannot step.
+// Everything else (groups, slices, state) is in NativeOptimizer. Only FusedLamb also clips by its groups'
+// norms (gradient_scale()).
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
 
 #include <algorithm>
@@ -44,8 +44,8 @@ constexpr const char* kName<DeepSpeedCPUAdagradOptions> = "DeepSpeedCPUAdagrad";
 template <>
 constexpr const char* kName<MuonOptions> = "Muon";
 
-// Returns the dtype of the states: the one that all parameters share, unless they are to be fp32. Throws
-// where the parameters' dtypes differ.
+// Returns the dtype of the states: fp32, or the one that all parameters share. Throws if the parameters'
+// dtypes differ.
 at::ScalarType state_dtype(const char* optimizer, bool fp32_optimizer_states, const TorchGroups& groups) {
   if (fp32_optimizer_states) return at::kFloat;
   at::ScalarType dtype = at::ScalarType::Undefined;
@@ -101,7 +101,7 @@ Flat make_flat_optimizer(const MuonOptions&, const TorchGroups&, Groups groups) 
   return std::make_unique<optim::Muon>(std::move(groups));
 }
 
-// Throws for a number out of its range.
+// Throws for a number outside its range.
 void check_ranges(const char* optimizer, const optim::Hyperparameters& options) {
   for (const char* name :
        {"lr", "eps", "weight_decay", "momentum", "max_grad_norm", "max_coeff", "min_coeff"}) {
@@ -123,7 +123,7 @@ void check_ranges(const char* optimizer, const optim::Hyperparameters& options) 
                            ": amsgrad is true, expected false; use torch::optim::Adam with amsgrad");
 }
 
-// Throws where a group has another value than the defaults of an option that holds for all groups.
+// Throws if a group overrides an option that must be equal for all groups.
 template <class Value>
 void check_shared(const char* optimizer, const char* name, const Value& of_group, const Value& of_all) {
   if (of_group != of_all) {
@@ -220,8 +220,8 @@ void DeepSpeedOptimizer<Options>::check_options(const optim::NativeOptions& opti
   check_class_options(*own, own_defaults());
 }
 
-// Checks a parameter. Adagrad alone takes sparse gradients: it moves an element by its own gradient alone, so
-// that zeros may be filled in.
+// Checks a parameter. Only Adagrad accepts sparse gradients: it updates an element only from its own
+// gradient, so zeros may be filled in.
 template <class Options>
 void DeepSpeedOptimizer<Options>::check_parameter(const at::Tensor& parameter,
                                                   const optim::NativeOptions& options) const {

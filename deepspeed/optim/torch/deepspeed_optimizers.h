@@ -1,4 +1,4 @@
-// Any program on LibTorch can use DeepSpeed's optimizer classes, under its names and with its arguments
+// DeepSpeed's optimizer classes for any LibTorch program, with DeepSpeed's names and arguments
 // (docs/optimizers.md):
 //
 //   deepspeed::FusedAdam optimizer(model->parameters(), deepspeed::FusedAdamOptions().lr(1e-3));
@@ -6,10 +6,9 @@
 //   optimizer.step();
 //   optimizer.zero_grad();
 //
-// Groups with options of their own are torch's: OptimizerParamGroup(params,
-// std::make_unique<FusedAdamOptions>(...)). The classes whose names begin with DeepSpeedCPU take parameters
-// on the CPU alone; the others run on CPU and CUDA. set_grad_none of DeepSpeed's classes is the argument of
-// torch's zero_grad.
+// Groups with their own options are torch's: OptimizerParamGroup(params,
+// std::make_unique<FusedAdamOptions>(...)). Classes named DeepSpeedCPU... take only CPU parameters; the
+// others run on CPU and CUDA. DeepSpeed's set_grad_none is the argument of torch's zero_grad.
 #pragma once
 
 #include <memory>
@@ -29,7 +28,7 @@ using Betas = std::pair<double, double>;
 
 namespace optim {
 
-/// Visits the options that a group of either class of Adam has of its own.
+/// Visits the options that each group of an Adam class can set.
 template <class Self, class Visitor>
 void visit_adam_options(Self& self, const Visitor& visitor) {
   visitor("lr", self.lr());
@@ -39,7 +38,7 @@ void visit_adam_options(Self& self, const Visitor& visitor) {
   visitor("weight_decay", self.weight_decay());
 }
 
-/// Visits the options that a group of either class of Lion has of its own.
+/// Visits the options that each group of a Lion class can set.
 template <class Self, class Visitor>
 void visit_lion_options(Self& self, const Visitor& visitor) {
   visitor("lr", self.lr());
@@ -54,11 +53,11 @@ struct DEEPSPEED_API FusedAdamOptions : optim::NativeOptionsOf<FusedAdamOptions>
   TORCH_ARG(bool, bias_correction) = true;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
   TORCH_ARG(double, eps) = 1e-8;
-  TORCH_ARG(bool, adam_w_mode) = true;  // of all groups alike
+  TORCH_ARG(bool, adam_w_mode) = true;  // equal in all groups
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
-  /// Is the dtype of the moments: fp32, or bf16 with half the memory, rounded stochastically. It must be
-  /// alike in all groups. (Not in DeepSpeed.)
+  /// Sets the dtype of the moments: fp32, or bf16 with half the memory, rounded stochastically. It must be
+  /// equal in all groups. (Not in DeepSpeed.)
   TORCH_ARG(at::ScalarType, moment_dtype) = at::kFloat;
 
  public:
@@ -75,9 +74,9 @@ struct DEEPSPEED_API DeepSpeedCPUAdamOptions : optim::NativeOptionsOf<DeepSpeedC
   TORCH_ARG(double, eps) = 1e-8;
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;    // true is an error, as in DeepSpeed
-  TORCH_ARG(bool, adamw_mode) = true;  // of all groups alike
-  /// Keeps moments in fp32. false: they have the parameters' dtype, which must be the same for all; bf16 is
-  /// rounded stochastically, fp16 to nearest.
+  TORCH_ARG(bool, adamw_mode) = true;  // equal in all groups
+  /// Keeps moments in fp32. With false they have the parameters' dtype, which must be the same for all. bf16
+  /// is rounded stochastically, fp16 to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -94,7 +93,7 @@ struct DEEPSPEED_API FusedLambOptions : optim::NativeOptionsOf<FusedLambOptions>
   TORCH_ARG(double, eps) = 1e-8;
   TORCH_ARG(bool, eps_inside_sqrt) = false;
   TORCH_ARG(double, weight_decay) = 0;
-  TORCH_ARG(double, max_grad_norm) = 0;  // above 0: the norm that a group's gradients are clipped to
+  TORCH_ARG(double, max_grad_norm) = 0;  // above 0: clips a group's gradients to this norm
   TORCH_ARG(double, max_coeff) = 10;
   TORCH_ARG(double, min_coeff) = 0.01;
   TORCH_ARG(bool, amsgrad) = false;  // true is an error, as in DeepSpeed
@@ -130,8 +129,8 @@ struct DEEPSPEED_API DeepSpeedCPULionOptions : optim::NativeOptionsOf<DeepSpeedC
   TORCH_ARG(double, lr) = 1e-3;
   TORCH_ARG(Betas, betas) = {0.9, 0.999};
   TORCH_ARG(double, weight_decay) = 0;
-  /// Keeps the state in fp32. false: it has the parameters' dtype, which must be the same for all,
-  /// and is rounded to nearest.
+  /// Keeps the state in fp32. With false it has the parameters' dtype, which must be the same for all, and is
+  /// rounded to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -146,8 +145,8 @@ struct DEEPSPEED_API DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpe
   TORCH_ARG(double, eps) = 1e-10;
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(bool, amsgrad) = false;  // true is an error
-  /// Keeps the state in fp32. false: it has the parameters' dtype, which must be the same for all,
-  /// and is rounded to nearest.
+  /// Keeps the state in fp32. With false it has the parameters' dtype, which must be the same for all, and is
+  /// rounded to nearest.
   TORCH_ARG(bool, fp32_optimizer_states) = true;
 
  public:
@@ -159,8 +158,7 @@ struct DEEPSPEED_API DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpe
   }
 };
 
-/// Holds the options of a group of matrices (use_muon), or of a group for Adam, whose rate is 3e-4 by
-/// default.
+/// Holds the options of a matrix group (use_muon) or an Adam group, whose default rate is 3e-4.
 struct DEEPSPEED_API MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   MuonOptions() : MuonOptions(true) {}
   explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
@@ -169,7 +167,7 @@ struct DEEPSPEED_API MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   TORCH_ARG(double, momentum) = 0.95;
   TORCH_ARG(double, weight_decay) = 0;
   TORCH_ARG(std::string, ns_method) = "gram";  // or "standard"
-  TORCH_ARG(Betas, betas) = {0.9, 0.95};       // for Adam, as eps is
+  TORCH_ARG(Betas, betas) = {0.9, 0.95};       // for Adam, like eps
   TORCH_ARG(double, eps) = 1e-10;
 
  public:
@@ -185,7 +183,7 @@ struct DEEPSPEED_API MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   }
 };
 
-/// Is the base of the optimizer classes, which are made of parameters or of groups. Constructors throw where
+/// Is the base of the optimizer classes, constructed from parameters or from groups. Constructors throw if
 /// options do not fit.
 template <class Options>
 class DeepSpeedOptimizer : public optim::NativeOptimizer {
@@ -223,27 +221,26 @@ using DeepSpeedCPUAdagrad = DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
 using Muon = DeepSpeedOptimizer<MuonOptions>;
 
 /// Steps parameters on the CPU, also by sub-group. A sub-group is a piece of the parameters that is stepped
-/// when its gradient is there, before those of others: the caller puts its tensor into a group, steps it with
-/// the state of its number, and may take the step back, as after an overflow that showed later. Their states
-/// are apart from those of step(), and torch::save keeps none of them.
+/// as soon as its gradient is ready. The caller puts its tensor into a group, steps it with the state of its
+/// number, and may revert the step, for instance after a late overflow. Sub-groups have states separate from
+/// step()'s, and torch::save does not store them.
 class DEEPSPEED_API DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;
 
-  /// Steps the one parameter with a gradient that the groups hold. Keeps copies of what it overwrites (the
-  /// weights and both moments) until the sub-group's next step, its rollback, or release_rollbacks(). Returns
-  /// the closure's loss, or an undefined tensor. Throws UsageError where the groups hold no gradient, or
-  /// several.
+  /// Steps the one parameter in the groups that has a gradient. Keeps copies of the weights and both moments
+  /// until the sub-group's next step, its rollback, or release_rollbacks(). Returns the closure's loss, or an
+  /// undefined tensor. Throws UsageError if no parameter, or more than one, has a gradient.
   at::Tensor step_subgroup(int64_t subgroup_id, LossClosure closure = nullptr);
-  /// Takes the sub-group's last step back, bit for bit, also one with a gradient that was not finite. Throws
-  /// UsageError where there is no step to take back.
+  /// Reverts the sub-group's last step bit for bit, even one with a gradient that was not finite. Throws
+  /// UsageError if there is no step to revert.
   void rollback_subgroup(int64_t subgroup_id);
-  /// Frees the copies that rollbacks need: the steps made so far stand.
+  /// Frees the copies that rollbacks need. Steps made so far cannot be reverted.
   void release_rollbacks() { undos_.clear(); }
 
-  /// Returns the state of a sub-group, as state_of() gives that of a parameter.
+  /// Returns the state of a sub-group, in the form of state_of().
   optim::SliceState state_of_subgroup(int64_t subgroup_id) const;
-  /// Loads the state of a sub-group, as load_state_of() loads that of a parameter.
+  /// Loads the state of a sub-group, in the form of load_state_of().
   void load_state_of_subgroup(int64_t subgroup_id, const optim::SliceState& state);
 
  private:
@@ -262,8 +259,7 @@ class DEEPSPEED_API DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAda
 class DEEPSPEED_API FusedLamb : public DeepSpeedOptimizer<FusedLambOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;
-  /// Returns the trust ratios of the last step, one a parameter that had a gradient, in the order of the
-  /// groups.
+  /// Returns the last step's trust ratios, one per parameter with a gradient, in group order.
   std::vector<double> get_lamb_coeffs() const;
 };
 

@@ -1,4 +1,4 @@
-// torch::save and torch::load of the native optimizers: for each group its options, for each parameter its
+// Implements torch::save and torch::load of the native optimizers: each group's options and each parameter's
 // state.
 #include <string>
 
@@ -23,7 +23,7 @@ struct ToIValue {
   }
 };
 
-// Reads an option's value as the kind that the option has now.
+// Reads an option's value with the type that the option currently has.
 struct FromIValue {
   const c10::IValue& from;
   HyperparameterValue operator()(bool) const { return from.toBool(); }

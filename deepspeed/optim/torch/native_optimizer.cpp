@@ -1,10 +1,9 @@
 // Steps each parameter of a torch optimizer as a slice of a flat one.
 //
-// step() runs the closure, copies the groups' options into the flat optimizer (flat), and steps the
-// parameters that have a gradient one after the other (step_slice), each checked first. A parameter's memory
-// is the slice where it is contiguous and fp32 or fp64; otherwise a widened, contiguous copy is stepped and
-// written back. A parameter gets the number of its slice at its first step, and its state hangs on that
-// number in the flat optimizer.
+// step() runs the closure, copies the groups' options into the flat optimizer (flat()), and checks and steps
+// each parameter that has a gradient (step_slice()). If a parameter is contiguous and fp32 or fp64, its
+// memory is the slice. Otherwise a widened, contiguous copy is stepped and written back. A parameter gets its
+// slice number at its first step; the number is the key of its state in the flat optimizer.
 #include "deepspeed/optim/torch/native_optimizer.h"
 
 #include <typeinfo>
@@ -20,7 +19,7 @@
 namespace deepspeed::optim {
 namespace {
 
-// Throws for options of another class, since add_param_group() takes any.
+// Throws for options of another class, since add_param_group() accepts any.
 const NativeOptions& native_options(const torch::optim::OptimizerParamGroup& group) {
   const torch::optim::OptimizerOptions& given = group.options();
   const auto* options = dynamic_cast<const NativeOptions*>(&given);

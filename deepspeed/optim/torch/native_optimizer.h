@@ -1,6 +1,5 @@
-// This library's optimizers are made torch::optim::Optimizer here, for any program on LibTorch: they step the
-// parameters that they are given, one slice a parameter, with the same code that the engine runs on flat
-// slices.
+// Makes this library's optimizers usable as torch::optim::Optimizer in any LibTorch program. They step the
+// given parameters, one slice per parameter, with the code that the engine runs on flat slices.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +19,16 @@
 
 namespace deepspeed::optim {
 
-/// Gives the options as the optimizers see them: hyperparameters by name.
+/// Provides options in the optimizers' form: hyperparameters by name.
 class DEEPSPEED_API NativeOptions : public torch::optim::OptimizerOptions {
  public:
   virtual Hyperparameters hyperparameters() const = 0;
-  /// Throws UsageError where one of the options is missing or of another kind.
+  /// Throws UsageError if an option is missing or has another type.
   virtual void set_hyperparameters(const Hyperparameters& from) = 0;
 };
 
 /// Implements NativeOptions. `Derived` has `lr()` and `static void visit(self, visitor)`, which calls
-/// visitor(name, value) for each option that is a group's own.
+/// visitor(name, value) for each option that a group can set.
 template <class Derived>
 class NativeOptionsOf : public NativeOptions {
  public:
@@ -65,39 +64,39 @@ class NativeOptionsOf : public NativeOptions {
 };
 
 class Optimizer;
-/// Names this library's Optimizer, for classes in which Optimizer names torch's.
+/// Names this library's Optimizer, for classes in which Optimizer means torch's.
 using FlatOptimizer = Optimizer;
 
-/// Steps parameters in torch's way. Parameters are fp32, fp16 or bf16, of any strides; a 16-bit parameter is
-/// updated in fp32 and rounded. Gradients are fp32, fp16 or bf16, dense or sparse; a parameter without one is
-/// left alone. torch::save and torch::load keep options and state.
+/// Steps parameters through torch's interface. Parameters are fp32, fp64, fp16 or bf16, with any strides;
+/// 16-bit ones are updated in fp32 and rounded. Gradients have one of these dtypes, dense or sparse; a
+/// parameter without one is left unchanged. torch::save and torch::load keep options and state.
 class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
  public:
   ~NativeOptimizer() override;
 
-  /// Adds a group with the options that it came with. (torch's own gives a group the defaults since 2.15,
-  /// unless its options are of one of torch's own classes.)
+  /// Adds a group with its own options. (Since 2.15 torch's version replaces them by the defaults unless they
+  /// are of torch's own classes.)
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
-  /// Makes one step; returns the closure's loss, or an undefined tensor. Throws UsageError for a parameter or
+  /// Makes one step. Returns the closure's loss, or an undefined tensor. Throws UsageError for a parameter or
   /// gradient that the class cannot step.
   at::Tensor step(LossClosure closure = nullptr) override;
 
-  /// Returns the state of one of the parameters: flat tensors that are shared with the optimizer, and its
-  /// step; empty before the first.
+  /// Returns the state of a parameter: its step, and flat tensors shared with the optimizer. Empty before the
+  /// first step.
   SliceState state_of(const at::Tensor& parameter) const;
-  /// Loads copies of a parameter's state. Throws UsageError where names or sizes do not fit, or the parameter
-  /// is none of the optimizer's.
+  /// Loads copies of a parameter's state. Throws UsageError if names or sizes do not fit, or the parameter is
+  /// not one of the optimizer's.
   void load_state_of(const at::Tensor& parameter, const SliceState& state);
   int64_t state_bytes() const;
 
   void save(torch::serialize::OutputArchive& archive) const override;
-  /// Loads options and state. Throws UsageError where the archive is of another class or of other groups.
+  /// Loads options and state. Throws UsageError if the archive is of another class or has other groups.
   void load(torch::serialize::InputArchive& archive) override;
 
   /// Returns DeepSpeed's name of the class.
   std::string name() const;
-  /// Makes an optimizer of this kind for flat slices, with these groups and no state: the engine steps that
+  /// Makes an optimizer of this kind for flat slices, with these groups and no state. The engine steps that
   /// one.
   virtual std::unique_ptr<FlatOptimizer> make_flat(std::vector<ParamGroup> groups) const = 0;
 
@@ -105,30 +104,30 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   NativeOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                   std::unique_ptr<NativeOptions> defaults);
 
-  /// Throws where the options of a group do not fit the class or the defaults of all groups.
+  /// Throws if a group's options do not fit the class or the common defaults.
   virtual void check_options(const NativeOptions& options) const = 0;
-  /// Calls check_options() for every group; constructors end with it.
+  /// Calls check_options() for every group. Constructors must end with it.
   void check_groups() const;
-  /// Throws where the class, with these options of the group, cannot step the parameter by its gradient.
+  /// Throws if the class, with these group options, cannot step the parameter with its gradient.
   virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;
   /// Throws for parameters and gradients that no class here can step.
   void check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const;
-  /// Returns the factor by which the gradients of the group are multiplied.
+  /// Returns the factor for the gradients of the group.
   virtual double gradient_scale(const torch::optim::OptimizerParamGroup& group) const;
 
-  /// Returns the flat optimizer with the options of the groups as they stand; made at first use.
+  /// Returns the flat optimizer with the groups' current options, made at first use.
   FlatOptimizer& flat();
   const FlatOptimizer* flat_if_made() const { return flat_.get(); }
   /// Returns the id of a parameter's slice; none before its first step.
   std::optional<size_t> find_slice_id(const at::Tensor& parameter) const;
-  /// Returns an id for a slice that is no parameter's.
+  /// Returns an id for a slice that belongs to no parameter.
   size_t new_slice_id() { return num_slices_++; }
   /// Steps the parameter with the state of the slice. flat() must have been called.
   void step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale);
 
  private:
-  size_t slice_id(const at::Tensor& parameter);  // new at first use
-  /// Throws UsageError for a tensor that is no parameter of the groups.
+  size_t slice_id(const at::Tensor& parameter);  // assigned at first use
+  /// Throws UsageError for a tensor that is not a parameter of the groups.
   void check_is_parameter(const at::Tensor& parameter) const;
 
   std::unique_ptr<FlatOptimizer> flat_;
@@ -136,10 +135,10 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   size_t num_slices_ = 0;
 };
 
-/// Returns the options of the groups, in their order, without names of parameters.
+/// Returns the options of the groups in order, without parameter names.
 DEEPSPEED_API std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
 
-/// Sets the options that `from` holds; others of the group, its defaults, stay.
+/// Sets the options that `from` holds; the group's others, its defaults, stay.
 DEEPSPEED_API void set_options(const Hyperparameters& from, ParamGroup& group);
 
 }  // namespace deepspeed::optim

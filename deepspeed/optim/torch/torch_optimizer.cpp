@@ -1,12 +1,12 @@
-// How a torch optimizer steps flat slices: its groups are emptied and filled with stand-ins.
+// A torch optimizer steps flat slices by having its parameters replaced with stand-ins.
 //
-// Construction reads the groups' options and names, refuses an optimizer that has made steps, and takes its
-// parameters out. At a slice's first step tensors over the slice's memory become parameters of the torch
-// optimizer (stand_ins_of): one for the slice where the class is elementwise, else one a whole parameter.
-// They live as long as the optimizer, since torch's state hangs on them; when the slice's memory moves, they
-// are pointed at the new one. step() writes the options, gives the slice's stand-ins their gradient, and
-// steps the optimizer, which passes over stand-ins without one. Classes of this library skip all of that:
-// their own flat optimizer steps (native_).
+// Construction reads the groups' options and names, refuses an optimizer that has made steps, and removes its
+// parameters. At a slice's first step, tensors over the slice's memory become parameters of the torch
+// optimizer (stand_ins_of()). There is one for the slice if the class is elementwise, otherwise one per whole
+// parameter. They exist as long as the optimizer, since torch's state is keyed by them. When the slice's
+// memory moves, they are pointed at the new memory. step() writes the options, gives the slice's stand-ins
+// their gradient, and steps the optimizer, which skips stand-ins without one. Classes of this library bypass
+// all that: their own flat optimizer steps (native_).
 #include "deepspeed/optim/torch/torch_optimizer.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::string name_of(const at::Tensor& parameter, const NamedParameters& named) {
   return it->first;
 }
 
-// Checks the optimizer before the base class is made of its groups.
+// Checks the optimizer before its groups are passed to the base class.
 torch::optim::Optimizer& require(const std::shared_ptr<torch::optim::Optimizer>& optimizer) {
   if (optimizer == nullptr) {
     raise<UsageError>("the optimizer is null; pass one, or name one in the config");
@@ -92,7 +92,7 @@ std::vector<ParamGroup> read_groups(torch::optim::Optimizer& optimizer, const Na
   return groups;
 }
 
-// Returns one tensor a segment, of the parameter's shape, over the memory of `flat`.
+// Returns one tensor per segment, in the parameter's shape, over the memory of `flat`.
 std::vector<at::Tensor> cut(const FlatSlice& slice, const at::Tensor& flat) {
   std::vector<at::Tensor> views;
   for (const Segment& segment : whole_parameters(slice)) {
@@ -173,7 +173,8 @@ TorchOptimizer::StandIns& TorchOptimizer::stand_ins_of(const FlatSlice& slice) {
         raise<UsageError>("slice ", slice.id, " changed its size from ", stand_ins.tensors[i].numel(), " to ",
                           views[i].numel());
       }
-      stand_ins.tensors[i].set_data(views[i]);  // the memory may have moved; the state hangs on the tensor
+      stand_ins.tensors[i].set_data(
+          views[i]);  // the memory may have moved, and torch's state is keyed by the tensor
     }
     return stand_ins;
   }
@@ -228,7 +229,7 @@ void TorchOptimizer::step(const FlatSlice& slice, double gradient_scale) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     stand_ins.tensors[i].mutable_grad() = gradients[i];
   }
-  optimizer_->step();  // skips the tensors of other slices, which have no gradient
+  optimizer_->step();  // skips tensors of other slices, which have no gradient
   for (at::Tensor& tensor : stand_ins.tensors) {
     tensor.mutable_grad().reset();
   }

@@ -1,4 +1,4 @@
-// Makes any torch::optim::Optimizer an Optimizer of this library, by exchanging its parameters for flat
+// Makes any torch::optim::Optimizer an Optimizer of this library, by replacing its parameters with flat
 // slices.
 #pragma once
 
@@ -19,21 +19,20 @@ namespace deepspeed::optim {
 
 struct TorchOptimizerClass;
 
-/// Steps slices by a torch optimizer. Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat tensor,
-/// and their state can be read and loaded; so do the classes of deepspeed_optimizers.h, whose own code steps
-/// the slices. Any other class gets one tensor a parameter, of the parameter's shape, so that slices must not
-/// cut parameters; its state cannot be read. The hyperparameters in param_groups() are the ones that hold:
-/// they are written into the torch optimizer before each step (of an unknown class the rate alone).
+/// Steps slices with a torch optimizer. Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat
+/// tensor, and their state can be read and loaded. So do the classes of deepspeed_optimizers.h, whose own
+/// code steps the slices. Any other class gets one tensor per parameter, in the parameter's shape. Slices
+/// must not cut parameters then, and the state cannot be read. The hyperparameters in param_groups() apply:
+/// they are written into the torch optimizer before each step (for an unknown class only the learning rate).
 class TorchOptimizer : public Optimizer {
  public:
-  /// Takes an optimizer over. `named_parameters` names the parameters that `optimizer` was made of. From here
-  /// on the torch optimizer belongs to this object: its groups hold slices. Throws UsageError for a parameter
-  /// without a name or an optimizer that has made steps already, NotSupportedError for LBFGS, whose step
-  /// needs the loss.
+  /// Takes over an optimizer; from now on its groups hold slices. `named_parameters` names the parameters
+  /// that `optimizer` was made with. Throws UsageError for a parameter without a name, and for an optimizer
+  /// that has made steps. Throws NotSupportedError for LBFGS, whose step needs the loss.
   TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                  const std::vector<std::pair<std::string, at::Tensor>>& named_parameters);
-  /// Fills an optimizer without parameters. `optimizer` has as many groups as `groups`, without parameters:
-  /// the options of `groups` hold, which must be all those of its class, one of torch's.
+  /// Takes over an optimizer without parameters. It has as many groups as `groups`. The options of `groups`
+  /// apply, and must be all those of its class, which is one of torch's.
   TorchOptimizer(std::vector<ParamGroup> groups, std::shared_ptr<torch::optim::Optimizer> optimizer);
   ~TorchOptimizer() override;
 
@@ -50,19 +49,19 @@ class TorchOptimizer : public Optimizer {
   void forget_step(size_t slice_id) override {
     native_ ? native_->forget_step(slice_id) : Optimizer::forget_step(slice_id);
   }
-  /// Returns the slice's state. Throws NotSupportedError for a class without a known state.
+  /// Returns the slice's state. Throws NotSupportedError for a class whose state is unknown.
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
   void check_state(const SliceState& state) const override;
-  /// Returns the bytes of all state tensors; 0 for a class without a known state.
+  /// Returns the bytes of all state tensors; 0 for a class whose state is unknown.
   int64_t state_bytes() const override;
 
  private:
-  // Holds what torch steps in place of a slice: tensors that live as long as the optimizer, since its state
-  // hangs on them.
+  // Holds the tensors that torch steps instead of a slice. They live as long as the optimizer, since its
+  // state is keyed by them.
   struct StandIns {
     std::vector<at::Tensor> tensors;  // views of the master's memory
-    SliceState loaded;                // to be given to torch once the tensors exist
+    SliceState loaded;                // passed to torch once the tensors exist
     int64_t step = 0;
   };
 
@@ -71,14 +70,14 @@ class TorchOptimizer : public Optimizer {
   void require_known_state(const char* what) const;
 
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
-  std::unique_ptr<Optimizer> native_;               // steps in place of torch; null: no class of this library
-  const TorchOptimizerClass* class_;                // null: unknown, or of this library
+  std::unique_ptr<Optimizer> native_;  // steps instead of torch; null: not a class of this library
+  const TorchOptimizerClass* class_;   // null: unknown, or a class of this library
   std::unordered_map<size_t, StandIns> stand_ins_;  // by slice id
 };
 
-/// Makes an RMSprop. It reads of a group lr, alpha, eps, weight_decay, momentum, centered; what a group lacks
-/// has torch's default (1e-2, 0.99, 1e-8, 0, 0, false). The state is square_avg and, as the options ask,
-/// momentum_buffer and grad_avg, fp32.
+/// Makes an RMSprop. A group's options are lr, alpha, eps, weight_decay, momentum, centered, with torch's
+/// defaults (1e-2, 0.99, 1e-8, 0, 0, false). The state is square_avg and, depending on the options,
+/// momentum_buffer and grad_avg, in fp32.
 std::unique_ptr<Optimizer> make_torch_rmsprop(std::vector<ParamGroup> groups);
 
 }  // namespace deepspeed::optim

@@ -1,9 +1,9 @@
-// One table entry for each class of torch::optim that the library knows, made of small templates.
+// Builds one table entry, from small templates, for each supported class of torch::optim.
 //
-// StateTraits list the tensors of a class's state with their names in Python and whether a state must have
-// them; read_state() and make_state() go over that list. The read_...() and write_...() functions translate
+// StateTraits list the tensors of a class's state, their names in Python, and whether they are required.
+// read_state() and make_state() iterate over that list. The read_...() and write_...() functions translate
 // options to hyperparameters and back. find_torch_optimizer_class() compares exact types: a derived class may
-// do something else and counts as unknown.
+// behave differently and counts as unknown.
 #include "deepspeed/optim/torch/torch_optimizer_class.h"
 
 #include <array>

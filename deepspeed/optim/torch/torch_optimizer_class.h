@@ -1,4 +1,4 @@
-// The adapter must know this of a class of torch::optim: C++ optimizers have no generic options and state
+// Describes a class of torch::optim to the adapter, since C++ optimizers have no generic options or state
 // dictionary.
 #pragma once
 
@@ -12,19 +12,19 @@
 
 namespace deepspeed::optim {
 
-/// Describes a class with functions for its options and states. Names are those of torch in Python; all of
-/// these classes update each element by itself.
+/// Describes a class by functions for its options and states. Names are those of torch in Python. All these
+/// classes update each element independently.
 struct TorchOptimizerClass {
   const char* name;
   bool (*matches)(const torch::optim::Optimizer& optimizer);
   void (*read_options)(const torch::optim::OptimizerOptions& from, Hyperparameters& to);
   void (*write_options)(const Hyperparameters& from, torch::optim::OptimizerOptions& to);
-  /// Reads tensors and step as they stand, tensors shared. The step is 0 where a state has none.
+  /// Returns the current tensors, shared, and the step. The step is 0 if a state has none.
   SliceState (*read_state)(const torch::optim::OptimizerParamState& from);
-  /// Makes a state that shares the tensors. Throws UsageError for a tensor that the class does not know or
-  /// that is missing.
+  /// Makes a state that shares the tensors. Throws UsageError for a tensor that is missing or unknown to the
+  /// class.
   std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)(const SliceState& from);
-  /// Makes the state that a tensor must have before its first step; null where torch makes it.
+  /// Makes the state that a tensor needs before its first step; null if torch makes it.
   std::unique_ptr<torch::optim::OptimizerParamState> (*initial_state)(
       const torch::optim::OptimizerOptions& options, const at::Tensor& parameter);
 };

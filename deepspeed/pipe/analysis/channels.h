@@ -1,6 +1,7 @@
-// The ways between stages: what one stage sends of a kind to another is received in the order of the sends.
-// Activations and gradients are apart: between two stages with several chunks both go in each direction, and
-// are not received in the order among each other in which they are sent. An engine needs a tag for each kind.
+// The channels between stages. What one stage sends of a kind to another is received in the order of the
+// sends. Activations and gradients have separate channels: between two stages with several chunks both go in
+// each direction, and may be received in another order than they were sent. An engine needs a tag for each
+// kind.
 #pragma once
 
 #include <compare>
@@ -9,7 +10,7 @@
 
 namespace deepspeed::pipe {
 
-/// A direction between two stages, for activations or for gradients.
+/// Is a direction between two stages, for activations or for gradients.
 struct Channel {
   int from;
   int to;

@@ -1,4 +1,5 @@
-// One function for each property that fault_of() states. Each returns its first fault as a text, or nothing.
+// There is a function for each property listed at fault_of(). Each returns its first fault as a text, or an
+// empty text.
 #include "deepspeed/pipe/analysis/checker.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ bool has_backward(const PipelineSteps& pipeline) {
   return false;
 }
 
-/// Follows one stage: what has been done for each micro batch, and who holds which buffer.
+/// Follows one stage: what was done for each micro batch, and which buffer it holds.
 class StageCheck {
  public:
   StageCheck(const PipelineSteps& pipeline, int stage, bool trains)
@@ -143,7 +144,7 @@ class StageCheck {
   std::vector<InstructionKind> ending_;
 };
 
-/// A tensor on its way: of which micro batch, for which chunk of the stage that receives it, in which step.
+/// Is a tensor in transit: its micro batch, the receiving stage's chunk, and its step.
 struct Message {
   int micro_batch;
   int model_chunk;
@@ -189,7 +190,7 @@ std::string fault_of_traffic(const PipelineSteps& pipeline) {
   return "";
 }
 
-/// Runs the sends and receives of all stages until no stage can go on.
+/// Runs the sends and receives of all stages until no stage can continue.
 class Exchange {
  public:
   Exchange(const PipelineSteps& pipeline, SendMode mode)

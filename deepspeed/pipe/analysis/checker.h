@@ -8,20 +8,19 @@
 
 namespace deepspeed::pipe {
 
-/// How a send ends: at once, or when its receive has begun.
+/// Says when a send ends: at once, or when its receive has begun.
 enum class SendMode { kAsynchronous, kRendezvous };
 
-/// Returns what is wrong with a training schedule or, without a backward in it, an inference schedule; an
-/// empty text where nothing is. These hold then, for all stages together:
-///  - each micro batch goes once forward and once backward (whole, or input before weight) through each chunk
-///  of
-///    each stage, the model's first and last parts load it, and each pass has received what it needs;
-///  - on each channel (channels.h) what is sent is what is received, in this order, and not in an earlier
-///  step;
-///  - a buffer goes to another micro batch when its backward is done and its results are sent;
-///  - in training, gradients are reduced and the optimizer steps once, after all else;
-///  - stages that execute their instructions in order, with receives that wait, come to their end. This alone
-///    depends on `mode`.
+/// Returns what is wrong with a schedule, or an empty text. A schedule without a backward is checked as an
+/// inference schedule. These properties are checked for all stages together:
+/// - each micro batch goes once forward and once backward (whole, or input before weight) through each chunk
+///   of each stage; the model's first and last parts load it; each pass has received what it needs;
+/// - on each channel (channels.h) what is sent is what is received, in this order, and not in an earlier
+/// step;
+/// - a buffer is reused only after its micro batch's backward is done and its results are sent;
+/// - in training, gradients are reduced and the optimizer steps once, after everything else;
+/// - stages that execute their instructions in order, with receives that wait, all finish. Only this depends
+///   on `mode`.
 DEEPSPEED_API std::string fault_of(const PipelineSteps& pipeline, SendMode mode = SendMode::kAsynchronous);
 
 }  // namespace deepspeed::pipe

@@ -1,4 +1,4 @@
-// A schedule as text: one row a stage, one column a step.
+// A schedule as text: one row per stage, one column per step.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace deepspeed::pipe {
 
-/// Draws what each stage computes in each step: F3 is the forward of micro batch 3, B its backward (or
-/// BackwardInput), W its BackwardWeight; a letter behind the number is the chunk, where stages have several.
-/// A point is an idle step. Each line ends with a newline.
+/// Draws what each stage computes in each step. F3 is the forward of micro batch 3, B its backward (or
+/// BackwardInput), W its BackwardWeight. If stages have several chunks, a letter after the number is the
+/// chunk. A point is an idle step. Each line ends with a newline.
 DEEPSPEED_API std::string draw(const PipelineSteps& pipeline);
 
-/// Writes the bubble of a training schedule, as simulated for passes of equal length, and the activations
-/// that its stages hold at most: two lines.
+/// Describes a training schedule in two lines. They give its bubble, simulated for passes of equal length,
+/// and the most activations that each stage holds.
 DEEPSPEED_API std::string describe(const PipelineSteps& pipeline);
 
 }  // namespace deepspeed::pipe

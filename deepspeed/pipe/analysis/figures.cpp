@@ -30,7 +30,7 @@ double cost_of(InstructionKind kind, const PassCosts& costs) {
   }
 }
 
-/// The clocks of all stages, each of which executes its instructions in order.
+/// Holds the clocks of all stages, which each execute their instructions in order.
 class Clocks {
  public:
   Clocks(const PipelineSteps& pipeline, const PassCosts& costs)
@@ -42,7 +42,7 @@ class Clocks {
     next_.resize(waiting_.size(), 0);
   }
 
-  /// Executes what a stage can execute now. Says whether that was anything.
+  /// Executes all instructions that a stage can execute now. Returns whether there were any.
   bool advance(int stage) {
     const size_t before = next_[stage];
     while (next_[stage] < waiting_[stage].size() && execute(stage, waiting_[stage][next_[stage]]))

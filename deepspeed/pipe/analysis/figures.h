@@ -1,4 +1,4 @@
-// How long a schedule takes and what it holds in memory: simulated from its instructions, and by formula.
+// A schedule's time and memory: simulated from its instructions, and by formula.
 #pragma once
 
 #include <string>
@@ -9,40 +9,41 @@
 
 namespace deepspeed::pipe {
 
-/// How long the passes of one micro batch through all layers of a stage take, in any unit of time. Sends take
-/// none. BackwardPass takes both of the last two.
+/// Holds the times of one micro batch's passes through a stage, in any unit. Sends take no time. BackwardPass
+/// takes both of the last two.
 struct PassCosts {
   double forward = 1;
   double backward_input = 1;
   double backward_weight = 1;
 };
 
-/// The time that a stage computes for a batch: micro_batches * (forward + both halves of backward).
+/// Returns a stage's computing time for a batch. It is micro_batches * (forward + both halves of backward).
 DEEPSPEED_API double ideal_time(int micro_batches, const PassCosts& costs);
 
-/// Runs the instructions of all stages in their order, receives waiting for their sends, and returns the time
-/// at which the last stage is done. Throws UsageError where the stages wait for each other for ever.
+/// Simulates all stages and returns when the last one is done. Instructions run in order, and receives wait
+/// for their sends. Throws UsageError if the stages wait for each other forever.
 DEEPSPEED_API double simulated_time(const PipelineSteps& pipeline, const PassCosts& costs = {});
 
-/// Returns by formula what train_steps(kind, ...) takes beyond the ideal time, as a share of that. With
-/// passes of f, b and w for a stage, M micro batches, S stages and v chunks, the times of a batch are
+/// Returns by formula the time of train_steps(kind, ...) beyond the ideal, relative to the ideal. With passes
+/// of f, b and w for a stage, M micro batches, S stages and v chunks, the times of a batch are
 ///   1f1b         (M + S - 1) * (f + b + w)
 ///   interleaved  (max(M, S) + (min(M, S) - 1) / v) * (f + b + w)
-///   zero_bubble  (M + S - 1) * (f + b) + max(M - S + 1, 1) * w, where w <= f and w <= b; else more
-/// Sources: Narayanan et al. (2021), 2.2; Qi et al. (2023), table 1; for M below S derived from the longest
-/// path: to the last part of the model, all passes of that, and back. Throws UsageError as
+///   zero_bubble  (M + S - 1) * (f + b) + max(M - S + 1, 1) * w, if w <= f and w <= b; otherwise more
+/// Sources: Narayanan et al. (2021), 2.2; Qi et al. (2023), table 1. For M below S it is derived from the
+/// longest path: to the last part of the model, all its passes, and back. Throws UsageError as
 /// make_train_schedule does.
 DEEPSPEED_API double bubble_formula(const std::string& kind, int micro_batches, int stages,
                                     int model_chunks = 1, const PassCosts& costs = {});
 
-/// Returns the most activations that a stage holds at a time: micro batches of one chunk whose forward is
-/// begun and whose backward, with its second half, is not done.
+/// Returns the most activations that a stage holds at a time. They count micro batches of one chunk whose
+/// forward has begun and whose whole backward is not done.
 DEEPSPEED_API int peak_activations(const Steps& steps);
 
-/// Returns peak_activations() of a stage of train_steps(kind, ...) by formula, s being the stage and G the
+/// Returns peak_activations() of a stage of train_steps(kind, ...) by formula. s is the stage and G the
 /// largest of interleaved_groups():
-///   1f1b  min(S - s, M)    interleaved  min(v * M, 2 * (S - 1 - s) + (v - 1) * G + 1)    zero_bubble  min(S,
-///   M)
+///   1f1b         min(S - s, M)
+///   interleaved  min(v * M, 2 * (S - 1 - s) + (v - 1) * G + 1)
+///   zero_bubble  min(S, M)
 /// Throws UsageError as make_train_schedule does.
 DEEPSPEED_API int peak_activations_formula(const std::string& kind, int micro_batches, int stages, int stage,
                                            int model_chunks = 1);

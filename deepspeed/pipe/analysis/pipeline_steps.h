@@ -1,5 +1,4 @@
-// The schedules of all stages of a pipeline together, for what looks at a pipeline from outside: checks,
-// figures and drawings.
+// The schedules of all stages of a pipeline together, for checks, figures and drawings.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +19,11 @@ struct PipelineSteps {
   int num_stages() const { return static_cast<int>(stages.size()); }
 };
 
-/// Is the most steps that all stages of a pipeline may have together here.
+/// Limits the total number of steps of all stages of a pipeline.
 inline constexpr int64_t kMaxPipelineSteps = int64_t{1} << 22;
 
 /// Makes the training schedule of each stage. Takes the arguments of make_train_schedule, and throws as it
-/// does; UsageError where all stages would have more than kMaxPipelineSteps steps.
+/// does. Throws UsageError for more than kMaxPipelineSteps steps in total.
 DEEPSPEED_API PipelineSteps train_steps(const std::string& kind, int micro_batches, int stages,
                                         int model_chunks = 1);
 

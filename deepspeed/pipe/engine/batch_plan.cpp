@@ -13,10 +13,10 @@
 namespace deepspeed::pipe {
 namespace {
 
-// How a rank's reading ended.
+// Says how a rank's reading ended.
 enum class Outcome : int64_t { kRead = 0, kEnded = 1, kFailed = 2 };
 
-constexpr int64_t kHead = 3;  // outcome, micro batches that came, whether this rank reads at all
+constexpr int64_t kHead = 3;  // outcome, micro batches read, whether this rank reads
 
 }  // namespace
 

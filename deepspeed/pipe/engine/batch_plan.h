@@ -1,4 +1,4 @@
-// What all stages know of a batch before it goes through the pipeline.
+// What all stages know of a batch before it enters the pipeline.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,23 @@
 
 namespace deepspeed::pipe {
 
-/// The micro batches of a stage and the forms of the model's inputs.
+/// Holds a stage's micro batches and the forms of the model's inputs.
 struct BatchPlan {
-  std::vector<MicroBatch> micro_batches;  // of the first and the last stage
-  std::vector<int64_t> input_forms;  // [micro batch]: number of the form of the inputs, alike on all ranks
+  std::vector<MicroBatch> micro_batches;  // on the first and the last stage
+  std::vector<int64_t> input_forms;       // [micro batch]: number of its inputs' form, equal on all ranks
 
   int size() const { return int(input_forms.size()); }
 };
 
-/// Makes plans: the first and the last stage read their data ahead, and all ranks agree on how much there is.
+/// Makes plans. First and last stage read their data ahead; all ranks agree on its amount.
 class BatchPlanner {
  public:
-  /// `ranks`: all of the engine; `first_stage`: the one of them that reads the inputs of this pipeline.
-  /// reads_labels: this stage is the last one.
+  /// `ranks`: all ranks of the engine. `first_stage`: the rank among them that reads this pipeline's inputs.
+  /// reads_labels: this is the last stage.
   BatchPlanner(comm::ProcessGroup ranks, int first_stage, bool reads_labels);
 
-  /// Reads `count` micro batches where this stage reads any. Collective. Throws, on all ranks alike,
-  /// UsageError where a stage that reads has no data, EndOfData where there are less than `count`, and what
-  /// reading threw.
+  /// Reads `count` micro batches, if this stage reads data. Collective. Throws on all ranks: UsageError if a
+  /// stage that reads has no data, EndOfData if there are fewer than `count`, and what reading threw.
   BatchPlan plan(const DataIterator& data, int count);
 
  private:
@@ -37,7 +36,7 @@ class BatchPlanner {
   int first_stage_;
   bool reads_inputs_;
   bool reads_labels_;
-  std::vector<Form> forms_;  // of inputs, by number; the first stage's alone
+  std::vector<Form> forms_;  // forms of inputs, by number; only on the first stage
 };
 
 }  // namespace deepspeed::pipe

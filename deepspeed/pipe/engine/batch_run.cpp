@@ -1,5 +1,5 @@
-// Instructions run one after the other: load() takes inputs, forward() and backward() compute and keep
-// what the other needs, sends and receives meet neighbours. A micro batch's passage holds its tensors
+// Instructions run one after the other. load() takes inputs, forward() and backward() compute and keep what
+// is needed later, sends and receives exchange with neighbours. A micro batch's passage holds its tensors
 // until its backward has used them.
 #include "deepspeed/pipe/engine/batch_run.h"
 
@@ -15,13 +15,13 @@
 namespace deepspeed::pipe {
 namespace {
 
-constexpr size_t kReceivesAhead = 2;  // lists of each link that are received before they are needed
+constexpr size_t kReceivesAhead = 2;  // lists that each link receives ahead of their use
 
 struct RootsAndGrads {
   torch::autograd::variable_list roots, grads;
 };
 
-// The outputs that gradients came for.
+// Returns the outputs that got gradients, with these gradients.
 RootsAndGrads with_gradients(const Tensors& outputs, const Tensors& gradients) {
   RootsAndGrads result;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -111,7 +111,7 @@ void BatchRun::execute(const Instruction& instruction) {
   }
 }
 
-/// What is received ahead arrives while this stage computes.
+/// Starts receives ahead, so that they run while this stage computes.
 void BatchRun::expect_ahead() {
   while (!coming_inputs_.empty() && links_.num_expected_inputs() < kReceivesAhead) {
     const Instruction& next = coming_inputs_.front();
@@ -143,12 +143,12 @@ ListKind BatchRun::kind_of(const Instruction& instruction, int part) const {
 }
 
 void BatchRun::load(const Instruction& instruction) {
-  if (part_of(instruction) != 0) return;  // labels wait where they are
+  if (part_of(instruction) != 0) return;  // labels are read later
   const MicroBatch& batch = plan_.micro_batches[size_t(instruction.micro_batch)];
   passage(instruction).inputs = on_device(batch.inputs, driver_.state().parts.model.device());
 }
 
-/// Returns the inputs as fp16.auto_cast asks for them; a front end casts its own.
+/// Returns the inputs, cast as fp16.auto_cast requires. A front end casts its own inputs.
 Tensors BatchRun::inputs_of(const Passage& micro) const {
   Tensors inputs = micro.inputs;
   const auto& fp16 = driver_.state().parts.config.fp16;
@@ -164,7 +164,7 @@ void BatchRun::forward(const Instruction& instruction) {
   micro.outputs = module_.forward(inputs_of(micro), instruction.model_chunk);
   const at::Device device = driver_.state().parts.model.device();
   if (!is_last_part(instruction)) {
-    // A mask that was made on the host, say: the next stage expects all of them on its device.
+    // The next stage expects all outputs on its device, also for example a mask made on the host.
     for (at::Tensor& output : micro.outputs)
       if (output.defined()) output = output.to(device);
     return;
@@ -177,7 +177,7 @@ void BatchRun::forward(const Instruction& instruction) {
   if (options_.computes_loss) {
     const MicroBatch& batch = plan_.micro_batches[size_t(instruction.micro_batch)];
     micro.loss = module_.loss(micro.outputs, on_device(batch.labels, device));
-    losses_.push_back(micro.loss.detach().to(device));  // ranks take its mean there
+    losses_.push_back(micro.loss.detach().to(device));  // ranks average it on this device
   }
   if (options_.is_training) {
     micro.outputs.clear();
@@ -188,7 +188,7 @@ void BatchRun::forward(const Instruction& instruction) {
 
 void BatchRun::note_weight_backward() {
   --weight_backwards_left_;
-  // The gradients of several chunks are complete at different times, so that they are reduced in the end.
+  // With several chunks the gradients complete at different times, so they are reduced at the end.
   if (weight_backwards_left_ == 0 && module_.model_chunks() == 1) driver_.set_boundary(true);
 }
 

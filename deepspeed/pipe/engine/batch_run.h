@@ -1,4 +1,4 @@
-// Executes what a schedule says that a stage does with one batch.
+// Executes a stage's schedule for one batch.
 #pragma once
 
 #include <deque>
@@ -20,23 +20,23 @@ struct BatchRunOptions {
   bool keeps_outputs = false;  // of the last part
 };
 
-/// One run of a batch: instructions in their order, with receives begun ahead of them.
+/// Runs one batch: instructions in order, with receives started ahead of them.
 class BatchRun {
  public:
   /// All arguments must outlive the run.
   BatchRun(PipelineModule& module, StageLinks& links, StepDriver& driver, BatchPlan& plan,
            const BatchRunOptions& options);
 
-  /// Executes the steps up to the reduction of gradients, which is the engine's.
+  /// Executes the steps up to the reduction of gradients, which the engine does.
   void run(const Steps& steps);
 
-  /// Of the last stage: a scalar each micro batch, detached.
+  /// Returns the last stage's losses: a detached scalar per micro batch.
   const std::vector<at::Tensor>& losses() const { return losses_; }
-  /// Of the last stage, each micro batch, where they were to be kept.
+  /// Returns the last stage's outputs of each micro batch, if they are kept.
   const std::vector<Tensors>& outputs() const { return kept_outputs_; }
 
  private:
-  /// What the passes of a micro batch through a chunk leave to the next ones.
+  /// Holds what a micro batch's passes through a chunk leave for later ones.
   struct Passage {
     Tensors inputs;
     Tensors outputs;
@@ -59,7 +59,7 @@ class BatchRun {
   int part_of(const Instruction& instruction) const;
   bool is_last_part(const Instruction& instruction) const;
   ListKind kind_of(const Instruction& instruction, int part) const;
-  /// Says, before a backward over parameters, whether it is the last one.
+  /// Sets, before a backward over parameters, whether it is the last one.
   void note_weight_backward();
 
   PipelineModule& module_;
@@ -68,7 +68,7 @@ class BatchRun {
   BatchPlan& plan_;
   const BatchRunOptions options_;
   std::map<std::pair<int, int>, Passage> passages_;           // by chunk and micro batch
-  std::deque<Instruction> coming_inputs_, coming_gradients_;  // receives that were not begun
+  std::deque<Instruction> coming_inputs_, coming_gradients_;  // receives not started yet
   int weight_backwards_left_ = 0;
   std::vector<at::Tensor> losses_;
   std::vector<Tensors> kept_outputs_;

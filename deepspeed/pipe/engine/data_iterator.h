@@ -1,4 +1,4 @@
-// Where the micro batches of a pipeline come from.
+// The source of a pipeline's micro batches.
 #pragma once
 
 #include <functional>
@@ -13,17 +13,18 @@
 
 namespace deepspeed::pipe {
 
-/// What the first stage feeds to its first layer, and the last stage to loss_fn.
+/// Holds what the first stage feeds to its first layer, and the last to loss_fn.
 struct MicroBatch {
   Tensors inputs;
   Tensors labels;
 };
 
-/// There are less micro batches than a batch takes. All ranks of the engine throw it, having trained on none.
+/// Thrown if fewer micro batches are left than a batch needs. All ranks of the engine throw it; none has
+/// trained on the batch.
 class DEEPSPEED_API EndOfData : public UsageError {
  public:
   EndOfData(const std::string& what, int num_read) : UsageError(what), num_read_(num_read) {}
-  /// How many there were; 0: the data ended between two batches.
+  /// Returns how many there were; 0: the data ended between two batches.
   int num_read() const { return num_read_; }
 
  private:
@@ -40,7 +41,7 @@ concept IsTupleOfTwo = requires(T& batch) {
 template <class T>
 concept IsStructOfTwo =
     !IsTupleOfTwo<T> && visit_detail::HasMembersToTie<T> && visit_detail::kNumMembers<T> == 2;
-/// Whether T has data and target, and nothing beside them.
+/// Is true if T has only the members data and target.
 template <class T>
 concept IsExample = (visit_detail::IsExample<T>::value || visit_detail::RenamesExample<T> ||
                      IsStructOfTwo<T>)&&requires(T& batch) {
@@ -55,8 +56,8 @@ concept IsDereferenced = requires(T& value) {
 
 }  // namespace data_detail
 
-/// Returns a batch as inputs and labels: of a pair, a tuple of two, a torch::data::Example or a plain struct
-/// of two members, the inputs first, whose parts are tensors, lists, tuples or structs of tensors.
+/// Returns a batch as inputs and labels. It may be a pair, a tuple of two, a torch::data::Example or a plain
+/// struct of two members, inputs first. The two parts are tensors, or lists, tuples or structs of tensors.
 template <class Batch>
 MicroBatch micro_batch_of(Batch batch) {
   if constexpr (std::is_same_v<Batch, MicroBatch>) {
@@ -79,21 +80,21 @@ MicroBatch micro_batch_of(Batch batch) {
   }
 }
 
-/// Gives micro batches one after the other, until there are no more. Copies share the place.
+/// Returns micro batches one after the other until there are no more. Copies share the position.
 class DataIterator {
  public:
   using Next = std::function<std::optional<MicroBatch>()>;
 
   DataIterator() = default;
-  DataIterator(std::nullptr_t) {}  // NOLINT: of a stage that reads no data
-  /// Calls `next` for each micro batch. It returns a batch (micro_batch_of()), or an optional one: without a
-  /// value there are no more.
+  DataIterator(std::nullptr_t) {}  // NOLINT: for a stage that reads no data
+  /// Calls `next` for each micro batch. It returns a batch (see micro_batch_of()) or an optional batch; an
+  /// empty one ends the data.
   template <class F>
   requires(std::is_invocable_v<F&> && !std::is_same_v<F, DataIterator>)
-      DataIterator(F next)  // NOLINT: an iterator is what it gives
+      DataIterator(F next)  // NOLINT: an iterator is what it returns
       : next_(as_next(std::move(next))) {}
 
-  /// Gives the batches of a loader (or a container) once. It must outlive the iterator, unless it is a
+  /// Returns the batches of a loader (or a container) once. It must outlive the iterator, unless it is a
   /// shared_ptr.
   template <class Loader>
   static DataIterator over(Loader& loader) {
@@ -103,7 +104,7 @@ class DataIterator {
   static DataIterator over(std::shared_ptr<Loader> loader) {
     return DataIterator(one_round(loader.get(), loader));
   }
-  /// Gives them again and again.
+  /// Returns the batches of a loader repeatedly.
   template <class Loader>
   static DataIterator repeating(std::shared_ptr<Loader> loader) {
     auto round = std::make_shared<Next>(one_round(loader.get(), loader));
@@ -139,7 +140,7 @@ class DataIterator {
   template <class Loader>
   static Next one_round(Loader* loader, std::shared_ptr<void> owner) {
     using Iterator = decltype(loader->begin());
-    auto at = std::make_shared<std::optional<Iterator>>();  // nothing: not begun
+    auto at = std::make_shared<std::optional<Iterator>>();  // empty: not begun
     return [loader, owner = std::move(owner), at]() -> std::optional<MicroBatch> {
       if (!*at) {
         at->emplace(loader->begin());

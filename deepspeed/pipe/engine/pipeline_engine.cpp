@@ -1,6 +1,6 @@
-// train_batch() in order: all ranks agree on how much data there is, the schedule runs, the loss is shared,
-// and StepDriver::step() reduces what is left, sums tied gradients over the stages and updates. An error in
-// between ends the engine's groups, so that no rank waits for one that will not come.
+// train_batch() in order: all ranks agree on the amount of data, the schedule runs, and the loss is shared.
+// StepDriver::step() then reduces the remaining gradients, sums tied gradients over the stages and updates.
+// An error in between ends the engine's groups, so that no rank waits forever.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ std::string engine_name_of(const InitializeOptions& options) {
   return options.engine_name.empty() ? "pipeline" : "pipeline '" + options.engine_name + "'";
 }
 
-// "of this pipeline rank 4 is stage 0, rank 5 stage 1"
+// Returns a text such as "of this pipeline rank 4 is stage 0, rank 5 stage 1".
 std::string legend_of(const std::vector<int>& ranks) {
   std::string text = "of this pipeline";
   for (size_t stage = 0; stage < ranks.size(); ++stage)
@@ -75,7 +75,7 @@ bool is_trained(const EngineModel& model) {
   return false;
 }
 
-// All stages must know it before the last one has a loss.
+// All stages must know the dtype before the last one has a loss.
 at::ScalarType loss_dtype_of(const EngineModel& model, const comm::ProcessGroup& all) {
   const bool has_doubles = std::ranges::any_of(
       model.parameters, [](const NamedTensor& param) { return param.tensor.scalar_type() == at::kDouble; });
@@ -87,7 +87,7 @@ bool wants_optimizer(const InitializeOptions& options) {
   return options.optimizer || options.slice_optimizer || find_config(options).read().contains("optimizer");
 }
 
-// An optimizer without parameters would be an error on that stage alone.
+// Without this check, an optimizer without parameters would be an error only on that stage.
 void require_trained(const PipelineModule& module, const InitializeOptions& options) {
   if (is_trained(module.model()) || !wants_optimizer(options)) return;
   raise<UsageError>("stage ", module.stage_id(), " of ", module.num_stages(), ", ",
@@ -96,8 +96,8 @@ void require_trained(const PipelineModule& module, const InitializeOptions& opti
                     ", has no parameter that is trained; choose another partition_method or less stages");
 }
 
-// Ranks that differ would wait for each other's groups; tied weights are made alike before the engine makes
-// masters of them.
+// Ranks that differ would wait for each other's groups. Tied weights are made equal before the engine makes
+// masters from them.
 std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module,
                                                  const InitializeOptions& options) {
   const comm::ProcessGroup& all = module.world().group();
@@ -135,6 +135,7 @@ PipelineEngine::PipelineEngine(std::shared_ptr<PipelineModule> module, const Ini
   planner_ = std::make_unique<pipe::BatchPlanner>(all, grid.stage_to_global(0), is_last_stage());
   if (!tied_->empty())
     step_driver().before_update([this] { tied_->reduce(require_optimizer("train_batch")); });
+  if (zero::ZeroOptimizer* const optimizer = state().parts.optimizer.get()) optimizer->rely_on(own_groups());
   step_driver().set_boundary(false);
   const int64_t interval = config().pipeline.activation_checkpoint_interval;
   if (interval > 0) module_->set_activation_checkpoint_interval(int(interval));
@@ -188,7 +189,7 @@ void PipelineEngine::check_building() const {
   const PipelineModuleOptions& built = module_->options();
   const bool has_method = pipeline.partition != "best";
   if (built.front_end) {
-    // Scripts for DeepSpeed may have the keys, of which it takes no notice.
+    // Scripts for DeepSpeed may have these keys, which DeepSpeed ignores.
     if ((has_method || pipeline.seed_layers) && rank() == 0)
       log::warning(
           "[config] without effect: pipeline.partition and pipeline.seed_layers (the PipelineModule's ",
@@ -225,10 +226,15 @@ void PipelineEngine::log_schedule() const {
 
 // --- errors ---
 
+std::vector<comm::ProcessGroup> PipelineEngine::own_groups() const {
+  std::vector<comm::ProcessGroup> groups = links_->groups();
+  for (comm::ProcessGroup& group : tied_->groups()) groups.push_back(std::move(group));
+  return groups;
+}
+
 void PipelineEngine::give_up(const std::string& reason) const {
   const ParallelGroups& groups = state().parts.groups;
-  links_->give_up(reason);
-  tied_->give_up(reason);
+  for (const comm::ProcessGroup& group : own_groups()) group.give_up(reason);
   for (const comm::ProcessGroup* group : {&groups.data, &groups.model, &groups.all}) {
     if (*group) group->give_up(reason);
   }
@@ -303,8 +309,8 @@ at::Tensor PipelineEngine::train_batch(const pipe::DataIterator& data) {
   return loss;
 }
 
-// A batch is the whole window. An engine whose ranks wait for others is at an end, but one rank alone goes
-// on.
+// A batch is the whole accumulation window. After a failure an engine with several ranks has ended, but an
+// engine with only one rank can continue.
 void PipelineEngine::forget_failed_batch() {
   if (!optimizer()->gradients().has_failed()) return;
   step_driver().zero_grad();
@@ -366,7 +372,7 @@ void PipelineEngine::take_additional_losses(int num_micro_batches) {
     own_names += name + "\n";
     own.push_back(value.detach().to(device(), loss_dtype_).reshape({}));
   }
-  // One rank for all: the first one of the last stage.
+  // The first rank of the last stage sends to all.
   const int source = module_->topology().filter_match({{"pipe", num_stages() - 1}}).front();
   std::istringstream names(state().parts.groups.all.broadcast_text(own_names, source));
   std::vector<std::string> all_names;

@@ -12,7 +12,7 @@
 
 namespace deepspeed {
 
-/// A call that a pipeline does not have.
+/// Thrown by calls that a pipeline does not have.
 class DEEPSPEED_API PipelineError : public UsageError {
  public:
   using UsageError::UsageError;
@@ -21,17 +21,17 @@ class DEEPSPEED_API PipelineError : public UsageError {
 /// Holds the arguments of PipelineEngine::eval_batch().
 struct EvalBatchOptions {
   bool return_logits = false;
-  bool compute_loss = true;  // false: the last layer's outputs take the place of losses
-  /// "avg": over the micro batches and the data-parallel ranks; nothing: one result each micro batch.
+  bool compute_loss = true;  // false: the last layer's outputs replace losses
+  /// "avg": over micro batches and data-parallel ranks; absent: one result per micro batch.
   std::optional<std::string> reduce_output = "avg";
-  bool bcast_loss = true;                     // to all stages; else the last stage alone has the loss
+  bool bcast_loss = true;                     // to all stages; false: only the last stage has the loss
   std::optional<int> num_micro_batches = {};  // default: gradient_accumulation_steps
 };
 
 struct EvalBatchResult {
   at::Tensor loss;                     // scalar; undefined on other stages without bcast_loss
-  std::vector<at::Tensor> losses;      // without reduce_output, of the last stage: one each micro batch
-  std::vector<pipe::Tensors> outputs;  // of the last stage, where asked for: of each micro batch
+  std::vector<at::Tensor> losses;      // without reduce_output, on the last stage: one per micro batch
+  std::vector<pipe::Tensors> outputs;  // on the last stage, if requested: of each micro batch
 };
 
 }  // namespace deepspeed

@@ -13,7 +13,7 @@
 namespace deepspeed::pipe {
 namespace {
 
-// The data-parallel ranks of these stages at this rank's place among the slices.
+// Returns the data-parallel ranks of these stages at this rank's place among the slices.
 std::vector<int> ranks_of(const ParallelRanks& grid, const std::vector<int>& stages) {
   std::vector<int> ranks;
   for (const int stage : stages) {
@@ -70,9 +70,9 @@ void TiedGradients::reduce(zero::ZeroOptimizer& optimizer) const {
   const c10::NoGradGuard no_grad;
   for (const TiedWeight& weight : module_.tied_weights()) {
     const auto place = place_of(weight.tensor, optimizer.store());
-    if (!place) continue;  // frozen, on all stages alike
+    if (!place) continue;  // frozen, equally on all stages
     const at::Tensor gradient = optimizer.gradients().gradient(place->group);
-    // What each rank has: with optimizer states cut over the data-parallel ranks these hold a part each.
+    // If optimizer states are cut over the data-parallel ranks, each of these has one part of the gradient.
     const bool is_cut = optimizer.stage() > 0;
     const bool counts = is_cut || module_.grid().data_parallel_id() == 0;
     at::Tensor sum = at::zeros({weight.tensor.numel()}, gradient.options());
@@ -89,8 +89,10 @@ void TiedGradients::reduce(zero::ZeroOptimizer& optimizer) const {
   }
 }
 
-void TiedGradients::give_up(const std::string& reason) const {
-  for (const auto& [stages, group] : groups_) group.give_up(reason);
+std::vector<comm::ProcessGroup> TiedGradients::groups() const {
+  std::vector<comm::ProcessGroup> groups;
+  for (const auto& [stages, group] : groups_) groups.push_back(group);
+  return groups;
 }
 
 }  // namespace deepspeed::pipe

@@ -8,16 +8,16 @@
 namespace deepspeed::pipe {
 namespace {
 
-constexpr int kTags = 1 << 20;  // messages under way have different ones
+constexpr int kTags = 1 << 20;  // messages in flight have different tags
 
 int take(int& next_tag) { return std::exchange(next_tag, (next_tag + 1) % kTags); }
 
-// Bytes travel whatever the dtype is, in every backend.
+// Tensors travel as bytes, which every backend supports for any dtype.
 at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.reshape({-1}).view(at::kByte); }
 
 bool travels(const at::Tensor& value) { return value.defined() && value.numel() > 0; }
 
-// Small integers for the form, which lie on the host where the backend takes host memory.
+// Moves a form's numbers to the group's device, unless the backend takes host memory.
 at::Tensor on_device_of(const comm::ProcessGroup& group, const at::Tensor& numbers) {
   return group.device_type() == at::kCPU ? numbers : numbers.to(group.device_type());
 }

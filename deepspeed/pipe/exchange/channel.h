@@ -1,6 +1,5 @@
-// A channel carries lists of tensors from one stage to another, in one direction and in order. Sends and
-// receives run beside the computation: send() returns at once, and what is expected is received from the
-// moment on at which expect() was called.
+// Carries lists of tensors from one stage to another, in one direction and in order. Sends and receives run
+// during the computation: send() returns at once, and a list is received from its expect() call on.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +11,17 @@
 
 namespace deepspeed::pipe {
 
-/// The end of a channel at which lists leave.
+/// Is the sending end of a channel.
 class Sender {
  public:
-  /// `receiver`: its rank in the group, which no other channel between the two ranks uses in this direction.
-  /// `capacity`: lists that may be under way; send() of another one waits for the oldest. `slices`: how the
-  /// first tensor of a list is cut, alike at both ends.
+  /// `receiver`: its rank in the group. No other channel between the two ranks may use the group in this
+  /// direction. `capacity`: the most lists in flight; another send() waits for the oldest. `slices`: how the
+  /// first tensor of a list is cut; the same at both ends.
   Sender(comm::ProcessGroup group, int receiver, size_t capacity, SlicedMessage slices = {});
 
-  /// Begins to send what is defined of a list. with_form: the receiver does not know its form yet.
+  /// Starts sending the defined tensors of a list. with_form: the receiver does not know its form yet.
   void send(const Tensors& values, bool with_form);
-  /// Waits until all that was sent has left.
+  /// Waits until everything was sent.
   void wait();
 
  private:
@@ -41,18 +40,18 @@ class Sender {
   std::deque<std::vector<Message>> under_way_;
 };
 
-/// The end at which they arrive.
+/// Is the receiving end of a channel.
 class Receiver {
  public:
   Receiver(comm::ProcessGroup group, int sender, at::Device device, SlicedMessage slices = {});
 
-  /// Begins to receive the next list, of this form.
+  /// Starts receiving the next list, which has this form.
   void expect(const Form& form);
-  /// Says how many lists are expected that receive() has not returned.
+  /// Returns how many expected lists receive() has not returned yet.
   size_t num_expected() const { return under_way_.size(); }
-  /// Waits for the oldest list that is expected. The tensors need no gradient.
+  /// Waits for the oldest expected list. Its tensors require no gradient.
   Tensors receive();
-  /// Waits for the form that precedes the next list. Nothing may be expected.
+  /// Waits for the form that precedes the next list. No list may be expected.
   Form receive_form();
 
  private:

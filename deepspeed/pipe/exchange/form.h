@@ -15,7 +15,7 @@ struct TensorForm {
   bool is_defined = false;
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;
-  bool requires_grad = false;  // a gradient of it goes back
+  bool requires_grad = false;  // its gradient is sent back
 
   bool operator==(const TensorForm&) const = default;
   int64_t numel() const;
@@ -24,18 +24,18 @@ struct TensorForm {
 using Form = std::vector<TensorForm>;
 
 Form form_of(const Tensors& values);
-/// Returns the form of the gradients that go back for values of a form: those that need none are undefined.
+/// Returns the form of the gradients for values of a form. Those of values without one are undefined.
 Form form_of_gradients(const Form& values);
-/// Writes a form for messages: "[2, 8] Float, [2] Long".
+/// Describes a form for messages: "[2, 8] Float, [2] Long".
 std::string describe(const Form& form);
 
-/// Writes a form as numbers, (n) int64, which another rank reads.
+/// Encodes a form as numbers, (n) int64, for another rank.
 at::Tensor encode(const Form& form);
 Form decode(const at::Tensor& numbers);
 
-/// Returns new tensors of the form, whose values are not set. They need no gradient yet.
+/// Returns new tensors of the form with undefined values. They require no gradient yet.
 Tensors make_tensors(const Form& form, at::Device device);
-/// Returns them as leaves that get gradients where the form says so.
+/// Returns the values as leaves, which require gradients if the form says so.
 Tensors as_leaves(const Tensors& values, const Form& form);
 
 }  // namespace deepspeed::pipe

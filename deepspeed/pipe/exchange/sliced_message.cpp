@@ -38,8 +38,4 @@ void SlicedMessage::gather(const at::Tensor& room) const {
   slices_.all_gather(room.view(at::kByte), own_place(room).view(at::kByte));
 }
 
-void SlicedMessage::give_up(const std::string& reason) const {
-  if (slices_) slices_.give_up(reason);
-}
-
 }  // namespace deepspeed::pipe

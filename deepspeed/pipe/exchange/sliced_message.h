@@ -1,8 +1,7 @@
-// The first tensor of a list, which the ranks that share a layer hold alike, travels in parts: each of them
-// sends one, and the receivers gather the parts.
+// Sends the first tensor of a list in parts, if the ranks that share a layer all have it. Each of them sends
+// one part, and the receivers gather the parts.
 #pragma once
 
-#include <string>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +10,8 @@
 
 namespace deepspeed::pipe {
 
-/// Cuts tensors into equal parts, one a rank of the slice group; the last one ends in elements without
-/// meaning. Without a group, or in a group of one, there is one part: the tensor.
+/// Cuts tensors into equal parts, one per rank of the slice group. The last part ends in padding. Without a
+/// group, or with one rank, the tensor is the only part.
 class SlicedMessage {
  public:
   SlicedMessage() = default;
@@ -21,15 +20,15 @@ class SlicedMessage {
   bool is_cut() const { return slices_ && slices_.size() > 1; }
   /// Returns this rank's part of a tensor, (ceil(numel / slices)).
   at::Tensor part_of(const at::Tensor& whole) const;
-  /// Returns memory for the parts of a tensor like `whole`, (slices * ceil(numel / slices)).
+  /// Allocates memory for the parts of a tensor like `whole`, (slices * ceil(numel / slices)).
   at::Tensor room_for(const at::Tensor& whole) const;
-  /// Returns the tensor that lies there, with the sizes of `like`.
+  /// Returns the tensor in that memory, with the sizes of `like`.
   at::Tensor whole_of(const at::Tensor& room, const at::Tensor& like) const;
-  /// Returns this rank's place in such memory.
+  /// Returns this rank's place in that memory.
   at::Tensor own_place(const at::Tensor& room) const;
-  /// Fills the other ranks' places. All ranks of the group call it.
+  /// Fills the other ranks' places. Collective over the group.
   void gather(const at::Tensor& room) const;
-  void give_up(const std::string& reason) const;
+  const comm::ProcessGroup& group() const { return slices_; }
 
  private:
   comm::ProcessGroup slices_;

@@ -8,7 +8,7 @@
 namespace deepspeed::pipe {
 namespace {
 
-// Runs a part of an exchange with a stage; its error names the stage.
+// Runs a part of an exchange with a stage, and names the stage in errors.
 template <class Exchange>
 auto naming(const char* what, int stage, Exchange exchange) {
   try {
@@ -18,9 +18,9 @@ auto naming(const char* what, int stage, Exchange exchange) {
   }
 }
 
-/// Connects a stage with its neighbours of a group, or, where it wraps, the last stage with the first one.
-/// NCCL connects two ranks at their first message, and holds both threads until then: a receive that is
-/// posted ahead would hold the one whose send the other waits for. So they meet here, each pair at its turn.
+/// Connects a stage with its neighbours in a group. If `wraps`, connects the last stage with the first. NCCL
+/// connects two ranks at their first message and blocks both threads until then. A receive posted ahead would
+/// block a rank whose send the other waits for. So each pair connects here in turn.
 void connect(const comm::ProcessGroup& group, int stage, int num_stages, bool wraps, at::Device device) {
   if (!group || group.device_type() == at::kCPU) return;
   const at::Tensor byte = at::zeros({1}, at::TensorOptions(at::kByte).device(device));
@@ -64,7 +64,7 @@ StageLinks::StageLinks(const comm::World& world, const ParallelRanks& ranks, con
   const int previous = (stage + num_stages - 1) % num_stages, next = (stage + 1) % num_stages;
   previous_stage_ = previous;
   next_stage_ = next;
-  // As many as the schedules have under way at most, so that a send rarely waits.
+  // The schedules have at most this many in flight, so a send rarely waits.
   const size_t capacity = size_t(num_stages * options.model_chunks) + 2;
   if (stage > 0 || wraps) {
     inputs_ = std::make_unique<Receiver>(stage > 0 ? activations_ : wrap_activations_, previous,
@@ -134,11 +134,11 @@ void StageLinks::finish_sends() {
   if (input_grads_) naming("sending gradients to", previous_stage_, [&] { input_grads_->wait(); });
 }
 
-void StageLinks::give_up(const std::string& reason) const {
-  for (const comm::ProcessGroup* group : {&activations_, &gradients_, &wrap_activations_, &wrap_gradients_}) {
-    if (*group) group->give_up(reason);
-  }
-  slices_.give_up(reason);
+std::vector<comm::ProcessGroup> StageLinks::groups() const {
+  std::vector<comm::ProcessGroup> groups = {activations_, gradients_, wrap_activations_, wrap_gradients_,
+                                            slices_.group()};
+  std::erase_if(groups, [](const comm::ProcessGroup& group) { return !group; });
+  return groups;
 }
 
 }  // namespace deepspeed::pipe

@@ -1,11 +1,12 @@
-// The links of a stage to those before and behind it: activations go forward and gradients back, from one
-// part of the model to the next.
+// Links a stage with its previous and next stage. Activations go forward and gradients back, from one part of
+// the model to the next.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/pipe/exchange/channel.h"
@@ -14,8 +15,8 @@
 
 namespace deepspeed::pipe {
 
-/// Which list it is: of inputs of this form of the model's first layer (a number that all stages have alike),
-/// behind this part of the model, of a forward for training or for evaluation.
+/// Identifies a kind of list. It depends on the form of the model's inputs (a number equal on all stages),
+/// the part whose outputs it holds, and training or evaluation.
 struct ListKind {
   int64_t input_form = 0;
   int part = 0;
@@ -26,7 +27,7 @@ struct ListKind {
 
 class KnownForms {
  public:
-  /// Returns the form of such a list, or null where none was seen.
+  /// Returns the form of such a list; null if none was seen.
   const Form* find(const ListKind& kind) const {
     const auto found = forms_.find(kind);
     return found == forms_.end() ? nullptr : &found->second;
@@ -39,47 +40,46 @@ class KnownForms {
 };
 
 struct LinkOptions {
-  std::string name;     // of the engine, whose groups are named after it
-  std::string purpose;  // as World::own_group() has it
+  std::string name;     // the engine's, used in the names of the groups
+  std::string purpose;  // as in World::own_group()
   int model_chunks = 1;
   at::Device device = at::kCPU;
   bool dynamic_shape = false;  // forms travel with each list
-  // Whether the first tensor of activations, and of their gradients, travels in parts, one a slice.
+  // Whether the first tensor of activations, and of their gradients, travels in parts, one per slice.
   bool pipe_partitioned = false;
   bool grad_partitioned = false;
 };
 
-/// Part p of the model is chunk p / S of stage p % S. The last stage's links lead to the first one where a
-/// stage has several chunks.
+/// Links the parts of the model. Part p is chunk p / S of stage p % S. If stages have several chunks, the
+/// last stage is linked to the first.
 class StageLinks {
  public:
-  /// Makes the groups of ranks that it needs. Collective over the pipeline's ranks.
+  /// Makes its groups of ranks. Collective over the pipeline's ranks.
   StageLinks(const comm::World& world, const ParallelRanks& ranks, const LinkOptions& options);
 
-  /// Sends the outputs of the part `kind.part` to the next one. Throws UsageError where their form is another
-  /// one than that of the list before of this kind, unless dynamic_shape allows it.
+  /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from the
+  /// last list of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
-  /// Begins to receive the outputs of the part before, unless their form is not known. Returns whether it
-  /// was.
+  /// Starts receiving the previous part's outputs if their form is known. Returns whether it is.
   bool expect_inputs(const ListKind& kind);
-  /// Waits for them. They are leaves, which get gradients where the other stage's need them.
+  /// Waits for the inputs. They are leaves, which require gradients if the other stage's outputs do.
   Tensors receive_inputs(const ListKind& kind);
   size_t num_expected_inputs() const { return inputs_ ? inputs_->num_expected() : 0; }
 
-  /// Sends gradients of inputs to the part before: those that `inputs` need, zeros where one is undefined.
+  /// Sends the gradients that `inputs` require to the previous part; undefined ones become zeros.
   void send_gradients(const Tensors& inputs, const Tensors& gradients);
-  /// Begins to receive the gradients of outputs of this form.
+  /// Starts receiving the gradients of outputs of this form.
   void expect_gradients(const Form& outputs);
-  /// Waits for them; undefined for outputs that need none.
+  /// Waits for the gradients; undefined for outputs that require none.
   Tensors receive_gradients();
   size_t num_expected_gradients() const { return output_grads_ ? output_grads_->num_expected() : 0; }
 
-  /// Waits until all that was sent has left.
+  /// Waits until everything was sent.
   void finish_sends();
-  /// Forgets the forms: the next lists travel with them. All stages call it.
+  /// Forgets the forms, so the next lists travel with them. All stages must call it.
   void forget_forms() { forms_.clear(); }
-  /// Ends the groups on all ranks: what waits in them fails with the reason.
-  void give_up(const std::string& reason) const;
+  /// Returns the groups that messages go over.
+  std::vector<comm::ProcessGroup> groups() const;
 
  private:
   comm::ProcessGroup activations_, gradients_;            // between neighbours
@@ -88,7 +88,7 @@ class StageLinks {
   LinkOptions options_;
   int previous_stage_ = 0, next_stage_ = 0;
   KnownForms forms_;
-  // Null where there is no such neighbour.
+  // Null if there is no such neighbour.
   std::unique_ptr<Receiver> inputs_, output_grads_;
   std::unique_ptr<Sender> outputs_, input_grads_;
 };

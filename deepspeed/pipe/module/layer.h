@@ -1,5 +1,5 @@
-// A stage of a pipeline runs layers of this form, whatever front end they come from: a function over a list
-// of tensors, and the parameters that it uses.
+// The form of a layer that a stage runs, whatever front end it comes from: a function over a list of tensors,
+// and the parameters that it uses.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,18 @@
 
 namespace deepspeed::pipe {
 
-/// What goes from one layer to the next: outputs of the one, inputs of the other. Any dtype; a tensor that
-/// needs no gradient, such as one of integers, gets none.
+/// Passes from one layer to the next, with any dtypes. Tensors that require no gradient, such as integers,
+/// get none.
 using Tensors = std::vector<at::Tensor>;
 using TensorFunction = std::function<Tensors(const Tensors&)>;
 
 struct Layer {
-  std::string class_name;  // as its language spells it: "torch::nn::LinearImpl"
+  std::string class_name;  // in the layer's language: "torch::nn::LinearImpl"
   TensorFunction forward;
-  EngineModel model;  // parameters and buffers by their names in the layer; of a function none
+  EngineModel model;  // parameters and buffers by their names in the layer; empty for a function
 };
 
-/// A layer that this rank has built.
+/// Is a layer that this rank has built.
 struct StageLayer {
   int index = 0;       // in the model
   std::string prefix;  // of its parameters' names: "3", "tied_modules.embed"

@@ -1,5 +1,5 @@
-// The files of a stage's layers: which tensors each holds, for an engine's checkpoints, and how a module
-// writes and reads them apart from those.
+// The files of a stage's layers: the tensors in each file for an engine's checkpoints, and how a module
+// itself writes and reads them.
 #include <algorithm>
 #include <filesystem>
 
@@ -36,7 +36,7 @@ void PipelineModule::describe_files() {
       model_.layers[size_t(layer)] = {"tied_modules." + key, /*is_tied=*/true, tied.stored_as};
   }
   for (const StageLayer& layer : layers_) add_file_of(layer);
-  // A module that no layer here has a file of comes from another stage's.
+  // If no layer here has a file of the tied module, it comes from another stage's file.
   for (const auto& [key, tied] : ties_) {
     if (!tied_modules_.contains(key)) continue;
     const auto stored = [&](const StoredLayer& file) { return file.index == tied.stored_as; };

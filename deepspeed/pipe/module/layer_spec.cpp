@@ -8,7 +8,7 @@ namespace {
 using torch::nn::AnyModule;
 using torch::nn::AnyValue;
 
-// An AnyModule knows at run time alone what its module returns.
+// An AnyModule knows only at run time what its module returns.
 Tensors tensors_of(AnyValue value, const std::string& name) {
   if (auto* const tensor = value.try_get<at::Tensor>()) return {*tensor};
   if (auto* const list = value.try_get<Tensors>()) return *list;

@@ -1,5 +1,5 @@
-// A LayerSpec describes a layer of a pipeline, which is built on the ranks of its stage alone: a model that
-// is larger than a rank's memory can be written down.
+// Describes a pipeline's layers. Each is built only on the ranks of its stage, so a model larger than a
+// rank's memory can be described.
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@
 
 namespace deepspeed::pipe {
 
-/// A module that several layers of a stage share, of some front end.
+/// Is a module that several layers of a stage share, from any front end.
 struct TiedModule {
   std::string class_name;
   std::shared_ptr<void> module;
@@ -33,11 +33,11 @@ struct TiedModule {
 
 /// Says how layers that share a module are made.
 struct Tie {
-  std::string key;                        // layers of one key share one module
-  std::vector<std::string> weight_attrs;  // the parameters that stages keep alike, by their names in it
-  std::function<TiedModule()> make;       // the module, once on each stage that has one of its layers
-  std::function<TensorFunction(const TiedModule&)> bind;  // this layer's forward over it
-  bool has_forward_fn = false;  // other than the module's own: checkpoints have no file of the layer
+  std::string key;                        // layers with the same key share one module
+  std::vector<std::string> weight_attrs;  // parameters that stages keep equal, by their names in the module
+  std::function<TiedModule()> make;       // makes the module, once on each stage that needs it
+  std::function<TensorFunction(const TiedModule&)> bind;  // makes this layer's forward over the module
+  bool has_forward_fn = false;  // not the module's own forward, so checkpoints have no file for the layer
 };
 
 namespace spec_detail {
@@ -51,11 +51,11 @@ requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, T>
 struct Contained<T> {
   using type = typename T::ContainedType;
 };
-/// The class of the module itself: of a TORCH_MODULE holder the class behind it.
+/// Is the class of the module itself; for a TORCH_MODULE holder, the class it holds.
 template <class T>
 using ModuleClass = typename Contained<T>::type;
 
-/// The parameter types of a module's forward(), void where that is a template or overloaded.
+/// Lists the parameter types of a module's forward(); void for a template or overloads.
 template <class Module>
 struct ForwardSignature {
   using list = void;
@@ -74,7 +74,7 @@ TensorFunction forward_of(const std::shared_ptr<Module>& module) {
   };
 }
 
-/// The class of a forward function's first parameter.
+/// Is the class of a forward function's first parameter.
 template <class List>
 struct First {
   using type = void;
@@ -84,7 +84,7 @@ struct First<call_detail::ParameterList<F, Rest...>> {
   using type = std::remove_cvref_t<F>;
 };
 
-/// The parameters of a forward function behind the module, which is its first one.
+/// Lists the parameters of a forward function after the module, its first one.
 template <class List>
 struct WithoutFirst {
   using list = void;
@@ -107,7 +107,7 @@ TensorFunction forward_by(const std::shared_ptr<Module>& module, F function) {
 
 DEEPSPEED_API TensorFunction forward_of_any(const torch::nn::AnyModule& module);
 
-/// Whether a stage can build the module, more than once, of arguments that are kept until then.
+/// Says whether a stage can build the module repeatedly from stored arguments.
 template <class Module, class... Args>
 concept IsBuiltOf =
     std::is_base_of_v<torch::nn::Module, Module> && std::constructible_from<Module, const Args&...>;
@@ -124,21 +124,21 @@ concept IsModulePointer = requires(Part part) {
   { part.get() } -> std::convertible_to<torch::nn::Module*>;
   requires !std::is_base_of_v<torch::detail::ModuleHolderIndicator, Part>;
 };
-/// A module that no layer can hold on to.
+/// Is a module that a layer cannot keep alive.
 template <class Part>
 concept IsUnsharedModule = std::is_base_of_v<torch::nn::Module, std::remove_pointer_t<Part>> ||
     (IsModulePointer<Part> && !requires(Part part) { part.use_count(); });
 
 }  // namespace spec_detail
 
-/// An element of the list that a PipelineModule is made of. A module (a shared_ptr to one, a TORCH_MODULE
-/// holder, a torch::nn::AnyModule), a function over tensors and a layer that is not built yet, of(), all
-/// become one. A layer takes and returns a tensor, several, or a struct or tuple of tensors.
+/// Is an element of the list from which a PipelineModule is made. It can be a module (a shared_ptr, a
+/// TORCH_MODULE holder or a torch::nn::AnyModule), a function over tensors, or a layer to be built later,
+/// of(). A layer takes and returns a tensor, several, or a struct or tuple of tensors.
 class DEEPSPEED_API LayerSpec {
  public:
-  /// A layer of another front end. `build` may be called more than once.
+  /// Takes a layer of another front end. `build` may be called more than once.
   LayerSpec(std::string class_name, std::function<Layer()> build);
-  /// A module that is built already.
+  /// Takes a module that exists already.
   template <spec_detail::IsModulePointer Part>
   requires(!spec_detail::IsUnsharedModule<Part>)
       LayerSpec(const Part& module)  // NOLINT: an element of a list of layers
@@ -148,14 +148,14 @@ class DEEPSPEED_API LayerSpec {
       const Holder& module)  // NOLINT
       : LayerSpec(of_module(module.ptr())) {}
   LayerSpec(const torch::nn::AnyModule& module);  // NOLINT
-  /// Does not compile, and says what to give instead.
+  /// Does not compile, and says what to pass instead.
   template <spec_detail::IsUnsharedModule Part>
   LayerSpec(const Part&) {  // NOLINT
     static_assert(!spec_detail::IsUnsharedModule<Part>,
                   "a layer is a std::shared_ptr to a module, its TORCH_MODULE holder or a "
                   "torch::nn::AnyModule, which the pipeline shares: make the module by std::make_shared");
   }
-  /// A function over tensors, without parameters.
+  /// Takes a function over tensors without parameters.
   template <class F>
   requires(!std::derived_from<F, LayerSpec> && !spec_detail::IsModulePointer<F> &&
            !std::is_base_of_v<torch::detail::ModuleHolderIndicator, F> &&
@@ -163,8 +163,8 @@ class DEEPSPEED_API LayerSpec {
       LayerSpec(F function)  // NOLINT
       : LayerSpec(of_function(std::move(function))) {}
 
-  /// A module of this class, made of these arguments when its stage is built. `Module`: the class or its
-  /// TORCH_MODULE holder.
+  /// Describes a module of this class, made from these arguments when its stage is built. `Module`: the class
+  /// or its TORCH_MODULE holder.
   template <class Module, class... Args>
   static LayerSpec of(Args... args) {
     using Class = spec_detail::ModuleClass<Module>;
@@ -185,11 +185,11 @@ class DEEPSPEED_API LayerSpec {
     }
   }
 
-  /// Makes the layer, or returns the one that there is; each rank of its stage calls it once. A tied layer is
-  /// made by tie().
+  /// Makes the layer, or returns the given one. Each rank of its stage calls it once. A tied layer is made by
+  /// tie().
   Layer build() const;
   const std::string& class_name() const { return class_name_; }
-  /// Says whether the layer needs no build(): its module or function was given.
+  /// Returns whether the layer needs no build(), because its module or function was given.
   bool is_built() const { return is_built_; }
   const std::optional<Tie>& tie() const { return tie_; }
 
@@ -224,14 +224,14 @@ class DEEPSPEED_API LayerSpec {
   bool is_built_ = false;
 };
 
-/// A layer that shares its module with the other layers of the same key, on other stages too: an embedding
-/// and the projection to the words, for instance. Gradients of the tied weights are summed over the stages.
+/// Is a layer that shares its module with other layers of its key. These may be on other stages. An example
+/// is an embedding and the output projection. Gradients of the tied weights are summed over the stages.
 class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
  public:
-  /// A layer of another front end.
+  /// Takes a layer of another front end.
   TiedLayerSpec(std::string class_name, Tie tie) : LayerSpec(std::move(class_name), std::move(tie)) {}
 
-  /// A module of this class made of these arguments, run by its forward().
+  /// Describes a module of this class made from these arguments, run by its forward().
   template <class Module, class... Args>
   static TiedLayerSpec of(const std::string& key, Args... args) {
     using Class = spec_detail::ModuleClass<Module>;
@@ -251,7 +251,7 @@ class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
       return {"", Tie()};
     }
   }
-  /// Runs the layer by forward_fn(module, inputs...), whose first parameter is a reference to the module's
+  /// Runs the layer by forward_fn(module, inputs...). Its first parameter is a reference to the module's
   /// class: `[](torch::nn::EmbeddingImpl& embedding, at::Tensor hidden) { ... }`.
   template <class F>
   TiedLayerSpec forward_fn(F function) const {
@@ -263,7 +263,7 @@ class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
       return spec_detail::forward_by(std::static_pointer_cast<Class>(tied.module), function);
     });
   }
-  /// Names the weights that stages keep alike, as the module does: "weight", "decoder.weight".
+  /// Names the weights that stages keep equal, as in the module: "weight", "decoder.weight".
   TiedLayerSpec tied_weight_attr(std::vector<std::string> names) const;
 
  private:
@@ -278,7 +278,7 @@ class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
   static void require_class(const TiedModule& tied, const std::string& class_name, const std::string& key);
 };
 
-/// The layers inside of a sequence, one after the other.
+/// Returns the layers in a sequence, in order.
 DEEPSPEED_API std::vector<LayerSpec> layers_of(const torch::nn::Sequential& sequence);
 
 }  // namespace deepspeed::pipe

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRounds = 3;  // the first one warms up; the fastest of the others counts
+constexpr int kRounds = 3;  // the first warms up; the fastest of the others counts
 
 Tensors as_leaves(const Tensors& values) {
   Tensors leaves;
@@ -25,7 +25,7 @@ Tensors as_leaves(const Tensors& values) {
   return leaves;
 }
 
-// Runs forward and backward once; returns the outputs.
+// Runs forward and backward once. Returns the outputs.
 Tensors run_once(const Layer& layer, const Tensors& inputs) {
   const Tensors outputs = layer.forward(as_leaves(inputs));
   torch::autograd::variable_list roots, gradients;

@@ -1,4 +1,4 @@
-// Measures what the layers of a model cost, for partition_method "profile".
+// Measures the cost of a model's layers, for partition_method "profile".
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace deepspeed::pipe {
 
-/// Returns the seconds of a forward and a backward of each layer, which is built, run on what the layer
-/// before it gives and dropped again: no two layers are in memory at once. The default generators are left as
-/// they were.
+/// Returns the seconds that each layer's forward and backward take. Each layer is built, run on the outputs
+/// of the layer before and dropped, so no two are in memory at once. The default generators are left
+/// unchanged.
 std::vector<double> time_layers(const std::vector<LayerSpec>& specs, const Tensors& inputs);
 
 }  // namespace deepspeed::pipe

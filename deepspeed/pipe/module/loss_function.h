@@ -1,4 +1,4 @@
-// The last stage of a pipeline computes the loss of a micro batch with this.
+// Computes the loss of a micro batch on the last stage.
 #pragma once
 
 #include <functional>
@@ -26,12 +26,12 @@ struct TwoParameters<ParameterList<A, B>> : std::true_type {
 
 }  // namespace call_detail
 
-/// loss_fn(outputs, labels): a function or a torch::nn module that takes what the last layer gives and the
-/// labels of the micro batch, each a tensor, a list, a tuple or a struct of tensors, and returns a scalar.
+/// Wraps loss_fn(outputs, labels), a function or a torch::nn module that returns a scalar. It takes the last
+/// layer's outputs and the micro batch's labels, each as a tensor, list, tuple or struct of tensors.
 class LossFunction {
  public:
   LossFunction() = default;
-  LossFunction(std::nullptr_t) {}  // NOLINT: as a loss_fn that is not given
+  LossFunction(std::nullptr_t) {}  // NOLINT: an absent loss_fn
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, LossFunction> &&
            !std::is_same_v<std::remove_cvref_t<F>, std::nullptr_t>)

@@ -17,43 +17,43 @@
 
 namespace deepspeed::pipe {
 
-/// Runs a function so that its activations are computed again in backward, not kept.
+/// Runs a function so that its activations are recomputed in backward instead of kept.
 using CheckpointFunction = std::function<Tensors(const TensorFunction& function, const Tensors& inputs)>;
 
-/// A stage that a front end has built, whose layers it runs itself: between them go values of its own
-/// language. Seeds and recomputation are its own, too.
+/// Is a stage built by a front end, which runs the layers itself. Between them it passes values of its own
+/// language. It also handles seeds and recomputation.
 struct FrontEndStage {
-  Parts parts;        // as partition_layers() gives them
+  Parts parts;        // as partition_layers() returns them
   EngineModel model;  // of this stage, under the front end's names
   std::function<Tensors(int chunk, const Tensors& inputs)> forward;
 };
 
 struct PipelineModuleOptions {
-  /// One of both is given: how many stages, whose ranks then train data-parallel, or all axes.
+  /// Either this or `topology` is given. Each stage's ranks then train data-parallel.
   std::optional<int> num_stages = {};
   std::optional<ProcessTopology> topology = {};
-  /// Says whether the slices of a layer (the ranks of the axis "model") hold parts of this parameter; else,
-  /// and where it is empty, all of them hold it alike, and the first one counts it in norms.
+  /// Returns whether the slices of a layer hold different parts of this parameter. Slices are the ranks of
+  /// the axis "model". If not, or if empty, all slices hold equal copies, and norms count the first one.
   std::function<bool(const at::Tensor& param)> is_model_parallel_parameter = {};
-  LossFunction loss_fn = {};  // none: the last layer gives the loss
-  /// Called on the last stage after each micro batch's loss: losses to report beside it, by name, whose means
-  /// PipelineEngine::get_additional_losses() gives.
+  LossFunction loss_fn = {};  // absent: the last layer returns the loss
+  /// Returns further losses to report, by name. It is called on the last stage after each micro batch's loss.
+  /// PipelineEngine::get_additional_losses() returns their means.
   std::function<std::map<std::string, at::Tensor>()> additional_losses = {};
-  bool seed_layers = false;                    // each layer is built and run under a seed of its own
+  bool seed_layers = false;                    // each layer is built and run under its own seed
   std::function<void(uint64_t)> seed_fn = {};  // default: torch::manual_seed
   uint64_t base_seed = 1234;
-  /// "parameters", "uniform", "type:REGEX" or "profile" (partition_layers()).
+  /// "parameters", "uniform", "type:REGEX" or "profile" (see partition_layers()).
   std::string partition_method = "parameters";
-  /// Of so many layers, activations at their borders alone are kept; 0: all are.
+  /// Recompute in blocks of this many layers, keeping only block inputs; 0 keeps everything.
   int activation_checkpoint_interval = 0;
-  CheckpointFunction activation_checkpoint_func = {};  // default: as checkpointing::checkpoint does
-  /// Class names, in part or whole, of the layers that may be recomputed; none: all that have parameters.
+  CheckpointFunction activation_checkpoint_func = {};  // default: checkpointing::checkpoint
+  /// Class names, or parts of them, of layers that may be recomputed. Empty: all with parameters.
   std::vector<std::string> checkpointable_layers = {};
-  /// Whether layers may give other shapes for inputs of the same shapes; those of inputs may always change.
+  /// Whether layers may return different shapes for inputs of equal shapes. Input shapes may always change.
   bool dynamic_shape = false;
-  /// How many parts of the model a stage holds: above 1 for the interleaved schedule.
+  /// How many parts of the model a stage holds; above 1 for the interleaved schedule.
   int model_chunks = 1;
-  /// Inputs of the first layer for partition_method "profile", which runs each layer on them.
+  /// Inputs of the first layer for partition_method "profile", which runs the layers on them.
   Tensors profile_inputs = {};
   std::optional<FrontEndStage> front_end = {};
   comm::World world = {};  // default: that of init_distributed()

@@ -27,18 +27,18 @@ void check_weights(const std::vector<double>& weights) {
   }
 }
 
-/// The best way to cut the first items into some number of parts.
+/// Describes the best way to cut the first items into some number of parts.
 struct BestCut {
   double largest = kUnbounded;
   double smallest = kUnbounded;
   double spread = kUnbounded;
-  int last_begin = 0;  // where the last part begins
+  int last_begin = 0;  // the begin of the last part
 };
 
-/// The best cuts of the first i items, for each i, into one number of parts.
+/// Holds the best cuts into one number of parts, of the first i items for each i.
 using BestCuts = std::vector<BestCut>;
 
-/// Adds a part behind the best cuts into one part fewer. A later begin wins where spreads are equal.
+/// Adds a part to the best cuts into one part fewer. With equal spreads a later begin wins.
 BestCuts add_part(const BestCuts& before, const std::vector<double>& sums, size_t parts) {
   BestCuts result(before.size());
   for (size_t end = parts; end < before.size(); ++end) {

@@ -1,7 +1,6 @@
-// A PipelineModule is made in four steps: the layers are shared out, those of this stage are built in their
-// order (which decides what random numbers they are made of), their models are joined into one
-// (stage_model.h), whose files layer_files.cpp describes, and the weights that other stages hold as well are
-// noted.
+// A PipelineModule is made in four steps. The layers are divided among stages. Those of this stage are built
+// in order, which determines their random numbers. Their models are joined into one (stage_model.h), whose
+// files layer_files.cpp describes. Weights that other stages also hold are noted.
 #include "deepspeed/pipe/module/pipeline_module.h"
 
 #include <algorithm>
@@ -122,15 +121,15 @@ void PipelineModule::find_ties() {
     tied.weight_attrs.insert(tie->weight_attrs.begin(), tie->weight_attrs.end());
   }
   for (const auto& [key, tied] : ties_) {
-    // DeepSpeed's programs may tie a layer to none.
+    // DeepSpeed's programs may give a key to a single layer.
     if (tied.layers.size() > 1 || options_.front_end) continue;
     raise<UsageError>("the tied key '", key, "' is that of ", describe_layer(tied.layers.front()),
                       " alone, expected two or more layers; make it a LayerSpec, or mend the key");
   }
 }
 
-/// Layers that are to be built are so here once, one after the other, and dropped, which takes the random
-/// numbers that DeepSpeed takes there.
+/// Layers without a module are built here once, one after the other, and dropped. This consumes the same
+/// random numbers as in DeepSpeed.
 std::vector<LayerCost> PipelineModule::costs() const {
   std::vector<LayerCost> costs;
   for (const std::string& name : class_names_) costs.push_back({name, 0, 0.0});
@@ -270,7 +269,7 @@ Tensors PipelineModule::forward(const Tensors& inputs, int chunk) {
       values = run_layers(begin, end, values);
       continue;
     }
-    // The seeds of the layers are those of this forward, also where it is computed again.
+    // The layers use the seeds of this forward, also when it is recomputed.
     const auto run = [this, begin, end, offset = micro_offset_](const Tensors& block_inputs) {
       const int64_t now = std::exchange(micro_offset_, offset);
       Tensors outputs = run_layers(begin, end, block_inputs);
@@ -335,7 +334,7 @@ Tensors PipelineModule::run_layer(size_t position, const Tensors& inputs) {
 at::Tensor PipelineModule::loss(const Tensors& outputs, const Tensors& labels) {
   at::Tensor loss;
   if (options_.loss_fn && options_.front_end) {
-    loss = options_.loss_fn(outputs, labels);  // errors of its language name the place themselves
+    loss = options_.loss_fn(outputs, labels);  // a front end's errors name the place themselves
   } else if (options_.loss_fn) {
     loss =
         autograd::with_place([&] { return options_.loss_fn(outputs, labels); },

@@ -1,4 +1,4 @@
-// A model as a list of layers, of which a rank builds those of its stage.
+// A model as a list of layers. A rank builds only those of its stage.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace deepspeed::pipe {
 
-/// A weight of a tied module that this stage has.
+/// Is a weight of a tied module on this stage.
 struct TiedWeight {
   std::string key;   // of the module
   std::string name;  // in the model: "tied_modules.embed.weight"
@@ -31,14 +31,14 @@ struct TiedWeight {
   std::vector<int> stages;  // ascending; two or more
 };
 
-/// The model of a PipelineEngine: all layers are described, those of this rank's stage are built. Layer i's
-/// parameters are named "i.name", those of a tied layer "tied_modules.KEY.name". All ranks make it with the
-/// same arguments.
+/// Is the model of a PipelineEngine. All layers are described; those of this rank's stage are built.
+/// Parameters of layer i are named "i.name", those of a tied layer "tied_modules.KEY.name". All ranks
+/// construct it with the same arguments.
 class DEEPSPEED_API PipelineModule {
  public:
-  /// Shares the layers out and builds this rank's. Talks to the other ranks, which call it too. Throws
-  /// UsageError that names the argument: neither num_stages nor topology, stages that do not divide the
-  /// ranks, more stages than layers, a tied key that one layer alone has, tied layers of different classes.
+  /// Divides the layers among stages and builds this rank's. Collective. Throws UsageError naming the
+  /// argument if neither num_stages nor topology is given, if the stages do not divide the ranks, if there
+  /// are more stages than layers, if only one layer has a tied key, or if tied layers have different classes.
   PipelineModule(std::vector<LayerSpec> layers, PipelineModuleOptions options);
   PipelineModule(const torch::nn::Sequential& layers, PipelineModuleOptions options);
   PipelineModule(const PipelineModule&) = delete;
@@ -52,7 +52,7 @@ class DEEPSPEED_API PipelineModule {
   /// Returns this rank's place among stages, data-parallel ranks and slices.
   const ParallelRanks& grid() const { return ranks_; }
   const comm::World& world() const { return options_.world; }
-  /// Returns the boundaries of parts; part p is chunk p / num_stages() of stage p % num_stages().
+  /// Returns the boundaries of parts. Part p is chunk p / num_stages() of stage p % num_stages().
   const Parts& parts() const { return parts_; }
   const PipelineModuleOptions& options() const { return options_; }
   /// Returns the stage that has a layer.
@@ -60,17 +60,17 @@ class DEEPSPEED_API PipelineModule {
   /// Describes a layer for messages: "layer 3 (torch::nn::LinearImpl)".
   std::string describe_layer(int layer) const;
 
-  /// Runs this stage's layers of a chunk. What a layer throws says which one it was, its stage and the shapes
-  /// that it was given; rethrow_with_place() says of what class it is then.
+  /// Runs this stage's layers of a chunk. Errors from a layer name the layer, its stage and its input shapes;
+  /// see rethrow_with_place() for their class.
   Tensors forward(const Tensors& inputs, int chunk = 0);
   template <class... Inputs>
   Tensors operator()(const Inputs&... inputs) {
     return forward(Tensors{inputs...});
   }
-  /// Returns the loss of a micro batch. Throws UsageError where there is no loss_fn and the outputs are no
-  /// scalar; what loss_fn throws says that it was there.
+  /// Returns the loss of a micro batch. Throws UsageError if there is no loss_fn and the outputs are not a
+  /// scalar. Errors from loss_fn name it as their place.
   at::Tensor loss(const Tensors& outputs, const Tensors& labels);
-  /// Returns the sums of the additional losses since the last call; empty where there are none.
+  /// Returns the sums of the additional losses since the last call; empty without any.
   std::map<std::string, at::Tensor> take_additional_losses() { return std::exchange(additional_losses_, {}); }
 
   NamedTensors named_parameters() const { return model_.parameters; }
@@ -79,26 +79,26 @@ class DEEPSPEED_API PipelineModule {
   void train(bool mode = true) { model_.set_training(mode); }
   void eval() { train(false); }
 
-  /// Says whether a layer of the chunk has a parameter that is trained. False where nobody knows: of one of
-  /// several chunks that a front end runs.
+  /// Returns whether the chunk has a trained parameter. It is false if this is unknown: for one of several
+  /// chunks run by a front end.
   bool is_trained(int chunk) const;
   /// Returns this stage's layers in the order of the model.
   const std::vector<StageLayer>& layers() const { return layers_; }
   const std::vector<TiedWeight>& tied_weights() const { return tied_weights_; }
-  /// Returns the beginning of names of files of this rank, as DeepSpeed makes it:
-  /// "DIRECTORY/TAG/module-pipe_00".
+  /// Returns the prefix of this rank's file names, as in DeepSpeed: "DIRECTORY/TAG/module-pipe_00".
   std::string ckpt_prefix(const std::string& checkpoints_path, const std::string& tag) const;
-  /// Returns the file of the weights of this stage's nth layer in the folder of a tag:
+  /// Returns the weight file of this stage's nth layer, in a tag's folder:
   /// "DIRECTORY/layer_03-model_states.pt".
   std::string ckpt_layer_path(const std::string& ckpt_dir, int local_layer_idx) const;
-  /// Writes a file for each layer of this stage that has weights into a folder; of the data-parallel ranks
-  /// the first one writes. load_state_dir() reads what layers have there, also those of other stages' files.
+  /// Writes a file for each layer of this stage that has weights. Only the first data-parallel rank writes.
+  /// load_state_dir() reads them, also for layers in other stages' files.
   void save_state_dict(const std::string& save_dir, bool exclude_frozen_params = false) const;
-  /// Throws CheckpointError where a file is missing, or, if strict, where names differ; and where sizes do.
+  /// Loads save_state_dict()'s files. Throws CheckpointError if a file is missing or sizes differ. If strict,
+  /// it also throws if a name is missing.
   void load_state_dir(const std::string& load_dir, bool strict = true);
   /// Returns this stage as an engine takes it.
   const EngineModel& model() const { return model_; }
-  /// Sets how many layers' activations are recomputed together, 0: none.
+  /// Sets how many layers' activations are recomputed together; 0: none.
   void set_activation_checkpoint_interval(int interval) {
     options_.activation_checkpoint_interval = interval;
   }
@@ -111,7 +111,7 @@ class DEEPSPEED_API PipelineModule {
   void build_layers();
   void build_layer(int index);
   Layer built(int index) const;
-  /// Says for errors where they came from: a layer's forward, its constructor.
+  /// Names a place for errors: a layer's forward, or its constructor.
   std::string place_of(int layer) const;
   std::string construction_of(int layer) const;
   void describe_files();
@@ -131,19 +131,19 @@ class DEEPSPEED_API PipelineModule {
   ParallelRanks ranks_;
   Parts parts_;
   std::vector<StageLayer> layers_;
-  std::vector<std::pair<size_t, size_t>> chunks_;  // [chunk]: first and behind the last of layers_
+  std::vector<std::pair<size_t, size_t>> chunks_;  // [chunk]: range in layers_, end exclusive
   struct TiedLayers {
     std::vector<int> layers;
     std::set<std::string> weight_attrs;
-    int stored_as = -1;  // the layer in whose file checkpoints have the module
+    int stored_as = -1;  // the layer whose file holds the module in checkpoints
   };
   std::map<std::string, TiedLayers> ties_;          // of the model, by key
   std::map<std::string, TiedModule> tied_modules_;  // of this stage
   std::vector<TiedWeight> tied_weights_;
   EngineModel model_;
   std::map<std::string, at::Tensor> additional_losses_;
-  std::vector<int64_t> num_forwards_;  // [chunk], so far: whatever the schedule, the micro batches of a chunk
-  int64_t micro_offset_ = 0;           // the number of the chunk's forward of which seed_layers makes seeds
+  std::vector<int64_t> num_forwards_;  // [chunk], so far: its micro batches, whatever the schedule
+  int64_t micro_offset_ = 0;           // number of the chunk's forward, from which seed_layers makes seeds
 };
 
 }  // namespace deepspeed::pipe

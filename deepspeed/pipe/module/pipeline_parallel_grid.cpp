@@ -15,7 +15,7 @@ ProcessTopology checked_topology(const std::optional<ProcessTopology>& topology,
                     num_ranks, ", the ranks of the job");
 }
 
-// All ranks make all groups of a kind, in one order; this one keeps its own.
+// All ranks make all groups of a kind, in the same order. Returns this rank's own group.
 comm::ProcessGroup own_of(const comm::World& world, const RankGroups& groups, const std::string& name) {
   comm::ProcessGroup own;
   for (const RankGroup& ranks : groups) {

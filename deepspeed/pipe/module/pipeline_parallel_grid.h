@@ -10,14 +10,14 @@
 
 namespace deepspeed {
 
-/// Makes a group for each axis of a topology, and answers as a program's model parallel unit does. In these
-/// names "model" is all of a pipeline (stages and slices), "slice" or "tensor_model" are the ranks that share
-/// a layer, "pipe" or "pipeline_model" those that follow each other.
+/// Makes a group for each axis of a topology. It serves as a program's model parallel unit. In its names,
+/// "model" means all of a pipeline (stages and slices). "slice" or "tensor_model" means the ranks that share
+/// a layer. "pipe" or "pipeline_model" means those that follow each other.
 class DEEPSPEED_API PipelineParallelGrid : public ParallelRanks, public Mpu {
  public:
-  /// Makes the groups; all ranks of the world call it. topology: nothing stands for default_topology().
-  /// world: an empty one stands for that of init_distributed(). Throws UsageError where the topology has
-  /// another number of ranks than the world.
+  /// Makes the groups. Collective over the world. topology: absent means default_topology(). world: an empty
+  /// one means that of init_distributed(). Throws UsageError if topology and world differ in their number of
+  /// ranks.
   explicit PipelineParallelGrid(const std::optional<ProcessTopology>& topology = {},
                                 const comm::World& world = {});
 
@@ -40,8 +40,8 @@ class DEEPSPEED_API PipelineParallelGrid : public ParallelRanks, public Mpu {
   int get_pipeline_model_parallel_rank() const { return pipe_.rank(); }
   int get_pipeline_model_parallel_world_size() const { return pipe_.size(); }
 
-  /// Says no: the parameters of a program that uses a grid as its mpu are held alike, unless it derives a
-  /// class that knows better.
+  /// Returns false: with a grid as the mpu, slices hold equal copies of parameters. Derived classes may
+  /// decide otherwise.
   bool is_model_parallel_parameter(const at::Tensor&) const override { return false; }
 
  private:

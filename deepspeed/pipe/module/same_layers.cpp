@@ -29,7 +29,7 @@ std::string line(const std::string& lines, size_t number) {
   return begin < lines.size() ? lines.substr(begin, lines.find('\n', begin) - begin) : "no layer more";
 }
 
-/// `what` and `way_out` are parts of the error's text.
+/// Compares the lines over the ranks. `what` and `way_out` are parts of the error's text.
 void require_same_lines(const comm::ProcessGroup& all, const std::string& lines, const char* what,
                         const char* way_out) {
   const std::vector<std::string> ranks = all.all_gather_text(lines);

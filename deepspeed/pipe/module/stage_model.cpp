@@ -8,7 +8,7 @@
 namespace deepspeed::pipe {
 namespace {
 
-// Adds a layer's model, whose names get the prefix, to that of the stage.
+// Adds a layer's model to the stage's, with the prefix on its names.
 void add_model(EngineModel& stage, const EngineModel& layer, const std::string& prefix) {
   const auto has = [&](const at::Tensor& tensor) {
     return std::ranges::find_if(stage.parameters,
@@ -45,7 +45,7 @@ EngineModel join_models(const std::vector<StageLayer>& layers) {
     add_model(stage, layer.layer.model, layer.prefix);
     models.push_back(layer.layer.model);
   };
-  // DeepSpeed's order, which that of optimizer states in files follows: tied modules first.
+  // Tied modules come first, as in DeepSpeed; optimizer states in files follow this order.
   for (const StageLayer& layer : layers) {
     if (!layer.tied_key.empty()) add(layer);
   }

@@ -9,12 +9,12 @@
 
 namespace deepspeed::pipe {
 
-/// Returns the name in the stage of what a layer with this prefix calls `name`.
+/// Returns the stage's name for `name` in a layer with this prefix.
 inline std::string name_in(const std::string& prefix, const std::string& name) { return prefix + "." + name; }
 
-/// Joins the models of layers into one, in which names begin with the layer's prefix. Layers of one prefix
-/// are one module, which is there once; parameters that several modules hold have the name of the first. The
-/// files of its layers are not described yet.
+/// Joins the models of layers into one, in which names begin with the layer's prefix. Layers with the same
+/// prefix are one module and appear once. Parameters shared by several modules have their first name. The
+/// files of the layers are described later.
 EngineModel join_models(const std::vector<StageLayer>& layers);
 
 }  // namespace deepspeed::pipe

@@ -1,6 +1,6 @@
-// Calls anything that takes and returns tensors with a list of them. A callable may take single tensors, up
-// to eight, one list of tensors, or one struct or tuple of them; what it returns may be of any type whose
-// tensors visit_tensors() finds.
+// Calls anything that takes and returns tensors with a list of tensors. A callable may take up to eight
+// single tensors, one list of tensors, or one struct or tuple of them. It may return any type in which
+// visit_tensors() finds tensors.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ namespace call_detail {
 
 inline constexpr size_t kMaxTensors = 8;
 
-/// The parameter types of a callable that has one signature; `list` is void where nobody knows.
+/// Lists the parameter types of a callable with one signature; `list` is void if unknown.
 template <class... Parameters>
 struct ParameterList {};
 
@@ -47,7 +47,7 @@ struct Signature<F> : Signature<decltype(&F::operator())> {};
 template <class F>
 using ParametersOf = typename Signature<F>::list;
 
-/// The type of the one parameter of a callable, without const and reference; void for any other callable.
+/// Is the type of a callable's only parameter, without const and reference; otherwise void.
 template <class List>
 struct OnlyParameter {
   using type = void;
@@ -70,7 +70,7 @@ Tensors call_with(F& function, const Tensors& inputs, std::index_sequence<I...>)
 
 }  // namespace call_detail
 
-/// Returns the tensors inside of a value, in the order in which visit_tensors() finds them.
+/// Returns the tensors in a value, in the order of visit_tensors().
 template <class T>
 Tensors tensors_in(T& value) {
   Tensors found;
@@ -79,8 +79,8 @@ Tensors tensors_in(T& value) {
 }
 inline Tensors tensors_in(Tensors& value) { return std::move(value); }
 
-/// Makes a value of type `T`, a tensor, a list, a tuple or a struct of tensors, of these tensors. Throws
-/// UsageError, which begins with `what`, where there are more or less than it has.
+/// Makes a value of type `T` from these tensors. `T` is a tensor, list, tuple or struct of tensors. Throws
+/// UsageError, beginning with `what`, if their number does not fit.
 template <class T>
 T made_of(const Tensors& tensors, const std::string& what) {
   if constexpr (std::is_convertible_v<const Tensors&, T>) {
@@ -107,8 +107,8 @@ Tensors call_detail::call_with(F& function, const Tensors& inputs, std::index_se
   return tensors_in(output);
 }
 
-/// Calls `function` with tensors. `Parameters`: the list of its parameter types where it is known. Throws
-/// UsageError, which begins with `what` ("layer 3 (MyBlock)"), where it does not take so many.
+/// Calls `function` with tensors. `Parameters`: its list of parameter types, if known. Throws UsageError,
+/// beginning with `what` ("layer 3 (MyBlock)"), if their number does not fit.
 template <class Parameters, class F>
 Tensors call_with_tensors(F& function, const Tensors& inputs, const std::string& what) {
   using Only = typename call_detail::OnlyParameter<Parameters>::type;

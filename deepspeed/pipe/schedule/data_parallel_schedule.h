@@ -1,12 +1,12 @@
-// Accumulation of gradients without a pipeline, written as a schedule.
+// Gradient accumulation without a pipeline, as a schedule.
 #pragma once
 
 #include "deepspeed/pipe/schedule/pipe_schedule.h"
 
 namespace deepspeed::pipe {
 
-/// Runs each micro batch forward and backward in one step and steps the optimizer in the last one.
-/// Source: DeepSpeed 0.19.6, DataParallelSchedule.
+/// Runs each micro batch forward and backward in one step. The last step also steps the optimizer. Source:
+/// DeepSpeed 0.19.6, DataParallelSchedule.
 class DEEPSPEED_API DataParallelSchedule : public PipeSchedule {
  public:
   using PipeSchedule::PipeSchedule;

@@ -8,7 +8,7 @@ std::vector<Instruction> InferenceSchedule::step(int step) const {
   const int arriving = step - stage();
   const int leaving = arriving - 1;
   const bool is_even = stage() % 2 == 0;
-  // A micro batch keeps the buffer that it arrived in: the parity of its step, turned round on odd stages.
+  // A micro batch keeps the buffer of its arrival: the parity of its step, flipped on odd stages.
   const int receive_buffer = (step + stage()) % 2;
   const bool arrives = valid_micro_batch(arriving);
   const bool sends = !is_last_stage() && valid_micro_batch(leaving);

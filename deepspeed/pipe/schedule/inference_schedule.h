@@ -1,13 +1,13 @@
-// Forward alone, in DeepSpeed's step table.
+// The forward-only schedule, by DeepSpeed's step table.
 #pragma once
 
 #include "deepspeed/pipe/schedule/pipe_schedule.h"
 
 namespace deepspeed::pipe {
 
-/// Runs the forward of each micro batch, one step later on each stage, in M + S - 1 steps. Even stages send
-/// before they receive and odd ones the other way round, so that blocking sends do not wait for each other.
-/// Source: DeepSpeed 0.19.6, InferenceSchedule.
+/// Runs the forward of each micro batch, one step later on each stage. It takes M + S - 1 steps. Even stages
+/// send before they receive and odd ones the other way round, so that blocking sends do not wait for each
+/// other. Source: DeepSpeed 0.19.6, InferenceSchedule.
 class DEEPSPEED_API InferenceSchedule : public PipeSchedule {
  public:
   using PipeSchedule::PipeSchedule;

@@ -1,5 +1,5 @@
-// What an engine of a pipeline does in a step of its schedule. Names and meaning are DeepSpeed's; the halves
-// of a split backward are added to them.
+// The instructions that a pipeline's engine executes in a step of its schedule. Names and meaning are
+// DeepSpeed's, with the halves of a split backward added.
 #pragma once
 
 #include <string>
@@ -10,45 +10,45 @@
 namespace deepspeed::pipe {
 
 enum class InstructionKind {
-  kLoadMicroBatch,   // inputs (first stage) or labels (last stage) come from the data iterator
-  kRecvActivation,   // the inputs of a micro batch come from the previous stage
-  kForwardPass,      // the layers of a chunk make outputs of the inputs
-  kSendActivation,   // the outputs go to the next stage
-  kRecvGrad,         // the gradients of the outputs come from the next stage
-  kBackwardPass,     // gradients of the inputs and of the parameters are computed
-  kBackwardInput,    // gradients of the inputs alone are computed
-  kBackwardWeight,   // gradients of the parameters are computed, after kBackwardInput
-  kSendGrad,         // the gradients of the inputs go to the previous stage
-  kReduceTiedGrads,  // gradients of tied weights are summed over the stages that hold a copy
-  kReduceGrads,      // gradients are reduced among the data-parallel ranks of the stage
-  kOptimizerStep,    // the optimizer steps and gradients are dropped
+  kLoadMicroBatch,   // take inputs (first stage) or labels (last stage) from the data iterator
+  kRecvActivation,   // receive a micro batch's inputs from the previous stage
+  kForwardPass,      // run a chunk's layers on the inputs
+  kSendActivation,   // send the outputs to the next stage
+  kRecvGrad,         // receive the gradients of the outputs from the next stage
+  kBackwardPass,     // compute gradients of inputs and parameters
+  kBackwardInput,    // compute only the gradients of inputs
+  kBackwardWeight,   // compute the gradients of parameters, after kBackwardInput
+  kSendGrad,         // send the gradients of the inputs to the previous stage
+  kReduceTiedGrads,  // sum gradients of tied weights over the stages that hold a copy
+  kReduceGrads,      // reduce gradients among the stage's data-parallel ranks
+  kOptimizerStep,    // step the optimizer and drop the gradients
 };
 
-/// One instruction. Kinds that concern a micro batch have all members set; for the last three kinds buffer
-/// and micro batch are -1.
+/// Is one instruction. All members are set if it concerns a micro batch. For the last three kinds buffer and
+/// micro batch are -1.
 struct Instruction {
   InstructionKind kind = InstructionKind::kOptimizerStep;
   int buffer_id = -1;    // from 0 to num_pipe_buffers() - 1
   int micro_batch = -1;  // from 0 to num_micro_batches() - 1
-  int model_chunk = 0;   // which part of the stage's layers; 0 where a stage has one part
+  int model_chunk = 0;   // part of the stage's layers; 0 with one part
 
   bool operator==(const Instruction&) const = default;
 };
 
-/// Instructions by step: those of one step are executed in their order.
+/// Holds instructions by step. Those of one step are executed in order.
 using Steps = std::vector<std::vector<Instruction>>;
 
 /// Returns DeepSpeed's name of the kind, for example "ForwardPass".
 DEEPSPEED_API const char* name_of(InstructionKind kind);
 
-/// Writes an instruction as DeepSpeed prints it, for example "ForwardPass(buffer_id=1)".
+/// Formats an instruction as DeepSpeed prints it, for example "ForwardPass(buffer_id=1)".
 DEEPSPEED_API std::string to_string(const Instruction& instruction);
 
-/// Says whether the instruction computes with layers: a forward, a backward or half of one.
+/// Returns whether the instruction runs layers: a forward, a backward or half of one.
 DEEPSPEED_API bool is_compute(InstructionKind kind);
-/// Says whether the instruction sends to another stage.
+/// Returns whether the instruction sends to another stage.
 DEEPSPEED_API bool is_send(InstructionKind kind);
-/// Says whether the instruction receives from another stage.
+/// Returns whether the instruction receives from another stage.
 DEEPSPEED_API bool is_receive(InstructionKind kind);
 
 }  // namespace deepspeed::pipe

@@ -8,7 +8,7 @@ namespace deepspeed::pipe {
 
 namespace {
 
-/// Returns the forwards of a stage in their order, which is that of all stages.
+/// Returns the forwards of a stage in order, which is the same for all stages.
 std::vector<Pass> forward_order(const PipeShape& shape) {
   std::vector<Pass> order;
   int begin = 0;
@@ -21,15 +21,15 @@ std::vector<Pass> forward_order(const PipeShape& shape) {
   return order;
 }
 
-/// Returns how many forwards a stage does before its first backward: the last chunk's first micro batch must
-/// have come to the last stage and its gradient back from there, which takes two slots a stage.
+/// Returns how many forwards a stage does before its first backward. The last chunk's first micro batch must
+/// reach the last stage, and its gradient must return, which takes two slots per stage.
 int warmup_passes(const PipeShape& shape, int stage) {
   const int group = interleaved_groups(shape.micro_batches, shape.stages).front();
   const int wanted = 2 * (shape.stages - 1 - stage) + (shape.model_chunks - 1) * group;
   return std::min(wanted, shape.model_chunks * shape.micro_batches);
 }
 
-/// Returns forwards and backwards of a stage in their order: warm up, one of each in turn, drain.
+/// Returns forwards and backwards of a stage in order: warm up, alternate, drain.
 std::vector<Pass> interleaved_order(const PipeShape& shape, int stage) {
   const auto forwards = forward_order(shape);
   const size_t warmup = warmup_passes(shape, stage);

@@ -1,5 +1,5 @@
-// The base of all schedules of a pipeline. A schedule is a pure function of three numbers: it says what one
-// stage executes in which order, and knows nothing of layers, tensors and processes.
+// The base of all pipeline schedules. A schedule is a pure function of three numbers. It says what one stage
+// executes in which order, without layers, tensors or processes.
 #pragma once
 
 #include "deepspeed/base/export.h"
@@ -9,7 +9,7 @@ namespace deepspeed::pipe {
 
 class DEEPSPEED_API PipeSchedule {
  public:
-  /// Throws UsageError for less than one micro batch or stage, and for a stage_id outside of 0 to stages - 1.
+  /// Throws UsageError if there are no micro batches or stages or stage_id is out of range.
   PipeSchedule(int micro_batches, int stages, int stage_id);
   virtual ~PipeSchedule() = default;
 
@@ -27,7 +27,7 @@ class DEEPSPEED_API PipeSchedule {
 
  protected:
   bool valid_micro_batch(int micro_batch) const { return 0 <= micro_batch && micro_batch < micro_batches_; }
-  /// Returns the buffer of a micro batch where buffers are used in turn.
+  /// Returns the buffer of a micro batch, if buffers are used in turn.
   int buffer_index(int micro_batch) const { return micro_batch % num_pipe_buffers(); }
 
  private:

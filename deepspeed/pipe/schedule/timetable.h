@@ -1,5 +1,5 @@
-// Which pass each stage computes in which slot of time, for schedules that are found by placing passes one
-// after the other. A slot is as long as any pass; sends take no time.
+// Which pass each stage computes in which time slot, for schedules found by placing passes one after the
+// other. A slot is as long as any pass; sends take no time.
 #pragma once
 
 #include <optional>
@@ -9,31 +9,31 @@
 
 namespace deepspeed::pipe {
 
-/// A forward, backward or half a backward of a micro batch through one chunk of a stage's layers.
+/// Is a forward, backward or half a backward of a micro batch through one chunk.
 struct Pass {
   InstructionKind kind;
   int micro_batch;
   int model_chunk = 0;
 };
 
-/// The passes of one stage, by slot; idle slots are empty.
+/// Holds the passes of one stage, by slot; idle slots are empty.
 using TimetableRow = std::vector<std::optional<Pass>>;
-/// The rows of all stages, equally long.
+/// Holds the rows of all stages, equally long.
 using Timetable = std::vector<TimetableRow>;
 
-/// The sizes of a pipeline. Chunk c of stage s is the part c * stages + s of the model.
+/// Holds the sizes of a pipeline. Chunk c of stage s is part c * stages + s of the model.
 struct PipeShape {
   int micro_batches;
   int stages;
   int model_chunks = 1;
 };
 
-/// Remembers when passes were done, and says which others may follow. A forward needs that of the part
-/// before, a backward its own forward and the backward of the part behind, BackwardWeight its BackwardInput.
+/// Records when passes were done, and says which may follow. A forward needs the previous part's forward. A
+/// backward needs its own forward and the next part's backward. BackwardWeight needs its BackwardInput.
 class PassTimes {
  public:
   explicit PassTimes(const PipeShape& shape);
-  /// Says whether the pass can be computed in `slot`: what it needs was done in earlier slots.
+  /// Returns whether the pass can run in `slot`: its needs were done in earlier slots.
   bool is_ready(int stage, const Pass& pass, int slot) const;
   void record(int stage, const Pass& pass, int slot);
 
@@ -44,8 +44,8 @@ class PassTimes {
   std::vector<int> backward_slots_;  // of BackwardPass or BackwardInput
 };
 
-/// Places the passes of each stage in their order, each as early as it can be computed. Throws UsageError
-/// where the stages would wait for each other for ever.
+/// Places the passes of each stage in order, each as early as possible. Throws UsageError if the stages would
+/// wait for each other forever.
 Timetable place_in_order(const PipeShape& shape, const std::vector<std::vector<Pass>>& orders);
 
 }  // namespace deepspeed::pipe

@@ -12,7 +12,7 @@ using enum InstructionKind;
 
 namespace {
 
-/// Gives each micro batch of each chunk the lowest buffer that is free.
+/// Gives each micro batch of each chunk the lowest free buffer.
 class BufferAllocator {
  public:
   int hold(const Pass& pass) {

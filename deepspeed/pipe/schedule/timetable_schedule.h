@@ -1,5 +1,5 @@
-// Makes instructions of a row of a timetable: what is received and loaded before a pass, what is sent after
-// it and which buffers hold it.
+// Makes instructions from a row of a timetable: receives and loads before a pass, sends after it, and the
+// buffers that hold the tensors.
 #pragma once
 
 #include "deepspeed/pipe/schedule/pipe_schedule.h"
@@ -7,7 +7,7 @@
 
 namespace deepspeed::pipe {
 
-/// The other end of a send or receive: a stage, and the chunk there that has sent or will use the tensors.
+/// Is the other end of a send or receive. It names a stage, and its chunk that sends or uses the tensors.
 struct Peer {
   int stage;
   int model_chunk;
@@ -15,13 +15,13 @@ struct Peer {
   bool operator==(const Peer&) const = default;
 };
 
-/// Returns whom a send or receive of `stage` concerns. The last stage's activations go on to the next chunk
-/// of the first stage, and gradients back. Throws UsageError for other instructions.
+/// Returns the other end of a send or receive of `stage`. The last stage's activations go to the next chunk
+/// of the first stage, and gradients go back. Throws UsageError for other instructions.
 DEEPSPEED_API Peer peer_of(const Instruction& instruction, int stage, int stages);
 
-/// A schedule whose timetable says what is computed when. Each pass is preceded by its receive and followed,
-/// in the same step, by its send, which must not block. The lowest free buffer is taken for each micro batch
-/// of each chunk, and given back after its backward.
+/// Is a schedule made from a timetable. Each pass is preceded by its receive and followed, in the same step,
+/// by its send, which must not block. Each micro batch of each chunk takes the lowest free buffer and gives
+/// it back after its backward.
 class DEEPSPEED_API TimetableSchedule : public PipeSchedule {
  public:
   /// Throws UsageError as PipeSchedule does.

@@ -10,9 +10,9 @@ int TrainSchedule::num_pipe_buffers() const {
   return std::max(2, std::min(num_stages() - stage(), num_micro_batches()));
 }
 
-// Forward of micro batch m is at step 2 * m + stage, its backward at 2 * (m + S) - 1 - stage: the time that
-// the forward takes to the last stage and the gradient from there. The parities of the two differ, so a step
-// has one of them; the division is exact, also for negative numbers.
+// The forward of micro batch m is at step 2 * m + stage, its backward at 2 * (m + S) - 1 - stage. That is the
+// time for the forward to reach the last stage and for the gradient to return. The two have different
+// parities, so a step has only one of them. The division is exact, also for negative numbers.
 TrainSchedule::Turn TrainSchedule::turn(int step) const {
   if ((step - stage()) % 2 == 0) return {(step - stage()) / 2, true};
   return {(step + 1 + stage()) / 2 - num_stages(), false};

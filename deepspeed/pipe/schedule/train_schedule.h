@@ -1,22 +1,22 @@
-// One forward, one backward (1F1B), in DeepSpeed's step table.
+// One forward, one backward (1F1B), by DeepSpeed's step table.
 #pragma once
 
 #include "deepspeed/pipe/schedule/pipe_schedule.h"
 
 namespace deepspeed::pipe {
 
-/// Trains a batch. Forward and backward steps alternate on each stage, odd stages one step later than even
-/// ones; what a step computed is sent at the begin of the next one. The batch takes 2 * (M + S - 1) steps.
+/// Trains a batch. Forward and backward steps alternate on each stage, on odd stages one step later than on
+/// even ones. A step's result is sent at the begin of the next step. The batch takes 2 * (M + S - 1) steps.
 /// Source: DeepSpeed 0.19.6, TrainSchedule; Narayanan et al., PipeDream-Flush (2021).
 class DEEPSPEED_API TrainSchedule : public PipeSchedule {
  public:
   using PipeSchedule::PipeSchedule;
   Steps steps() const override;
-  /// Returns max(2, min(S - stage, M)): a stage starts that many forwards before its first backward is done.
+  /// Returns max(2, min(S - stage, M)). A stage starts that many forwards before its first backward is done.
   int num_pipe_buffers() const override;
 
  private:
-  /// What a stage does in a step; the micro batch may lie outside of the batch, then the stage is idle.
+  /// Says what a stage does in a step. If the micro batch is out of range, it is idle.
   struct Turn {
     int micro_batch;
     bool is_forward;

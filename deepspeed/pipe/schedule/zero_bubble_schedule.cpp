@@ -8,11 +8,11 @@ using enum InstructionKind;
 
 namespace {
 
-/// Appends the weights of the oldest micro batch that waits for them.
+/// Appends the weight backward of the oldest micro batch that still needs it.
 void add_weight(std::vector<Pass>& order, int& weights) { order.push_back({kBackwardWeight, weights++}); }
 
-/// Returns the passes of a stage in their order. Stage s does as many forwards as in 1F1B before its first
-/// backward, and puts off the weights by s micro batches, so that all stages hold equally many activations.
+/// Returns the passes of a stage in order. As in 1F1B, stage s does several forwards before its first
+/// backward. It delays weight backwards by s micro batches, so that all stages hold equally many activations.
 std::vector<Pass> split_order(const PipeShape& shape, int stage) {
   const int warmup = std::min(shape.stages - 1 - stage, shape.micro_batches);
   int forwards = 0;

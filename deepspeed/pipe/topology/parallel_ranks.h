@@ -1,5 +1,4 @@
-// Which ranks a rank of a pipeline works with: what PipelineParallelGrid knows before it makes process
-// groups.
+// The ranks that a pipeline's rank works with. PipelineParallelGrid builds its process groups from these.
 #pragma once
 
 #include <vector>
@@ -12,12 +11,12 @@ namespace deepspeed {
 using RankGroup = std::vector<int>;
 using RankGroups = std::vector<RankGroup>;
 
-/// The groups of all ranks, and the place of one rank in them. The axes "pipe", "data" and "model" have their
-/// meaning; one that is missing counts as one of size 1. In DeepSpeed's words a rank's "model parallel" group
-/// is all of a pipeline (stages and slices), its "slice" group the ranks that share a layer.
+/// Holds the groups of all ranks, and one rank's place in them. The axes "pipe", "data" and "model" have
+/// their meaning; a missing one counts as size 1. In DeepSpeed's terms a rank's "model parallel" group is all
+/// of a pipeline (stages and slices), and its "slice" group the ranks that share a layer.
 class DEEPSPEED_API ParallelRanks {
  public:
-  /// Throws UsageError where the rank is not in the topology.
+  /// Throws UsageError if the rank is not in the topology.
   ParallelRanks(ProcessTopology topology, int global_rank);
 
   const ProcessTopology& topology() const { return topology_; }
@@ -37,24 +36,23 @@ class DEEPSPEED_API ParallelRanks {
   bool is_first_stage() const { return stage_id() == 0; }
   bool is_last_stage() const { return stage_id() == pipe_parallel_size() - 1; }
 
-  /// Each of these returns all groups of a kind, which hold each rank once. They come in DeepSpeed's order,
-  /// in which all ranks must make them.
+  /// These return all groups of a kind, each rank in one of them. They are in DeepSpeed's order, in which all
+  /// ranks must make them.
   RankGroups pipe_groups() const { return groups("pipe"); }
   RankGroups data_parallel_groups() const { return groups("data"); }
   RankGroups slice_groups() const { return groups("model"); }
   RankGroups model_parallel_groups() const;
-  /// Returns a pair for each rank: the rank and that of the next stage; the last stage is followed by the
-  /// first.
+  /// Returns a pair for each rank: the rank and that of the next stage. The first stage follows the last.
   RankGroups p2p_groups() const;
 
-  /// Each of these returns the group that holds this rank.
+  /// These return the group that holds this rank.
   RankGroup pipe_group() const { return own(pipe_groups()); }
   RankGroup data_parallel_group() const { return own(data_parallel_groups()); }
   RankGroup slice_group() const { return own(slice_groups()); }
   RankGroup model_parallel_group() const { return own(model_parallel_groups()); }
 
-  /// Returns the rank of another stage at this rank's place on the other axes, of which `others` may change
-  /// some. Throws UsageError for places that do not exist.
+  /// Returns the rank of another stage at this rank's place on the other axes. `others` may change some of
+  /// these. Throws UsageError for places that do not exist.
   int stage_to_global(int stage_id, const ProcessCoord& others = {}) const;
 
  private:
@@ -66,8 +64,8 @@ class DEEPSPEED_API ParallelRanks {
   int global_rank_;
 };
 
-/// Returns the topology that DeepSpeed gives to a world without one: its prime factors go to the axes "pipe"
-/// and "data" in turn. Throws UsageError for a size below 1.
+/// Returns DeepSpeed's default topology for a world. Its prime factors go to the axes "pipe" and "data" in
+/// turn. Throws UsageError for a size below 1.
 DEEPSPEED_API PipeDataParallelTopology default_topology(int world_size);
 
 }  // namespace deepspeed

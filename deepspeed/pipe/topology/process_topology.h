@@ -1,4 +1,4 @@
-// DeepSpeed's names for a layout of ranks over named axes.
+// DeepSpeed's interface to a layout of ranks over named axes.
 #pragma once
 
 #include <map>
@@ -10,31 +10,30 @@
 
 namespace deepspeed {
 
-/// A position by the names of the axes.
+/// Is a position, by the names of the axes.
 using ProcessCoord = std::map<std::string, int>;
 
-/// Lays ranks out over axes in row-major order: the last axis varies fastest. An axis that a topology lacks
-/// has size 0 and no groups, so that code for many kinds of parallelism can ask for it.
+/// Lays ranks out over axes in row-major order: the last axis varies fastest. A missing axis has size 0 and
+/// no groups, so code for many kinds of parallelism can ask for it.
 class DEEPSPEED_API ProcessTopology {
  public:
-  /// Throws UsageError for lists of different lengths, no axes, repeated names or a size below 1.
+  /// Throws UsageError for lists of different lengths, no axes, repeated names or sizes below 1.
   ProcessTopology(const std::vector<std::string>& axes, const std::vector<int>& dims);
 
-  /// Returns the rank at a position, which has each axis once. Throws UsageError for a missing or unknown
-  /// axis and for a coordinate outside of its axis.
+  /// Returns the rank at a position, which must have each axis once. Throws UsageError for a missing or
+  /// unknown axis, and for a coordinate outside its axis.
   int get_rank(const ProcessCoord& coord) const;
   /// Returns the position of a rank. Throws UsageError for a rank outside of the topology.
   ProcessCoord get_coord(int rank) const;
   std::vector<std::string> get_axis_names() const;
-  /// Returns the size of an axis, 0 where there is none of that name.
+  /// Returns the size of an axis; 0 if there is none of that name.
   int get_dim(const std::string& axis) const;
-  /// Names a rank by its coordinates, for example "model_00"; files of checkpoints are named so.
+  /// Names a rank by its coordinates, for example "model_00", as in checkpoint files.
   std::string get_rank_repr(int rank, const std::vector<std::string>& omit_axes = {"data", "pipe"},
                             const std::string& inner_sep = "_", const std::string& outer_sep = "-") const;
-  /// Returns the groups of ranks that differ on this axis alone; none where there is no such axis.
+  /// Returns the groups of ranks that differ only on this axis; empty without the axis.
   std::vector<std::vector<int>> get_axis_comm_lists(const std::string& axis) const;
-  /// Returns the ranks whose coordinates are those of `filter`, ascending. Throws UsageError for an unknown
-  /// axis.
+  /// Returns the ranks whose coordinates match `filter`, ascending. Throws UsageError for an unknown axis.
   std::vector<int> filter_match(const ProcessCoord& filter) const;
   /// Returns the ranks at position `index` of an axis, ascending. Throws UsageError for an unknown axis.
   std::vector<int> get_axis_list(const std::string& axis, int index) const {
@@ -42,7 +41,7 @@ class DEEPSPEED_API ProcessTopology {
   }
   int world_size() const { return layout_.world_size(); }
 
-  /// Returns the same axes as the communication layer takes them.
+  /// Returns the axes in the communication layer's form.
   const comm::Topology& layout() const { return layout_; }
 
  private:
@@ -50,14 +49,14 @@ class DEEPSPEED_API ProcessTopology {
   comm::Topology layout_;
 };
 
-/// Stages of a pipeline, each of which is trained by several ranks. These are neighbours, which usually share
-/// a machine, since gradients are the larger traffic.
+/// Lays out a pipeline whose stages are each trained by several ranks. These ranks are neighbours and usually
+/// share a machine, since gradients are the larger traffic.
 class DEEPSPEED_API PipeDataParallelTopology : public ProcessTopology {
  public:
   PipeDataParallelTopology(int num_pp, int num_dp) : ProcessTopology({"pipe", "data"}, {num_pp, num_dp}) {}
 };
 
-/// Pipelines whose layers are cut over model-parallel ranks, with data parallelism beside them.
+/// Lays out pipelines with layers cut over model-parallel ranks, and data parallelism.
 class DEEPSPEED_API PipeModelDataParallelTopology : public ProcessTopology {
  public:
   PipeModelDataParallelTopology(int num_pp, int num_mp, int num_dp)

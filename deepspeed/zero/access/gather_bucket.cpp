@@ -1,11 +1,11 @@
-// One collective that gathers the shards of one or several parameters, and what each parameter gets of it.
+// Gathers the shards of one or several parameters in one collective, and cuts out each parameter.
 //
-// The constructor starts everything: copies of shards that lie elsewhere go to the device on a stream of
-// their own, and the collective is started behind them on that stream, so that the caller's stream goes on.
-// take() waits and cuts one parameter out. One rank has nothing to send (start_alone). An all-gather receives
-// (ranks, all shards): each parameter's shards lie `numel_` apart and are copied together by take(). An
-// all-reduce (start_all_reduce) sums each rank's shards among zeros, already in the parameters' order. A
-// quantized all-gather sends bytes, each shard with scales of its own, which take() turns into values.
+// The constructor starts everything. Shards in other memory are copied to the device on a separate stream.
+// The collective follows them on that stream, so the caller's stream continues. take() waits and cuts one
+// parameter out. One rank has nothing to send (start_alone). An all-gather receives (ranks, all shards): each
+// parameter's shards are `numel_` apart, and take() copies them together. An all-reduce (start_all_reduce)
+// sums each rank's shards among zeros, already in the parameters' order. A quantized all-gather sends bytes,
+// each shard with its own scales, which take() turns into values.
 #include "deepspeed/zero/access/gather_bucket.h"
 
 #include <algorithm>
@@ -24,15 +24,15 @@ kernels::BlockCode code_of(Fetch fetch) {
   return fetch == Fetch::kFloat8AllGather ? kernels::BlockCode::kFloat8 : kernels::BlockCode::kInt8;
 }
 
-/// Views the memory as integers, as wide as its size allows: (n) -> (bytes / their size).
+/// Views the memory as the widest possible integers: (n) -> (bytes / their size).
 at::Tensor as_integers(const at::Tensor& values) {
   const size_t bytes = values.nbytes();
   if (bytes % sizeof(int64_t) == 0) return values.view(at::kLong);
   return values.view(bytes % sizeof(int32_t) == 0 ? at::kInt : at::kByte);
 }
 
-/// Copies elements between contiguous tensors of one type in the host's memory. For a few elements tensor
-/// views would cost more than the copy, and there may be thousands of them.
+/// Copies elements between contiguous host tensors of one type. For few elements tensor views would cost more
+/// than the copy, and there may be thousands of copies.
 void copy_elements(const at::Tensor& from, int64_t from_begin, const at::Tensor& to, int64_t to_begin,
                    int64_t numel) {
   const size_t size = from.element_size();
@@ -66,12 +66,12 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
   }
 }
 
-// The current stream made the memory that the copies write, and must wait for them before that is freed.
+// The current stream made the memory that the copies write, and must wait for them before it is freed.
 GatherBucket::~GatherBucket() {
   if (!is_copying_) return;
   try {
     copies_.join();
-  } catch (const std::exception&) {  // the device has failed: its next use says so
+  } catch (const std::exception&) {  // the device has failed: its next use reports it
   }
 }
 
@@ -115,9 +115,9 @@ void GatherBucket::start_all_gather(const comm::ProcessGroup& group, const comm:
   send(group, nodes);
 }
 
-// Each rank has zeros but for its own shards, so no bit is set on two ranks and the union of all is the
-// whole. A sum of the numbers themselves would turn -0.0 into +0.0 and change not-a-numbers; one of integers
-// cannot carry. NCCL has sums alone.
+// Each rank has zeros apart from its own shards, so no bit is set on two ranks and their union is the result.
+// A floating-point sum would turn -0.0 into +0.0 and change NaNs. An integer sum never carries here. NCCL has
+// only sums.
 void GatherBucket::start_all_reduce(const comm::ProcessGroup& group) {
   received_ = buffers_.take(num_ranks_ * numel_, options_);
   const auto scope = is_copying_ ? copies_.enter() : device::SideStream::Scope();
@@ -185,7 +185,7 @@ at::Tensor GatherBucket::take(size_t index) {
   if (shards_.size() == 1) return received_;
   const int64_t begin = begins_[index];
   const int64_t numel = shards_[index]->numel();
-  // It gets memory of its own, since parameters of the bucket are released one by one.
+  // The parameter gets its own memory, since parameters of the bucket are released one by one.
   if (fetch_ == Fetch::kAllReduce) return received_.narrow(0, num_ranks_ * begin, num_ranks_ * numel).clone();
   if (received_.is_cpu()) {
     const at::Tensor whole = at::empty({num_ranks_ * numel}, options_);

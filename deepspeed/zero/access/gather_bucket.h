@@ -1,4 +1,4 @@
-// One collective that gathers the shards of one or several parameters.
+// Gathers the shards of one or several parameters in one collective.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@
 
 namespace deepspeed::zero {
 
-/// How the shards of all ranks come together. The first two ways give the same bits. The others send 8 bits
-/// an element, as integers or as floats (kernels/block_quantization.h): all ranks get the same rounded
-/// values.
+/// Names the ways to bring the shards of all ranks together. The first two give the same bits. The others
+/// send 8 bits an element, as integers or floats (kernels/block_quantization.h). All ranks get the same
+/// rounded values.
 enum class Fetch { kAllGather, kAllReduce, kQuantizedAllGather, kFloat8AllGather };
 
 constexpr bool is_rounded(Fetch fetch) {
   return fetch == Fetch::kQuantizedAllGather || fetch == Fetch::kFloat8AllGather;
 }
 
-/// A gather that was started.
+/// Is a gather that was started.
 class ShardGather {
  public:
   virtual ~ShardGather() = default;
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
 
-  /// Waits for the index-th shard of all ranks and returns it, (ranks * n), for the caller to keep. One rank
-  /// gets the shard itself, where that lies with its parameter. Throws CommError and IoError.
+  /// Waits for the index-th shard of all ranks and returns it, (ranks * n). The caller may keep it. With one
+  /// rank it is the shard itself, if that is in its parameter's memory. Throws CommError and IoError.
   virtual at::Tensor take(size_t index) = 0;
 
  protected:
@@ -41,10 +41,10 @@ class ShardGather {
 
 class GatherBucket final : public ShardGather {
  public:
-  /// Starts the gather of `shards`, whose parameters lie on `device` and travel in `dtype`. Collective. Waits
-  /// for nothing but a disk. The stream `copies` brings shards that lie elsewhere to the device. Results go
-  /// into `buffers`, which must outlive this. One rank sends nothing. nodes: of `group`; where they have
-  /// levels, an all-gather goes between nodes first. Throws IoError.
+  /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. It only waits for
+  /// disks. The stream `copies` brings shards from other memory to the device. Results go into `buffers`,
+  /// which must outlive this object. With one rank nothing is sent. nodes: of `group`; if they have levels,
+  /// an all-gather first goes between nodes. Collective. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});
@@ -54,7 +54,8 @@ class GatherBucket final : public ShardGather {
 
  private:
   bool is_on_device(const Shard& shard) const;
-  /// Whether the shard's memory can be sent or used as it is: on the device, in the dtype that travels.
+  /// Returns whether the shard can be sent or used as it is. It must be on the device, in the travelling
+  /// dtype.
   bool fits(const Shard& shard) const;
   void start_alone();
   void start_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
@@ -67,16 +68,16 @@ class GatherBucket final : public ShardGather {
 
   int num_ranks_;
   std::vector<std::shared_ptr<Shard>> shards_;
-  std::vector<int64_t> begins_;  // where each shard begins, in elements or quantized in bytes
-  int64_t numel_ = 0;            // of all shards, in elements or quantized in bytes
+  std::vector<int64_t> begins_;  // the begin of each shard, in elements, or in bytes if quantized
+  int64_t numel_ = 0;            // of all shards, in elements, or in bytes if quantized
   at::TensorOptions options_;
   device::SideStream copies_;
   GatherBuffers& buffers_;
   Fetch fetch_;
-  bool is_copying_ = false;      // some shards come from the host's memory or a disk
-  std::vector<at::Tensor> own_;  // one rank's shards; undefined where take() reads it
+  bool is_copying_ = false;      // some shards come from host memory or a disk
+  std::vector<at::Tensor> own_;  // the shards with one rank; undefined if take() reads it
   at::Tensor sent_;              // of an all-gather: (all shards)
-  at::Tensor received_;          // by all-gather (ranks, all shards), by all-reduce (all shards, ranks); flat
+  at::Tensor received_;          // flat; by all-gather (ranks, all shards), by all-reduce (all shards, ranks)
   comm::Work work_;
 };
 

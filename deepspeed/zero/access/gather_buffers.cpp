@@ -20,7 +20,7 @@ int64_t buffer_bytes(const at::Tensor& buffer) { return static_cast<int64_t>(buf
 at::Tensor GatherBuffers::take(int64_t numel, const at::TensorOptions& options) {
   constexpr int64_t kLeastBytes = 256 << 10;
   const int64_t wanted = numel * static_cast<int64_t>(options.dtype().itemsize());
-  // On a device torch keeps freed memory itself.
+  // On a device torch itself keeps freed memory.
   if (wanted < kLeastBytes || !options.device().is_cpu()) return at::empty({numel}, options);
   const auto fits = [&](const at::Tensor& buffer) {
     return is_unused(buffer) && buffer.numel() == numel && buffer.dtype() == options.dtype();

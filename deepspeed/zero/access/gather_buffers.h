@@ -1,6 +1,6 @@
-// The memory into which parameters are gathered. It is used again as long as gathers of the same size come,
-// since the heap may take new memory for each large block: glibc before 2.38 does not use the gaps that
-// aligned blocks leave between small ones.
+// Memory into which parameters are gathered. It is reused while gathers of the same size follow, since the
+// heap may take new memory for each large block: glibc before 2.38 does not use the gaps that aligned blocks
+// leave between small ones.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace deepspeed::zero {
 
-/// Not thread-safe by itself.
+/// Keeps and reuses gather memory. Not thread-safe.
 class GatherBuffers {
  public:
-  /// Returns uninitialized memory, (numel). Dropping its last handle gives it back. What is kept for later
-  /// never takes more bytes than what is in use, this one included.
+  /// Returns uninitialized memory, (numel). Dropping its last handle gives it back. The unused memory kept
+  /// never exceeds the memory in use, this call included.
   at::Tensor take(int64_t numel, const at::TensorOptions& options);
   /// Frees the buffers that are not in use.
   void drop_unused();
 
  private:
-  std::vector<at::Tensor> buffers_;  // the longest unused first, roughly
+  std::vector<at::Tensor> buffers_;  // roughly, longest unused first
 };
 
 }  // namespace deepspeed::zero

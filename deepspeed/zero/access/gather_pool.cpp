@@ -1,13 +1,15 @@
-// The way of a use through the pool, under its lock:
+// The steps of a use through the pool, under its lock:
 //
-// 1. begin_use() refuses what is not legal (check_use).
-// 2. The outermost operator of a pass says that the pass arrives at the parameter (arrive_at): LookAhead
-//    follows the trace, what was used last goes if nothing needs it soon, and a unit is gathered as a whole.
-// 3. The parameter's own gather starts, then those of what comes next. Only then it waits (Gatherer::finish).
-// 4. end_use() releases what is done with. close_window() ends the pass and releases the rest.
+// 1. begin_use() refuses uses that are not allowed (check_use).
+// 2. The outermost operator of a pass makes the pass arrive at the parameter (arrive_at). LookAhead follows
+//    the trace, the parameter used last is released if it is not needed soon, and a unit is gathered as a
+//    whole.
+// 3. The parameter's own gather starts, then those of the next parameters. Only then does it wait
+//    (Gatherer::finish).
+// 4. end_use() releases parameters that are done. close_window() ends the pass and releases the rest.
 //
-// A pass arrives at a unit and leaves it: only then ranks talk about it, and decide what will be sent. Which
-// of its parameters are used in between differs from rank to rank.
+// A pass arrives at a unit and leaves it. Only then do ranks communicate about it and decide what to send.
+// Which of its parameters are used in between may vary from rank to rank.
 #include "deepspeed/zero/access/gather_pool.h"
 
 #include <algorithm>
@@ -22,7 +24,7 @@ namespace {
 
 using State = Gatherable::State;
 
-thread_local int num_forwards = 0;  // of engines that train, on this thread
+thread_local int num_forwards = 0;  // of training engines, on this thread
 
 GathererOptions gatherer_options(const comm::ProcessGroup& shard_group, const GatherPoolOptions& options) {
   GathererOptions of{.keys = options.keys, .num_ranks = shard_group.size()};
@@ -33,8 +35,8 @@ GathererOptions gatherer_options(const comm::ProcessGroup& shard_group, const Ga
   return of;
 }
 
-/// Whether this use must not advance the trace: its unit is current, or a GatheredParameters holds the unit's
-/// parameter, with which one rank alone may do something.
+/// Returns whether this use must not advance the trace. This is so if its unit is current, or if a
+/// GatheredParameters holds the parameter of a unit, since a single rank may use it then.
 bool stays_in_unit(const Gatherable& param, const ParamTable& params) {
   const GatherUnit* const unit = param.unit_of_owner();
   return unit != nullptr && (unit == params.current() || param.num_holds > 0);
@@ -71,7 +73,7 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
                       shard->numel(), " ", shard->dtype(), ", expected one of ", num_ranks, " equal ones");
   }
   const std::lock_guard lock(mutex_);
-  // Over the model as a whole, small parameters that come later do not stay once the second limit is reached.
+  // Once the second limit is reached over the whole model, later small parameters are not persistent.
   const bool persistent = numel <= options_.keys.stage3_param_persistence_threshold &&
                           persistent_numel_ + numel <= options_.keys.stage3_model_persistence_threshold;
   if (persistent) persistent_numel_ += numel;
@@ -89,8 +91,8 @@ std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& para
 std::shared_ptr<PartitionedStorage> GatherPool::make_copy(PartitionedStorage& source, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
   const Gatherable& param = source.param();
-  // Under GatheredParameters the caller wants the values, and what was written is not in the shards yet; a
-  // copy of a persistent parameter is as small as that.
+  // Under GatheredParameters the caller wants the values, and writes are not in the shards yet. A copy of a
+  // persistent parameter is as small as that parameter.
   if (param.is_copy() || param.num_holds > 0 || param.traits.is_persistent) return nullptr;
   auto copy = std::make_shared<PartitionedStorage>(source.shared_from_this(), dtype);
   copy->param().record = copy;
@@ -151,8 +153,8 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
                       " uses a tensor over what it was before: a view, or what a graph has kept of it; make "
                       "views anew, and run backward before destroy()");
   }
-  // No pass begins or ends before initialize(): what adapts a model on all ranks reads it operator by
-  // operator. An engine's forward would train what no engine has.
+  // No pass begins or ends before initialize(): code that adapts a model on all ranks reads it operator by
+  // operator. An engine's forward would train parameters that no engine owns.
   const bool would_train = num_forwards > 0 && c10::GradMode::is_enabled() && param.owner().traits.is_trained;
   const bool is_before_initialize = options_.is_provisional && !writes && !would_train;
   if (num_windows_ == 0 && param.num_holds == 0 && !is_usable_anywhere(param) && !is_before_initialize) {
@@ -173,7 +175,7 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
                       " writes it where it is whole; write it inside a zero::GatheredParameters with a "
                       "modifier_rank");
   }
-  if (num_windows_ == 0) return;  // what is written is seen while the holds last
+  if (num_windows_ == 0) return;  // such writes are seen while the holds last
   raise<UsageError>("parameter '", param.name, "' is partitioned, and ", op,
                     " writes to it, an in-place modification which would be lost; write it inside a "
                     "zero::GatheredParameters with a "
@@ -181,7 +183,7 @@ void GatherPool::check_use(const Gatherable& param, const std::string& op, bool 
                     "forward, such as Embedding with max_norm");
 }
 
-// One rank may use it alone: only where nothing needs to be gathered.
+// One rank may use it without the others, so only parameters that need no gather qualify.
 bool GatherPool::is_usable_anywhere(const Gatherable& param) const {
   return lets_use_persistent_ && param.traits.is_persistent && !param.is_rounded &&
          param.state == State::kWhole;
@@ -190,7 +192,7 @@ bool GatherPool::is_usable_anywhere(const Gatherable& param) const {
 void GatherPool::begin_use(Gatherable& param, const std::string& op, bool writes) {
   const std::lock_guard lock(mutex_);
   check_use(param, op, writes);
-  // Operators call others with the same parameters: the outermost counts.
+  // Operators call others with the same parameters. Only the outermost counts.
   const bool is_outermost = param.num_uses == 0;
   const bool is_next = is_outermost && num_windows_ > 0 && !stays_in_unit(param, params_);
   if (is_next) arrive_at(param);
@@ -208,7 +210,7 @@ void GatherPool::begin_use(Gatherable& param, const std::string& op, bool writes
   }
   param.was_written = param.was_written || writes;
   ++param.num_uses;
-  // The order of a unit's parameters is that in which they are gathered, on all ranks.
+  // On all ranks, a unit's parameters are ordered by their gathers.
   if (param.unit == nullptr) live_.note_used(param);
 }
 
@@ -216,7 +218,7 @@ void GatherPool::end_use(Gatherable& param) {
   const std::lock_guard lock(mutex_);
   --param.num_uses;
   if (param.is_rewritten && param.num_uses == 0) take_write(param);
-  // Several operators in a row may use it: the latest one stays until another is used.
+  // Several operators in a row may use the latest parameter, so it stays until another is used.
   const bool is_latest = num_windows_ > 0 && live_.latest() == &param;
   if (!is_latest && live_.is_done(param)) live_.release(param);
 }
@@ -246,7 +248,7 @@ void GatherPool::arrive_at(Gatherable& param) {
 }
 
 void GatherPool::leave(GatherUnit& unit) {
-  // Copies of it are of this rank alone, and made anew from what is gathered.
+  // Copies exist on this rank only, and are remade from what is gathered.
   const std::vector<Gatherable*> copies(unit.live_copies.begin(), unit.live_copies.end());
   for (Gatherable* const copy : copies) {
     if (live_.may_go(*copy)) live_.release(*copy);

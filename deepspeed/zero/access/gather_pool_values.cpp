@@ -1,15 +1,15 @@
-// The part of GatherPool for who holds parameters whole, sets their values or takes them back: it is for code
-// between passes.
+// The part of GatherPool for code between passes: it holds parameters whole, sets their values and gives them
+// back.
 //
-// hold() makes a parameter whole with the exact values of the shards. A hold that writes gets memory of its
-// own where somebody else reads what is whole. write_back() sends one rank's values to all and fills the
-// shard. drop_hold() restores what passes expect. give_back() makes ordinary tensors, a bounded number of
-// elements at a time.
+// hold() makes a parameter whole with the exact values of the shards. A writable hold gets its own memory if
+// the gathered memory is read elsewhere. write_back() sends one rank's values to all and fills the shard.
+// drop_hold() restores what passes expect. give_back() makes ordinary tensors, a limited number of elements
+// at a time.
 //
-// A write under holds of which none is writable is seen until the last of them ends (spoil, end_spoilt).
-// Ranks do not talk about it: what all of them would release is released, and what stays whole between passes
+// A write under holds that are not writable is seen until the last of them ends (spoil, end_spoilt). Ranks do
+// not communicate about it: what all of them would release is released, and what stays whole between passes
 // gets its former memory back. Writes outside of all this go into the shard (take_write). Ranks compare them
-// where they meet next.
+// when they next meet.
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -36,10 +36,10 @@ namespace {
 
 using State = Gatherable::State;
 
-// Elements that are gathered at one time, beside what is whole already.
+// Elements that are gathered at a time, in addition to those already whole.
 constexpr int64_t kGivenBackAtOnce = 16 << 20;
 
-/// Returns what is wrong where ranks wrote differently; of_ranks: lines of a fingerprint and a name.
+/// Describes how ranks' writes differ, if they do. of_ranks: lines of a fingerprint and a name.
 std::optional<std::string> difference_of_writes(const std::vector<std::string>& of_ranks) {
   const auto lines_of = [](const std::string& text) {
     std::map<std::string, std::string> lines;
@@ -126,7 +126,7 @@ void GatherPool::warn_of_lost_write(const std::string& name) noexcept {
         "former values again; to keep what is written, give it a modifier_rank, the rank whose values "
         "all ranks take over. This is said once");
   } catch (const std::exception&) {
-    // The values are right without the line.
+    // The values are correct without the line.
   }
 }
 
@@ -155,7 +155,7 @@ void GatherPool::leave_to_aliases(Gatherable& param, const at::Tensor& tensor) {
   if (num_windows_ > 0 || param.num_uses > 0) return;
   const c10::InferenceMode normal(false);
   const c10::NoGradGuard no_grad;
-  // Others may have pointers into what is whole, so that it is left to them, unless it is the shard, which
+  // Other tensors may have pointers into the gathered memory, so they keep it, unless it is the shard, which
   // changes.
   const at::Tensor seen = param.whole, copy = seen.clone();
   const bool is_shard = is_its_shard(param);
@@ -169,14 +169,14 @@ void GatherPool::drop_hold(Gatherable& param, bool writable, bool forget_writes)
   if (writable) param.is_writable = false;
   if (!writable && param.num_holds > 0) return;
   const at::Tensor before = std::exchange(param.before_write, at::Tensor());
-  if (param.num_holds > 0) {  // whoever reads it outside goes on with what it had
+  if (param.num_holds > 0) {  // readers outside continue with the old values
     if (forget_writes && before.defined())
       live_.replace(param, is_its_shard(param) && !param.is_spoilt ? param.shard->memory() : before);
     return;
   }
   if (param.is_spoilt && param.num_uses == 0) return end_spoilt(param);
   const bool is_spoilt = forget_writes && param.num_uses == 0;
-  // Passes see rounded values, whoever looked at the exact ones before.
+  // Passes use rounded values, even if the exact ones were gathered before.
   const bool is_too_exact = num_windows_ == 0 && param.num_uses == 0 && param.traits.is_persistent &&
                             param.state == State::kWhole && gatherer_.is_quantized_for_passes(param);
   if (is_spoilt || is_too_exact || (num_windows_ == 0 && live_.may_go(param))) live_.release(param);
@@ -217,7 +217,7 @@ void GatherPool::compare_writes() {
   rewritten_.clear();
 }
 
-// Copies of the parameter are stale from here on, wherever they are.
+// Copies of the parameter become stale.
 void GatherPool::note_new_version(Gatherable& param) {
   ++param.version;
   look_ahead_.look_anew();

@@ -1,4 +1,4 @@
-// The ranks that gather parameters from each other, and the memory into which they do.
+// The ranks that gather parameters from each other, and the memory used for it.
 #pragma once
 
 #include <compare>
@@ -13,25 +13,25 @@
 
 namespace deepspeed::zero {
 
-/// How a parameter comes: over which ranks, and in which form.
+/// Says how a parameter is gathered: over which ranks, and in which form.
 struct GatherRoute {
   bool is_near = false;  // from its secondary part, over the near ranks
   Fetch fetch = Fetch::kAllGather;
   auto operator<=>(const GatherRoute&) const = default;
 };
 
-/// It is not thread-safe.
+/// Starts gathers over the right ranks. Not thread-safe.
 class GatherRanks {
  public:
-  /// nodes: of the shard group, for gathers in two steps; without groups a gather takes one. near: ranks that
-  /// keep secondary parts; may be without a group.
+  /// nodes: of the shard group, for gathers in two steps; undefined: in one. near: ranks that keep secondary
+  /// parts; may be undefined.
   GatherRanks(comm::ProcessGroup shard_group, comm::NodeGroups nodes, comm::ProcessGroup near);
 
-  /// The ranks over which the parameters are partitioned.
+  /// Returns the ranks over which the parameters are partitioned.
   const comm::ProcessGroup& shard_group() const { return shard_group_; }
-  /// Makes the stream that copies shards which do not lie with their parameters. The first call counts.
+  /// Makes the stream that copies shards from other memory. Only the first call counts.
   void set_device(at::Device device);
-  /// Starts a gather of these shards, as GatherBucket does. set_device() comes first.
+  /// Starts a gather of these shards, as GatherBucket does. Call set_device() first.
   std::shared_ptr<ShardGather> start(std::vector<std::shared_ptr<Shard>> shards, at::ScalarType dtype,
                                      at::Device device, const GatherRoute& route);
   /// Frees the memory that no gather uses.

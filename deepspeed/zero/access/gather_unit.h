@@ -1,5 +1,5 @@
-// Parameters that are gathered as one: the leaf modules of stage 3. Which of them an operator uses differs
-// from rank to rank (a block of experts). All ranks use the unit itself, at the same time.
+// Parameters that are gathered as one: the leaf modules of stage 3. Operators may use different ones on each
+// rank (a block of experts). All ranks use the unit itself, at the same time.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ struct Gatherable;
 
 struct GatherUnit {
   std::string name;  // "leaf module 'h.0.experts'"
-  size_t index = 0;  // counts the units of a pool, from 1 on
+  size_t index = 0;  // numbers the units of a pool, from 1 on
   uint64_t key = 0;  // in traces
   int64_t numel = 0;
-  std::vector<Gatherable*> members;             // those that live, in the same order on all ranks
-  std::unordered_set<Gatherable*> live_copies;  // copies of members that are whole or on their way
+  std::vector<Gatherable*> members;             // existing members, in the same order on all ranks
+  std::unordered_set<Gatherable*> live_copies;  // copies of members that are whole or being gathered
 };
 
 }  // namespace deepspeed::zero

@@ -1,15 +1,16 @@
 // How a parameter becomes whole:
 //
-// 1. start() takes a copy from its source where that is whole. For all others it looks for a route: from the
-//    secondary parts of the near ranks where these are there, else from the shards of all ranks, quantized
-//    where the config asks for it.
-// 2. Small parameters of one route share a collective (start_together), large ones have one each. The
-//    parameters are on their way from then on.
+// 1. start() copies a parameter from its source if that is whole. For others it chooses a route: from the
+//    secondary parts of the near ranks if available, otherwise from the shards of all ranks, quantized if the
+//    config asks for it.
+// 2. Small parameters with the same route share a collective (start_together); each large one has its own.
+//    They are then in the state kGathering.
 // 3. finish() waits for one of them, keeps this rank's secondary part and gives the storage its values.
 //
 // The secondary partition is that of ZeRO++ (hpZ). A gather over all ranks fills it. Until the shards change,
-// every other gather of the parameter goes over the near ranks alone: those of backward, and of the further
-// forwards before the step. It lies on the parameter's device and takes its bytes divided by the near ranks.
+// every other gather of the parameter goes only over the near ranks: those of backward, and of further
+// forwards before the step. It is on the parameter's device and takes its bytes divided by the number of near
+// ranks.
 #include "deepspeed/zero/access/gatherer.h"
 
 #include <exception>
@@ -29,17 +30,17 @@ namespace {
 
 using State = Gatherable::State;
 
-// Bytes of a shard from which on a message of its own costs less than the copies into and out of a shared
-// one: its parameter is received where it is used.
+// From this many bytes on, a separate message costs less than copies into and out of a shared one. Its
+// parameter is received in place.
 constexpr int64_t kTravelsAlone = 256 * 1024;
 
-// Buffers are ordinary tensors, whatever mode the operator that wants them runs in.
+// Makes buffers ordinary tensors, whatever mode the calling operator runs in.
 struct OrdinaryTensors {
   c10::InferenceMode normal{false};
   c10::NoGradGuard no_grad;
 };
 
-/// What the collective is about, for the texts of errors.
+/// Names what the collective is about, for error texts.
 std::string subject_of(const std::vector<Gatherable*>& params) {
   const Gatherable &first = *params.front(), &last = *params.back();
   const GatherUnit* const unit = first.unit_of_owner();
@@ -95,7 +96,7 @@ GatherRoute Gatherer::route_of(const Gatherable& param, bool exact) const {
   return {.is_near = false, .fetch = is_float8 ? Fetch::kFloat8AllGather : Fetch::kQuantizedAllGather};
 }
 
-// Norms and biases stay exact, unless they are large: they are little of what is sent, and sensitive.
+// Norms and biases stay exact unless they are large: they are a small share of the data, and sensitive.
 bool Gatherer::is_quantized_for_passes(const Gatherable& param) const {
   const bool has_codes =
       param.dtype == at::kFloat || param.dtype == at::kHalf || param.dtype == at::kBFloat16;
@@ -135,11 +136,11 @@ void Gatherer::finish(Gatherable& param) {
 void Gatherer::finish_unwanted(Gatherable& param) noexcept {
   try {
     finish(param);
-  } catch (const std::exception&) {  // dropped already
+  } catch (const std::exception&) {  // finish() has dropped it
   }
 }
 
-// What is persistent is gathered once for each change of the shards anyway.
+// Persistent parameters are gathered only once for each change of the shards anyway.
 void Gatherer::keep_secondary(Gatherable& param) const {
   if (options_.num_near == 0 || param.traits.is_persistent || param.has_secondary()) return;
   SecondaryPart& own = param.secondary;

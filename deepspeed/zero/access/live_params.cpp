@@ -47,7 +47,7 @@ void LiveParams::make_room(int64_t numel) {
 
 void LiveParams::release(Gatherable& param) {
   const auto record = param.record.lock();
-  if (!record) return;  // another thread destroys it, and waits for the lock
+  if (!record) return;  // another thread is destroying it, and waits for the lock
   record->empty();
   if (param.state != Gatherable::State::kPartitioned) drop(param);
 }
@@ -68,7 +68,7 @@ bool LiveParams::may_go(const Gatherable& param) const {
 
 bool LiveParams::is_done(const Gatherable& param) const {
   if (!look_ahead_.is_in_pass()) return may_go(param);
-  if (param.unit != nullptr) return false;  // it goes with its unit
+  if (param.unit != nullptr) return false;  // it is released with its unit
   return may_go_after_pass(param) && !look_ahead_.stays(param.key);
 }
 

@@ -1,5 +1,4 @@
-// Orders what is whole or on its way by its latest use, and counts its elements against a limit: pure
-// bookkeeping.
+// Orders live items by their latest use, and counts their elements against a limit: pure bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace deepspeed::zero {
 template <class Item>
 class LiveSet {
  public:
-  /// Where an item stands in the set. The caller keeps it, and gives it back.
+  /// Is an item's place in the set. The caller keeps it for later calls.
   struct Place {
     typename std::list<Item*>::iterator in_order;
     typename std::list<Item*>::iterator among_evictable;  // unless is_persistent
@@ -23,16 +22,16 @@ class LiveSet {
   explicit LiveSet(int64_t max_numel) : max_numel_(max_numel) {}
 
   bool empty() const { return items_.empty(); }
-  /// How many elements the items count, all together.
+  /// Returns the counted elements of all items.
   int64_t numel() const { return numel_; }
-  /// How many elements may be added; below 0 where the limit is exceeded.
+  /// Returns how many elements may be added; negative if the limit is exceeded.
   int64_t room() const { return max_numel_ - numel_; }
-  /// The least recently used item, persistent ones included.
+  /// Returns the least recently used item, which may be persistent.
   Item* oldest() const { return items_.front(); }
-  /// The most recently used item; null where there is none.
+  /// Returns the most recently used item; null if there is none.
   Item* latest() const { return items_.empty() ? nullptr : items_.back(); }
 
-  /// Adds an item as most recently used. persistent: make_room() leaves it alone.
+  /// Adds an item as most recently used. persistent: make_room() skips it.
   Place add(Item& item, int64_t counted_numel, bool persistent) {
     Place place;
     place.counted_numel = counted_numel;
@@ -53,13 +52,13 @@ class LiveSet {
     if (!place.is_persistent) evictable_.splice(evictable_.end(), evictable_, place.among_evictable);
   }
 
-  /// Calls `visit` with each item, the oldest first; it may remove that item.
+  /// Calls `visit` with each item, oldest first. It may remove that item.
   template <class Visit>
   void for_each(Visit visit) {
     for (auto next = items_.begin(); next != items_.end();) visit(**next++);
   }
-  /// Calls `evict` with items that are not persistent, the oldest first, until `numel` more elements fit.
-  /// It removes the item, or leaves one that is in use.
+  /// Calls `evict` with items that are not persistent, oldest first, until `numel` more elements fit. It
+  /// removes the item, or leaves it if it is in use.
   template <class Evict>
   void make_room(int64_t numel, Evict evict) {
     for (auto next = evictable_.begin(); next != evictable_.end() && room() < numel;) evict(**next++);
@@ -68,8 +67,8 @@ class LiveSet {
  private:
   int64_t max_numel_;
   int64_t numel_ = 0;
-  std::list<Item*> items_;      // the most recently used last
-  std::list<Item*> evictable_;  // of these, in their order, those that are not persistent
+  std::list<Item*> items_;      // most recently used last
+  std::list<Item*> evictable_;  // those that are not persistent, in the same order
 };
 
 }  // namespace deepspeed::zero

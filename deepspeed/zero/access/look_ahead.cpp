@@ -26,12 +26,12 @@ AheadSlots::Item item_to_read(const Gatherable& param) {
   return {AheadSlots::Kind::kMissing, param.numel};
 }
 
-/// Starts reading its shard from a disk; false where there is no room.
+/// Starts reading its shard from a disk. Returns false if there is no room.
 bool start_read(const Gatherable& param) {
   try {
     return param.current_shard()->start_read();
   } catch (const std::exception&) {
-    return false;  // the read itself says what is wrong
+    return false;  // the read itself will report the error
   }
 }
 
@@ -79,7 +79,7 @@ void LookAhead::note_use(const Gatherable& param) {
 
 std::vector<Gatherable*> LookAhead::to_gather(int64_t room) {
   for (AheadWindow* const window : {&to_gather_, &to_read_}) window->follow(coordinator_.followed());
-  read_ahead();  // all that is to be gathered at one time
+  read_ahead();  // for everything that is gathered at one time
   const AheadSlots& slots = to_gather_.slots();
   std::vector<Gatherable*> wanted;
   for (const size_t slot : gathers_one_by_one_ ? slots.next_to_gather(room) : slots.to_gather(room)) {
@@ -121,8 +121,8 @@ void LookAhead::look_anew() {
   to_read_.close();
 }
 
-// In 16 bits, under autocast as well, memory is what counts: of a model that is trained so nothing is whole
-// between its passes. Units are gathered by each pass.
+// With 16-bit parameters, also under autocast, memory matters most. A model trained that way keeps nothing
+// whole between its passes. Each pass gathers units again.
 bool LookAhead::stays_for_backward(const Gatherable& param) const {
   const bool may_stay = param.dtype == at::kFloat && !param.is_copy() && param.unit == nullptr;
   return may_stay && coordinator_.stays_for_backward(param.key);

@@ -1,5 +1,5 @@
-// Looks ahead in a pass: which parameters it uses next, what to gather and to read from a disk before that,
-// and what stays whole for a later use.
+// Looks ahead in a pass: which parameters it uses next, what to gather and read from a disk before, and what
+// stays whole for a later use.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace deepspeed::zero {
 
-/// Reads the states of parameters and changes none. All ranks decide alike. The caller holds a lock.
+/// Reads parameters' states and changes none. All ranks decide alike. The caller holds a lock.
 class LookAhead {
  public:
-  /// read_ahead_numel: elements whose shards are read from a disk ahead of their gathers. `params` must
-  /// outlive it.
+  /// read_ahead_numel: elements of shards read from a disk ahead of their gathers. `params` must outlive this
+  /// object.
   LookAhead(const config::ParamGatherConfig& keys, int64_t read_ahead_numel, const ParamTable& params);
   LookAhead(const LookAhead&) = delete;
   LookAhead& operator=(const LookAhead&) = delete;
@@ -27,31 +27,31 @@ class LookAhead {
   void end_pass();
   bool is_in_pass() const { return is_in_pass_; }
 
-  /// Notes that the pass uses the parameter next, or its unit.
+  /// Notes that the pass uses the parameter or its unit next.
   void note_use(const Gatherable& param);
-  /// Returns what to gather now, ahead of its use: at most `room` elements. Starts reads from a disk for it.
+  /// Returns what to gather now, ahead of its use: at most `room` elements. Starts disk reads for it.
   std::vector<Gatherable*> to_gather(int64_t room);
-  /// Starts reading the shards of what is gathered after that, as far as there are buffers.
+  /// Starts reading the shards of later gathers, as far as there are buffers.
   void read_ahead();
   /// Starts reading the shards that the next evaluation uses first.
   void read_for_next_pass();
 
-  /// Looks at the parameter again, whose state has changed.
+  /// Looks at the parameter again after its state has changed.
   void recount(const Gatherable& param);
-  /// Puts a new copy in the place of the former one of its key.
+  /// Replaces the former copy of the same key by a new one.
   void replace(Gatherable& copy);
   void forget(const Gatherable& param) noexcept;
-  /// Forgets what it has seen of all parameters. The next to_gather() looks again.
+  /// Forgets what is known about all parameters. The next to_gather() looks again.
   void look_anew();
 
-  /// Whether the parameter or unit of this key stays whole between its latest use and the next. Without a
-  /// trace all of them stay, as long as there is room.
+  /// Returns whether the parameter or unit stays whole until its next use. Without a trace all stay, as long
+  /// as there is room.
   bool stays(uint64_t key) const { return coordinator_.stays(key); }
-  /// Whether the trace of the pass says that it is used again soon.
+  /// Returns whether the trace of the pass uses it again soon.
   bool is_used_soon(uint64_t key) const { return coordinator_.followed() != nullptr && stays(key); }
-  /// Whether the parameter stays whole from the end of a forward for the backward that follows.
+  /// Returns whether the parameter stays whole after a forward for the following backward.
   bool stays_for_backward(const Gatherable& param) const;
-  /// Whether a backward runs whose trace does not use this key again.
+  /// Returns whether a backward runs whose trace does not use this key again.
   bool is_over_in_backward(uint64_t key) const { return coordinator_.is_over_in_backward(key); }
 
  private:

@@ -1,4 +1,4 @@
-// Finds the parameters of a pool, their copies and units by the keys that traces have: pure bookkeeping.
+// Finds a pool's parameters, copies and units by their keys in traces: pure bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -12,38 +12,38 @@
 
 namespace deepspeed::zero {
 
-/// Holds pointers to parameters, which the caller forgets before they go. Not thread-safe.
+/// Holds pointers to parameters. The caller forgets them before they are destroyed. Not thread-safe.
 class ParamTable {
  public:
   /// Adds a parameter and gives it a key.
   void add(Gatherable& param);
-  /// Adds a copy. Its key finds this copy from here on, and no earlier one.
+  /// Adds a copy. Its key finds this copy instead of an earlier one.
   void add_copy(Gatherable& copy);
-  /// Makes a unit of `members`, which are gathered in their order. name: for errors. Throws UsageError where
-  /// a parameter would be in two places; then nothing has changed.
+  /// Makes a unit of `members`, which are gathered in their order. name: for errors. Throws UsageError and
+  /// changes nothing if a parameter would be in two units.
   const GatherUnit& join(std::string name, const std::vector<Gatherable*>& members);
-  /// Removes a parameter or a copy that goes. A copy that lives longer still finds its parameter's unit.
+  /// Removes a destroyed parameter or copy. A copy that exists longer still finds its parameter's unit.
   void forget(const Gatherable& param) noexcept;
 
-  /// Returns how many parameters a key can have, at most.
+  /// Returns how many parameters a key has at most.
   size_t num_params(uint64_t key) const;
-  /// Returns the parameters of these keys, in order: all members of a unit; none for a copy not made yet.
+  /// Returns these keys' parameters in order. A unit has its members, a copy not made yet none.
   std::vector<Gatherable*> params_of(const std::vector<uint64_t>& keys) const;
-  /// Returns the persistent parameters that are partitioned, in an order that all ranks have.
+  /// Returns the partitioned persistent parameters, in an order common to all ranks.
   std::vector<Gatherable*> missing_persistent() const;
   /// Frees the secondary parts of all parameters.
   void drop_secondary_parts();
 
-  /// The unit of the latest use; null where that use was of no unit.
+  /// Returns the unit of the latest use; null if that use was of no unit.
   GatherUnit* current() const { return current_; }
   bool is_in_current(const Gatherable& param) const { return current_ != nullptr && param.unit == current_; }
-  /// Sets the unit of the latest use, null for none. Returns the one before.
+  /// Sets the unit of the latest use, or null. Returns the former one.
   GatherUnit* set_current(GatherUnit* unit);
 
  private:
   const GatherUnit* find_unit(uint64_t key) const;
 
-  uint64_t num_keys_ = 0;  // that parameters and units have got
+  uint64_t num_keys_ = 0;  // number of keys given to parameters and units
   std::unordered_map<uint64_t, Gatherable*> by_key_;
   std::unordered_map<uint64_t, std::unique_ptr<GatherUnit>> units_;  // by key
   GatherUnit* current_ = nullptr;

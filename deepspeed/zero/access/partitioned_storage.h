@@ -1,5 +1,5 @@
-// The storage of one partitioned parameter, or of a low-precision copy of one: this rank holds a shard, and
-// the whole is gathered from the shards of all ranks while operators use it.
+// The storage of one partitioned parameter, or of a low-precision copy. This rank holds a shard, and the
+// whole is gathered from the shards of all ranks while operators use it.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,13 @@ namespace deepspeed::zero {
 
 class GatherPool;
 
-/// Ties a parameter to the pool that gathers it: the pool makes it, and does what it is asked for. Any thread
-/// may call.
+/// Connects a parameter to the pool that gathers it. The pool makes it and does its work. Thread-safe.
 class PartitionedStorage final : public HoldableStorage,
                                  public std::enable_shared_from_this<PartitionedStorage> {
  public:
   using State = Gatherable::State;
 
-  /// Makes the storage of a parameter, as Gatherable has it.
+  /// Makes the storage of a parameter. See Gatherable for the arguments.
   PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Device device,
                      std::shared_ptr<Shard> shard, PartitionedTraits traits);
   /// Makes the storage of a copy of `source` in another dtype.
@@ -30,13 +29,13 @@ class PartitionedStorage final : public HoldableStorage,
 
   const std::string& name() const override { return param_.name; }
   int64_t numel() const { return param_.numel; }
-  /// The shard of a parameter; null for a copy.
+  /// Returns the shard of a parameter; null for a copy.
   const std::shared_ptr<Shard>& shard() const { return param_.shard; }
-  /// Whether it stays whole once it was gathered, until the shards change.
+  /// Returns whether it stays whole after a gather until the shards change.
   bool is_persistent() const { return param_.traits.is_persistent; }
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
   State state() const;
-  /// What the pool knows of it. The pool's lock guards it.
+  /// Returns the pool's data about it, guarded by the pool's lock.
   Gatherable& param() { return param_; }
   const Gatherable& param() const { return param_; }
 

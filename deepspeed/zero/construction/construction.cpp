@@ -1,13 +1,12 @@
-// What happens between the first constructor and the end of a zero::Init, on each rank alike:
+// What happens between the first constructor and the end of a zero::Init, equally on each rank:
 //
-// 1. Each tensor that an operator of the thread makes is noted (note_birth), if it may become a parameter,
-// and
+// 1. Each tensor made by an operator of the thread is noted (note_birth) if it may become a parameter, and
 //    its bytes are counted.
-// 2. Before an operator takes more memory, make_room() looks which newborns have become parameters, and
-//    partitions the oldest until the rest keeps the limit. Each rank decides by the same sizes, so all reach
+// 2. Before an operator takes more memory, make_room() checks which newborns have become parameters, and
+//    partitions the oldest until the rest fits the limit. All ranks decide by the same sizes, so they reach
 //    the same collectives.
-// 3. An operator that uses a partitioned one gathers it (make_whole); it counts as whole until its turn
-// comes.
+// 3. An operator that uses a partitioned parameter gathers it (make_whole). It counts as whole until its turn
+//    comes.
 // 4. hand_over() partitions the rest and gives all to a GatherPool.
 #include "deepspeed/zero/construction/construction.h"
 
@@ -29,7 +28,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// Each newborn that was not looked at yet takes an entry here, so tiny tensors count as this many bytes.
+// Each newborn not yet checked takes an entry, so tiny tensors count as this many bytes.
 constexpr int64_t kLeastBytesOfABirth = 1024;
 
 std::shared_ptr<NewParameter> new_parameter_of(const at::Tensor& tensor) {
@@ -78,7 +77,7 @@ void Construction::note_birth(const at::Tensor& tensor) {
 
 std::vector<at::Tensor> Construction::whole_newborns() {
   std::vector<at::Tensor> params;
-  std::unordered_set<const at::TensorImpl*> seen;  // an operator may return what it was given
+  std::unordered_set<const at::TensorImpl*> seen;  // an operator may return its argument
   std::erase_if(newborns_, [&](const WeakTensor& weak) {
     auto impl = weak.lock();
     if (!impl || !seen.insert(impl.get()).second) return true;
@@ -155,7 +154,7 @@ std::vector<at::Tensor> Construction::partitioned() const {
       auto impl = weak.lock();
       if (!impl || !seen.insert(impl.get()).second) continue;
       at::Tensor tensor(std::move(impl));
-      // A newborn that is a view of a parameter may be all that is left of it.
+      // A newborn view of a parameter may be all that is left of it.
       if (new_parameter_of(tensor) && tensor.is_leaf() && tensor.requires_grad()) params.push_back(tensor);
     }
   }
@@ -171,7 +170,7 @@ void Construction::give_back_all_but(const std::vector<NamedTensor>& kept) {
   }
 }
 
-// Fills the shard with not-a-numbers, which stay until the parameter gets values.
+// Fills the shard with NaN, which stays until the parameter gets values.
 void Construction::hand_over_unset(GatherPool& pool, const at::Tensor& tensor, const std::string& name) {
   const int64_t numel = shard_numel(tensor.numel(), ranks_.shard.size());
   const at::Tensor values =
@@ -210,7 +209,7 @@ void Construction::hand_over() {
   std::unordered_set<const StorageRecord*> done;
   for (const at::Tensor& tensor : partitioned()) {
     const auto param = new_parameter_of(tensor);
-    // A second tensor over the old data gets an error where it is used.
+    // A second tensor over the old data gets an error when it is used.
     if (done.insert(param.get()).second) hand_over(*pool, tensor, param->name());
   }
 }

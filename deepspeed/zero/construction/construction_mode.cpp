@@ -12,12 +12,12 @@
 namespace deepspeed::zero {
 namespace {
 
-// Torch passes the mode's key on to the threads of autograd and of parallel loops, but not this pointer:
-// there it is null, and nothing is seen.
+// Torch passes the mode's key on to threads of autograd and of parallel loops, but not this pointer. It is
+// null there, and nothing is seen.
 thread_local Construction* of_this_thread = nullptr;
 
-/// Whether an operator of this schema takes memory for what it returns. Initialisers, which write a parameter
-/// that was born before, do not, so that it is not partitioned just before them.
+/// Returns whether an operator of this schema allocates what it returns. Initialisers, which write an
+/// existing parameter, do not, so it is not partitioned just before them.
 bool makes_tensors(const c10::OperatorHandle& op) {
   thread_local std::unordered_map<c10::OperatorName, bool> known;
   const auto [entry, is_new] = known.try_emplace(op.operator_name(), false);

@@ -1,5 +1,5 @@
-// Lets a Construction see the operators of its thread: while one is switched on, a dispatch key that belongs
-// to no tensor, but to the thread, comes before all others.
+// Lets a Construction see the operators of its thread. While switched on, a dispatch key of the thread, not
+// of any tensor, comes before all others.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ namespace deepspeed::zero {
 
 class Construction;
 
-/// Above the key of partitioned parameters (interception.h), so that these are intercepted below it.
+/// Is above the key of partitioned parameters (interception.h), which are intercepted below it.
 constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// The construction that is switched on for this thread; null where there is none.
+/// Returns the construction that is switched on for this thread; null if there is none.
 Construction* current_construction();
 
-/// Switches a construction on for this thread, as long as the object lives. Modes do not nest.
+/// Switches a construction on for this thread while it exists. Modes do not nest.
 class ConstructionMode {
  public:
   explicit ConstructionMode(std::shared_ptr<Construction> construction);
@@ -32,7 +32,7 @@ class ConstructionMode {
   c10::impl::IncludeDispatchKeyGuard include_{kConstructionKey};
 };
 
-/// While it lives, operators of this thread are not seen.
+/// Hides this thread's operators while it exists.
 class ConstructionPause {
  public:
   ConstructionPause() = default;

@@ -1,10 +1,10 @@
-// A parameter that is partitioned while its model is still being built.
+// A parameter that is partitioned while its model is being built.
 //
-// partition() sends rank 0's values, keeps this rank's part and arms the tensor. From then on an operator
-// that uses it comes to begin_use(), which asks the Construction to make it whole: the Construction first
-// makes room, then calls gather(). It stays whole, so that later operators and pointers find it, until the
-// Construction's next make_room() calls release(): rank 0's values become the shards again. Nothing here must
-// change what the constructors compute or draw: each function runs OutsideOfConstruction.
+// partition() sends rank 0's values, keeps this rank's part and arms the tensor. An operator that then uses
+// it calls begin_use(), which asks the Construction to make it whole. The Construction first makes room, then
+// calls gather(). It stays whole for later operators and pointers until the Construction's next make_room()
+// calls release(), which makes rank 0's values the shards again. Nothing here may change what the
+// constructors compute or draw, so each function runs OutsideOfConstruction.
 #include "deepspeed/zero/construction/new_parameter.h"
 
 #include <utility>
@@ -24,8 +24,8 @@
 namespace deepspeed::zero {
 namespace {
 
-// Keeps what happens to values here apart from the constructor that runs: no autograd, no inference mode, and
-// not seen by the Construction.
+// Separates work on values from the running constructor: no autograd, no inference mode, not seen by the
+// Construction.
 struct OutsideOfConstruction {
   ConstructionPause pause;
   c10::InferenceMode normal{false};
@@ -104,7 +104,7 @@ void NewParameter::gather() {
 void NewParameter::release() {
   if (!is_whole()) return;
   const OutsideOfConstruction outside;
-  // Where it is the shard, writes are there already; other holders of this shard get rank 0's all the same.
+  // If it is the shard, writes are already there. Other holders of this shard still need rank 0's values.
   if (!is_its_shard() || ranks_.data.size() > 1) take_shard(whole_.narrow(0, 0, numel_));
   empty();
   whole_.reset();
@@ -139,9 +139,9 @@ void NewParameter::begin_use(const std::string& op, bool writes) {
 
 void NewParameter::hold(bool writable) {
   Construction& construction = require_construction("zero::GatheredParameters");
-  if (writable && !is_in_use()) release();  // writes made before the hold must survive forget_writes
+  if (writable && !is_in_use()) release();  // earlier writes must survive forget_writes
   construction.make_whole(*this);
-  // With one rank the whole may be the shard itself, which must keep its values if the writes are forgotten.
+  // With one rank the data may be the shard itself, which must keep its values if writes are forgotten.
   if (writable && is_its_shard()) {
     const OutsideOfConstruction outside;
     whole_ = whole_.clone();

@@ -1,6 +1,6 @@
-// The storage of a parameter that was partitioned while the zero::Init under which it was born lives: an
-// operator that uses it gathers it, and it stays whole, to be read and written by anything, until its
-// Construction (construction.h) partitions it again, with rank 0's values.
+// The storage of a parameter partitioned during its zero::Init. An operator that uses it gathers it. It stays
+// whole and can be read and written freely until its Construction (construction.h) partitions it again with
+// rank 0's values.
 #pragma once
 
 #include <memory>
@@ -16,30 +16,30 @@ namespace deepspeed::zero {
 
 class Construction;
 
-/// Used on the thread of its construction alone; on another one every use throws UsageError.
+/// Is only used on its construction's thread; any use on another one throws UsageError.
 class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
  public:
-  /// Partitions `param`, a dense tensor: rank 0's values. Its shards are of the type of `sent`, on whose
-  /// device ranks exchange them. place: where this rank's shard is to lie; null: in memory of that device.
-  /// Collective. Throws IoError where the place is a disk.
+  /// Partitions `param`, a dense tensor, with rank 0's values. Its shards have the dtype of `sent`, on whose
+  /// device ranks exchange them. place: for this rank's shard; null: memory of that device. Collective.
+  /// Throws IoError if the place is a disk.
   static std::shared_ptr<NewParameter> partition(const at::Tensor& param, std::string name,
                                                  const ZeroGroups& ranks, const at::TensorOptions& sent,
                                                  std::shared_ptr<Shard> place,
                                                  std::weak_ptr<Construction> construction);
 
   const std::string& name() const override { return name_; }
-  /// This rank's shard, ceil(numel / shard ranks) elements with padding; up to date while the parameter is
-  /// not whole.
+  /// Returns this rank's shard, ceil(numel / shard ranks) elements with padding. It is up to date while the
+  /// parameter is not whole.
   const std::shared_ptr<Shard>& shard() const { return shard_; }
   bool is_whole() const { return whole_.defined(); }
-  /// The bytes of the whole parameter.
+  /// Returns the bytes of the whole parameter.
   int64_t bytes() const { return numel_ * static_cast<int64_t>(dtype_.itemsize()); }
   bool is_in_use() const { return num_uses_ > 0 || num_holds_ > 0; }
   bool is_held() const { return num_holds_ > 0; }
 
-  /// Makes it whole; collective, unless it is whole already.
+  /// Makes it whole. Collective unless it is whole already.
   void gather();
-  /// Partitions it again: rank 0's values. Collective, where it is whole.
+  /// Partitions it again with rank 0's values. Collective if it is whole.
   void release();
   /// Returns a copy of all values, (numel). Collective.
   at::Tensor values();
@@ -61,27 +61,26 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
                const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                std::weak_ptr<Construction> construction);
 
-  /// Takes this rank's shard from rank 0's `values`.
+  /// Sets this rank's shard from rank 0's `values`.
   void take_shard(const at::Tensor& values);
-  /// Returns the shard on the device where ranks exchange it, (shard numel): the shard itself, if it lies
-  /// there.
+  /// Returns the shard on the device of exchanges, (shard numel). It is the shard itself if it is there.
   at::Tensor shard_to_send() const;
   at::Tensor gathered_shards() const;
-  /// Whether the whole data is the shard itself, which happens with one rank.
+  /// Returns whether the whole data is the shard itself, which happens with one rank.
   bool is_its_shard() const { return whole_.is_same(shard_->memory()); }
   Construction& require_construction(const std::string& op) const;
 
   const std::string name_;
   const ZeroGroups ranks_;
   const int64_t numel_;
-  const caffe2::TypeMeta dtype_;  // of the whole, as it was born
+  const caffe2::TypeMeta dtype_;  // of the whole, as built
   const at::Device device_;
   const std::weak_ptr<Construction> construction_;
   const at::TensorOptions sent_;
   const bool has_place_;
   std::shared_ptr<Shard> shard_;
-  at::Tensor whole_;  // (shard ranks * shard numel) while it is whole; with one rank it may be the shard
-  int num_uses_ = 0;  // operators that run
+  at::Tensor whole_;  // (shard ranks * shard numel) while whole; with one rank it may be the shard
+  int num_uses_ = 0;  // running operators
   int num_holds_ = 0;
   bool was_written_ = false;  // by an operator, since the latest hold
 };

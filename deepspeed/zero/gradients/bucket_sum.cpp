@@ -12,7 +12,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Adds the time of its life to a sum of milliseconds.
+/// Adds its lifetime to a sum of milliseconds.
 class HostTime {
  public:
   explicit HostTime(double& ms) : ms_(ms) {}
@@ -61,7 +61,7 @@ BucketSum::Works BucketSum::start(size_t bucket, const at::Tensor& values, const
     scale(values, options_.averaging.before);
     return ranks_.shard.size() == 1 ? Works() : start_travelling(bucket, values, own);
   }
-  // The product is made in the dtype that has more bits.
+  // The product is computed in the dtype with more bits.
   const bool widens = c10::promoteTypes(dtype, values.scalar_type()) == dtype;
   if (!widens) scale(values, options_.averaging.before);
   const at::Tensor travelling = values.to(dtype);

@@ -1,8 +1,8 @@
-// Sums buckets of gradients over the ranks that together hold everything once, in the form in which each
-// bucket travels.
+// Sums buckets of gradients over the ranks that together hold everything once. Each bucket travels in its own
+// form.
 //
-// start() applies averaging.before, the caller applies averaging.after. Dividing before the sum keeps sums in
-// 16 bits from overflowing, dividing after it keeps small values.
+// start() multiplies by averaging.before; the caller multiplies by averaging.after. Dividing before the sum
+// keeps 16-bit sums from overflowing. Dividing after it keeps small values.
 #pragma once
 
 #include <cstddef>
@@ -22,47 +22,47 @@
 
 namespace deepspeed::zero {
 
-/// It is not thread-safe.
+/// Sums buckets over the ranks. Not thread-safe.
 class BucketSum {
  public:
   using Works = std::vector<comm::Work>;
 
-  /// traces_non_finite: notes which gradients are not finite before they are added to others'. The references
-  /// must outlive it.
+  /// traces_non_finite: notes which gradients are not finite before they are summed with others'. The
+  /// references must outlive this object.
   BucketSum(ParamStore& store, const ZeroGroups& ranks, const ReducerOptions& options, const BucketPlan& plan,
             bool traces_non_finite);
 
-  /// Starts the sum of a bucket's values, which the plan's space has laid out: 1-D. own: where the sum of
-  /// this rank's part goes, in the dtype in which the bucket travels, where puts_sums_elsewhere().
+  /// Starts the sum of a bucket's values, laid out by the plan's space: 1-D. own: memory for the sum of this
+  /// rank's part, in the bucket's dtype, if puts_sums_elsewhere().
   Works start(size_t bucket, const at::Tensor& values, const comm::OwnSum& own = {});
-  /// Waits for the sum. Returns the values, or where it travelled in another dtype, the sum in that.
+  /// Waits for the sum. Returns the values, or the sum itself if it travelled in another dtype.
   at::Tensor finish(const at::Tensor& values, Works& works);
-  /// Whether the sum of a bucket can put this rank's part somewhere else.
+  /// Returns whether a bucket's sum can put this rank's part into other memory.
   bool puts_sums_elsewhere(size_t bucket) const;
-  /// Whether each rank gets the sum of its own elements alone; else that of all.
+  /// Returns whether each rank gets the sum of only its own elements. If not, it gets all.
   bool sums_for_owners() const;
-  /// Whether the bucket is one parameter that travels by its touched rows.
+  /// Returns whether the bucket is one parameter that travels as its touched rows.
   bool travels_by_rows(size_t bucket) const;
-  /// Sums a bucket that travels by rows over all ranks, and waits.
+  /// Sums a bucket that travels by rows over all ranks. Waits for the result.
   void sum_by_rows(size_t bucket, const at::Tensor& values);
 
-  /// Returns the milliseconds that the host has spent in sums since the last call.
+  /// Returns the milliseconds that the host spent in sums since the last call.
   double take_host_time() { return std::exchange(host_ms_, 0.0); }
 
-  /// Multiplies what quantized sums have kept of gradients for later ones; 0 forgets it.
+  /// Multiplies the kept errors of quantized sums; 0 forgets them.
   void scale_errors(double factor);
-  /// Whether something is kept so.
+  /// Returns whether such errors are kept.
   bool keeps_errors() const { return quantized_ && options_.loco; }
-  /// Returns it by name; shared, empty before the first sum.
+  /// Returns the errors by name. They are shared; empty before the first sum.
   NamedErrors errors() const;
-  /// Takes copies of errors() of a run with as many ranks. Returns whether they fit the buckets and the
-  /// nodes; where not, nothing is kept.
+  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit the buckets and the
+  /// nodes; if not, none are kept.
   bool load_errors(const NamedErrors& errors);
-  /// Bytes of what is kept.
+  /// Returns the bytes of the errors.
   int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }
 
-  /// The parameter whose gradient was not finite on this rank, the nearest to the loss where there are
-  /// several. Waits for the device.
+  /// Returns the parameter nearest to the loss whose gradient was not finite on this rank. Waits for the
+  /// device.
   std::optional<ParamPlace> first_non_finite() const { return non_finite_.first(); }
   void clear_non_finite() { non_finite_.clear(); }
 

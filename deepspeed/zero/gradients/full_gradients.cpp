@@ -1,11 +1,11 @@
-// Stage 0, and stage 1 with optimizers that compress what ranks exchange: gradients are summed in a flat
-// buffer that is reduced once a window.
+// Keeps gradients for stage 0, and for stage 1 with optimizers that compress what ranks exchange. They are
+// summed in a flat buffer that is reduced once a window.
 //
-// Each gradient is added to its place in the buffer of the whole group as it comes (take_gradient). Only the
-// backward at the accumulation boundary communicates: buckets are reduced in place, with `overlap` as soon as
-// they are complete, else at its end (complete_backward). Gradients that come after their bucket was launched
-// are summed by themselves and added (add_late). A further backward in a window that was reduced takes the
-// averages back to one rank's share first (reopen_window), so that the next reduction counts them once.
+// Each gradient is added to its place in the group's buffer when it arrives (take_gradient). Only the
+// backward at the accumulation boundary communicates. It reduces buckets in place, with `overlap` as soon as
+// they are complete, otherwise at its end (complete_backward). Gradients that arrive after their bucket's
+// launch are summed separately and added (add_late). If another backward follows in a reduced window, the
+// averages first return to one rank's share (reopen_window), so that the next reduction counts them once.
 #include <cmath>
 #include <map>
 #include <optional>
@@ -59,14 +59,14 @@ class FullGradients final : public GradKeeper {
       return;
     }
     at::Tensor& gradient = parts_.gradient_of(group, param);
-    // Autograd may run the node without a gradient: then finish_backward() fills in zeros before the bucket
-    // goes.
+    // Autograd may run the node without a gradient. finish_backward() then fills in zeros before the bucket
+    // is launched.
     if (!gradient.defined()) return;
     if (reduced_by_) reopen_window();
     plan_.order().mark_arrived(group, param);
     const at::Tensor destination = place(group, param);
     if (gradient.layout() == at::kStrided && gradient.is_alias_of(destination)) {
-      // expose_grads() made it a view of the buffer, to which autograd has added in place already.
+      // expose_grads() made it a view of the buffer, so autograd has already added in place.
     } else if (written_[group][param]) {
       copies_.flush();
       destination.add_(gradient);
@@ -106,7 +106,8 @@ class FullGradients final : public GradKeeper {
     plan_.order().reset();
   }
 
-  // With overlap another rank may have launched buckets that this one has not: all ranks launch all of them.
+  // With overlap another rank may have launched buckets that this one has not, so all ranks launch all of
+  // them.
   void abandon_backward() override {
     if (parts_.options.overlap && window_.is_boundary()) return complete_backward();
     plan_.order().reset();
@@ -158,15 +159,14 @@ class FullGradients final : public GradKeeper {
     return flat_[bucket.group].narrow(0, bucket.in_flat.begin, bucket.in_flat.numel());
   }
 
-  // Another backward follows a reduction in the same window. What is reduced goes back to one rank's share of
-  // a sum, so that the next reduction leaves it as it is.
+  // Called when another backward follows a reduction in the same window. The reduced values return to one
+  // rank's share of a sum, which the next reduction leaves unchanged.
   void reopen_window() {
     const Averaging reduced_by = *std::exchange(reduced_by_, std::nullopt);
     const bool is_empty = drop_replaced_grads();
     if (is_empty || parts_.ranks.data.size() == 1 || parts_.keeps_local_now()) return;
-    // The reduction made before * after * (the sum over ranks) of each rank's gradients; this is its inverse.
-    // Where all ranks hold the result, each takes one share of it; where owners do, the others start from
-    // zeros.
+    // The reduction made before * after * (the sum over ranks) of the gradients. This is its inverse. If all
+    // ranks hold the result, each takes one share. If only owners do, the others start from zeros.
     double share = 1.0 / (reduced_by.before * reduced_by.after);
     if (!sum_.sums_for_owners()) share /= parts_.ranks.data.size();
     if (shows_grads() && std::abs(share - 1.0) > 1e-12) {
@@ -184,8 +184,8 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  // A parameter that this rank did not use in the whole window has zeros, as the other ranks may have used
-  // it, or what the program put into its grad.
+  // A parameter that this rank did not use in the window gets zeros, since other ranks may have used it. If
+  // the program put a gradient into its grad, it gets that.
   void fill_missing() {
     for (size_t group = 0; group < written_.size(); ++group) {
       for (size_t param = 0; param < written_[group].size(); ++param) {
@@ -206,13 +206,13 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  /// Waits for a sum, which the values have then.
+  /// Waits for a sum and puts it into `values`.
   void finish(const at::Tensor& values, BucketSum::Works& works) {
     const at::Tensor sum = sum_.finish(values, works);
     if (!sum.is_same(values)) values.copy_(sum);
   }
 
-  /// Sums the gradients that came after their bucket was launched over the ranks, and adds them to it.
+  /// Sums gradients that arrived after their bucket's launch over the ranks, and adds them.
   void add_late(size_t index, const std::set<size_t>& params) {
     const Bucket& bucket = plan_.bucket(index);
     const at::Tensor sums = view(bucket), values = at::zeros_like(sums);
@@ -225,7 +225,7 @@ class FullGradients final : public GradKeeper {
       gradient.reset();
     }
     if (parts_.ranks.data.size() == 1 || parts_.keeps_local_now()) {
-      // The sums are this rank's own.
+      // The sums stay local to this rank.
     } else if (sum_.travels_by_rows(index)) {
       sum_.sum_by_rows(index, values);
     } else {
@@ -235,8 +235,8 @@ class FullGradients final : public GradKeeper {
     sums.add_(values);
   }
 
-  /// Whether the parameters' grads are views of the sums after a reduction: at stage 0, where a rank has all
-  /// sums. A gradient of another dtype than its parameter's cannot be its grad.
+  /// Returns whether a reduction makes the parameters' grads views of the sums. This is so at stage 0, at
+  /// which a rank has all sums, if gradients have their parameters' dtype.
   bool shows_grads() const {
     return !store_.partitions_states() &&
            parts_.options.accumulation_dtype.value_or(store_.dtype()) == store_.dtype();
@@ -256,7 +256,7 @@ class FullGradients final : public GradKeeper {
            !gradient.is_alias_of(place(group, param));
   }
 
-  /// Copies a parameter's grad into its place: zeros where there is none.
+  /// Copies a parameter's grad into its place, or zeros if there is none.
   void put_grad(size_t group, size_t param) {
     const at::Tensor& gradient = store_.groups()[group].params[param].tensor.grad();
     const at::Tensor own = place(group, param);
@@ -267,7 +267,7 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  // The program may give a parameter another gradient after the reduction, or none, on all ranks.
+  // After the reduction the program may replace or drop a parameter's gradient, on all ranks.
   void take_replaced_grads() {
     if (!shows_grads() || !reduced_by_) return;
     const c10::NoGradGuard no_grad;
@@ -278,8 +278,8 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  /// Forgets the reduced gradients in whose place the program put others, or none. What is in the parameters'
-  /// grads counts from here on. Returns whether none is left.
+  /// Forgets reduced gradients that the program replaced or dropped. The parameters' grads count from this
+  /// point. Returns whether none of the reduced ones is left.
   bool drop_replaced_grads() {
     if (!shows_grads()) return false;
     size_t num_left = 0;
@@ -295,7 +295,7 @@ class FullGradients final : public GradKeeper {
     return num_left == 0;
   }
 
-  // The program may hold the gradients that it took out of the parameters: their memory is its own then.
+  // The program may hold gradients that it took out of the parameters, so it keeps that memory.
   void take_other_memory(size_t group) {
     flat_[group] = flat_[group].clone();
     auto& params = store_.groups()[group].params;
@@ -311,13 +311,13 @@ class FullGradients final : public GradKeeper {
   BucketSum& sum_;
   std::vector<at::Tensor> flat_;            // [group], padded
   mutable CopyBatch copies_;                // into flat_
-  std::vector<at::Tensor> replaced_;        // [group], by set_gradients(); undefined: not
+  std::vector<at::Tensor> replaced_;        // [group], from set_gradients(); undefined: not replaced
   std::vector<std::vector<bool>> written_;  // [group][param], in this accumulation window
   std::vector<std::pair<size_t, BucketSum::Works>> in_flight_;
-  // By bucket, parameters that got another gradient after it was launched: parts of the graph that several
-  // parts with a backward of their own share. The gradients wait in the parameters.
+  // [bucket] parameters that got another gradient after the launch. This happens if parts of the graph with
+  // their own backward share a parameter. The gradients wait in the parameters.
   std::map<size_t, std::set<size_t>> late_;
-  std::optional<Averaging> reduced_by_;  // how the averages that flat_ holds were made; absent: sums
+  std::optional<Averaging> reduced_by_;  // how flat_ was averaged; absent: it holds sums
 };
 
 }  // namespace

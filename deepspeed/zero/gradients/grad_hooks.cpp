@@ -15,7 +15,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// Shared by all hooks: autograd may call from several threads, and may outlive the engine.
+// Shared by all hooks. Autograd may call from several threads, and may outlive the engine.
 struct Target {
   std::mutex mutex;
   GradReducer* reducer = nullptr;
@@ -72,7 +72,7 @@ class GradHooks::Impl {
 
  private:
   std::shared_ptr<Target> target_;
-  // An accumulator is made anew once the last handle to it is gone, without the hook: hold it.
+  // An accumulator is recreated without its hook once its last handle is gone, so keep a handle.
   std::vector<std::pair<Accumulator, uintptr_t>> hooks_;
 };
 

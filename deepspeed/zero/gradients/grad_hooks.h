@@ -13,7 +13,7 @@ namespace deepspeed::zero {
 class GradReducer;
 class ParamStore;
 
-/// Holds the hooks: they live as long as this object; afterwards the parameters behave as before.
+/// Holds the hooks while it exists. Afterwards the parameters behave as before.
 class GradHooks {
  public:
   GradHooks(ParamStore& store, GradReducer& reducer);
@@ -21,7 +21,7 @@ class GradHooks {
   GradHooks(const GradHooks&) = delete;
   GradHooks& operator=(const GradHooks&) = delete;
 
-  /// The reducer's on_unit_done(), under the lock of the hooks.
+  /// Calls the reducer's on_unit_done() under the hooks' lock.
   void on_unit_done(size_t unit);
 
   class Impl;
@@ -30,7 +30,7 @@ class GradHooks {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Whether a node of autograd adds to the gradient of a parameter that hooks follow, of any reducer.
+/// Returns whether an autograd node accumulates the gradient of a hooked parameter, of any reducer.
 bool has_grad_hook(torch::autograd::Node& node);
 
 }  // namespace deepspeed::zero

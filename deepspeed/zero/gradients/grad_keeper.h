@@ -1,4 +1,4 @@
-// Where the gradients of a window are kept until the step: the strategy of a reducer.
+// The strategy of a reducer: how a window's gradients are kept until the step.
 #pragma once
 
 #include <cstddef>
@@ -14,58 +14,58 @@
 
 namespace deepspeed::zero {
 
-/// The reducer calls it, and it calls nobody but the parts below: the plan, the sums over ranks, the window.
+/// Keeps gradients for the reducer. It calls only the plan, the sums over ranks and the window.
 class GradKeeper {
  public:
   virtual ~GradKeeper() = default;
   GradKeeper(const GradKeeper&) = delete;
   GradKeeper& operator=(const GradKeeper&) = delete;
 
-  /// Takes the gradient out of its parameter, and launches the buckets that are complete.
+  /// Takes the gradient out of its parameter, and launches the complete buckets.
   virtual void take_gradient(size_t group, size_t param) = 0;
-  /// Launches the buckets that are complete, unless the strategy leaves that to the end of backward.
+  /// Launches the complete buckets, unless the strategy waits for the end of backward.
   virtual void launch_complete() = 0;
-  /// Reduces what the end of a backward is to reduce. Missing gradients count as zeros.
+  /// Reduces what is due at the end of a backward. Missing gradients count as zeros.
   virtual void complete_backward() = 0;
-  /// Ends a backward whose gradients are given up, after the collectives that other ranks may have begun.
+  /// Ends a backward and drops its gradients, after collectives that other ranks may have begun.
   virtual void abandon_backward() = 0;
   /// Ends a window whose last backward has reduced.
   virtual void complete_reduced_window() = 0;
   virtual void clear_window() = 0;
-  /// Says that buckets of other sizes follow.
+  /// Notes that buckets of other sizes follow.
   virtual void forget_bucket_sizes() {}
 
-  /// The reduced gradient of the owned interval of a group.
+  /// Returns the reduced gradient of a group's owned interval.
   virtual at::Tensor gradient(size_t group) const = 0;
-  /// Returns the elements `part` of gradient(group). Where gradients are on their way to the host, it waits
-  /// for these alone.
+  /// Returns the elements `part` of gradient(group). For gradients on their way to the host, it waits only
+  /// for these.
   virtual at::Tensor gradient(size_t group, const Interval& part) const {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
-  /// What this rank alone has summed of a parameter's gradient; undefined where there is none.
+  /// Returns this rank's local sum of a parameter's gradient; undefined if there is none.
   virtual at::Tensor local_gradient(size_t group, size_t param) const = 0;
-  /// What this rank alone has summed of a group, (padded numel); undefined where it keeps no such sum.
+  /// Returns this rank's local sums of a group, (padded numel); undefined if none are kept.
   virtual at::Tensor local_gradients(size_t) const { return {}; }
-  /// Replaces gradient() until clear_window(). Returns false where it cannot.
+  /// Replaces gradient() until clear_window(). Returns false if the strategy cannot.
   virtual bool set_gradients(size_t, at::Tensor) { return false; }
-  /// Takes what the program has put into the parameters' grads as reduced gradients. Returns whether there
-  /// is any.
+  /// Takes the contents of the parameters' grads as reduced gradients. Returns whether there are any.
   virtual bool put_given_grads() { return false; }
-  /// Returns a function that waits on another thread until a part is there in host memory; null where the
-  /// part is on the device.
+  /// Returns a function that waits, on another thread, until a part is in host memory. Null if the part is on
+  /// the device.
   virtual std::function<void()> hand_over(size_t, const Interval&) { return nullptr; }
-  /// Tells, by [group][param], which parameters got a gradient in this window.
+  /// Returns, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;
-  /// Bytes of gradients held between steps, transient buckets not counted.
+  /// Returns the bytes of gradients held between steps, without temporary buckets.
   virtual int64_t bytes() const = 0;
 
  protected:
   GradKeeper() = default;
 };
 
-/// Stage 0, and stage 1 with optimizers that compress what ranks exchange. `parts` must outlive it.
+/// Makes the keeper for stage 0, and for stage 1 with optimizers that compress exchanges. `parts` must
+/// outlive it.
 std::unique_ptr<GradKeeper> make_full_keeper(ReducerParts& parts);
-/// Stages 1 to 3. `parts` must outlive it.
+/// Makes the keeper for stages 1 to 3. `parts` must outlive it.
 std::unique_ptr<GradKeeper> make_partitioned_keeper(ReducerParts& parts);
 
 }  // namespace deepspeed::zero

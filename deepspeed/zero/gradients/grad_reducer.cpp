@@ -1,13 +1,14 @@
 // The order of events in a window:
 //
-// 1. on_gradient() asks the window whether the gradient joins it now, and passes it to the keeper, which puts
-//    it into its bucket and launches what is complete.
-// 2. finish_backward() lets the keeper launch and await the rest; then has_result() says that gradient()
+// 1. on_gradient() asks the window whether the gradient joins it now. If so, it goes to the keeper, which
+//    puts it into its bucket and launches what is complete.
+// 2. finish_backward() lets the keeper launch and await the rest. has_result() then says that gradient()
 //    holds the sums.
 // 3. clear() begins the next window.
 //
-// What may happen when, and what it leads to, is the table of window_state.cpp. Calls go downward alone: from
-// here to the keeper, from there to the sums over ranks (bucket_sum.h) and to the window (grad_window.h).
+// The table in window_state.cpp says what may happen when, and what state follows. Calls only go downward:
+// from here to the keeper, from there to the sums over ranks (bucket_sum.h) and to the window
+// (grad_window.h).
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include <algorithm>
@@ -56,7 +57,7 @@ void GradReducer::finish_backward() {
 void GradReducer::reduce_backward() {
   keeper_->complete_backward();
   parts_.window.note(boundary() ? WindowEvent::kEndAtBoundary : WindowEvent::kEnd);
-  // Every rank gets through its collectives first, so that the others do not wait for one that throws.
+  // Every rank first completes its collectives, so that the others do not wait for one that throws.
   if (boundary()) check_all_used();
 }
 
@@ -72,8 +73,8 @@ bool GradReducer::take_given_grads() {
 }
 
 void GradReducer::on_unit_done(size_t unit) {
-  // A backward that accumulates nothing, such as that of torch::autograd::grad(), does not concern the
-  // reducer, and one whose gradients are left in the parameters not yet.
+  // A backward that accumulates nothing, such as torch::autograd::grad(), is ignored. A backward whose
+  // gradients stay in the parameters is not handled yet at this point.
   if (!is_open() || parts_.window.has_left_gradients()) return;
   parts_.plan.open_gates(unit);
   keeper_->launch_complete();
@@ -174,7 +175,7 @@ void GradReducer::resume_without_gradients() {
   clear();
 }
 
-// Backward would have brought the last parameters first; that order completes the buckets in launch order.
+// Backward produces the last parameters' gradients first. This order completes the buckets in launch order.
 void GradReducer::take_from_params() {
   const auto& groups = parts_.store.groups();
   for (size_t group = groups.size(); group-- > 0;) {

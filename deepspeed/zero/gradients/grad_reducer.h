@@ -1,8 +1,8 @@
 // Takes gradients as backward produces them, sums them over the ranks and keeps what this rank needs.
 //
-// Two keepers: full_gradients.cpp (stage 0: a whole flat buffer, reduced once at the accumulation boundary)
-// and partitioned_gradients.cpp (only the own part is kept; reduced at the boundary at stage 1, at every
-// backward at stages 2 and 3).
+// There are two keepers. full_gradients.cpp (stage 0) keeps a whole flat buffer and reduces it once, at the
+// accumulation boundary. partitioned_gradients.cpp keeps only this rank's part; it reduces at the boundary at
+// stage 1, and at every backward at stages 2 and 3.
 #pragma once
 
 #include <cstdint>
@@ -25,55 +25,55 @@
 
 namespace deepspeed::zero {
 
-/// Not thread-safe by itself: GradHooks calls it under one lock.
+/// Sums gradients over the ranks. Not thread-safe: GradHooks calls it under one lock.
 class GradReducer {
  public:
   using MakeKeeper = std::unique_ptr<GradKeeper> (*)(ReducerParts& parts);
 
-  /// always_reduces: every backward reduces, also those before the boundary. `store` must outlive it.
+  /// always_reduces: every backward reduces, also before the boundary. `store` must outlive this object.
   GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use, bool always_reduces,
               MakeKeeper make_keeper);
   GradReducer(const GradReducer&) = delete;
   GradReducer& operator=(const GradReducer&) = delete;
 
-  /// Says whether the backward that runs, or comes next, is the last one before a step.
+  /// Sets whether the current or next backward is the last one before a step.
   void set_boundary(bool boundary) { parts_.window.set_boundary(boundary); }
   bool boundary() const { return parts_.window.is_boundary(); }
 
-  /// Takes the gradient of a parameter, which was accumulated into its grad. While paused it stays there.
+  /// Takes the gradient accumulated in a parameter's grad. While paused it stays there.
   void on_gradient(size_t group, size_t param);
-  /// Reduces the gradients that backwards before the boundary have only summed here. Does nothing where the
-  /// last backward was at the boundary.
+  /// Reduces gradients that backwards before the boundary have only summed locally. Does nothing if the last
+  /// backward was at the boundary.
   void complete_window();
 
-  /// Stage 0, in a window without a backward: what the program has put into the parameters' grads, alike on
-  /// all ranks, are the window's reduced gradients. Returns whether there is any.
+  /// Takes the contents of the parameters' grads as the window's reduced gradients. This is for stage 0, in a
+  /// window without a backward. The grads must be equal on all ranks. Returns whether there are any.
   bool take_given_grads();
 
-  /// Says that this backward gives no more gradients to a unit's parameters; missing ones count as zeros. All
-  /// ranks call it at the same place among their collectives. finish_backward() does it for the units for
-  /// which it was not called.
+  /// Notes that this backward produces no more gradients for a unit's parameters. Missing ones count as
+  /// zeros. All ranks call it at the same place among their collectives. finish_backward() does this for the
+  /// remaining units.
   void on_unit_done(size_t unit);
 
-  /// Throws UsageError within a backward.
+  /// Pauses the reducer: gradients stay in the parameters. Throws UsageError within a backward.
   void pause();
   bool is_paused() const { return parts_.window.is_paused(); }
-  /// Ends the pause and takes the gradients that came meanwhile, as those of one backward.
+  /// Ends the pause and takes the gradients that came meanwhile as those of one backward.
   void resume();
-  /// Ends the pause and forgets the gradients that came meanwhile, and the window. Talks to no rank.
+  /// Ends the pause, and drops the gradients that came meanwhile and the window. Does not communicate.
   void resume_without_gradients();
 
-  /// Ends a backward that has returned: missing gradients count as zeros. At the boundary all reductions are
-  /// done afterwards. Does nothing while paused.
+  /// Ends a backward that has returned. Missing gradients count as zeros. At the boundary all reductions are
+  /// complete on return. Does nothing while paused.
   void finish_backward();
 
-  /// Leaves gradients of a backward that nobody has announced in the parameters' grad until
-  /// finish_backward(), so that the program may drop or change them there, alike on all ranks.
+  /// Leaves gradients of unannounced backwards in the parameters until finish_backward(). The program may
+  /// drop or change them there, in the same way on all ranks.
   void leave_unannounced() { parts_.window.leave_unannounced(); }
-  /// Leaves, as leave_unannounced() does, those of unannounced backwards for which `is_foreign` returns true:
-  /// it is called in them.
+  /// Does the same, but only for unannounced backwards for which `is_foreign` returns true. It is called
+  /// during the backward.
   void leave_foreign(std::function<bool()> is_foreign) { is_foreign_ = std::move(is_foreign); }
-  /// Announces a backward, until the end of the scope.
+  /// Announces a backward until the end of the scope.
   class Announcement {
    public:
     explicit Announcement(GradReducer& reducer) : window_(reducer.parts_.window) {
@@ -86,89 +86,88 @@ class GradReducer {
    private:
     GradWindow& window_;
   };
-  /// Forgets an unannounced backward of which the program has left no gradient in the parameters.
+  /// Forgets an unannounced backward if the program left none of its gradients in the parameters.
   void forget_dropped();
 
-  /// The reduced gradient of the owned interval of a group, valid between the boundary's finish_backward()
-  /// and clear().
+  /// Returns the reduced gradient of a group's owned interval. It is valid between the boundary's
+  /// finish_backward() and clear().
   at::Tensor gradient(size_t group) const { return keeper_->gradient(group); }
-  /// Returns the elements `part` of gradient(group). Where gradients are on their way to the host, it waits
-  /// for these alone.
+  /// Returns the elements `part` of gradient(group). For gradients on their way to the host, it waits only
+  /// for these.
   at::Tensor gradient(size_t group, const Interval& part) const { return keeper_->gradient(group, part); }
-  /// What gradient(group) holds between two backwards of a window, reduced or not yet; undefined before its
-  /// first gradient.
+  /// Returns what gradient(group) holds between two backwards of a window, reduced or not. Undefined before
+  /// its first gradient.
   at::Tensor sums(size_t group) const;
-  /// What this rank alone has summed of a parameter's gradient, in its shape; undefined where there is none,
-  /// and where it went to other ranks.
+  /// Returns this rank's local sum of a parameter's gradient, in its shape. Undefined if there is none or it
+  /// was sent to other ranks.
   at::Tensor local_gradient(size_t group, size_t param) const;
-  /// Keeps gradients this rank's own while `keeps` says so, which does not change within a window: stages 0
-  /// and 1.
+  /// Keeps gradients local while `keeps` returns true, at stages 0 and 1. Its result must not change within a
+  /// window.
   void keep_local(std::function<bool()> keeps) { parts_.keeps_local = std::move(keeps); }
-  /// What this rank alone has summed of a group in this window, (padded numel) in flat order; after a
-  /// boundary's backward that kept it.
+  /// Returns this rank's local sums of a group, (padded numel) in flat order. Call it after a boundary's
+  /// backward that kept them.
   at::Tensor local_gradients(size_t group) const;
-  /// Replaces gradient(), until clear(), by the owned part of `flat`: as local_gradients() has it, in fp32.
+  /// Replaces gradient() until clear() by the owned part of `flat`, (padded numel) in fp32.
   void set_gradients(size_t group, at::Tensor flat);
-  /// Whether the sums are in host memory, which stages 2 and 3 alone do.
+  /// Returns whether the sums are in host memory (stages 2 and 3 only).
   bool keeps_on_host() const { return parts_.keeps_on_host(); }
 
-  /// Stages 2 and 3: calls `listener`, in the boundary's backward, with each part of what this rank keeps as
-  /// soon as nothing is added to it any more. From the first call to clear() another gradient of such a part
-  /// is a UsageError.
+  /// Sets a listener that the boundary's backward calls with each final kept part. This is for stages 2 and
+  /// 3. From the first call until clear(), another gradient for such a part is a UsageError.
   void on_final(std::function<void(const OwnedPart&)> listener) { parts_.on_final = std::move(listener); }
-  /// Lists the parts with which on_final()'s listener is called in a backward.
+  /// Lists the parts for which a backward calls on_final()'s listener.
   std::vector<OwnedPart> final_parts() const;
-  /// Returns a function, for another thread to call, that waits until a final part has its values in
-  /// gradient(). This object does not wait for that part any more.
+  /// Returns a function that waits, on another thread, until a final part is in gradient(). This object no
+  /// longer waits for that part.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
-  /// Says that a backward has failed in its middle: the window holds a part of its gradients, so that no step
-  /// may use it, until clear(), or resume_without_gradients() of a pause.
+  /// Notes that a backward has failed midway. The window has only part of its gradients. No step may use it
+  /// before clear(), or resume_without_gradients() in a pause.
   void note_failure() { parts_.window.note_failure(); }
   bool has_failed() const { return parts_.window.has_failed(); }
-  /// Forgets a failure. It is for who has dropped all gradients in the parameters, in a pause too.
+  /// Forgets a failure. The caller must have dropped all gradients in the parameters, in a pause too.
   void forget_failure() { parts_.window.forget_failure(); }
 
-  /// Whether gradient() holds the reduced gradients of the window.
+  /// Returns whether gradient() holds the window's reduced gradients.
   bool has_result() const { return parts_.window.has_result(); }
-  /// Whether a backward has begun and was not finished (a direct loss.backward()).
+  /// Returns whether a backward has begun and is not finished (a direct loss.backward()).
   bool is_open() const { return parts_.window.is_open(); }
-  /// Starts a new accumulation window. Where a backward was not finished, all ranks first make the reductions
-  /// that some of them may have begun.
+  /// Starts a new accumulation window. If a backward was not finished, all ranks first complete the
+  /// reductions that some may have begun.
   void clear();
-  /// Lays the buckets anew for the reductions from here on, with at most so many elements each. Throws
-  /// UsageError below 1, or within a backward.
+  /// Rebuilds the buckets for later reductions, with at most `numel` elements each. Throws UsageError below 1
+  /// or within a backward.
   void set_bucket_numel(int64_t numel);
-  /// Says how the sums of the reductions from here on become gradients. Throws UsageError within a backward.
+  /// Sets how later reductions turn sums into gradients. Throws UsageError within a backward.
   void set_averaging(const Averaging& averaging);
-  /// With trace_non_finite: the parameter whose gradient was not finite on this rank before it was added to
-  /// those of other ranks, the nearest to the loss where there are several. Waits for the device.
+  /// Returns the parameter nearest to the loss with a non-finite local gradient, before the sum. Needs
+  /// trace_non_finite. Waits for the device.
   std::optional<ParamPlace> first_non_finite() const { return parts_.sum.first_non_finite(); }
-  /// Returns the milliseconds that the host has spent in sums over ranks since the last call.
+  /// Returns the milliseconds that the host spent in sums over ranks since the last call.
   double take_host_time() { return parts_.sum.take_host_time(); }
-  /// Multiplies what quantized sums have kept of gradients for later ones; 0 forgets it.
+  /// Multiplies the kept errors of quantized sums; 0 forgets them.
   void scale_errors(double factor) { parts_.sum.scale_errors(factor); }
-  /// Whether something is kept so.
+  /// Returns whether such errors are kept.
   bool keeps_errors() const { return parts_.sum.keeps_errors(); }
-  /// Returns it by name; shared, empty before the first sum.
+  /// Returns the errors by name. They are shared; empty before the first sum.
   NamedErrors errors() const { return parts_.sum.errors(); }
-  /// Takes copies of errors() of a run with as many ranks. Returns whether they fit the buckets and the
-  /// nodes; where not, nothing is kept.
+  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit the buckets and the
+  /// nodes; if not, none are kept.
   bool load_errors(const NamedErrors& errors) { return parts_.sum.load_errors(errors); }
-  /// Bytes of gradients held between steps, transient buckets not counted.
+  /// Returns the bytes of gradients held between steps, without temporary buckets.
   int64_t bytes() const { return keeper_->bytes(); }
 
  private:
-  /// Ends a backward as finish_backward() does, whether paused or not.
+  /// Ends a backward as finish_backward() does, paused or not.
   void reduce_backward();
-  /// Takes the gradients that are in the parameters, as those of one backward.
+  /// Takes the gradients in the parameters as those of one backward.
   void take_from_params();
   void drop_from_params();
   void check_all_used() const;
 
   ReducerParts parts_;
   std::unique_ptr<GradKeeper> keeper_;
-  std::function<bool()> is_foreign_;  // empty: none is
+  std::function<bool()> is_foreign_;  // empty: none is foreign
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,

@@ -25,7 +25,8 @@ GradWindow::Arrival GradWindow::on_gradient(bool is_foreign) {
   const WindowState before = state_;
   if (!note(WindowEvent::kGradient)) return Arrival::kRefused;
   if (is_announced_ || !(leaves_unannounced_ || is_foreign)) {
-    if (state_before_left_) state_before_left_ = state_;  // what is taken now is not dropped with the others
+    if (state_before_left_)
+      state_before_left_ = state_;  // gradients taken now are not dropped with the others
     return Arrival::kTaken;
   }
   if (!state_before_left_) state_before_left_ = before;

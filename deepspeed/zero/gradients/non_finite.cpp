@@ -22,13 +22,13 @@ int64_t position_of(const FlatLayout& layout, size_t index) {
   const auto found =
       std::lower_bound(params.begin(), params.end(), place.begin,
                        [](const PlacedParam& param, int64_t begin) { return param.in_flat.begin < begin; });
-  // Parameters without elements begin where the next one does.
+  // Parameters without elements begin at the same place as the next parameter.
   return std::find_if(found, params.end(),
                       [index](const PlacedParam& param) { return param.index == index; }) -
          params.begin();
 }
 
-/// gradient: contiguous, or (rows, n) of contiguous rows.
+/// Returns whether all elements are finite. gradient: contiguous, or (rows, n) of contiguous rows.
 bool is_finite(const at::Tensor& gradient) {
   if (gradient.is_contiguous()) return kernels::grad_stats(gradient).finite;
   return std::ranges::all_of(gradient.unbind(0),
@@ -59,7 +59,7 @@ void NonFiniteGradients::note(const Bucket& bucket, const std::vector<at::Tensor
   const int64_t first = position_of(layout, bucket.params.front());
   const int64_t last = position_of(layout, bucket.params.back());
   const at::Tensor norms = at::stack(at::_foreach_norm(gradients, kInfinite, at::kDouble));
-  // Parameters without elements, which no bucket holds, may lie between.
+  // Parameters without elements, which no bucket holds, may lie in between.
   if (last - first + 1 == norms.numel()) {
     at::Tensor noted = largest.narrow(0, first, norms.numel());
     at::maximum_out(noted, noted, norms);

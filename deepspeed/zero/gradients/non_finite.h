@@ -1,5 +1,5 @@
-// Which gradients of this rank were not finite before they were added to those of other ranks: noted beside
-// the reductions, read only where a step is skipped.
+// Notes which gradients of this rank were not finite before the sum over ranks. It is read only if a step is
+// skipped.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace deepspeed::zero {
 
-/// A parameter of the store, by its places.
+/// Identifies a parameter of the store by its indices.
 struct ParamPlace {
   size_t group = 0;
   size_t param = 0;
@@ -20,22 +20,21 @@ struct ParamPlace {
 
 class NonFiniteGradients {
  public:
-  /// `store` must outlive it.
+  /// `store` must outlive this object.
   explicit NonFiniteGradients(const ParamStore& store) : store_(store) {}
 
-  /// Notes the gradients of a bucket's parameters, in their order, and waits for no device.
+  /// Notes the gradients of a bucket's parameters, in order. Does not wait for the device.
   void note(const Bucket& bucket, const std::vector<at::Tensor>& gradients);
   void clear() { largest_.clear(); }
-  /// The parameter with such a gradient since clear() that lies last in its group, nearest to the loss. Waits
-  /// for the device.
+  /// Returns the parameter nearest to the loss with such a gradient since clear(). Waits for the device.
   std::optional<ParamPlace> first() const;
 
  private:
   void make_room();
 
   const ParamStore& store_;
-  // [group], (parameters in flat order) fp32: the largest element that was noted, or what is not finite; on
-  // the CPU 0 stands for all that are. Empty where nothing was noted.
+  // [group], (parameters in flat order) fp64: the largest element noted, or a non-finite one. On the CPU 0
+  // stands for all finite values. Empty if nothing was noted.
   std::vector<at::Tensor> largest_;
 };
 

@@ -1,16 +1,17 @@
-// Stages 1 to 3: a rank keeps only its own part of the sums. At stages 2 and 3 every backward reduces, at
-// stage 1 the one at the accumulation boundary.
+// Keeps gradients for stages 1 to 3: a rank keeps only its own part of the sums. At stages 2 and 3 every
+// backward reduces, at stage 1 only the one at the accumulation boundary.
 //
-// A gradient is copied into the transient buffer of its bucket when autograd has made it (gather), while it
-// is still in the caches, and its own memory is freed. A complete bucket is launched at once (launch); at
-// most two are under way, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what
-// it keeps (KeptSums), unless the reduction has put it there, and the buffer is free again. Gradients that
-// come after their bucket was launched wait in their parameters for a second round at the end (finish_round).
+// When autograd has made a gradient, it is copied into its bucket's temporary buffer (gather) while it is
+// still in the caches, and its own memory is freed. A complete bucket is launched at once (launch). At most
+// two are in flight, and the oldest is absorbed first (absorb_oldest): this rank's part is added to what it
+// keeps (KeptSums), unless the reduction has put it there, and the buffer becomes free. Gradients that arrive
+// after their bucket's launch wait in their parameters for a second round at the end (finish_round).
 //
-// At stage 1 gradients of a backward before the boundary wait in sums of this rank (WaitingSums), which join
-// those of the boundary's backward in the buffers (gather). Memory for them is there from the first such
-// backward on; what this rank keeps then lies at its place among them (make_room_to_wait), where each bucket
-// has left it. A window of one backward needs none of it.
+// At stage 1 gradients of a backward before the boundary wait in local sums (WaitingSums). The boundary's
+// backward adds them to its own gradients in the buffers (gather). The first such backward allocates their
+// memory. What this rank keeps then lies at its own place among them (make_room_to_wait). That place is free:
+// each bucket takes its waiting sums before its kept part is written. A window of one backward needs no such
+// memory.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -64,7 +65,7 @@ class PartitionedGradients final : public GradKeeper {
       return;
     }
     at::Tensor& gradient = parts_.gradient_of(group, param);
-    // Autograd may run the node without a gradient: then launch() fills in zeros.
+    // Autograd may run the node without a gradient. launch() then fills in zeros.
     if (!gradient.defined()) return;
     used_[group][param] = true;
     plan_.order().mark_arrived(group, param);
@@ -91,7 +92,7 @@ class PartitionedGradients final : public GradKeeper {
     if (window_.is_boundary()) kept_.sum_replicas();
   }
 
-  // Another rank may have launched buckets that this one has not: all ranks launch all of them.
+  // Another rank may have launched buckets that this one has not, so all ranks launch all of them.
   void abandon_backward() override {
     if (window_.reduces()) return complete_backward();
     plan_.order().reset();
@@ -126,17 +127,17 @@ class PartitionedGradients final : public GradKeeper {
   }
 
  private:
-  /// A buffer with the gradients of a bucket.
+  /// Holds a buffer with the gradients of a bucket.
   struct Gathered {
     size_t bucket;
-    // Memory from pool_, at least as large as the bucket; undefined where `values` is a gradient itself.
+    // Memory from pool_, at least as large as the bucket; undefined if `values` is the gradient itself.
     at::Tensor storage;
     at::Tensor values;  // (numel of the bucket), a view of storage
-    at::Tensor sum;     // what is kept of them, where the reduction puts it there itself
+    at::Tensor sum;     // this rank's kept part, if the reduction puts it there directly
     BucketSum::Works works;
   };
 
-  /// Awaits all sums under way and keeps this rank's parts. Later rounds of the backward add to them.
+  /// Awaits all sums in flight and keeps this rank's parts. Later rounds of the backward add to them.
   void finish_round() {
     while (!in_flight_.empty()) absorb_oldest();
     for (auto& group : gathered_) group.assign(group.size(), false);
@@ -150,7 +151,7 @@ class PartitionedGradients final : public GradKeeper {
     return options;
   }
 
-  /// Null where the sums are kept on the device.
+  /// Returns null if the sums are kept on the device.
   std::unique_ptr<HostSums> make_host_sums() const {
     const at::Device device = store_.options().device();
     const OptimizerOffload& offload = parts_.use.offload;
@@ -158,13 +159,13 @@ class PartitionedGradients final : public GradKeeper {
     return is_needed ? std::make_unique<HostSums>(device, offload.pin_memory) : nullptr;
   }
 
-  /// Makes room for the gradients of all parameters, in which this rank's part of the sums lies from here on.
+  /// Allocates waiting sums for all parameters. This rank's part of the sums moves into them.
   void make_room_to_wait() {
     waiting_.make(all_kept_options());
     kept_.move_into(waiting_);
   }
 
-  /// Adds the gradient to those of this rank that the boundary's backward will reduce.
+  /// Adds the gradient to the local sums that the boundary's backward will reduce.
   void add_to_waiting(size_t group, size_t param) {
     at::Tensor& gradient = parts_.gradient_of(group, param);
     if (!gradient.defined()) return;
@@ -180,11 +181,11 @@ class PartitionedGradients final : public GradKeeper {
            value_dtype(bucket) != store_.groups()[bucket.group].dtype ||
            waiting_.has(bucket.group, bucket.params.front());
   }
-  // One rank has nothing to wait for.
+  // With one rank there is nothing to wait for.
   size_t most_in_flight() const { return parts_.options.overlap && parts_.ranks.shard.size() > 1 ? 2 : 1; }
   bool is_gathering(size_t bucket) const { return gathering_ && gathering_->bucket == bucket; }
 
-  /// Takes a buffer for the bucket, if it is the one that is launched next and there is a buffer to take.
+  /// Takes a buffer if the bucket is next to launch and a buffer is free.
   bool start_gathering(size_t bucket) {
     if (!uses_buffer(plan_.bucket(bucket)) || gathering_ || bucket != plan_.order().next() ||
         in_flight_.size() >= most_in_flight())
@@ -193,8 +194,8 @@ class PartitionedGradients final : public GradKeeper {
     return true;
   }
 
-  /// Moves the gradient of a parameter, while it is still in the caches, to its place in the buffer, where it
-  /// joins what has waited.
+  /// Moves a parameter's gradient, still in the caches, to its place in the buffer. Waiting sums are added
+  /// there.
   void gather(size_t index, size_t param) {
     const Bucket& bucket = plan_.bucket(index);
     if (waiting_.has(bucket.group, param)) put(bucket, param, waiting_.take(bucket.group, param));
@@ -207,7 +208,7 @@ class PartitionedGradients final : public GradKeeper {
     }
   }
 
-  /// Adds to what the buffer has of a parameter in this round.
+  /// Adds to a parameter's gradient in the buffer. The first one in a round is copied.
   void put(const Bucket& bucket, size_t param, const at::Tensor& gradient) {
     if (gathered_[bucket.group][param]) {
       copies_.flush();
@@ -236,7 +237,7 @@ class PartitionedGradients final : public GradKeeper {
       gathered.works =
           parts_.sum.start(index, gathered.values, {gathered.sum, parts_.options.averaging.after});
     }
-    // Where one rank holds everything nothing travels, so the values are the sum at once.
+    // If one rank holds everything, nothing travels and the values are the sum at once.
     const bool is_there = gathered.works.empty();
     in_flight_.push_back(std::move(gathered));
     if (!parts_.options.overlap || is_there) absorb_oldest();
@@ -251,7 +252,7 @@ class PartitionedGradients final : public GradKeeper {
 
   void absorb_oldest() {
     Gathered& oldest = in_flight_.front();
-    // The gradients' own dtype may have fewer bits than that of the sum, and of what is kept.
+    // The gradients' dtype may have fewer bits than that of the sum and of what is kept.
     const at::Tensor sums =
         oldest.works.empty() ? oldest.values : parts_.sum.finish(oldest.values, oldest.works);
     const Bucket& bucket = plan_.bucket(oldest.bucket);
@@ -263,12 +264,11 @@ class PartitionedGradients final : public GradKeeper {
     }
     if (oldest.storage.defined()) pool_.push_back({std::move(oldest.storage), std::move(is_free)});
     in_flight_.pop_front();
-    // The listener is told of an empty part too, so that either all ranks know that the step has begun, or
-    // none.
+    // The listener is told of empty parts too, so that either all ranks or none know that the step has begun.
     if (parts_.tells_final_parts()) parts_.tell_final_part({bucket.group, part.in_kept});
   }
 
-  /// The dtype in which a bucket's gradients are gathered: at stage 1 that in which they wait.
+  /// Returns the dtype in which a bucket is gathered. At stage 1 it is the dtype of waiting sums.
   at::ScalarType value_dtype(const Bucket& bucket) const {
     return store_.partitions_gradients()
                ? store_.groups()[bucket.group].dtype
@@ -278,10 +278,10 @@ class PartitionedGradients final : public GradKeeper {
     return plan_.space().numel(bucket) * static_cast<int64_t>(c10::elementSize(value_dtype(bucket)));
   }
 
-  // Buffers are kept from step to step: fresh pages cost as much as the copy into them.
+  // Buffers are kept from step to step, since fresh pages cost as much as the copy into them.
   Gathered take_buffer(size_t index) {
     const Bucket& bucket = plan_.bucket(index);
-    // A reduced buffer is still being copied to the host: one buffer more lets the device go on without
+    // A reduced buffer may still be copied to the host. One more buffer lets the device continue without
     // waiting for that copy.
     const bool has_all = !kept_.is_on_host() || pool_.size() + in_flight_.size() > most_in_flight();
     if (pool_.empty() || !has_all) {
@@ -296,7 +296,7 @@ class PartitionedGradients final : public GradKeeper {
     return {index, buffer.memory, values, {}, {}};
   }
 
-  // The gradient of the bucket's one parameter travels where it lies.
+  // The gradient of the bucket's only parameter travels without a copy.
   Gathered take_where_it_lies(size_t index) {
     const Bucket& bucket = plan_.bucket(index);
     StoredGroup& stored = store_.groups()[bucket.group];
@@ -308,9 +308,9 @@ class PartitionedGradients final : public GradKeeper {
     return {index, {}, values.contiguous().view({-1}), {}, {}};
   }
 
-  /// Memory for a bucket, and the moment from which it may be written.
+  /// Memory for a bucket, and the event after which it may be written.
   struct FreeBuffer {
-    at::Tensor memory;  // bytes, as many as the largest bucket has
+    at::Tensor memory;  // bytes, enough for the largest bucket
     device::StreamEvent is_free;
   };
 
@@ -329,12 +329,12 @@ class PartitionedGradients final : public GradKeeper {
   WaitingSums waiting_;                      // stage 1
   std::vector<std::vector<bool>> used_;      // [group][param], in this accumulation window
   std::vector<std::vector<bool>> gathered_;  // [group][param], in this backward
-  // Buckets of parameters that got another gradient after they were launched: parts of the graph that several
-  // parts with a backward of their own share. The gradients wait in the parameters for a second round.
+  // Buckets of parameters that got another gradient after the launch. This happens if parts of the graph with
+  // their own backward share a parameter. The gradients wait in the parameters for a second round.
   std::set<size_t> late_;
-  std::deque<FreeBuffer> pool_;  // that which is free longest first
+  std::deque<FreeBuffer> pool_;  // longest free first
   std::optional<Gathered> gathering_;
-  CopyBatch copies_;  // into its buffer
+  CopyBatch copies_;  // copies into gathering_'s buffer
   std::deque<Gathered> in_flight_;
 };
 

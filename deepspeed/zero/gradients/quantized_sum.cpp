@@ -1,13 +1,12 @@
-// The way of a sum over N nodes of L ranks, in blocks of n elements, one an owner:
+// The steps of a sum over N nodes of L ranks. Values are in blocks of n elements, one per owner:
 //
-// 1. start(): the N blocks whose owners have place l on their nodes go, quantized, to the rank of this node
-//    with that place (all-to-all in the node).
-// 2. When they are there (in wait()), each rank adds the L contributions in fp32: a partial sum for each
-// node.
-// 3. The partial sums go, quantized again, to the nodes that own them (all-to-all between nodes), where the N
-//    of them are added.
+// 1. start() quantizes the N blocks whose owners have place l on their nodes. It sends them to the rank with
+//    place l on this node (all-to-all within the node).
+// 2. In wait(), each rank adds the L contributions in fp32, giving a partial sum for each node.
+// 3. The partial sums are quantized again and sent to the nodes that own them (all-to-all between nodes).
+//    There the N partial sums are added.
 //
-// A rank's own contribution never travels and is not rounded.
+// A rank's own contribution does not travel and is not rounded.
 #include "deepspeed/zero/gradients/quantized_sum.h"
 
 #include <algorithm>
@@ -28,7 +27,7 @@ namespace {
 
 constexpr auto kGradientCode = kernels::BlockCode::kInt4, kErrorCode = kernels::BlockCode::kInt8;
 
-// The names of errors are "loco.", the key of the sum, and one of these.
+// An error's name consists of "loco.", the sum's key, and one of these.
 constexpr const char *kSizes = ".sizes", *kWithin = ".within.", *kBetween = ".between.";
 
 std::string prefix_of(size_t key) { return message("loco.", key); }
@@ -66,7 +65,7 @@ void QuantizedSum::quantize(const at::Tensor& block, const at::Tensor& packed, E
   kernels::quantize_blocks(wanted, packed, kGradientCode);
   at::Tensor error = wanted - dequantized(packed, block.numel(), kGradientCode);
   if (before.defined()) error = error.mul_(1.0 - loco_->err_beta).add_(before, loco_->err_beta);
-  // A gradient that is not finite leaves no error behind; the step that it belongs to is not made.
+  // A non-finite gradient leaves no error behind, since its step is skipped.
   error.nan_to_num_(0, 0, 0);
   if (!kept.defined())
     kept = at::empty({kernels::quantized_bytes(block.numel(), kErrorCode)}, packed.options());
@@ -99,7 +98,7 @@ comm::Work QuantizedSum::start(const at::Tensor& values, size_t key) {
                  size_t(index));
       }
     }
-    // The rank's own place is sent to itself, and read by nobody.
+    // The rank's own place is sent to itself but never read.
     piece(sent, node_.rank(), across_.size() * bytes).zero_();
     works.push_back(comm::joined_work({node_.start_all_to_all(received, sent)}, [sent] {}));
   }

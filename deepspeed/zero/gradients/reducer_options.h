@@ -1,4 +1,4 @@
-// How gradients are summed over the ranks, as the config and the model say.
+// Says how gradients are summed over the ranks, from the config and the model.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace deepspeed::zero {
 
-/// Dtypes of single parameters, by the tensors of the model.
+/// Maps single parameters, by the model's tensors, to dtypes.
 using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
-/// Maps parameters to the number, from 1 on, of the unit (gather_unit.h) that they are in.
+/// Maps parameters to the number, from 1 on, of their unit (gather_unit.h).
 using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 
-/// How a sum over ranks becomes the gradient of the whole batch, as DeepSpeed's prescale_gradients,
-/// gradient_predivide_factor and gradient_allreduce_op say. The gradient is multiplied by `before`, summed
-/// over the ranks, multiplied by `after`. 1 means: no multiplication.
+/// Says how a sum over ranks becomes the gradient of the whole batch. It covers DeepSpeed's
+/// prescale_gradients, gradient_predivide_factor and gradient_allreduce_op. The gradient is multiplied by
+/// `before`, summed over the ranks, and multiplied by `after`. 1 means no multiplication.
 struct Averaging {
   double before = 1.0;
   double after = 1.0;
@@ -33,23 +33,23 @@ struct Averaging {
   static Averaging sum() { return {1.0, 1.0}; }
 };
 
-/// How gradients are summed, as the config and the model say.
+/// Holds the options for summing gradients.
 struct ReducerOptions {
   config::ZeroGradientConfig keys;
-  // Windows have several backwards, as the config has it: at stage 1 memory for their sums is made at once.
+  // The config makes windows of several backwards. Stage 1 then allocates their sums at once.
   bool expects_accumulation = false;
-  bool overlap = false;                             // launch a bucket as soon as its gradients are there
-  at::ScalarType communication_dtype = at::kFloat;  // fp32 means fp64 for parameters in fp64
-  // That of sums which replicas of a shard add to each other. Absent: the dtype in which they are kept.
+  bool overlap = false;                             // launch a bucket as soon as its gradients have arrived
+  at::ScalarType communication_dtype = at::kFloat;  // for fp64 parameters fp32 means fp64
+  // Dtype in which replicas of a shard add their sums. Absent: the dtype in which they are kept.
   std::optional<at::ScalarType> replica_dtype;
-  ParamDtypes param_communication_dtypes;  // of parameters that travel in a dtype of their own
-  ParamSet by_rows;                        // parameters whose gradient travels as its touched rows
-  ParamUnits units;  // of leaf modules: which of their gradients exist differs from rank to rank
-  // The dtype of the sums that are kept. Absent, and for parameters in fp64, it is the parameters' own.
+  ParamDtypes param_communication_dtypes;  // parameters with a communication dtype of their own
+  ParamSet by_rows;                        // parameters whose gradients travel as touched rows
+  ParamUnits units;  // leaf modules: which of their gradients exist varies between ranks
+  // Dtype of the kept sums. Absent, and for fp64 parameters: the parameters' dtype.
   std::optional<at::ScalarType> accumulation_dtype;
   Averaging averaging;
-  bool is_quantized = false;        // gradients of matrices travel in 4 bits (quantized_sum.h), at stage 3
-  std::optional<LocoOptions> loco;  // of these
+  bool is_quantized = false;        // at stage 3, gradients of matrices travel in 4 bits (quantized_sum.h)
+  std::optional<LocoOptions> loco;  // for quantized sums
 };
 
 }  // namespace deepspeed::zero

@@ -1,4 +1,4 @@
-// What a reducer and its keeper of gradients work on together.
+// What a reducer and its gradient keeper share.
 #pragma once
 
 #include <functional>
@@ -18,16 +18,17 @@
 
 namespace deepspeed::zero {
 
-/// What becomes of the sums on this rank, as its optimizer says.
+/// Says how this rank's optimizer uses the sums.
 struct SumUse {
   std::vector<Interval> owned;  // per group: what this rank updates
-  // Where it takes all of them, stages 2 and 3 keep the sums in host memory; else they are on the device.
+  // If it offloads all of them, stages 2 and 3 keep the sums in host memory; otherwise they stay on the
+  // device.
   OptimizerOffload offload = {};
-  bool trace_non_finite = false;  // note which gradients are not finite before they are added to others'
+  bool trace_non_finite = false;  // note which gradients are not finite before the sum over ranks
 };
 
 struct ReducerParts {
-  /// always_reduces: every backward reduces, also those before the boundary. `of_store` must outlive it.
+  /// always_reduces: every backward reduces, also before the boundary. `of_store` must outlive this object.
   ReducerParts(ParamStore& of_store, ZeroGroups of_ranks, ReducerOptions how, SumUse of_sums,
                bool always_reduces)
       : store(of_store),
@@ -40,23 +41,23 @@ struct ReducerParts {
   ReducerParts(const ReducerParts&) = delete;
   ReducerParts& operator=(const ReducerParts&) = delete;
 
-  /// Whether the sums are in host memory, which stages 2 and 3 alone do.
+  /// Returns whether the sums are in host memory (stages 2 and 3 only).
   bool keeps_on_host() const { return use.offload.keeps_gradients(store.partitions_gradients()); }
-  /// Whether gradients stay this rank's own in this window.
+  /// Returns whether gradients stay local to this rank in this window.
   bool keeps_local_now() const { return keeps_local && keeps_local(); }
-  /// Returns dtype and device of the gradients that are kept for a group.
+  /// Returns dtype and device of the kept gradients of a group.
   at::TensorOptions kept_options(size_t group) const {
     const at::TensorOptions own = store.options(group);
     const bool has_other = options.accumulation_dtype && store.groups()[group].dtype != at::kDouble;
     return has_other ? own.dtype(*options.accumulation_dtype) : own;
   }
   const NamedTensor& param(size_t group, size_t index) const { return store.groups()[group].params[index]; }
-  /// The gradient that autograd has left in a parameter.
+  /// Returns the gradient that autograd left in a parameter.
   at::Tensor& gradient_of(size_t group, size_t index) const {
     return param(group, index).tensor.mutable_grad();
   }
 
-  /// Whether somebody wants to know which parts of the sums are final in this backward.
+  /// Returns whether a listener learns which parts of the sums are final in this backward.
   bool tells_final_parts() const { return window.is_boundary() && on_final; }
   void tell_final_part(const OwnedPart& part) {
     window.note(WindowEvent::kFinalPart);
@@ -70,7 +71,7 @@ struct ReducerParts {
   BucketPlan plan;
   BucketSum sum;
   GradWindow window;
-  std::function<void(const OwnedPart&)> on_final;  // null: nobody wants to know
+  std::function<void(const OwnedPart&)> on_final;  // null: no listener
   std::function<bool()> keeps_local;               // null: gradients are summed over the ranks
 };
 

@@ -22,11 +22,10 @@ void sum_whole(const comm::ProcessGroup& group, const at::Tensor& values, at::Sc
 
 void sum_rows(const comm::ProcessGroup& group, const at::Tensor& values, at::ScalarType dtype) {
   const int64_t ranks = group.size(), columns = values.size(1);
-  const at::Tensor touched =
-      at::nonzero(at::any(at::ne(values, 0), 1)).view({-1});  // not-a-numbers are not 0
+  const at::Tensor touched = at::nonzero(at::any(at::ne(values, 0), 1)).view({-1});  // NaN is not 0
   const std::vector<double> counts = group.all_gather_scalar(static_cast<double>(touched.numel()));
   const auto most = static_cast<int64_t>(*std::max_element(counts.begin(), counts.end()));
-  // All ranks see the same counts, so they choose the same way.
+  // All ranks see the same counts, so they make the same choice.
   if (most * ranks >= values.size(0)) return sum_whole(group, values, dtype);
   if (most == 0) return;
 
@@ -40,7 +39,7 @@ void sum_rows(const comm::ProcessGroup& group, const at::Tensor& values, at::Sca
   group.all_gather(all_rows.view({-1}), rows.view({-1}));
 
   values.index_fill_(0, touched, 0.0);
-  for (int64_t rank = 0; rank < ranks; ++rank) {  // in the order of the ranks: the same sums everywhere
+  for (int64_t rank = 0; rank < ranks; ++rank) {  // in rank order: equal sums on all ranks
     const auto count = static_cast<int64_t>(counts[static_cast<size_t>(rank)]);
     if (count == 0) continue;
     values.index_add_(0, all_indices.narrow(0, rank * most, count),

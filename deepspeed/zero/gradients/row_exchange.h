@@ -1,4 +1,4 @@
-// Sums the gradient of an embedding by sending the rows that a rank has touched, in place of all of them.
+// Sums an embedding's gradient by sending only the rows that a rank has touched.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,10 +7,9 @@
 
 namespace deepspeed::zero {
 
-/// values: (rows, columns); afterwards their sum over the ranks, the same on all of them. Rows of zeros stay
-/// where they are; the others travel in `dtype` with their indices, padded to as many as the rank with the
-/// most of them has. Where that is no less than the whole, the whole is reduced. Waits for the device: the
-/// number of rows must be known. All ranks call it.
+/// Replaces values, (rows, columns), by their sum over the ranks, equal on all of them. Zero rows are not
+/// sent. The others travel in `dtype` with their indices, padded to the largest count of any rank. If that
+/// saves nothing, the whole tensor is reduced. Waits for the device to count the rows. Collective.
 void sum_rows(const comm::ProcessGroup& group, const at::Tensor& values, at::ScalarType dtype);
 
 }  // namespace deepspeed::zero

@@ -11,8 +11,8 @@ using WindowRow = std::array<std::optional<WindowState>, kNumWindowEvents>;
 
 constexpr std::nullopt_t kNever = std::nullopt;
 
-// A row is a state, in the order of the enum. kEnd forgets that parts were passed on: what refuses gradients
-// is a result that the step was begun with.
+// Each row is a state, in the order of the enum. kEnd forgets that parts were passed on: only a result with
+// which the step has begun refuses gradients.
 constexpr std::array<WindowRow, kNumWindowStates> kWindowTable = {{
     // kGradient, kFinalPart, kEnd, kEndAtBoundary, kClear, kPause, kResume, kLayBuckets
     {kOpen, kOpenBegun, kIdle, kReduced, kIdle, kPaused, kIdle, kIdle},               // kIdle
@@ -22,7 +22,7 @@ constexpr std::array<WindowRow, kNumWindowStates> kWindowTable = {{
     {kNever, kBegun, kIdle, kBegun, kIdle, kPausedBegun, kBegun, kBegun},             // kBegun
     {kPaused, kNever, kPaused, kPausedReduced, kPaused, kPaused, kIdle, kPaused},     // kPaused
     {kPausedReduced, kNever, kPaused, kPausedReduced, kPaused, kPausedReduced, kReduced, kPausedReduced},
-    // What comes of a pause joins the window again, although the step was begun.
+    // Gradients from a pause join the window again, although the step has begun.
     {kPausedBegun, kNever, kPaused, kPausedBegun, kPaused, kPausedBegun, kReduced, kPausedBegun},
 }};
 

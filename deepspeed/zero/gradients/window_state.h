@@ -1,5 +1,4 @@
-// How far a window of gradient accumulation has come, as GradReducer sees it: a pure table of states and
-// events.
+// States of a gradient accumulation window for GradReducer: a pure table of states and events.
 #pragma once
 
 #include <optional>
@@ -7,21 +6,21 @@
 namespace deepspeed::zero {
 
 enum class WindowState {
-  kIdle,           // between backwards; sums may have been begun, but there is no result
-  kOpen,           // a backward has begun and was not finished
-  kOpenBegun,      // as kOpen, and final parts were passed on to the step
+  kIdle,           // between backwards; there may be sums, but no result
+  kOpen,           // a backward has begun and is not finished
+  kOpenBegun,      // like kOpen, and final parts were passed on to the step
   kReduced,        // the window's gradients are reduced
-  kBegun,          // as kReduced, and the step was begun with them
-  kPaused,         // gradients stay with their parameters
-  kPausedReduced,  // as kPaused, over a result of before
-  kPausedBegun,    // as kPausedReduced, and the step was begun with it
+  kBegun,          // like kReduced, and the step has begun with them
+  kPaused,         // gradients stay in their parameters
+  kPausedReduced,  // like kPaused, with an earlier result
+  kPausedBegun,    // like kPausedReduced, and the step has begun with it
 };
 inline constexpr int kNumWindowStates = 8;
 
 enum class WindowEvent {
-  kGradient,       // autograd has made one
+  kGradient,       // autograd has made a gradient
   kFinalPart,      // a part of the sums was passed on to the step
-  kEnd,            // a backward before the boundary has ended, or one was given up
+  kEnd,            // a backward before the boundary has ended, or a backward was given up
   kEndAtBoundary,  // the reductions of the boundary's backward are done
   kClear,          // the next window begins
   kPause,
@@ -30,7 +29,7 @@ enum class WindowEvent {
 };
 inline constexpr int kNumWindowEvents = 8;
 
-/// The state after the event; nothing where it must not happen in this state.
+/// Returns the state after the event; empty if the event is not allowed.
 std::optional<WindowState> after(WindowState state, WindowEvent event);
 
 constexpr bool is_open(WindowState state) {

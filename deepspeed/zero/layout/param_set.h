@@ -1,4 +1,4 @@
-// A set of parameters, by the tensors of the model.
+// A set of parameters, identified by the model's tensors.
 #pragma once
 
 #include <unordered_set>

@@ -7,7 +7,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// Partitions of 16-bit elements start at 4-byte boundaries, which NCCL wants.
+// Partitions of 16-bit elements start at 4-byte boundaries, as NCCL requires.
 constexpr int64_t kAlignmentPerRank = 2;
 
 std::vector<size_t> flat_order(size_t count, int world_size, bool round_robin) {

@@ -1,8 +1,9 @@
-// Where each parameter sits in the flat space of its group, who owns which interval, and what is padding: a
-// pure value, computed once, that reducer, optimizer and checkpoint read. No tensor, no process group.
+// Says where each parameter sits in its group's flat space, who owns which interval, and what is padding. It
+// is a pure value without tensors or process groups. It is computed once and read by reducer, optimizer and
+// checkpoints.
 //
-// The layout is DeepSpeed's (ZeRO stages 1 and 2): parameters one after the other, zeros at the end up to a
-// multiple of 2 * world size, equal contiguous partitions that may cut a parameter anywhere.
+// The layout is DeepSpeed's (ZeRO stages 1 and 2). Parameters follow one another, with zeros at the end up to
+// a multiple of 2 * world size. Partitions are equal and contiguous, and may cut a parameter anywhere.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,13 @@
 
 namespace deepspeed::zero {
 
-/// A parameter's place. `index` counts in the order in which the parameters were given.
+/// Describes a parameter's place. `index` counts in the order in which parameters were given.
 struct PlacedParam {
   size_t index = 0;
   Interval in_flat;
 };
 
-/// The part of one parameter that lies inside an interval of the flat space.
+/// Describes the part of one parameter inside an interval of the flat space.
 struct ParamPiece {
   size_t index = 0;      // of the parameter, as given
   Interval in_interval;  // relative to the interval's begin
@@ -28,23 +29,23 @@ struct ParamPiece {
 
 class FlatLayout {
  public:
-  /// `numels`: elements of each parameter. With `round_robin` parameter k goes to list k mod world_size and
-  /// the lists are joined, so that consecutive parameters land in different partitions. Throws UsageError for
-  /// a negative size.
+  /// `numels`: elements of each parameter. With `round_robin`, parameter k goes to list k mod world_size, and
+  /// the lists are joined. Consecutive parameters then land in different partitions. Throws UsageError for a
+  /// negative size.
   FlatLayout(const std::vector<int64_t>& numels, int world_size, bool round_robin = false);
 
   int world_size() const { return world_size_; }
   int64_t numel() const { return numel_; }  // without padding
   int64_t padded_numel() const { return padded_numel_; }
   int64_t partition_numel() const { return padded_numel_ / world_size_; }
-  /// The parameters in flat order.
+  /// Returns the parameters in flat order.
   const std::vector<PlacedParam>& params() const { return params_; }
-  /// The interval of the parameter that was given at `index`.
+  /// Returns the interval of the parameter given at `index`.
   Interval place(size_t index) const { return place_[index]; }
   Interval partition(int rank) const;
-  /// Elements of a rank's partition that are padding.
+  /// Returns how many elements of a rank's partition are padding.
   int64_t padding(int rank) const;
-  /// The parameters that meet `interval`, in flat order; parameters without elements are left out.
+  /// Returns the parameters that meet `interval`, in flat order, except those without elements.
   std::vector<ParamPiece> pieces(const Interval& interval) const;
 
  private:

@@ -1,25 +1,25 @@
-// How ranks are cut into blocks, of a model's shards or of nodes: pure data, of which groups are made.
+// Divides ranks into blocks, by shards or by nodes: pure data, from which groups are made.
 #pragma once
 
 #include <vector>
 
 namespace deepspeed::zero {
 
-/// Returns those of `ranks` that are in one block with `rank`, where blocks of `size` follow each other. The
-/// size divides the number of ranks.
+/// Returns the block of `ranks` that contains `rank`. Blocks of `size` ranks follow each other; `size`
+/// divides the number of ranks.
 std::vector<int> block_of(const std::vector<int>& ranks, int rank, int size);
 
-/// Returns of each such block the one at the place that `rank` has in its own.
+/// Returns the rank at `rank`'s position in each such block.
 std::vector<int> counterparts_of(const std::vector<int>& ranks, int rank, int size);
 
-/// Some ranks as nodes hold them.
+/// Groups ranks by node.
 struct NodeLayout {
-  std::vector<int> node;    // those on this rank's node
-  std::vector<int> across;  // of each node the one at this rank's place
+  std::vector<int> node;    // the ranks on this rank's node
+  std::vector<int> across;  // from each node, the rank at this rank's position
 };
 
-/// Cuts `ranks` into nodes, of `ranks_per_node` consecutive global ranks each. Throws UsageError where nodes
-/// have a different number of them.
+/// Divides `ranks` into nodes of `ranks_per_node` consecutive global ranks. Throws UsageError if the nodes
+/// hold different numbers of them.
 NodeLayout node_layout(const std::vector<int>& ranks, int rank, int ranks_per_node);
 
 }  // namespace deepspeed::zero

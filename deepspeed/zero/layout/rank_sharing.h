@@ -1,4 +1,4 @@
-// How the data-parallel ranks share out what they hold, as the config says it.
+// How the config lets data-parallel ranks share what they hold.
 #pragma once
 
 #include "deepspeed/config/zero/sections.h"
@@ -6,7 +6,7 @@
 
 namespace deepspeed::zero {
 
-/// data_ranks: how many there are.
+/// Reads the sharing from a config. data_ranks: the number of data-parallel ranks.
 RankSharing rank_sharing(const config::ZeroConfig& config, int data_ranks);
 
 }  // namespace deepspeed::zero

@@ -6,7 +6,7 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr int64_t kPieceOfReplicaSum = int64_t{4} << 20;  // elements that are copied at one time
+constexpr int64_t kPieceOfReplicaSum = int64_t{4} << 20;  // elements copied at a time
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The sum of gradients over the ranks that hold one shard, where several do (config key mics_shard_size).
+// Sums gradients over the ranks that hold the same shard, if several do (config key mics_shard_size).
 #pragma once
 
 #include <optional>
@@ -11,15 +11,15 @@ namespace deepspeed::zero {
 
 class ReplicaSum {
  public:
-  /// dtype: in which sums travel; absent: their own. device: from which ranks send. Without a group, or of
+  /// dtype: in which sums travel; absent: their own. device: from which ranks send. Without a group, or with
   /// one rank, there is nothing to sum.
   ReplicaSum(comm::ProcessGroup replica, std::optional<at::ScalarType> dtype, at::Device device);
 
   bool is_needed() const { return replica_ && replica_.size() > 1; }
-  /// Adds up `sums`, (n) in host memory or on the device, over the ranks. Collective.
+  /// Adds `sums` over the ranks: (n) in host memory or on the device. Collective.
   void add_up(const at::Tensor& sums) const;
-  /// Makes `sums`, which were added up already, ready for more gradients and another sum: the first replica
-  /// keeps what is there.
+  /// Prepares `sums`, already added over the replicas, for more gradients and another sum. Only the first
+  /// replica keeps its values; the others are set to zero.
   void reopen(const at::Tensor& sums) const;
 
  private:

@@ -40,7 +40,7 @@ ZeroGroups make_zero_groups(const comm::World& world, const comm::ProcessGroup& 
   }
   if (sharing.by_nodes) {
     const int per_node = world.ranks_per_node();
-    // Blocks may lie on nodes in different ways: what is wrong with one is an error on the ranks of all.
+    // Blocks may lie on nodes in different ways. An error in one block must be an error on all ranks.
     for (size_t first = 0; first < ranks.size(); first += size_t(groups.shard.size()))
       node_layout(block_of(ranks, ranks[first], groups.shard.size()), ranks[first], per_node);
     const NodeLayout nodes = node_layout(groups.shard.global_ranks(), world.rank(), per_node);

@@ -15,7 +15,7 @@ at::Tensor HostSums::make(int64_t numel, at::ScalarType dtype) const {
 
 device::StreamEvent HostSums::take(size_t group, const at::Tensor& kept, const Interval& place,
                                    const at::Tensor& piece, bool adds) {
-  // At most one summand of an element is under way, so that sums are made in the order of the reductions.
+  // At most one summand of an element is in flight, so sums are made in the order of the reductions.
   wait_for(group, place);
   Arrival arrival{group, place, {}, kept.narrow(0, place.begin, place.numel()), {}};
   if (adds) arrival.summand = device::empty_host_from_pool(piece.numel(), piece.scalar_type(), pin_memory_);

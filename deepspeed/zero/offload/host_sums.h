@@ -1,5 +1,5 @@
-// Gradients that are kept in host memory: what a rank keeps of each reduction is copied out of the device
-// beside its work.
+// Gradient sums in host memory. What a rank keeps of each reduction is copied from the device in the
+// background.
 #pragma once
 
 #include <deque>
@@ -13,22 +13,22 @@
 
 namespace deepspeed::zero {
 
-/// Keeps the sums; one thread uses it.
+/// Keeps the sums. Used by one thread.
 class HostSums {
  public:
   HostSums(at::Device device, bool pin_memory) : pin_memory_(pin_memory), stream_(device) {}
 
-  /// Makes host memory for a group's sums: (numel), zeros.
+  /// Allocates host memory for a group's sums: (numel), zeros.
   at::Tensor make(int64_t numel, at::ScalarType dtype) const;
-  /// Starts kept[place] = piece, or += piece where `adds`. kept: the group's sums in host memory; piece: on
-  /// the device. Returns the moment from which the piece's memory may be written.
+  /// Starts kept[place] = piece, or += piece if `adds`. kept: the group's sums in host memory. piece: on the
+  /// device. Returns the event after which the piece's memory may be overwritten.
   device::StreamEvent take(size_t group, const at::Tensor& kept, const Interval& place,
                            const at::Tensor& piece, bool adds);
   /// Waits until all pieces taken so far of the part have arrived.
   void wait_for(size_t group, const Interval& part) { hand_over(group, part)(); }
   void wait_for_all();
-  /// Hands the pending copies of `part` over: returns a function that waits for them, for another thread to
-  /// call.
+  /// Returns a function that waits, on another thread, for the pending copies of `part`. This object no
+  /// longer waits for them.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
  private:
@@ -37,7 +37,7 @@ class HostSums {
     Interval place;
     device::StreamEvent copied;
     at::Tensor kept;     // at the place
-    at::Tensor summand;  // in host memory; undefined: kept itself is copied to
+    at::Tensor summand;  // in host memory; undefined: copied directly to `kept`
   };
 
   static void settle(const Arrival& arrival);

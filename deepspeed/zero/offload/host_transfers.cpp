@@ -10,7 +10,7 @@
 namespace deepspeed::zero {
 namespace {
 
-constexpr size_t kAhead = 2;  // so many copies are started ahead of what next() returns
+constexpr size_t kAhead = 2;  // this many copies run ahead of next()
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void HostTransfers::start_next() {
   const at::Tensor& source = sources_[index];
   if (!is_far(source)) return arriving_.push_back(source);
   Buffer& buffer = incoming_[index % incoming_.size()];
-  buffer.copied.wait();  // it may have gone back
+  buffer.copied.wait();  // it may have been sent back
   const at::Tensor host = memory_of(buffer, source.numel(), source.scalar_type());
   buffer.copied = in_.copy(host, source);
   arriving_.push_back(host);

@@ -1,5 +1,5 @@
-// Moves data between the host, where the optimizer steps, and the device, where the model is. The gradients
-// of a slice come in while the slice before is stepped; its new weights leave while the next one is stepped.
+// Transfers between the host, on which the optimizer steps, and the model's device. A slice's gradients
+// arrive while the slice before is stepped; its new weights leave while the next one is stepped.
 #pragma once
 
 #include <array>
@@ -13,33 +13,32 @@
 
 namespace deepspeed::zero {
 
-/// Makes the transfers of a step; one thread uses it.
+/// Makes the transfers of a step. Used by one thread.
 class HostTransfers {
  public:
-  /// device: where the model is. On a CPU, whose memory is the host's, nothing is to be transferred, unless
-  /// `always_copies`.
+  /// device: the model's. On a CPU, which uses host memory, nothing is transferred unless `always_copies`.
   HostTransfers(at::Device device, bool pin_memory, bool always_copies);
 
-  /// Announces the tensors that next() will return, one after the other: 1-D, on the device or on the host
-  /// already. sends_back: some of them are to go back.
+  /// Announces the tensors that next() will return, in order. They are 1-D, on the device or already on the
+  /// host. sends_back: some of them will be sent back.
   void expect(std::vector<at::Tensor> sources, bool sends_back = false);
-  /// Waits for the next announced tensor and returns it in host memory, valid until the second call from
-  /// then.
+  /// Waits for the next announced tensor and returns it in host memory. It is valid until the second call
+  /// from then.
   at::Tensor next();
-  /// Starts the copy of what next() returned last, as it is now, to `to` on the device. The caller must not
-  /// use that memory any more.
+  /// Starts copying the last result of next(), as it is now, to the device. The caller must not use that
+  /// memory any more.
   void send_back(const at::Tensor& to);
 
-  /// Returns host memory, (numel), for values that send() takes; send() follows before the next call.
+  /// Returns host memory, (numel), for values to send(). Call send() before the next call.
   at::Tensor outgoing(int64_t numel, at::ScalarType dtype);
-  /// Starts the copy of `from` to `to` on the device. from: what outgoing() returned last, or host memory
-  /// that does not change until the device reaches what it is given after finish().
+  /// Starts the copy of `from` to `to` on the device. from: the last result of outgoing(), or host memory
+  /// that does not change before the device reaches work given after finish().
   void send(const at::Tensor& to, const at::Tensor& from);
-  /// Makes the device's current stream wait for all that was sent.
+  /// Makes the device's current stream wait for everything sent.
   void finish();
 
  private:
-  /// Host memory, and the copy that uses it.
+  /// Holds host memory, and the copy that uses it.
   struct Buffer {
     at::Tensor memory;  // bytes
     device::StreamEvent copied;
@@ -55,7 +54,7 @@ class HostTransfers {
   std::vector<at::Tensor> arriving_;  // in host memory, for the sources that were started
   size_t num_taken_ = 0;
   size_t num_sent_ = 0;
-  // Holds two buffers in use, two on their way in, and two on their way back where some are sent back.
+  // Two buffers in use, two being filled, and two being sent back if some are.
   std::vector<Buffer> incoming_;
   std::array<Buffer, 2> outgoing_;
 };

@@ -1,5 +1,5 @@
-// Bytes of tensors that are moved to the host's memory for a while, and the device's memory freed: the
-// tensors, and all views of them, keep their identity and sizes.
+// Moves bytes of tensors to host memory for a while and frees the device's memory. The tensors, and all their
+// views, keep their identity and sizes.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,20 @@
 
 namespace deepspeed::zero {
 
-/// Holds the parked bytes. Until restore(), reading or writing a parked tensor ends the process: the owner
-/// keeps others away.
+/// Holds the parked bytes. Until restore(), accessing a parked tensor ends the process, so the owner must
+/// prevent it.
 class ParkedStorages {
  public:
-  /// Parks the whole storage of `tensor`, with whatever else lies in it; a second call for it does nothing.
+  /// Parks the whole storage of `tensor`, with whatever else is in it. A second call for it does nothing.
   /// pin_memory: into page-locked memory. non_blocking: the current stream makes the copy.
   void park(const at::Tensor& tensor, bool pin_memory, bool non_blocking);
-  /// Gives a parked parameter that the client can reach no elements until restore(): using it is then an
-  /// error of sizes that ends no process.
+  /// Gives a parked parameter that user code can reach no elements until restore(). Using it is then an error
+  /// about sizes and does not end the process.
   void empty(const at::Tensor& param);
-  /// Moves all parked storages back, into fresh memory of their devices.
+  /// Moves all parked storages back, into new memory of their devices.
   void restore(bool non_blocking);
 
-  /// True if the tensor's bytes are with the host.
+  /// Returns whether the tensor's bytes are on the host.
   bool holds(const at::Tensor& tensor) const;
   bool empty() const { return parked_.empty(); }
   int64_t bytes() const;
@@ -30,10 +30,10 @@ class ParkedStorages {
  private:
   struct Parked {
     c10::Storage storage;
-    at::Tensor bytes;  // (n) in the host's memory
+    at::Tensor bytes;  // (n) in host memory
   };
   struct Emptied {
-    at::Tensor param, values;  // `values` has the parameter's own sizes, over its own storage
+    at::Tensor param, values;  // `values` has the parameter's own sizes and storage
   };
   std::vector<Parked> parked_;
   std::vector<Emptied> emptied_;

@@ -1,4 +1,4 @@
-// Which slices have all of their gradients: pure bookkeeping.
+// Tracks which slices have all of their gradients: pure bookkeeping.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace deepspeed::zero {
 
-/// A part of what this rank owns of a group.
+/// Describes a part of what this rank owns of a group.
 struct OwnedPart {
   size_t group = 0;
   Interval interval;
@@ -20,7 +20,7 @@ class SliceArrivals {
   /// parts: all that will arrive, each once.
   SliceArrivals(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts);
 
-  /// Notes a part; returns the slices, ascending, of which it was the last one.
+  /// Notes a part. Returns the slices that it completes, in ascending order.
   std::vector<size_t> note(const OwnedPart& part);
 
  private:

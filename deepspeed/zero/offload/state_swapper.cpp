@@ -1,11 +1,13 @@
-// A pass over units whose tensors live in a file, in a pipeline of one to three slots of memory.
+// A pass over units whose tensors are in a file, as a pipeline of one to three slots of memory.
 //
-// For each unit of for_each(): its read is awaited, and with pipeline_read the next unit's read is started
-// into the next slot; bind() makes the unit's tensors point into its slot; the caller's work runs;
-// take_back() copies tensors that the work has replaced; the write is started; take_over() adds tensors that
-// are new, for example moments after the first step; unbind() leaves the tensors without elements. Without
-// pipeline_write the write is awaited here, else before its slot is read into again (start_read). The first
-// pass makes the file grow: each new tensor is given its place with fallocate, so that a full disk is an
+// For each unit, for_each() does the following. It waits for the unit's read; with pipeline_read the next
+// unit's read is started into the next slot. bind() makes the unit's tensors point into its slot, and the
+// caller's work runs. take_back() copies tensors that the work has replaced, and the write is started.
+// take_over() adds new tensors, for example moments after the first step. unbind() leaves the tensors without
+// elements. Without pipeline_write it then waits for the write; otherwise the wait comes before its slot is
+// read into again (start_read).
+//
+// The first pass makes the file grow. Each new tensor gets its place by fallocate, so that a full disk is an
 // error here and not in a write.
 #include "deepspeed/zero/offload/state_swapper.h"
 
@@ -75,7 +77,7 @@ int64_t StateSwapper::buffer_bytes() const {
   return bytes;
 }
 
-/// Makes the slots as large as the largest unit. No transfer may be under way.
+/// Makes the slots as large as the largest unit. No transfer may be in flight.
 void StateSwapper::make_slots() {
   if (io_ && slots_.front().memory.size() >= largest_unit_) return;
   io_.reset();
@@ -199,7 +201,7 @@ void StateSwapper::check(int error, const char* what) const {
                  ": ", std::strerror(error));
 }
 
-/// Awaits all transfers after an error: their results no longer matter, but they use the slots.
+/// Awaits all transfers after an error. Their results no longer matter, but they use the slots.
 void StateSwapper::finish_all() noexcept {
   for (Slot& slot : slots_) {
     for (Transfers* transfers : {&slot.reads, &slot.writes}) {
@@ -251,7 +253,7 @@ bool StateSwapper::are_complete(const std::vector<size_t>& units) const {
 void StateSwapper::for_each(const std::vector<size_t>& units, Access access,
                             const std::function<void(size_t)>& work) {
   make_slots();
-  // New tensors come and go with their unit, between allocations that stay: in the heap their gaps would add
+  // New tensors come and go with their unit, between allocations that stay. On the heap their gaps would add
   // up.
   std::optional<device::LargeBlocksInPages> pages;
   if (access == Access::kChange && !are_complete(units)) pages.emplace();

@@ -1,5 +1,5 @@
-// Optimizer state on a disk: tensors of units (a sub-group's masters and moments) that are in memory only
-// while the unit is stepped, the next unit read and the last one written meanwhile.
+// Optimizer state on a disk. Tensors of a unit (a sub-group's masters and moments) are in memory only while
+// the unit is stepped. Meanwhile the next unit is read and the last one written.
 //
 // After "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning" (2021), 5.2.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace deepspeed::zero {
 
-/// A part of a pass over the units: a transfer from its start until it was waited for, or the work.
+/// Describes a part of a pass: the work, or a transfer with the wait for it.
 struct SwapSpan {
   enum class Kind { kRead, kWork, kWrite };
   using Time = std::chrono::steady_clock::time_point;
@@ -29,43 +29,43 @@ struct SwapSpan {
 };
 
 struct StateSwapperOptions {
-  std::filesystem::path folder = {};  // made where it is not there
+  std::filesystem::path folder = {};  // created if it does not exist
   io::AsyncIoOptions aio = {};
   int64_t buffer_count = 4;                                // tensors in memory, in each stage of the pipeline
   bool pipeline_read = false;                              // read the next unit while one is stepped
   bool pipeline_write = false;                             // step the next unit while the last one is written
-  std::function<void(const SwapSpan&)> observe = nullptr;  // told of each part of a pass, for timelines
+  std::function<void(const SwapSpan&)> observe = nullptr;  // called for each part of a pass, for timelines
 };
 
-/// Swaps the state of one rank; one thread uses it. Its file has no name: it is gone with the process,
+/// Swaps the state of one rank. Used by one thread. Its file has no name and disappears with the process,
 /// however that ends.
 class StateSwapper {
  public:
-  /// Returns the tensors of a unit that live on the disk: contiguous, on the CPU, always in this order. Later
-  /// calls may return more.
+  /// Returns a unit's tensors on the disk: contiguous, on the CPU, always in this order. Later calls may
+  /// return more.
   using TensorsOf = std::function<std::vector<at::Tensor>(size_t unit)>;
   enum class Access { kRead, kChange };
 
-  /// Throws IoError where there can be no file in the folder, naming it.
+  /// Creates the file. Throws IoError naming the folder if it cannot be created.
   StateSwapper(StateSwapperOptions options, TensorsOf tensors_of);
   ~StateSwapper();
   StateSwapper(const StateSwapper&) = delete;
   StateSwapper& operator=(const StateSwapper&) = delete;
 
-  /// Calls `work` with each unit in order; the unit's tensors have their data only during that call. With
-  /// kChange the new values are written, and tensors that the unit did not have before, or that `work` put in
-  /// the place of another of the same size, are taken over; with kRead nothing is written. Throws IoError,
-  /// naming folder and bytes, where the disk is full or fails, ConfigError where buffer_count is too small
-  /// for a unit. After an error the units that are not in memory are as they were before.
+  /// Calls `work` with each unit in order. The unit's tensors have their data only during that call. With
+  /// kChange the new values are written. Tensors that are new, or replaced by `work` with others of the same
+  /// size, are taken over. With kRead nothing is written. Throws IoError naming folder and bytes if the disk
+  /// is full or fails. Throws ConfigError if buffer_count is too small for a unit. After an error, units not
+  /// in memory are unchanged.
   void for_each(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
 
-  /// The bytes of the memory through which units pass.
+  /// Returns the bytes of the memory through which units pass.
   int64_t buffer_bytes() const;
-  /// The bytes on the disk.
+  /// Returns the bytes on the disk.
   int64_t file_bytes() const { return file_bytes_; }
 
  private:
-  /// The place of a unit's tensor, in the file and in the slot of memory that the unit gets.
+  /// Describes a tensor's place in the file and in its unit's slot of memory.
   struct Extent {
     uint64_t in_file = 0;
     size_t bytes = 0;  // of its elements
@@ -75,14 +75,14 @@ class StateSwapper {
   struct Unit {
     std::vector<Extent> extents;
     size_t slot_bytes = 0;
-    bool is_complete = false;  // a whole pass found no tensor that was new
+    bool is_complete = false;  // a whole pass found no new tensor
   };
-  /// The transfers of a unit.
+  /// Holds the transfers of a unit.
   struct Transfers {
     std::vector<uint64_t> tickets;
     SwapSpan span;
   };
-  /// Memory for one unit.
+  /// Holds memory for one unit.
   struct Slot {
     io::AlignedBuffer memory;
     Transfers reads;
@@ -113,7 +113,7 @@ class StateSwapper {
   size_t largest_unit_ = 0;  // bytes in a slot
   std::unordered_map<size_t, Unit> units_;
   std::vector<Slot> slots_;
-  std::unique_ptr<io::AsyncIo> io_;  // declared last: it stops before the memory that it uses is freed
+  std::unique_ptr<io::AsyncIo> io_;  // declared last: it stops before the memory it uses is freed
 };
 
 }  // namespace deepspeed::zero

@@ -6,8 +6,8 @@
 
 namespace deepspeed::zero {
 
-// A new thread has the first CUDA device as its own; waiting for another device's events there would leave a
-// context on the first.
+// A new thread starts on the first CUDA device. Waiting there for another device's events would leave a
+// context on the first one.
 StepAhead::StepAhead(const device::Cores& cores, at::Device device) : worker_(cores) {
   if (device.is_cuda()) worker_.add([device] { device::set_cuda_device(device.index()); });
 }

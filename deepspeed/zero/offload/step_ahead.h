@@ -1,6 +1,6 @@
-// super_offload: slices are stepped in host memory, by a worker, as soon as backward has their gradients.
+// super_offload: a worker steps slices in host memory as soon as backward has their gradients.
 //
-// Lian et al., "SuperOffload" (arXiv 2509.21271); what DeepSpeed's option of the name does without clipping.
+// Lian et al., "SuperOffload" (arXiv 2509.21271); equals DeepSpeed's option of that name without clipping.
 #pragma once
 
 #include <cstddef>
@@ -16,35 +16,35 @@
 
 namespace deepspeed::zero {
 
-/// Follows the step of one window, from its first slice to end(). One thread at a time calls it; the steps
+/// Tracks one window's step, from its first slice to end(). One thread at a time calls it. The steps
 /// themselves run in the worker.
 class StepAhead {
  public:
-  /// What a step returns: the sum of squares of the slice's gradient, and whether the slice was stepped.
+  /// Reports a step: the slice's sum of squared gradients, and whether it was stepped.
   struct Outcome {
     double sum_of_squares = 0.0;
     bool is_stepped = false;
   };
   using Step = std::function<Outcome()>;
 
-  /// device: where the model is.
+  /// device: the model's.
   StepAhead(const device::Cores& cores, at::Device device);
 
   bool has_begun() const { return arrivals_.has_value(); }
-  /// Begins a window. slices: all of them; parts: the pieces in which their gradients arrive; groups: as the
+  /// Begins a window. slices: all of them. parts: the pieces in which their gradients arrive. groups: as the
   /// steps will use them.
   void begin(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts,
              const std::vector<optim::ParamGroup>& groups);
-  /// The hyperparameters of a group as they were at begin().
+  /// Returns a group's hyperparameters as they were at begin().
   const optim::Hyperparameters& options(size_t group) const { return options_[group]; }
-  /// The first group whose hyperparameters have changed since begin().
+  /// Returns the first group whose hyperparameters have changed since begin().
   std::optional<size_t> changed_group(const std::vector<optim::ParamGroup>& groups) const;
-  /// Notes a part of the gradients; returns the slices that are complete with it.
+  /// Notes a part of the gradients. Returns the slices that it completes.
   std::vector<size_t> note(const OwnedPart& part) { return arrivals_->note(part); }
 
   /// Gives a slice to the worker.
   void add(size_t slice, Step step);
-  /// The slices that were given to the worker, in that order.
+  /// Returns the slices given to the worker, in that order.
   const std::vector<size_t>& order() const { return order_; }
   bool was_given(size_t slice) const { return places_[slice].has_value(); }
   /// Waits for the slice's step. Throws what a step has thrown.
@@ -58,10 +58,10 @@ class StepAhead {
   std::optional<SliceArrivals> arrivals_;
   std::vector<optim::Hyperparameters> options_;  // [group]
   std::vector<size_t> order_;                    // slices
-  std::vector<std::optional<size_t>> places_;    // [slice], in order_
+  std::vector<std::optional<size_t>> places_;    // [slice], index in order_
   std::vector<Outcome> outcomes_;                // [slice]
   int64_t num_before_ = 0;                       // pieces of work of former windows
-  device::OrderedWorker worker_;  // declared last, so that it stops before the data that it uses is destroyed
+  device::OrderedWorker worker_;  // declared last, so that it stops before the data it uses is destroyed
 };
 
 }  // namespace deepspeed::zero

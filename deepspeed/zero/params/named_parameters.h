@@ -1,4 +1,4 @@
-// The parameters of a torch::nn::Module with their names, for those who must not parse its headers.
+// The named parameters of a torch::nn::Module, without a need for torch's large headers.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ class Module;
 
 namespace deepspeed::zero {
 
-/// Lists the parameters of the module and its children: each tensor once, under its first name, in order of
-/// registration.
+/// Lists the parameters of the module and its children in order of registration. Each tensor is listed once,
+/// under its first name.
 std::vector<NamedTensor> named_parameters(const torch::nn::Module& module);
 
 }  // namespace deepspeed::zero

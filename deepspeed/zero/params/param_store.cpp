@@ -20,7 +20,7 @@ void check_param(const NamedTensor& param, const ParamStore::Options& options, c
                     "; move the model to one device first");
 }
 
-// Moves the parameters into one flat buffer, one at a time, so that at most one takes memory twice.
+// Moves the parameters into one flat buffer, one at a time, so that at most one needs memory twice.
 at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& layout, at::ScalarType dtype,
                    const at::Device& device) {
   const c10::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ at::Tensor flatten(const std::vector<NamedTensor>& params, const FlatLayout& lay
   return flat;
 }
 
-// The optimizer writes to the flat tensor, which does not count as a write of the parameter.
+// The optimizer writes to the flat tensor, which does not change a parameter's version.
 int64_t version_of(const NamedTensor& param) {
   return param.tensor.is_inference() ? 0 : static_cast<int64_t>(param.tensor._version());
 }

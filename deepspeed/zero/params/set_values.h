@@ -1,4 +1,4 @@
-// Gives parameters, partitioned or not, values from outside, from a file for example, and reads theirs.
+// Sets and reads the values of parameters, partitioned or not, for example from a file.
 #pragma once
 
 #include <vector>
@@ -7,26 +7,26 @@
 
 namespace deepspeed::zero {
 
-/// Whether `tensor` is a parameter that stage 3 has partitioned.
+/// Returns whether `tensor` is a parameter that stage 3 has partitioned.
 bool is_partitioned(const at::Tensor& tensor);
 
-/// Returns this rank's shard of a partitioned parameter, padding included: shared with it in memory, or a
-/// copy in the host's memory where it lies on a disk. Undefined for another tensor. Throws IoError.
+/// Returns this rank's shard of a partitioned parameter, padding included. It is shared if it is in memory,
+/// and a copy in host memory if it is on a disk. Undefined for other tensors. Throws IoError.
 at::Tensor shard_of(const at::Tensor& tensor);
-/// Returns the elements of a partitioned parameter that this rank has: shard_of() without padding.
+/// Returns this rank's elements of a partitioned parameter: shard_of() without padding.
 at::Tensor own_elements_of(const at::Tensor& tensor);
-/// Bytes in memory of what this rank holds of the tensor: its shard, or all of it.
+/// Returns how many bytes of the tensor this rank holds in memory: its shard, or everything.
 int64_t held_bytes(const at::Tensor& tensor);
-/// Returns the global ranks over which a parameter is partitioned; none of another tensor.
+/// Returns the global ranks over which a parameter is partitioned. Empty for other tensors.
 std::vector<int> ranks_that_hold(const at::Tensor& tensor);
-/// Bytes on a disk of what this rank holds of the tensor.
+/// Returns the bytes on a disk that this rank holds of the tensor.
 int64_t disk_bytes(const at::Tensor& tensor);
 
-/// Copies `values` (of the tensor's sizes, any dtype and device) into `tensor`; a partitioned parameter takes
-/// this rank's part into its shard. Talks to no rank: all ranks call it with the same values. Throws
-/// UsageError for another number of elements and inside of a GatheredParameters.
+/// Copies `values` (of the tensor's sizes, any dtype and device) into `tensor`. A partitioned parameter takes
+/// this rank's part into its shard. Does not communicate: all ranks call it with the same values. Throws
+/// UsageError for another number of elements and inside a GatheredParameters.
 void set_values(const at::Tensor& tensor, const at::Tensor& values);
-/// Throws UsageError inside of a GatheredParameters, where set_values() takes no values.
+/// Throws UsageError inside a GatheredParameters, in which set_values() is not allowed.
 void check_settable(const at::Tensor& tensor);
 
 }  // namespace deepspeed::zero

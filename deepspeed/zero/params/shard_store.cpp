@@ -1,12 +1,12 @@
 // Partitions a model at the start of stage 3. The order of events in the constructor, on all ranks:
 //
-// 1. Everything that a caller can do wrong is checked (check_all) before anything changes.
-// 2. Places for the shards are made, in memory or on a disk; the ranks tell each other whether that worked
-//    (on_all_ranks), so that a full disk on one of them is an error on all.
-// 3. Parameters follow each other (partition): one that is partitioned already moves its shard; the others
-//    are sent by rank 0, small ones together, and each rank keeps its part (partition_whole). One that is
-//    partitioned over other ranks is made whole first. At most one message's parameters are whole twice at a
-//    time.
+// 1. All mistakes of the caller are checked (check_all) before anything changes.
+// 2. Places for the shards are made, in memory or on a disk. The ranks tell each other whether that worked
+//    (on_all_ranks), so a full disk on one rank is an error on all.
+// 3. Parameters are partitioned one after the other (partition). If a parameter is partitioned already, only
+//    its shard moves; if it is partitioned over other ranks, it is made whole first. Rank 0 sends the others,
+//    small ones together, and each rank keeps its part (partition_whole). Only the parameters of one message
+//    are in memory twice at a time.
 #include "deepspeed/zero/params/shard_store.h"
 
 #include <algorithm>
@@ -30,13 +30,13 @@ std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& ten
   return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
 }
 
-// Whether a pool's parameters are cut as a store over these ranks cuts them; else they are cut anew.
+// Returns whether a pool cuts its parameters as a store over these ranks does. If not, they are cut again.
 bool has_shards_of(const GatherPool& pool, const ZeroGroups& ranks) {
   return pool.shard_group().global_ranks() == ranks.shard.global_ranks();
 }
 
-// Whether a pool is of all ranks of a model that some of them hold together: those of one slice cut it anew,
-// which all ranks of the engine do at the same time.
+// Returns whether a pool covers all ranks that together hold a model. The ranks of one slice then cut it
+// again, all of them at the same time.
 bool spans_slices(const GatherPool& pool, const ZeroGroups& ranks) {
   if (!ranks.model || pool.all_ranks().size() != ranks.data.size() * ranks.model.size()) return false;
   const std::vector<int>& all = pool.all_ranks().global_ranks();
@@ -59,7 +59,7 @@ void check_adoptable(const NamedTensor& param, const ZeroGroups& ranks) {
   }
   storage->pool()->check_unused(*storage);
   const GatherPool& built = *storage->pool();
-  // What replicas hold is alike where they were built together.
+  // Replicas hold equal values if they were built together.
   if (built.all_ranks().global_ranks() == ranks.data.global_ranks() || spans_slices(built, ranks)) return;
   if (has_shards_of(built, ranks) && !ranks.has_replicas()) return;
   raise<UsageError>("parameter '", param.name, "' was partitioned, by zero::Init or an earlier engine, over ",
@@ -117,7 +117,7 @@ std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
   return numels;
 }
 
-/// Copies a shard's values to another one. scratch: memory for shards on a disk, used again by the next call.
+/// Copies a shard's values to another one. scratch: memory for shards on a disk, reused by the next call.
 void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
   if (from.memory().defined()) return to.write(from.memory());
   const bool fits = scratch.defined() && scratch.numel() >= from.numel() && scratch.dtype() == from.dtype();
@@ -127,7 +127,8 @@ void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
   to.write(values);
 }
 
-/// Returns the end of the whole parameters from `first` on that travel in one message. A large one is alone.
+/// Returns the end of the whole parameters from `first` on that travel in one message. A large parameter
+/// travels alone.
 size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
   constexpr int64_t kMostTogether = 256 * 1024;  // elements
   int64_t numel = params[first].tensor.numel();
@@ -201,13 +202,13 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
     const size_t index = storages.size();
     const at::Tensor& param = params[index].tensor;
     if (param.numel() == 0) {
-      // There is nothing to partition, but a tensor that it is joined with takes its dtype from it too.
+      // Nothing to partition, but concatenation takes its result's dtype from empty tensors too.
       if (param.scalar_type() != dtype) param.set_data(param.detach().to(dtype));
       storages.push_back(nullptr);
       continue;
     }
     const auto built = partitioned_storage_of(param);
-    // Cut over other ranks, by a zero::Init or an engine without this mics_shard_size.
+    // Cut over other ranks, by a zero::Init or by an engine without this mics_shard_size.
     const bool is_cut_anew = built && !has_shards_of(*built->pool(), ranks_);
     if (is_cut_anew) built->pool()->give_back({{param, built}});
     if (built && !is_cut_anew) {
@@ -220,7 +221,7 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   return storages;
 }
 
-/// Partitions the parameters from `first` to `end`, whose values travel together from rank 0.
+/// Partitions the parameters from `first` to `end`. Rank 0 sends their values in one message.
 void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
                                  const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
                                  at::ScalarType dtype, Storages& storages) {
@@ -235,7 +236,7 @@ void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t 
     const at::Tensor& param = params[index].tensor;
     const Interval own = layout.elements(index, ranks_.shard.rank());
     shards[index]->write(values.narrow(0, begin + own.begin, own.numel()));
-    // Its elements must be in the order of the shards before it is armed; no bytes are copied.
+    // The parameter's elements must be in the shards' order before it is armed. No bytes are copied.
     if (!param.is_contiguous()) param.set_data(values.narrow(0, begin, param.numel()).view(param.sizes()));
     begin += param.numel();
     storages.push_back(pool_->partition(param, params[index].name, shards[index]));

@@ -1,5 +1,5 @@
-// The parameters of a model under stage 3. This rank holds one shard of each, in the flat space of its group
-// (shard_layout.h); the pool (gather_pool.h) makes them whole.
+// Stores a model's parameters for stage 3. This rank holds one shard of each in its group's flat space
+// (shard_layout.h). The pool (gather_pool.h) makes them whole.
 #pragma once
 
 #include <memory>
@@ -22,27 +22,26 @@ class ShardStore : public ParamStore {
   using Storages = std::vector<std::shared_ptr<PartitionedStorage>>;
 
   struct Options {
-    at::ScalarType dtype =
-        at::kFloat;  // of the model's parameters: fp32 (or fp64 where they are), fp16 or bf16
+    at::ScalarType dtype = at::kFloat;  // the model's: fp32 (or fp64 for fp64 parameters), fp16 or bf16
     int64_t sub_group_numel = 1'000'000'000;
     GatherPoolOptions pool;
     ShardHomeOptions home = {};
   };
 
-  /// Partitions the parameters of a built model in place, one after the other, with rank 0's values, cast.
-  /// What a zero::Init, or a store that is gone, has partitioned only moves its shards. The tensors keep
-  /// their identity and sizes. frozen: parameters that no optimizer updates; they are partitioned as well,
-  /// but stand in no group. Collective. Throws UsageError, naming the parameter, where it is not a dense
-  /// floating point tensor, shares memory with another one, stands in two groups, or is partitioned by
-  /// another engine that lives; CommError. Where one rank cannot place its shards, e.g. since its disk is
-  /// full, all throw IoError.
+  /// Partitions the parameters of a built model in place, one after the other. They get rank 0's values,
+  /// cast. If a zero::Init or an earlier store has partitioned them, only the shards move. The tensors keep
+  /// their identity and sizes. frozen: parameters that no optimizer updates; they are partitioned too, but
+  /// are in no group. Collective.
+  /// Throws UsageError naming the parameter if it is not a dense floating point tensor, shares memory with
+  /// another one, is in two groups, or belongs to another live engine. Throws CommError. All ranks throw
+  /// IoError if one cannot place its shards, e.g. on a full disk.
   ShardStore(std::vector<std::vector<NamedTensor>> groups, std::vector<NamedTensor> frozen,
              const ZeroGroups& ranks, const Options& options);
-  /// The parameters stay partitioned; another store may take them over.
+  /// Leaves the parameters partitioned; another store may take them over.
   ~ShardStore() override;
 
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
-  /// The storages of a group's parameters; null for one without elements.
+  /// Returns the storages of a group's parameters; null for those without elements.
   const Storages& storages(size_t group) const { return storages_[group]; }
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
   const Storages& frozen_storages() const { return frozen_storages_; }
@@ -58,7 +57,7 @@ class ShardStore : public ParamStore {
   void finish_writes() override;
   void shards_changed() override;
   std::vector<size_t> take_externally_written(size_t group) override;
-  /// Nothing is left to do: the parameters are rank 0's from the start.
+  /// Does nothing: the parameters have rank 0's values from the start.
   void broadcast(const comm::ProcessGroup&, int) override {}
 
  private:
@@ -71,7 +70,7 @@ class ShardStore : public ParamStore {
   const ZeroGroups ranks_;
   ParamHome home_;
   std::shared_ptr<GatherPool> pool_;
-  std::shared_ptr<ShardFile> file_;   // of shards on a disk
+  std::shared_ptr<ShardFile> file_;   // holds shards on a disk
   std::vector<ShardLayout> layouts_;  // [group]
   std::vector<Storages> storages_;    // [group]
   std::vector<NamedTensor> frozen_;

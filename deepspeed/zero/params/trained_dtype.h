@@ -1,4 +1,4 @@
-// In which dtype a parameter is trained: the model's, but fp64 where the model is not cast and it is that.
+// The dtype in which a parameter is trained: the model's, or fp64 for fp64 parameters of an uncast model.
 #pragma once
 
 #include <source_location>
@@ -10,18 +10,19 @@
 
 namespace deepspeed::zero {
 
-/// `model`: what the config casts the model to; kFloat means that it is not cast.
+/// Returns the dtype in which `tensor` is trained. `model`: what the config casts the model to; kFloat: not
+/// cast.
 inline at::ScalarType trained_dtype(const at::Tensor& tensor, at::ScalarType model) {
   return model == at::kFloat && tensor.scalar_type() == at::kDouble ? at::kDouble : model;
 }
 
-/// Throws UsageError, naming `where` and the parameter, for one that cannot be trained in it: complex,
-/// sparse, or in 16 bits where the model is not cast.
+/// Throws UsageError if a parameter is complex, sparse, or 16-bit in an uncast model. The error names the
+/// parameter and the place `where`.
 void check_trained_dtype(const NamedTensor& param, at::ScalarType model,
                          const std::source_location& where = std::source_location::current());
 
-/// Returns the trained dtype that all of a group's parameters, at least one, share. Throws UsageError, naming
-/// the first parameter with another one.
+/// Returns the trained dtype that a group's parameters share. The group must not be empty. Throws UsageError
+/// naming the first parameter with another dtype.
 at::ScalarType trained_dtype_of_group(const std::vector<NamedTensor>& params, at::ScalarType model,
                                       const std::source_location& where = std::source_location::current());
 

@@ -1,5 +1,5 @@
-// Knows which of the parameters that are used next are whole, on their way or missing, in the order of use,
-// and which to gather now. A pure value: each call takes time that grows as the logarithm of their number.
+// Tracks which of the next parameters are whole, being gathered or missing, in order of use, and which to
+// gather now. It is a pure value. Each call takes time logarithmic in their number.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ class AheadSlots {
   void set(size_t slot, const Item& item);
   size_t size() const { return items_.size(); }
 
-  /// Returns the missing slots to gather now, in order: as many of one type as fit into `room` elements. It
-  /// returns none while more elements are there ahead of them than they have: prefetches are batched, and
-  /// start only when at least as much is missing as is already gathered ahead.
+  /// Returns the missing slots to gather now, in order. They are of one type and fit into `room` elements.
+  /// Prefetches are batched: they start only if at least as many elements are missing as are already gathered
+  /// ahead of them. Otherwise it returns none.
   std::vector<size_t> to_gather(int64_t room) const;
-  /// Gathers one after the other: returns the first missing slot, if it fits and nothing before it is on its
-  /// way.
+  /// Returns the first missing slot if it fits and no earlier slot is being gathered. This gathers one after
+  /// the other.
   std::vector<size_t> next_to_gather(int64_t room) const;
-  /// Returns the first missing slot from `slot` on; size() where there is none.
+  /// Returns the first missing slot from `slot` on, or size() if there is none.
   size_t first_missing(size_t slot = 0) const;
 
  private:
@@ -46,8 +46,8 @@ class AheadSlots {
   void count(const Item& item, size_t slot, int64_t sign);
 
   std::vector<Item> items_;
-  PrefixSums there_;                   // elements that are whole or on their way
-  PrefixSums gathering_;               // elements that are on their way
+  PrefixSums there_;                   // elements that are whole or being gathered
+  PrefixSums gathering_;               // elements that are being gathered
   std::map<int, PrefixSums> missing_;  // elements, by type
 };
 

@@ -1,5 +1,5 @@
-// Knows the parameters that a pass uses next by its trace, with what a pool wants to know of each: a
-// window over the trace, with a slot for each parameter in it.
+// Holds the parameters that a pass uses next by its trace, with what a pool needs to know of each. It is a
+// window over the trace with a slot for each parameter.
 #pragma once
 
 #include <cstddef>
@@ -16,29 +16,29 @@ namespace deepspeed::zero {
 
 struct Gatherable;
 
-/// Not thread-safe by itself.
+/// Keeps the window's slots up to date. Not thread-safe.
 class AheadWindow {
  public:
-  /// The questions that the window asks the pool.
+  /// Asks the pool about keys and parameters.
   struct Source {
-    std::function<size_t(uint64_t key)> num_params;                // that the key can have, at most
-    std::function<std::vector<Gatherable*>(uint64_t key)> params;  // that it has, in order
+    std::function<size_t(uint64_t key)> num_params;                // how many parameters a key has at most
+    std::function<std::vector<Gatherable*>(uint64_t key)> params;  // a key's parameters, in order
     std::function<AheadSlots::Item(const Gatherable&)> item;
   };
 
-  /// max_numel and holds_next are those of TraceWindow.
+  /// max_numel, holds_next: as in TraceWindow.
   AheadWindow(int64_t max_numel, bool holds_next, Source source)
       : is_used_(max_numel > 0), window_(max_numel, holds_next), source_(std::move(source)) {}
 
-  /// Moves the window to the position of the trace. With null no pass follows a trace, so nothing is known.
+  /// Moves the window to the trace's position. Null: no pass follows a trace, so nothing is known.
   void follow(const UseTrace* trace);
   void close();
 
-  /// Asks for a parameter's item again, after its state has changed.
+  /// Asks for a parameter's item again after its state has changed.
   void recount(const Gatherable& param);
-  /// Puts `param` in the place of the former one of `key`.
+  /// Replaces the former parameter of `key` by `param`.
   void replace(const UseTrace* trace, uint64_t key, Gatherable& param);
-  /// Removes a parameter that is gone.
+  /// Removes a destroyed parameter.
   void forget(const Gatherable& param);
 
   const AheadSlots& slots() const { return slots_; }
@@ -55,7 +55,7 @@ class AheadWindow {
   TraceWindow window_;
   Source source_;
   AheadSlots slots_;
-  std::vector<size_t> slot_begin_;   // by place, and the end of all
+  std::vector<size_t> slot_begin_;   // by place, with the end of all
   std::vector<Gatherable*> params_;  // by slot; null: not in the window
   std::unordered_map<const Gatherable*, size_t> slot_of_;
 };

@@ -1,5 +1,5 @@
-// What comes next in a pass and what stays whole after its use: follows the traces of the passes of a model,
-// one a kind of pass.
+// Follows the traces of a model's passes, one for each kind. It knows what comes next in a pass and what
+// stays whole after its use.
 #pragma once
 
 #include <array>
@@ -11,30 +11,28 @@
 
 namespace deepspeed::zero {
 
-/// Makes the same decisions on every rank, so that all ranks prefetch the same parameters. The caller holds a
-/// lock.
+/// Makes the same decisions on every rank, so that all prefetch the same parameters. The caller holds a lock.
 class Coordinator {
  public:
-  /// max_reuse_distance: a parameter stays whole between two uses with at most so many elements of other uses
-  /// between them.
+  /// max_reuse_distance: the most elements of other uses between two uses for which a parameter stays whole.
   explicit Coordinator(int64_t max_reuse_distance) : max_reuse_distance_(max_reuse_distance) {}
 
   void begin_pass(AccessMode mode);
   void end_pass();
-  /// Notes a use; returns whether the pass leaves the trace here that it has followed so far.
+  /// Notes a use. Returns whether the pass leaves its trace here.
   bool note_use(uint64_t key, int64_t numel);
-  /// The trace that the pass follows; null where it follows none.
+  /// Returns the trace that the pass follows; null if it follows none.
   const UseTrace* followed() const;
-  /// Returns the keys with which the next evaluation begins, where the last pass was one: evaluations follow
-  /// one another, so their beginning can be gathered ahead.
+  /// Returns the keys with which the next evaluation begins, if the last pass was one. Evaluations follow one
+  /// another, so their beginning can be gathered ahead.
   std::vector<uint64_t> next_pass(int64_t max_numel) const;
-  /// Whether the parameter stays whole after its latest use. Without a trace all do, as long as there is
-  /// room.
+  /// Returns whether the parameter stays whole after its latest use. Without a trace all stay, as long as
+  /// there is room.
   bool stays(uint64_t key) const;
-  /// Whether the parameter stays whole from the end of a forward for the backward that follows: it is used
-  /// last in the forward that runs, or was in the one that ended last.
+  /// Returns whether the parameter stays whole after a forward for the following backward. The current
+  /// forward, or the last one, must have used it last.
   bool stays_for_backward(uint64_t key) const;
-  /// Whether a backward runs whose trace does not use the parameter again.
+  /// Returns whether a backward runs whose trace does not use the parameter again.
   bool is_over_in_backward(uint64_t key) const;
 
  private:
@@ -42,7 +40,7 @@ class Coordinator {
   std::array<UseTrace, 5> traces_;  // by mode
   UseTrace* current_ = nullptr;
   bool evaluated_last_ = false;
-  AccessMode mode_ = AccessMode::kAny;  // of the current pass, or the latest
+  AccessMode mode_ = AccessMode::kAny;  // of the current or latest pass
 };
 
 }  // namespace deepspeed::zero

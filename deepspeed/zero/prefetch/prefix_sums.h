@@ -1,6 +1,5 @@
-// Sums of the first elements of a list whose elements change: a binary indexed tree. Each call takes steps
-// that grow as the logarithm of the list's length. After P. M. Fenwick, "A new data structure for cumulative
-// frequency tables" (1994).
+// Sums of the first elements of a changing list: a binary indexed tree. Each call takes steps logarithmic in
+// the list's length. After P. M. Fenwick, "A new data structure for cumulative frequency tables" (1994).
 #pragma once
 
 #include <bit>
@@ -25,8 +24,8 @@ class PrefixSums {
     for (size_t node = index; node > 0; node -= lowest_bit(node)) sum += tree_[node];
     return sum;
   }
-  /// Returns the first element with which the sum of all up to it is above `limit`; size() where there is
-  /// none. No element is negative, nor is the limit.
+  /// Returns the first index whose inclusive sum exceeds `limit`; size() if there is none. Neither elements
+  /// nor limit may be negative.
   size_t first_above(int64_t limit) const {
     size_t index = 0;
     for (size_t step = std::bit_floor(size() | 1); step > 0; step /= 2) {

@@ -15,7 +15,7 @@ void TraceWindow::follow(const UseTrace& trace, const Visit& leave, const Visit&
 
 void TraceWindow::move_begin(const UseTrace& trace, const Visit& leave, const Visit& enter) {
   const size_t place = begin_++;
-  if (place == end_) {  // it was empty, as the use was too large for it
+  if (place == end_) {  // it was empty: the use was too large for it
     end_ = begin_;
     return;
   }
@@ -28,7 +28,7 @@ void TraceWindow::move_begin(const UseTrace& trace, const Visit& leave, const Vi
 void TraceWindow::extend(const UseTrace& trace, const Visit& enter) {
   for (; end_ < trace.size(); ++end_) {
     const auto previous = trace.previous(end_);
-    if (previous && *previous >= begin_) continue;  // it is there already
+    if (previous && *previous >= begin_) continue;  // already in the window
     const int64_t numel = trace.entry(end_).numel;
     const bool is_forced = holds_next_ && end_ == begin_;
     if (numel_ + numel > max_numel_ && !is_forced) return;

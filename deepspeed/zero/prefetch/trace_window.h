@@ -1,5 +1,5 @@
-// What a trace says comes next, up to a number of elements: a window that moves on with the pass. Over a
-// whole pass that takes as many steps as the trace has uses.
+// A window over what a trace says comes next, up to a number of elements. It moves on with the pass. Over a
+// whole pass this takes as many steps as the trace has uses.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,21 @@ namespace deepspeed::zero {
 
 class TraceWindow {
  public:
-  /// max_numel: how many elements the window holds, each key counted once; 0: none. holds_next: the next use
-  /// is in the window however large it is, unless max_numel is 0.
+  /// max_numel: elements that the window holds, each key counted once; 0: none. holds_next: the next use is
+  /// in the window whatever its size, unless max_numel is 0.
   TraceWindow(int64_t max_numel, bool holds_next) : max_numel_(max_numel), holds_next_(holds_next) {}
 
   /// Is called with the place of a key's first use in the window.
   using Visit = std::function<void(size_t place)>;
 
-  /// Moves the window to the position of the trace, which a pass follows. A key that leaves may enter again
+  /// Moves the window to the position of the trace that a pass follows. A key that leaves may enter again
   /// with its next use.
   void follow(const UseTrace& trace, const Visit& leave, const Visit& enter);
-  /// Empties the window; follow() begins anew, wherever the trace is.
+  /// Empties the window. The next follow() starts at the trace's position.
   void close() { is_open_ = false; }
   bool is_open() const { return is_open_; }
-  /// Whether the use at `place`, which is not before the position, is in the window, first of its key or not.
+  /// Returns whether the use at `place` is in the window, first of its key or not. `place` must not be before
+  /// the position.
   bool reaches(size_t place) const { return is_open_ && place < end_; }
 
  private:

@@ -1,6 +1,6 @@
-// Records in which order a kind of pass (a forward of training, an evaluation, ...) uses its parameters: the
-// first pass writes the trace, later ones follow it, so that what comes next is known. A pure value: no
-// tensor, no group. Calls but begin(), end() and beginning() take the same time however long the pass is.
+// Records the order in which a kind of pass (a training forward, an evaluation, ...) uses its parameters. The
+// first pass writes the trace; later ones follow it, so that what comes next is known. It is a pure value
+// without tensors or groups. All calls but begin(), end() and beginning() take constant time.
 #pragma once
 
 #include <cstddef>
@@ -13,43 +13,41 @@ namespace deepspeed::zero {
 
 class UseTrace {
  public:
-  /// One use.
+  /// Describes one use.
   struct Entry {
     uint64_t key = 0;   // of what is used
     int64_t numel = 0;  // its elements
   };
 
-  /// Begins a pass, which follows the trace, if there is one.
+  /// Begins a pass, which follows the trace if there is one.
   void begin();
-  /// Notes the pass's next use; several uses of one key in a row count as one. Where the trace says something
-  /// else, it is recorded anew from here on.
+  /// Notes the pass's next use. Several uses of one key in a row count as one. If the trace differs, it is
+  /// recorded again from this use on.
   void use(const Entry& entry);
-  /// Ends the pass, and forgets what the trace says beyond it.
+  /// Ends the pass and removes the trace beyond it.
   void end();
 
-  /// Whether the pass has followed the trace so far, and there is one: only then what lies ahead is known.
+  /// Returns whether the pass has followed a trace so far. Only then is the future known.
   bool is_followed() const { return is_followed_; }
-  /// Elements of the uses between the latest use and the next one of `key`; none where the pass does not use
-  /// it again.
+  /// Returns the elements used before the next use of `key`. Absent if the pass does not use it again.
   std::optional<int64_t> distance_to(uint64_t key) const;
-  /// Returns the elements used before `key` in the next pass, from its start; nothing where it does not use
-  /// it.
+  /// Returns the elements used before `key`, from the next pass's start. Absent if it is not used.
   std::optional<int64_t> distance_from_begin(uint64_t key) const;
-  /// Elements of the uses that come after the latest one.
+  /// Returns the elements of the uses after the latest one.
   int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }
-  /// Returns the keys with which the next pass starts, in order, each once, up to `max_numel` elements in
-  /// all.
+  /// Returns the keys with which the next pass starts, in order, each once. They have at most `max_numel`
+  /// elements in total.
   std::vector<uint64_t> beginning(int64_t max_numel) const;
 
   size_t size() const { return uses_.size(); }
-  /// The place of the next use.
+  /// Returns the place of the next use.
   size_t position() const { return position_; }
   const Entry& entry(size_t place) const { return uses_[place].entry; }
-  /// The last place before `place` whose use has its key.
+  /// Returns the last place before `place` with the same key.
   std::optional<size_t> previous(size_t place) const { return known(uses_[place].previous); }
-  /// The next place after `place` whose use has its key.
+  /// Returns the next place after `place` with the same key.
   std::optional<size_t> next(size_t place) const { return known(uses_[place].next); }
-  /// The place of the next use of `key` in a pass that follows the trace.
+  /// Returns the place of the next use of `key`, if the pass follows the trace.
   std::optional<size_t> next_of(uint64_t key) const;
 
  private:
@@ -57,7 +55,7 @@ class UseTrace {
 
   struct Use {
     Entry entry;
-    int64_t end = 0;             // elements of all uses up to this one
+    int64_t end = 0;             // elements of all uses up to and including this one
     size_t previous = kNowhere;  // of the same key
     size_t next = kNowhere;
   };
@@ -70,11 +68,11 @@ class UseTrace {
   static std::optional<size_t> known(size_t place) {
     return place == kNowhere ? std::nullopt : std::optional(place);
   }
-  /// Elements of the first `count` uses.
+  /// Returns the elements of the first `count` uses.
   int64_t end_of(size_t count) const { return count == 0 ? 0 : uses_[count - 1].end; }
   void append(const Entry& entry);
   void pass_by(size_t place);
-  /// Forgets what comes after the first `size` uses.
+  /// Forgets all but the first `size` uses.
   void cut(size_t size);
 
   std::vector<Use> uses_;

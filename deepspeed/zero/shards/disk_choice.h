@@ -1,4 +1,4 @@
-// Which of a rank's shards lie on the disk where the parameters' home is one: a pure rule.
+// Chooses which of a rank's shards are on the disk, if the parameters' home is one: a pure rule.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace deepspeed::zero {
 /// Decides for one shard after the other, in the order of the parameters.
 class DiskChoice {
  public:
-  /// max_in_host_numel: elements that stay in the host's memory as long as there is room. Shards of fewer
-  /// than `min_file_bytes` stay there as well, and do not count.
+  /// max_in_host_numel: elements that stay in host memory while there is room. Shards of fewer than
+  /// `min_file_bytes` also stay there and do not count.
   DiskChoice(int64_t max_in_host_numel, int64_t min_file_bytes)
       : room_numel_(max_in_host_numel), min_file_bytes_(std::max<int64_t>(min_file_bytes, 1)) {}
 

@@ -3,8 +3,8 @@
 
 namespace deepspeed::zero {
 
-/// Where what a rank holds of the parameters lies while nothing uses them. Shards whose home is a disk are in
-/// the host's memory where that has room for them.
+/// Names the place of a rank's parameter data while it is not used. Shards with a disk as their home are in
+/// host memory if there is room for them.
 enum class ParamHome { kDevice, kHost, kDisk };
 
 }  // namespace deepspeed::zero

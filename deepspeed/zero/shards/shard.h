@@ -1,5 +1,5 @@
-// This rank's shard of one partitioned parameter, wherever it lies while nothing uses the parameter: beside
-// it on the device, in the host's memory, or on a disk (shard_file.h).
+// This rank's shard of one partitioned parameter, kept while the parameter is not used. It is on the
+// parameter's device, in host memory or on a disk (shard_file.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace deepspeed::zero {
 
-/// One thread at a time uses it.
+/// Holds a shard. Only one thread at a time may use it.
 class Shard {
  public:
   Shard(int64_t numel, at::ScalarType dtype) : numel_(numel), dtype_(dtype) {}
@@ -18,25 +18,25 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  /// Elements, with padding.
+  /// Returns the elements, with padding.
   int64_t numel() const { return numel_; }
   at::ScalarType dtype() const { return dtype_; }
   int64_t bytes() const { return numel_ * static_cast<int64_t>(c10::elementSize(dtype_)); }
 
-  /// The shard's memory, (numel), shared with it; undefined where it lies on a disk.
+  /// Returns the shard's memory, (numel), shared with it; undefined if it is on a disk.
   virtual at::Tensor memory() const { return {}; }
-  /// Starts a read that takes long, from a disk, ahead of read(). False where there is no room for that.
+  /// Starts a slow read from a disk ahead of read(). Returns false if there is no room.
   virtual bool start_read() { return true; }
-  /// Copies the shard into `values`: (numel), of any device and dtype. The current stream makes the copy to a
-  /// device. Throws IoError, naming the parameter.
+  /// Copies the shard into `values`: (numel), on any device, of any dtype. The current stream copies to a
+  /// device. Throws IoError naming the parameter.
   virtual void read(const at::Tensor& values) = 0;
-  /// Takes the elements of `values`, of any device and dtype: (numel), or fewer, whose rest is padding.
-  /// Throws IoError, naming the parameter.
+  /// Writes the elements of `values`, on any device, of any dtype. They are (numel), or fewer if the rest is
+  /// padding. Throws IoError naming the parameter.
   virtual void write(const at::Tensor& values) = 0;
-  /// Takes the elements as write() does, but a disk is written beside the caller and may fail later: see
+  /// Writes like write(), but a disk is written in the background and may fail later. See
   /// ShardFile::finish_writes().
   virtual void start_write(const at::Tensor& values) { write(values); }
-  /// Waits until no device copies from memory() any more; call it before writing there.
+  /// Waits until no device copies from memory(). Call it before writing there.
   virtual void wait_for_reads() const {}
 
  private:
@@ -44,10 +44,10 @@ class Shard {
   at::ScalarType dtype_;
 };
 
-/// A shard in memory of the host or of the device.
+/// Holds a shard in host or device memory.
 class MemoryShard final : public Shard {
  public:
-  /// memory: (n), contiguous, shared with the caller. is_pinned: copies to a device need not wait.
+  /// memory: (n), contiguous, shared with the caller. is_pinned: copies to a device need no wait.
   explicit MemoryShard(at::Tensor memory, bool is_pinned = false);
 
   at::Tensor memory() const override { return memory_; }

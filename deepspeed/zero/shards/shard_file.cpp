@@ -1,12 +1,13 @@
 // Shards in a file that pass through a few buffers, under one lock.
 //
-// A buffer is free, or has one shard as its holder: being read ahead (start_read), or being written (fill,
-// start). read() takes the shard's buffer, or reads into one now, copies to the caller and frees the buffer;
-// the `copied` event keeps it from being filled while a device still copies from it. write() waits for its
-// transfer, start_write() leaves that to finish_writes() or to the next taker of the buffer (take_buffer):
-// writes go first, the oldest of them, since reads ahead would have to be made again. A shard that is written
-// while it is being read ahead drops that read. The buffers are made at the first use, when the largest shard
-// is known.
+// A buffer is free or holds one shard that is read ahead (start_read) or written (fill, start). read() takes
+// the shard's buffer, or reads into one now, copies to the caller and frees the buffer. The `copied` event
+// prevents reuse while a device still copies from it. write() waits for its transfer. start_write() leaves
+// the wait to finish_writes() or to the next taker of the buffer (take_buffer).
+//
+// take_buffer() waits for the oldest write first, because dropped read-aheads would have to be repeated. If a
+// shard is written while it is being read ahead, that read is dropped. The buffers are made at first use,
+// when the largest shard is known.
 #include "deepspeed/zero/shards/shard_file.h"
 
 #include <algorithm>
@@ -44,7 +45,7 @@ uint64_t free_disk_bytes(const std::filesystem::path& folder) {
 
 }  // namespace
 
-/// A shard in the file. It keeps the file alive.
+/// Is a shard in the file, and keeps the file alive.
 class ShardFile::FileShard final : public Shard {
  public:
   FileShard(std::shared_ptr<ShardFile> file, std::string name, int64_t numel, at::ScalarType dtype,
@@ -110,7 +111,7 @@ int64_t ShardFile::buffer_bytes() const {
   return static_cast<int64_t>(buffers_.size() * buffer_size_);
 }
 
-/// Makes as many buffers as there can be use for, each large enough for any shard.
+/// Makes as many buffers as are useful, each large enough for any shard.
 void ShardFile::make_buffers() {
   const auto wanted = static_cast<size_t>(std::min(options_.buffer_count, num_shards_));
   if (buffers_.size() >= wanted && buffer_size_ >= largest_) return;
@@ -151,7 +152,7 @@ ShardFile::Buffer* ShardFile::find_free() {
 ShardFile::Buffer& ShardFile::take_buffer() {
   Buffer* found = find_free();
   if (found == nullptr) {
-    // Writes come first, the oldest of them; among reads the newest, which is for the farthest use.
+    // The oldest write comes first. Among reads it is the newest, which is for the farthest use.
     found = &*std::ranges::min_element(buffers_, {}, [](const Buffer& buffer) {
       return std::pair(!buffer.is_written, buffer.is_written ? buffer.age : ~buffer.age);
     });
@@ -177,7 +178,7 @@ void ShardFile::finish(Buffer& buffer) {
   if (is_written || has_failed) buffer.holder = nullptr;
   if (!has_failed) return;
   if (is_written) {
-    // This error stands for all writes under way: the others must not throw later, in calls of other shards.
+    // This error stands for all writes in flight. The others must not throw later, in calls for other shards.
     for (Buffer& other : buffers_) {
       if (other.is_written) drop(other);
     }
@@ -191,7 +192,7 @@ void ShardFile::drop(Buffer& buffer) noexcept {
   try {
     if (buffer.holder != nullptr) finish(buffer);
   } catch (const std::exception&) {
-    // The values are not wanted any more; the next read says what is wrong with the disk.
+    // The values are not needed any more. The next read reports a disk error.
   }
   buffer.holder = nullptr;
 }

@@ -1,5 +1,5 @@
-// Shards that lie in a file on a disk and pass through a bounded number of buffers in the host's memory:
-// read ahead of their use where the caller knows what comes next.
+// Keeps shards in a file on a disk. They pass through a limited number of buffers in host memory, and are
+// read ahead of their use if the caller knows what comes next.
 //
 // After "ZeRO-Infinity: Breaking the GPU Memory Wall for Extreme Scale Deep Learning" (2021), 5.2.
 #pragma once
@@ -20,50 +20,50 @@
 namespace deepspeed::zero {
 
 struct ShardFileOptions {
-  std::filesystem::path folder = {};  // made where it is not there
+  std::filesystem::path folder = {};  // created if it does not exist
   io::AsyncIoOptions aio = {};
-  int64_t buffer_count = 5;            // shards in memory at one time, at most
+  int64_t buffer_count = 5;            // the most shards in memory at one time
   int64_t buffer_numel = 100'000'000;  // elements of the largest shard
   bool pin_memory = false;             // page-locked buffers
 };
 
-/// Holds shards in a file without a name, which is gone with the process, however that ends. Any thread may
-/// call.
+/// Holds shards in an unnamed file, which disappears with the process, however that ends. Thread-safe.
 class ShardFile : public std::enable_shared_from_this<ShardFile> {
  public:
-  /// Throws IoError where there can be no file in the folder, naming it, ConfigError for no buffers.
+  /// Creates the file. Throws IoError naming the folder if it cannot be created, and ConfigError for no
+  /// buffers.
   explicit ShardFile(ShardFileOptions options);
   ~ShardFile();
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;
 
-  /// Makes a place for a shard of the parameter `name` and takes its room on the disk at once. Its elements
-  /// are unspecified until they are written. Throws IoError where the disk has no room, naming folder and
-  /// bytes, ConfigError where the shard is larger than a buffer.
+  /// Makes a place for a shard of parameter `name`. Reserves its disk space at once. Its elements are
+  /// undefined until written. Throws IoError naming folder and bytes if the disk is full. Throws ConfigError
+  /// if the shard is larger than a buffer.
   std::shared_ptr<Shard> add(std::string name, int64_t numel, at::ScalarType dtype);
 
-  /// Waits for the writes that start_write() has started. Throws IoError, naming a parameter whose shard is
+  /// Waits for the writes that start_write() has started. Throws IoError naming a parameter whose shard is
   /// lost.
   void finish_writes();
 
-  /// The bytes on the disk.
+  /// Returns the bytes on the disk.
   int64_t file_bytes() const;
-  /// The bytes of the memory through which shards pass.
+  /// Returns the bytes of the buffers.
   int64_t buffer_bytes() const;
 
  private:
   class FileShard;
   friend class FileShard;
 
-  /// Memory for one shard.
+  /// Holds memory for one shard.
   struct Buffer {
     at::Tensor memory;
     char* data = nullptr;               // aligned
-    const FileShard* holder = nullptr;  // whose elements it has or gets; null: free
-    uint64_t ticket = 0;                // of a transfer under way; 0: none
-    bool is_written = false;            // it has its elements, which are on their way to the disk
-    uint64_t age = 0;                   // counts the transfers
-    device::StreamEvent copied;         // a device has copied what was in it
+    const FileShard* holder = nullptr;  // the shard whose elements it has or gets; null: free
+    uint64_t ticket = 0;                // of a transfer in flight; 0: none
+    bool is_written = false;            // its elements are on their way to the disk
+    uint64_t age = 0;                   // the number of its latest transfer
+    device::StreamEvent copied;         // a device has copied its former contents
   };
 
   bool start_read(const FileShard& shard);
@@ -75,11 +75,11 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   void make_buffers();
   Buffer* find(const FileShard& shard);
   Buffer* find_free();
-  /// Returns a free buffer. If there is none, it waits for the oldest write; without one it drops what was
+  /// Returns a free buffer. If there is none, waits for the oldest write. Without a write, drops what was
   /// read ahead for the farthest use.
   Buffer& take_buffer();
   void start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer);
-  /// Waits for the transfer; the buffer is free after an error, and after a write.
+  /// Waits for the transfer. The buffer is free after an error and after a write.
   void finish(Buffer& buffer);
   Buffer& fill(const FileShard& shard, const at::Tensor& values);
   void forget(const FileShard& shard) noexcept;
@@ -94,7 +94,7 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   size_t buffer_size_ = 0;
   uint64_t num_transfers_ = 0;
   std::vector<Buffer> buffers_;
-  std::unique_ptr<io::AsyncIo> io_;  // declared last: it stops before the memory that it uses is freed
+  std::unique_ptr<io::AsyncIo> io_;  // declared last: it stops before the memory it uses is freed
 };
 
 }  // namespace deepspeed::zero

@@ -1,5 +1,5 @@
-// Where a model's shards lie while nothing uses their parameters: on the device, in the host's memory, or on
-// a disk, the latter but for those that the host has room for.
+// The place of a model's shards while their parameters are not used: the device, host memory, or a disk.
+// Shards that host memory has room for are not put on the disk.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace deepspeed::zero {
 
 struct ShardHomeOptions {
   ParamHome place = ParamHome::kDevice;
-  bool pin_memory = false;  // page-locked where the model is on a GPU
-  // The members below are for kDisk alone.
+  bool pin_memory = false;  // page-locked if the model is on a GPU
+  // The members below are only for kDisk.
   ShardFileOptions file = {};
-  int64_t max_in_host_numel = 0;  // elements of this rank's shards that stay in the host's memory
+  int64_t max_in_host_numel = 0;  // elements of this rank's shards that stay in host memory
   int64_t min_file_bytes = 0;     // shards of fewer bytes stay there as well
 };
 
@@ -32,13 +32,13 @@ class ShardHome {
   explicit ShardHome(const ShardHomeOptions& options);
 
   struct Group {
-    // (layout.flat_numel()), zeros; the shards are views of it. Undefined where they lie on a disk.
+    // (layout.flat_numel()), zeros; the shards are views of it. Undefined if they are on a disk.
     at::Tensor flat;
-    std::vector<std::shared_ptr<Shard>> shards;  // one a parameter
+    std::vector<std::shared_ptr<Shard>> shards;  // one per parameter
   };
   /// Makes places for the shards of `params`, without their values.
   Group make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout, at::ScalarType dtype);
-  /// The file, where the home is kDisk; else null.
+  /// Returns the file if the home is kDisk, otherwise null.
   const std::shared_ptr<ShardFile>& file() const { return file_; }
 
  private:
@@ -47,8 +47,8 @@ class ShardHome {
   std::shared_ptr<Shard> make_apart(const NamedTensor& param, int64_t numel, at::ScalarType dtype);
 
   ShardHomeOptions options_;
-  std::shared_ptr<ShardFile> file_;  // for kDisk alone
-  DiskChoice disk_;                  // for kDisk alone
+  std::shared_ptr<ShardFile> file_;  // only for kDisk
+  DiskChoice disk_;                  // only for kDisk
 };
 
 }  // namespace deepspeed::zero

@@ -7,7 +7,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// The folder has DeepSpeed's name for parameters of the dtype.
+// Names the folder as DeepSpeed does for parameters of the dtype.
 const char* folder_name_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? "float16params" : dtype == at::kBFloat16 ? "bfloat16params" : "float32params";
 }
@@ -40,7 +40,7 @@ ShardHomeOptions shard_home_options(const config::DeepSpeedConfig& config, at::S
   options.file = shard_file_options(config, dtype, rank);
   options.file.pin_memory = options.pin_memory;
   options.max_in_host_numel = offload.max_in_cpu;
-  // A request to the disk costs as much as a whole block, so smaller shards stay in the host's memory.
+  // A disk request costs as much as a whole block, so smaller shards stay in host memory.
   options.min_file_bytes = config.aio.block_size;
   return options;
 }

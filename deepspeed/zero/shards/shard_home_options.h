@@ -1,4 +1,4 @@
-// Where the shards of a model lie, from the config.
+// The place of a model's shards, from the config.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,7 +8,7 @@
 
 namespace deepspeed::zero {
 
-/// Reads offload_param and aio for shards of `dtype` on rank `rank`. Pages are locked on CUDA alone.
+/// Reads offload_param and aio for shards of `dtype` on rank `rank`. Pages are locked only with CUDA.
 ShardHomeOptions shard_home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
                                     bool on_cuda);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kElementsAtOnce = 4 << 20;
 
-// Odd constants with bits all over: 2^64 over the golden ratio, and the prime of the 64-bit FNV hash in it.
+// Odd constants with well mixed bits: 2^64 over the golden ratio, and the prime of the 64-bit FNV hash.
 uint64_t mix(uint64_t hash, uint64_t word) {
   return std::rotl((hash ^ word) * 0x9E3779B97F4A7C15U, 29) + 0x100000001B3U;
 }

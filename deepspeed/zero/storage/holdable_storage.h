@@ -13,32 +13,34 @@ namespace deepspeed::zero {
 
 class HoldableStorage : public StorageRecord {
  public:
-  /// The number of the parameter, from 0 on, which it keeps while it is partitioned, whoever partitions it
-  /// anew. Ranks that partition the same parameters in the same order give them the same numbers.
+  /// Returns the parameter's number, from 0 on. It keeps the number while it is partitioned, even if it is
+  /// partitioned again. Ranks that partition the same parameters in the same order give them the same
+  /// numbers.
   int64_t id() const { return id_; }
-  /// Takes over the number of `param`, or a new one where it is not partitioned yet; before arm().
+  /// Takes over the number of `param`, or a new one if it is not partitioned. Call it before arm().
   void take_id_of(const at::Tensor& param);
 
-  /// The name of the parameter.
+  /// Returns the name of the parameter.
   virtual const std::string& name() const = 0;
-  /// All ranks that have the parameter: it is partitioned over them, or over several parts of them each.
+  /// Returns all ranks that have the parameter. It is partitioned over them, or over each of several parts of
+  /// them.
   virtual const comm::ProcessGroup& group() const = 0;
-  /// Whether an operator has written the data since the latest writable hold(); writes through a pointer are
-  /// not seen.
+  /// Returns whether an operator has written the data since the latest writable hold(). Writes through a
+  /// pointer are not seen.
   virtual bool was_written() const = 0;
-  /// Makes the data whole until drop_hold(); collective. writable: what operators write may be written back.
+  /// Makes the data whole until drop_hold(). Collective. writable: what operators write may be written back.
   /// Throws UsageError for a second writable hold.
   virtual void hold(bool writable) = 0;
-  /// Says that this rank gave the held parameter other memory without a writable hold, which is lost.
+  /// Notes that the held parameter got other memory without a writable hold. That write is lost.
   virtual void warn_of_lost_write() noexcept {}
-  /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks; collective.
+  /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks. Collective.
   virtual void write_back(int modifier_rank) = 0;
-  /// Makes other tensors over the storage of the held `param` ordinary ones, which keep its present values
-  /// when the hold ends. Does nothing inside of a pass, whose graph gathers again what it has saved, nor
+  /// Turns other tensors over the storage of the held `param` into ordinary ones. They keep its present
+  /// values when the hold ends. Does nothing inside a pass, whose graph gathers again what it has saved, nor
   /// while the model is built.
   virtual void leave_to_aliases(const at::Tensor& param) { static_cast<void>(param); }
-  /// Ends a hold, which was begun as `writable` says. forget_writes: values that were written and not written
-  /// back are dropped, on this rank alone, as those always are that were written without a writable hold.
+  /// Ends a hold that was begun with `writable`. forget_writes: drops values, on this rank only, that were
+  /// written and not written back. Values written without a writable hold are always dropped.
   virtual void drop_hold(bool writable, bool forget_writes) noexcept = 0;
 
  private:

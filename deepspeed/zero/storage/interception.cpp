@@ -1,14 +1,16 @@
-// The fallback that every operator on an armed tensor meets first (intercept), in this order:
+// The fallback that every operator on an armed tensor reaches first (intercept). It takes these steps in
+// order:
 //
-// 1. Operators that need no data (views, sizes and types) and those of autocast, which call the operator
-//    again with casts, go on below at once.
-// 2. A plain cast to another floating type arms its result instead of computing it (run_cast): it runs below,
-//    and the copy_ inside of it is left out (leave_out_copy).
-// 3. A pad by nothing returns the tensor itself (leave_out_pad), as does set_() to the tensor
-// (leave_out_set).
-// 4. An operator that makes a sparse tensor gets copies of its values (copy_values), which that tensor keeps.
-// 5. Around any other operator the records of its tensor arguments are begun, in the order of the arguments,
-//    and ended after it (Uses). begin_use() gathers, so the order is the same on all ranks.
+// 1. Operators that need no data (views, sizes and types) continue below at once. So do those of autocast,
+//    which call the operator again with casts.
+// 2. A plain cast to another floating type arms its result instead of computing it (run_cast). The cast runs
+//    below without its inner copy_ (leave_out_copy).
+// 3. Padding by nothing returns the tensor itself (leave_out_pad), as does set_() to the same tensor
+//    (leave_out_set).
+// 4. An operator that makes a sparse tensor gets copies of its values (copy_values), since that tensor keeps
+//    them.
+// 5. Around any other operator the records of its tensor arguments are begun, in argument order, and ended
+//    afterwards (Uses). begin_use() gathers, so the order is the same on all ranks.
 #include "deepspeed/zero/storage/interception.h"
 
 #include <memory>
@@ -34,7 +36,7 @@ namespace {
 using torch::jit::Stack;
 
 constexpr c10::DispatchKeySet kBelowInterception(c10::DispatchKeySet::FULL_AFTER, kInterceptionKey);
-// The results of these layers are wrappers, whose data is not the tensor's own.
+// Results of these layers are wrappers, whose data is not the tensor's own.
 constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
                                              c10::DispatchKey::Functionalize,
                                              c10::DispatchKey::FuncTorchBatched,
@@ -43,7 +45,7 @@ constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::Disp
 
 enum class OperatorKind { kNoData, kData, kCast, kCopy, kPad, kSet, kKeepsValues };
 
-// A pad calls the operator of its mode, which comes here again.
+// A pad calls the operator of its mode, which is intercepted again.
 bool reads_metadata_alone(const std::string& name) {
   static const std::unordered_set<std::string_view> names = {"aten::size",
                                                              "aten::sym_size",
@@ -85,7 +87,7 @@ bool reads_metadata_alone(const std::string& name) {
   return names.contains(name);
 }
 
-// Operators on a sparse tensor do not show the values that it was made of.
+// Operators on a sparse tensor do not show the values from which it was made.
 bool makes_a_sparse_tensor(const std::string& name) {
   static const std::unordered_set<std::string_view> names = {"aten::sparse_coo_tensor",
                                                              "aten::_sparse_coo_tensor_unsafe",
@@ -128,7 +130,7 @@ OperatorKind kind_of(const c10::OperatorHandle& op) {
   return entry->second;
 }
 
-/// The records whose data an operator uses, as long as it runs.
+/// Holds the records whose data a running operator uses.
 class Uses {
  public:
   Uses() : outer_(std::exchange(innermost, this)) {}
@@ -152,7 +154,7 @@ class Uses {
     }
   }
 
-  /// Whether an operator that runs on this thread uses its data.
+  /// Returns whether an operator running on this thread uses the record's data.
   static bool have(const StorageRecord* record) {
     for (const Uses* uses = innermost; uses != nullptr; uses = uses->outer_) {
       for (const auto& held : uses->records_) {
@@ -187,7 +189,7 @@ class Uses {
 };
 thread_local const Uses* Uses::innermost = nullptr;
 
-// The cast that runs on this thread: the copy of its data is left out.
+// Marks the cast that runs on this thread. The copy of its data is left out.
 struct CastInProgress {
   explicit CastInProgress(const StorageRecord* record)
       : source(record), outer(std::exchange(current, this)) {}
@@ -207,8 +209,8 @@ bool covers_its_storage(const at::Tensor& tensor) {
          static_cast<size_t>(tensor.numel()) * tensor.dtype().itemsize() == tensor.storage().nbytes();
 }
 
-// _to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format): the type it casts to, if it
-// does nothing else.
+// Returns the type to which _to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format)
+// casts, if it does nothing else.
 std::optional<at::ScalarType> plain_cast(const Stack& stack, c10::DispatchKeySet below) {
   const auto values = torch::jit::last(stack, 7);
   const at::Tensor& self = values[0].toTensor();
@@ -216,7 +218,7 @@ std::optional<at::ScalarType> plain_cast(const Stack& stack, c10::DispatchKeySet
   if (!values[1].isInt() || (values[2].isInt() && values[2].toLayout() != at::kStrided)) return std::nullopt;
   if (values[3].isDevice() && values[3].toDevice() != self.device()) return std::nullopt;
   if (values[4].isBool() && values[4].toBool()) return std::nullopt;
-  // The elements have to stay in their order in memory.
+  // The elements must keep their order in memory.
   const auto format = values[6].isInt() ? values[6].toMemoryFormat() : at::MemoryFormat::Preserve;
   if (format != at::MemoryFormat::Preserve &&
       !(format == at::MemoryFormat::Contiguous && self.is_contiguous()))
@@ -227,8 +229,8 @@ std::optional<at::ScalarType> plain_cast(const Stack& stack, c10::DispatchKeySet
   return dtype;
 }
 
-// Below autograd kernels cast what they are given, as those do that compute in the type of several arguments,
-// and read the result at once.
+// Below autograd, kernels cast their arguments, for example to the common type of several, and read the
+// result at once.
 bool is_cast_of_a_kernel(const StorageRecord* record) {
   return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality) &&
          Uses::have(record);
@@ -247,7 +249,7 @@ bool run_cast(const c10::OperatorHandle& op, c10::DispatchKeySet below, Stack* s
   return true;
 }
 
-// Leaves out copy_(self, src, non_blocking) inside of a cast: self stays as it was allocated.
+// Leaves out copy_(self, src, non_blocking) inside a cast: self stays as it was allocated.
 bool leave_out_copy(Stack* stack) {
   CastInProgress* const cast = CastInProgress::current;
   if (cast == nullptr || record_of(torch::jit::peek(*stack, 1, 3).toTensor()).get() != cast->source)
@@ -257,8 +259,8 @@ bool leave_out_copy(Stack* stack) {
   return true;
 }
 
-// constant_pad_nd(self, pad, value) of a parameter's `.data` by nothing gives that tensor again, so that it
-// needs no data. Transformers does so to the bias of a head whose weight is tied.
+// constant_pad_nd(self, pad, value) of a parameter's `.data` by nothing returns that tensor, so it needs no
+// data. Transformers does this to the bias of a head with a tied weight.
 bool leave_out_pad(Stack* stack) {
   const auto values = torch::jit::last(stack, 3);
   const at::Tensor self = values[0].toTensor();
@@ -278,8 +280,8 @@ bool is_over_the_same_memory(const at::Tensor& one, const at::Tensor& other) {
          one.sizes() == other.sizes() && one.strides() == other.strides();
 }
 
-// set_(self, source) to the memory that self has changes nothing. Python's register_parametrization() does so
-// where there is no right_inverse.
+// set_(self, source) to the memory that self has changes nothing. Python's register_parametrization() does
+// this without a right_inverse.
 bool leave_out_set(Stack* stack) {
   const auto values = torch::jit::last(stack, 2);
   if (!is_over_the_same_memory(values[0].toTensor(), values[1].toTensor())) return false;
@@ -297,7 +299,7 @@ void copy_values(const c10::OperatorHandle& op, Stack* stack) {
 void intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowInterception;
   const OperatorKind kind = kind_of(op);
-  // An operator with a kernel of autocast comes here again, with the casts as its arguments.
+  // An operator with an autocast kernel is intercepted again, with the casts as its arguments.
   if (kind == OperatorKind::kNoData || keys.has_any(c10::autocast_dispatch_keyset))
     return op.redispatchBoxed(below, stack);
   if (kind == OperatorKind::kCast && run_cast(op, below, stack)) return;

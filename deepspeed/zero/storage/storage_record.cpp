@@ -15,8 +15,8 @@
 namespace deepspeed::zero {
 namespace {
 
-// Torch has a public call that sets this flag and none that clears it. An explicit instantiation may name a
-// private member, which makes that possible.
+// Torch has a public call to set this flag, but none to clear it. An explicit instantiation may name a
+// private member, which makes clearing possible.
 bool& throws_on_access(c10::StorageImpl& storage);
 
 template <bool c10::StorageImpl::*kFlag>
@@ -41,7 +41,7 @@ struct LeftContext {
 
 void delete_left_context(void* context) { delete static_cast<LeftContext*>(context); }
 
-// A DataPtr cannot change its pointer alone: for a moment it has no context, and another thread may look.
+// A DataPtr cannot change only its pointer. It briefly has no context, and another thread may look then.
 std::mutex& swap_mutex(const c10::StorageImpl* storage) {
   static std::array<std::mutex, 16> mutexes;
   return mutexes[(std::hash<const void*>()(storage) >> 6) % mutexes.size()];

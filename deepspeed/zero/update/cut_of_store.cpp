@@ -22,7 +22,7 @@ class CutByPartitions : public CutOfStore {
     }
   }
 
-  // All travel before one is changed, so that no rank waits for another one's arithmetic.
+  // All parts travel before any is changed, so that no rank waits for another's arithmetic.
   std::vector<at::Tensor> change_whole(const std::vector<Part>& parts, const Change& change) const override {
     std::vector<at::Tensor> results;
     for (const Part& part : parts) results.push_back(join(place_of(part.index), part.values));
@@ -42,7 +42,7 @@ class CutByPartitions : public CutOfStore {
     return layout_.place(static_cast<size_t>(cut_.at(index).param_index));
   }
 
-  // Each rank sends its part to all. Undefined on ranks without a part.
+  // Each rank sends its part to all. Returns an undefined tensor on ranks without a part.
   at::Tensor join(const Interval& place, const at::Tensor& part) const {
     at::Tensor whole = at::empty({place.numel()}, store_.options().dtype(dtype_));
     std::vector<comm::Work> works;
@@ -68,7 +68,7 @@ std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& stor
   return std::make_unique<CutByPartitions>(store, group, std::move(ranks));
 }
 
-// They may lie elsewhere than where the ranks exchange tensors.
+// The values may be on another device than the one on which ranks exchange tensors.
 void CutOfStore::reduce(const at::Tensor& values, comm::ReduceOp op) const {
   if (values.device() == device()) return ranks_.all_reduce(values, op);
   const at::Tensor there = values.to(device());

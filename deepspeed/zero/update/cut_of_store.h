@@ -1,5 +1,5 @@
-// The parameters of a group that stages 1 and 2 cut where partitions meet, reached over the ranks. Stage 3:
-// cut_shards.h.
+// Reaches, over the ranks, the parameters of a group that stages 1 and 2 cut at partition borders. See
+// cut_shards.h for stage 3.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace deepspeed::zero {
 
-/// all(): those of which several ranks have a part, two as a rule; each of these makes them whole for itself.
-/// `store` must outlive it.
+/// Makes the cut parameters of a group. all() lists those that several ranks have parts of, usually two. Each
+/// of these ranks makes the parameter whole for itself. `store` must outlive the result.
 std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
                                                           comm::ProcessGroup ranks);
 
-/// Of a store's parameters: what both kinds of cuts have in common.
+/// Is the common base of both kinds of cuts of a store's parameters.
 class CutOfStore : public optim::CutParameters {
  public:
   const std::vector<optim::CutParameter>& all() const override { return cut_; }

@@ -38,7 +38,8 @@ class CutShards : public CutOfStore {
   int64_t shard_numel(const Part& part) const { return layout_.shard_numel(param_of(part)); }
   size_t param_of(const Part& part) const { return static_cast<size_t>(cut_.at(part.index).param_index); }
 
-  /// At most one a rank, which makes it whole. Shards travel with padding up to the longest one.
+  /// Changes at most one parameter per rank, which that rank makes whole. Shards travel padded to the longest
+  /// one.
   void change_round(const std::vector<Part>& parts, const Change& change, at::Tensor* results) const {
     int64_t longest = 0;
     for (const Part& part : parts) longest = std::max(longest, shard_numel(part));
@@ -48,7 +49,7 @@ class CutShards : public CutOfStore {
       const at::Tensor& values = parts[i].values;
       if (values.defined()) shards[int64_t(i)].narrow(0, 0, values.numel()).copy_(values);
     }
-    const at::Tensor of_ranks = exchange(shards);  // (rank, elements), of the parameter that is this rank's
+    const at::Tensor of_ranks = exchange(shards);  // (rank, elements) of this rank's parameter
     const auto mine = static_cast<size_t>(ranks_.rank());
     if (mine < parts.size()) change_one(parts[mine], change, of_ranks);
     const at::Tensor changed = exchange(of_ranks);
@@ -58,7 +59,7 @@ class CutShards : public CutOfStore {
     }
   }
 
-  /// of_ranks: (rank, elements), each rank's shard, in place.
+  /// of_ranks: (rank, elements), each rank's shard; changed in place.
   void change_one(const Part& part, const Change& change, const at::Tensor& of_ranks) const {
     const int64_t numel = layout_.numel(param_of(part));
     const at::Tensor padded = of_ranks.narrow(1, 0, shard_numel(part)).reshape({-1}).contiguous();
@@ -67,7 +68,7 @@ class CutShards : public CutOfStore {
     of_ranks.narrow(1, 0, shard_numel(part)).copy_(padded.view({ranks_.size(), shard_numel(part)}));
   }
 
-  /// Row r goes to rank r; returns what came, row r from rank r.
+  /// Sends row r to rank r. Returns the received rows, row r from rank r.
   at::Tensor exchange(const at::Tensor& rows) const {
     if (ranks_.size() == 1) return rows;
     const at::Tensor received = at::empty_like(rows);

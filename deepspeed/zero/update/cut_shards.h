@@ -1,4 +1,4 @@
-// The parameters of a sub-group of stage 3, of which every rank has a shard, reached over the ranks.
+// Reaches, over the ranks, the parameters of a stage 3 sub-group. Every rank has a shard of each.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@
 
 namespace deepspeed::zero {
 
-/// all(): those whose shards are in `sub_group`, an interval of each rank's flat space. Each is made whole on
-/// one rank, as many at a time as there are ranks. `store` must outlive it.
+/// Makes the cut parameters of a sub-group. all() lists those with shards in `sub_group`, an interval of each
+/// rank's flat space. Each is made whole on one rank, with as many at a time as there are ranks. `store` must
+/// outlive the result.
 std::unique_ptr<optim::CutParameters> make_cut_shards(const ParamStore& store, size_t group,
                                                       const Interval& sub_group, comm::ProcessGroup ranks);
 

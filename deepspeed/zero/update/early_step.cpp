@@ -1,6 +1,5 @@
-// The order of events: the first final part of the gradients begins the step; the worker steps each slice
-// that is complete; step() checks that nothing was changed meanwhile, and publishes what was stepped, or
-// takes it back.
+// The order of events: the first final part of the gradients begins the step. The worker steps each complete
+// slice. step() checks that nothing was changed meanwhile, and publishes what was stepped, or takes it back.
 #include "deepspeed/zero/update/early_step.h"
 
 #include <cmath>
@@ -65,7 +64,7 @@ at::Tensor EarlyStep::in_host(const at::Tensor& tensor) const {
   if (tensor.is_cpu()) return tensor;
   const at::Tensor copy =
       device::empty_host_from_pool(tensor.numel(), tensor.scalar_type(), options_.offload.pin_memory);
-  // Who gave the slice has waited for all that the device did before.
+  // The caller that added the slice has waited for all earlier work of the device.
   worker_stream_.copy_at_once(copy, tensor).wait();
   return copy;
 }
@@ -111,7 +110,7 @@ void EarlyStep::publish(const GradReducer& reducer, SliceStepper& stepper) {
                            : waiting_[index].defined()  ? waiting_[index]
                                                         : reducer.gradient(slice.flat.group, slice.interval));
   }
-  // Others are stepped here, whose states may be made in what the worker uses.
+  // The remaining slices are stepped here. Making their states may use memory that the worker uses.
   ahead_.wait();
   stepper.finish_publishing();
 }

@@ -8,7 +8,7 @@ namespace deepspeed::zero {
 
 void add_squares_of(const at::Tensor& gradient, const at::Tensor& sum) {
   const at::Tensor squares = kernels::sum_of_squares(gradient);
-  // A number that the host has goes with the launch; a copy of it would wait for the device.
+  // A number on the host travels with the launch. Copying it as a tensor would wait for the device.
   squares.is_cpu() ? sum.add_(squares.item()) : sum.add_(squares);
 }
 

@@ -1,4 +1,4 @@
-// The norm of a step's gradients, which stays on the device until somebody asks for it.
+// The norm of a step's gradients. It stays on the device until it is read.
 #pragma once
 
 #include <cmath>
@@ -12,34 +12,34 @@
 
 namespace deepspeed::zero {
 
-/// sum += the squares of the gradient's elements. sum: one double on the model's device; the gradient lies
-/// there or in host memory.
+/// Adds the squares of the gradient's elements to `sum`. sum: one double on the model's device. The gradient
+/// is there or in host memory.
 void add_squares_of(const at::Tensor& gradient, const at::Tensor& sum);
 
 class GradNorm {
  public:
-  /// `sum_of_squares`: one double on any device, of gradients that are multiplied by `loss_scale`.
+  /// `sum_of_squares`: one double on any device, of gradients multiplied by `loss_scale`.
   GradNorm(at::Tensor sum_of_squares, double loss_scale)
       : sum_of_squares_(std::move(sum_of_squares)), loss_scale_(loss_scale) {}
 
-  /// Begins to bring the norm to the host, which then waits for nothing that a device is given from here on.
+  /// Starts copying the norm to the host. Reading it then does not wait for later work of the device.
   void start_reading();
-  /// L2 norm of the gradients with the loss scale in them. The first call waits for the device.
+  /// Returns the L2 norm of the gradients, loss scale included. The first call waits for the device.
   double of_scaled() const;
-  /// L2 norm without it.
+  /// Returns the L2 norm without the loss scale.
   double value() const { return of_scaled() / loss_scale_; }
-  /// False where an element is inf or nan.
+  /// Returns false if an element is inf or nan.
   bool is_finite() const { return std::isfinite(of_scaled()); }
-  /// Returns what the gradients are multiplied by so that the norm is `clip` at most (0: no clipping), one
-  /// fp64 that stays on the device of the sum, CUDA: the host waits for nothing.
+  /// Returns the gradients' factor that limits the norm to `clip` (0: no clipping). It is one fp64 on the
+  /// sum's device, CUDA; the host waits for nothing.
   at::Tensor scale_on_device(double clip, kernels::NonFinite non_finite) const;
-  /// Whether the device was waited for.
+  /// Returns whether the device was waited for.
   bool was_read() const { return norm_.has_value(); }
 
  private:
   at::Tensor sum_of_squares_;
   double loss_scale_;
-  at::Tensor on_host_;  // the sum, once copied_ has passed; undefined: nobody has begun to read it
+  at::Tensor on_host_;  // the sum, once copied_ has passed; undefined before start_reading()
   device::StreamEvent copied_;
   mutable std::optional<double> norm_;
 };

@@ -1,4 +1,4 @@
-// What a step multiplies its gradients by, for clipping and against the loss scale.
+// The factor of a step's gradients, for clipping and against the loss scale.
 #pragma once
 
 #include <utility>
@@ -13,7 +13,7 @@ struct GradientScale {
 
   double value = 1.0;
   at::Tensor on_device =
-      {};  // one fp64 beside the gradients, in place of the value; undefined: the value holds
+      {};  // one fp64 on the gradients' device, used instead of value; undefined: value is used
 };
 
 }  // namespace deepspeed::zero

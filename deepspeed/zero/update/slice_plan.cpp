@@ -6,7 +6,7 @@ namespace {
 bool has_sixteen_bits(at::ScalarType dtype) { return dtype == at::kHalf || dtype == at::kBFloat16; }
 
 bool lies_where_it_is_stepped(const SliceSituation& slice, const SlicePlan& plan) {
-  // Backward still uses the weights while an early step runs. Of 16 bits, new ones wait elsewhere.
+  // Backward still uses the weights while an early step runs. New 16-bit weights wait elsewhere.
   if (plan.steps_early && !has_sixteen_bits(slice.dtype)) return false;
   switch (slice.home) {
     case ParamHome::kDevice:
@@ -37,7 +37,7 @@ std::optional<at::ScalarType> kept_dtype_of(Masters masters, at::ScalarType weig
   return std::nullopt;
 }
 
-/// Whether new weights can wait where the gradients were: taking a step back needs the gradients.
+/// Returns whether new weights can wait in the gradients' memory. Taking a step back needs the gradients.
 bool writes_over_gradients(const SliceSituation& slice, const StepOptions& options) {
   return options.offload.keeps_gradients(slice.partitions_gradients) && !options.check_overflow &&
          slice.accumulation_dtype.value_or(slice.dtype) == slice.dtype;

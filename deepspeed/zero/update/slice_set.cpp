@@ -1,5 +1,5 @@
-// The order of things: groups are cut into slices, each gets its plan, masters are made of the weights. What
-// changes the weights from outside is noted, and masters follow it before anybody sees them.
+// The order of events: groups are cut into slices, each gets its plan, and masters are made from the weights.
+// Changes of weights from outside are noted, and masters follow them before they are read.
 #include "deepspeed/zero/update/slice_set.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// How checkpoints and inspections see masters and states: slice by slice, those on a disk in memory one at a
-// time, and split masters joined for as long as somebody looks at them.
+// Shows masters and states to checkpoints and inspection, slice by slice. Slices on a disk are in memory one
+// at a time. Split masters are joined during a visit.
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
@@ -11,14 +11,14 @@
 namespace deepspeed::zero {
 namespace {
 
-// The part of `flat`, which lies at `place`, that is common with `part`.
+// Returns what `flat`, which lies at `place`, has in common with `part`.
 at::Tensor common_part(const at::Tensor& flat, const Interval& place, const Interval& part) {
   if (part.empty()) return flat.narrow(0, 0, 0);
   const Interval common = intersect(place, part);
   return flat.narrow(0, common.begin - place.begin, common.numel());
 }
 
-// Adds a slice's part of one flat tensor to what is collected of it: shared where it is all of it.
+// Adds a slice's part of one flat tensor to `collected`. If it is all of it, the tensor is shared.
 void collect(const at::Tensor& flat, const StateSlice& slice, const Interval& part, at::Tensor& collected) {
   const at::Tensor own = common_part(flat, slice.interval, part);
   if (!collected.defined()) {
@@ -32,7 +32,7 @@ void collect(const at::Tensor& flat, const StateSlice& slice, const Interval& pa
     collected.narrow(0, std::max(slice.interval.begin, part.begin) - part.begin, own.numel()).copy_(own);
 }
 
-/// State tensors in fp32 and fp64 follow the masters: they may come from a run of another type.
+/// Converts fp32 and fp64 state tensors to the masters' dtype. They may come from another run.
 optim::SliceState in_precision_of(optim::SliceState state, at::ScalarType masters) {
   for (auto& [name, tensor] : state.tensors) {
     const at::ScalarType dtype = tensor.scalar_type();
@@ -74,10 +74,10 @@ void SliceSet::visit(size_t group, const Interval& part, Access access, Shown sh
   if (access == Access::kChange) store_.finish_writes();
 }
 
-/// Shows fp32 masters of the part alone, which live for the visit.
+/// Shows fp32 masters of only the part, which exist during the visit.
 void SliceSet::visit_split(Slice& slice, const Interval& part, Access access, Shown shown,
                            const VisitSlice& visit) {
-  // On a disk weights are read and written by whole parameters.
+  // On a disk, weights are read and written as whole parameters.
   Interval seen = store_.home() == ParamHome::kDisk ? slice.interval : intersect(slice.interval, part);
   if (seen.empty()) seen = {slice.interval.begin, slice.interval.begin};
   const int64_t begin = seen.begin - slice.interval.begin, numel = seen.numel();

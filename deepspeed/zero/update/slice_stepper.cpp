@@ -1,5 +1,5 @@
-// The order of a step: slices that stay on the device first, then, last ones first, those of the host, of
-// which gradients come in while the slice before is stepped, and new weights leave while the next one is.
+// The order of a step: slices on the device come first, then those on the host, last ones first. Gradients of
+// a host slice arrive while the slice before is stepped. Its new weights leave while the next one is stepped.
 #include "deepspeed/zero/update/slice_stepper.h"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ SliceStepper::SliceStepper(ParamStore& store, optim::Optimizer& optimizer, Slice
 
 void SliceStepper::step(const std::vector<size_t>& indices, const GradReducer& reducer,
                         const GradientScale& gradient_scale) {
-  // What stays on the device is stepped first: the device goes on with it meanwhile.
+  // Slices on the device are stepped first: it works on them meanwhile.
   std::vector<size_t> here, apart;
   for (const size_t index : indices) (slices_[index].plan.crosses_memory ? apart : here).push_back(index);
-  std::reverse(apart.begin(), apart.end());  // the last gradients are there first
+  std::reverse(apart.begin(), apart.end());  // the last gradients arrive first
   const auto step = [&](Slice& slice) { step_slice(slice, reducer, gradient_scale); };
   slices_.for_each(here, SliceSet::Access::kChange, step);
   if (!apart.empty()) {
@@ -45,7 +45,8 @@ at::Tensor SliceStepper::gradient_of(const Slice& slice, const GradReducer& redu
   return reducer.gradient(slice.flat.group, slice.interval);
 }
 
-/// In the model's dtype, where the slice is stepped. It holds the weights where the step reads them.
+/// Returns memory in the model's dtype, at the slice's place of work. It holds the weights if the step reads
+/// them.
 at::Tensor SliceStepper::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
   const int64_t numel = slice.interval.numel();
   switch (slice.plan.route) {
@@ -89,7 +90,7 @@ void SliceStepper::step_slice(Slice& slice, const GradReducer& reducer, const Gr
   at::Tensor updated;
   if (is_rounded || slice.plan.sends_weights() || !is_kept) updated = memory_for_weights(slice, weights);
   const bool is_direct = !is_kept && is_rounded && optimizer_.steps_sixteen_bit_masters();
-  // Of a model in fp32 no copy.
+  // For an fp32 model this makes no copy.
   if (!is_kept) flat.master = is_direct ? updated : updated.to(store_.master_dtype(flat.group));
   if (is_rounded && !is_direct) flat.low_precision = updated;
   flat.scale_on_device = gradient_scale.on_device;

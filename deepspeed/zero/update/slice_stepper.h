@@ -1,5 +1,5 @@
-// Steps slices where their masters are: on the model's device, or in host memory, with what the step needs of
-// the device coming in and new weights going back meanwhile.
+// Steps slices where their masters are: on the model's device or in host memory. Meanwhile, gradients and
+// weights come from the device and new weights go back.
 #pragma once
 
 #include <cstddef>
@@ -19,29 +19,28 @@ namespace deepspeed::zero {
 
 class SliceStepper {
  public:
-  /// `store`, `optimizer` and `slices` must outlive it.
+  /// `store`, `optimizer` and `slices` must outlive this object.
   SliceStepper(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices,
                const OptimizerOffload& offload);
 
-  /// Gives the optimizer's steps means over the ranks, which must outlive it.
+  /// Gives the optimizer's steps means over the ranks. `ranks` must outlive this object.
   void reach_ranks_by(const optim::RankMean& ranks) { ranks_ = &ranks; }
-  /// One update of these slices by the reducer's gradients, which are multiplied by `gradient_scale` first;
-  /// writes the weights of the model. Throws IoError where the disk fails: then some slices are updated and
-  /// others are not.
+  /// Updates these slices once by the reducer's gradients times `gradient_scale`. Writes the model's weights.
+  /// Throws IoError if the disk fails; some slices are then updated and others are not.
   void step(const std::vector<size_t>& indices, const GradReducer& reducer,
             const GradientScale& gradient_scale);
 
-  /// Makes `updated` the slice's weights in the model: (n) in host memory, which stays as it is until
+  /// Makes `updated`, (n) in host memory, the slice's weights in the model. It must not change until
   /// finish_publishing().
   void publish(const Slice& slice, at::Tensor updated);
-  /// What the device is given from here on comes after all that was published.
+  /// Makes later work of the device wait for everything that was published.
   void finish_publishing() { transfers_.finish(); }
 
  private:
   void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
   at::Tensor gradient_of(const Slice& slice, const GradReducer& reducer);
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
-  /// Brings a step's new weights to where the model's are. updated: what memory_for_weights() gave.
+  /// Moves a step's new weights to the model's. updated: the result of memory_for_weights().
   void pass_on_weights(const Slice& slice, const SliceWeights& weights, const at::Tensor& updated);
   void step_slice(Slice& slice, const GradReducer& reducer, const GradientScale& gradient_scale);
 

@@ -1,5 +1,5 @@
-// The model's weights that a slice of the optimizer updates, wherever they lie: in a group's flat tensor, or
-// in shards of which some are on a disk.
+// The model's weights that a slice of the optimizer updates. They are in a group's flat tensor, or in shards,
+// some of which are on a disk.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ namespace deepspeed::zero {
 
 class SliceWeights {
  public:
-  /// `store` must outlive it. Elements `interval` of the group's flat space, or at stage 3 of that of this
-  /// rank's shards; where these are on a disk, of whole ones.
+  /// Selects the elements `interval` of the group's flat space. At stage 3 it is the space of this rank's
+  /// shards. If shards are on a disk, the interval must hold whole shards. `store` must outlive this object.
   SliceWeights(const ParamStore& store, size_t group, const Interval& interval);
 
-  /// (n), shared with the model; undefined where a part of them is on a disk.
+  /// Returns the weights, (n), shared with the model; undefined if some are on a disk.
   const at::Tensor& memory() const { return memory_; }
-  /// Copies the elements `part` to `values`: (part), of any device and dtype. Throws IoError, naming the
+  /// Copies the elements `part` to `values`: (part), on any device, of any dtype. Throws IoError naming the
   /// parameter.
   void read(const Interval& part, const at::Tensor& values) const;
-  /// Before memory() is written by the host: waits until no device copies from it.
+  /// Waits until no device copies from memory(). Call it before the host writes there.
   void wait_for_reads() const { store_.wait_for_reads(group_, interval_); }
-  /// Takes values: (n), of any device and dtype. Those on a disk are there after the store's finish_writes().
-  /// Throws IoError, naming the parameter.
+  /// Writes values: (n), on any device, of any dtype. Those on a disk are complete after the store's
+  /// finish_writes(). Throws IoError naming the parameter.
   void write(const at::Tensor& values) const;
 
  private:
@@ -42,7 +42,7 @@ class SliceWeights {
   size_t group_;
   Interval interval_;
   at::Tensor memory_;
-  std::vector<Placed> shards_;  // where there is no such memory
+  std::vector<Placed> shards_;  // used if there is no such memory
 };
 
 }  // namespace deepspeed::zero

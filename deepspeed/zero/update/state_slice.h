@@ -1,4 +1,4 @@
-// What the optimizer keeps of a part of a group, as checkpoints and inspections see it.
+// What the optimizer keeps of a part of a group, as checkpoints and inspection see it.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,20 @@
 
 namespace deepspeed::zero {
 
-/// A slice while somebody looks at it. Its tensors are shared with the optimizer.
+/// Shows a slice during a visit. Its tensors are shared with the optimizer.
 struct StateSlice {
-  Interval interval;            // of what this rank owns of the group
-  at::Tensor master;            // (n) what is updated: fp32, or the parameters where there are 16-bit masters
+  Interval interval;            // within what this rank owns of the group
+  at::Tensor master;            // (n) the updated values: fp32, or the parameters with 16-bit masters
   optim::SliceState state;      // no tensors before the first step
   bool stays_in_memory = true;  // false: its tensors have no elements after the visit
-  /// Takes over copies as the slice's state. Throws UsageError where names or sizes do not fit.
+  /// Loads copies as the slice's state. Throws UsageError if names or sizes do not fit.
   std::function<void(const optim::SliceState&)> load;
 };
 
 using VisitSlice = std::function<void(const StateSlice&)>;
 
-/// Of any part of a group: (n) each. Shared with the optimizer where it lies in one slice that stays in
-/// memory, else a copy.
+/// Holds masters and states of any part of a group: (n) each. They are shared with the optimizer if they are
+/// in one slice that stays in memory; otherwise they are a copy.
 struct GroupState {
   at::Tensor master;
   optim::SliceState state;

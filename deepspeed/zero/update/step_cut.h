@@ -1,4 +1,4 @@
-// How a step cuts what a rank owns of a group into slices: a pure value.
+// Decides how a step cuts what a rank owns of a group into slices: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace deepspeed::zero {
 
-/// Equal pieces of [0, numel), the last one perhaps smaller: of at most `piece_numel` elements, more only
-/// where there would be over 4096 of them. At least one, which may be empty.
+/// Cuts [0, numel) into equal pieces; the last one may be smaller. They have at most `piece_numel` elements,
+/// or more if there would be over 4096 pieces. Returns at least one piece, which may be empty.
 std::vector<Interval> equal_pieces(int64_t numel, int64_t piece_numel);
 
-/// How many of the first pieces make up `ratio` of all their elements, or a little less.
+/// Returns how many of the first pieces hold at most `ratio` of all elements.
 size_t count_within(const std::vector<Interval>& pieces, double ratio);
 
 }  // namespace deepspeed::zero

@@ -1,4 +1,4 @@
-// The streams of random numbers that scripts and the core share: deepspeed.checkpointing's tracker.
+// The random number streams that scripts and the core share: the tracker of deepspeed.checkpointing.
 #include <memory>
 #include <string>
 #include <utility>

@@ -1,4 +1,5 @@
-// deepspeed.checkpointing: the core keeps the inputs of a Python function and calls it again in backward.
+// deepspeed.checkpointing: the core keeps a Python function's inputs and calls the function again in
+// backward.
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@ using checkpointing::RegionOptions;
 using checkpointing::TensorFunction;
 using checkpointing::TensorList;
 
-/// Calls Python for the region, on whatever thread backward runs.
+/// Returns a function that calls Python for the region, on any thread that runs backward.
 TensorFunction function_of(const py::object& function) {
   return [held = hold(function)](TensorList inputs) {
     const py::gil_scoped_acquire gil;
@@ -28,7 +29,7 @@ TensorFunction function_of(const py::object& function) {
   };
 }
 
-// An exception that ends a recomputation early may not pass through the interpreter's frames.
+// Early stopping is off: its exception may not pass through the interpreter's frames.
 py::list checkpoint_tensors(const py::object& function, const py::list& inputs, bool use_reentrant,
                             const std::string& name, uintptr_t identity) {
   RegionOptions options{

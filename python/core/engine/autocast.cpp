@@ -1,4 +1,4 @@
-// Marks of torch_autocast on parameters.
+// The marks that torch_autocast sets on parameters.
 #include "deepspeed/precision/autocast.h"
 
 #include "python/core/module/bindings.h"

@@ -1,5 +1,5 @@
-// The engines: deepspeed.runtime.engine.DeepSpeedEngine holds one and calls it; PipelineEngine
-// (pipe/pipeline_engine.cpp) shares what TrainingEngine has.
+// The engines. deepspeed.runtime.engine.DeepSpeedEngine holds an Engine and calls it. PipelineEngine
+// (pipe/pipeline_engine.cpp) shares the members of TrainingEngine.
 #include "deepspeed/engine/engine.h"
 
 #include <map>
@@ -50,7 +50,7 @@ EnginePtr make_engine(const py::dict& model, const py::dict& config, const py::l
   return engine;
 }
 
-/// Returns of each group its options, the names of its parameters and the number of the client's group.
+/// Returns each group's options, parameter names, and index among the client's groups.
 py::list param_groups(const TrainingEngine& engine) {
   py::list groups;
   const std::vector<size_t>& given = engine.driver().state().parts.given_groups;
@@ -97,7 +97,7 @@ void save_checkpoint(TrainingEngine& engine, const std::string& directory, const
   options.client_state = to_value(client_state, "client_state").as_dict();
   options.save_latest = save_latest;
   options.exclude_frozen_parameters = exclude_frozen_parameters;
-  options.without_waiting_gradients = true;  // scripts of DeepSpeed save at any time
+  options.without_waiting_gradients = true;  // DeepSpeed's scripts may save at any time
   const py::gil_scoped_release release;
   engine.save_checkpoint(directory, options);
 }

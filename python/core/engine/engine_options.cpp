@@ -54,7 +54,7 @@ InitializeOptions initialize_options(const py::dict& config, const py::list& gro
   options.config = config::ConfigSource(to_json(config, ""));
   options.world = current_world();
   options.mpu = mpu;
-  options.starts_rank_streams = false;  // scripts seed their ranks themselves, as with DeepSpeed
+  options.starts_rank_streams = false;  // as in DeepSpeed, scripts seed their ranks themselves
   options.model_parameters = groups_of(groups);
   if (optimizer) options.slice_optimizer = factory_of(*optimizer);
   options.lr_scheduler = schedule_source(make_schedule);

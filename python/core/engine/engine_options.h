@@ -1,4 +1,4 @@
-// What deepspeed/runtime/engine.py gives beside the model, as the core's initialize() takes it.
+// Converts what deepspeed/runtime/engine.py passes next to the model to options of the core's initialize().
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// `groups`: [(parameters, options)]. `optimizer`: a dict of `stepper`, `name` and `is_elementwise`, for an
-/// optimizer of Python's. `make_schedule`: a callable of [(options, names)] for a schedule of Python's, or
-/// None. `mpu`: null where there is none.
+/// Converts the arguments of an engine. `groups`: [(parameters, options)]. `optimizer`: for a Python
+/// optimizer, a dict of `stepper`, `name` and `is_elementwise`. `make_schedule`: None, or for a Python
+/// schedule a callable that takes [(options, names)]. `mpu`: null if there is none.
 InitializeOptions initialize_options(const py::dict& config, const py::list& groups,
                                      const std::optional<py::dict>& optimizer,
                                      const py::object& make_schedule,
                                      const std::shared_ptr<Mpu>& mpu = nullptr);
 
-/// The schedule of initialize_options(), for the engine to make.
+/// Returns the schedule of initialize_options(), which the engine will make.
 optim::LrSchedulerSource schedule_source(const py::object& make_schedule);
 
 }  // namespace deepspeed::python

@@ -1,4 +1,4 @@
-// A torch.nn.Module of Python's, as the core's engine sees models.
+// Describes a Python torch.nn.Module to the core's engine.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -9,9 +9,10 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Reads what deepspeed/_model.py has collected: `parameters` and `buffers` [(name, tensor)], `shared`
-/// [(alias, first name)], `modules` [(class, is an embedding, its own parameters)], `parts` [(name, class,
-/// parameters, modules below, is a leaf)], `set_training` (callable of a bool) and `owner`.
+/// Converts the dict that deepspeed/_model.py collects. Its keys are `parameters` and `buffers` [(name,
+/// tensor)], `shared` [(alias, first name)], `modules` [(class, is an embedding, its own parameters)],
+/// `parts` [(name, class, parameters, modules below, is a leaf)], `set_training` (callable of a bool) and
+/// `owner`.
 EngineModel describe(const py::dict& model);
 
 }  // namespace deepspeed::python

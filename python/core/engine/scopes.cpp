@@ -1,4 +1,4 @@
-// Scopes of a training step that Python opens and closes: each begins with its construction.
+// Scopes of a training step that Python opens and closes. Each begins when it is constructed.
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,13 +22,13 @@
 namespace deepspeed::python {
 namespace {
 
-/// A forward of the engine, from its construction to close().
+/// Holds a forward of the engine open from construction to close().
 class Forward {
  public:
   explicit Forward(const TrainingEngine& engine) { scope_.emplace(engine.driver()); }
   at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
   bool has_graphs() const { return scope_->has_graphs(); }
-  /// Runs `call`, a function of tensors that returns tensors and whatever else it wants back, as a graph.
+  /// Runs `call` as a graph. It takes tensors and returns tensors and any object, which it gets back.
   py::tuple run_graphed(const std::vector<at::Tensor>& tensors, const std::string& rest,
                         const py::function& call) const {
     ForwardResult result;
@@ -48,7 +48,7 @@ class Forward {
   std::optional<ForwardScope> scope_;
 };
 
-/// An access window of stage 3, for calls of the module that do not go through the engine.
+/// Opens stage 3's access window for calls of the module that bypass the engine.
 class Access {
  public:
   explicit Access(const TrainingEngine& engine) {
@@ -62,8 +62,8 @@ class Access {
   std::optional<zero::ParameterAccess> window_;
 };
 
-/// A module's own parameters are whole from its construction to close(): a module may read them past the
-/// operators, as kernels do that take addresses.
+/// Keeps a module's own parameters whole from construction to close(). A module may read them without torch
+/// operators, as kernels that take addresses do.
 class ModuleUse {
  public:
   explicit ModuleUse(const std::vector<at::Tensor>& params) {
@@ -89,7 +89,7 @@ class ModuleUse {
   std::vector<std::shared_ptr<zero::PartitionedStorage>> used_;
 };
 
-/// The scope of coalesce_grad_reduction(), from its construction to close() or forget().
+/// Is the scope of coalesce_grad_reduction(), open from construction to close() or forget().
 class OpenCoalescedReduction {
  public:
   explicit OpenCoalescedReduction(Engine& engine)
@@ -97,8 +97,8 @@ class OpenCoalescedReduction {
   ~OpenCoalescedReduction() { forget(); }
 
   /// Reduces the sums. Collective.
-  void close() { delete scope_.release(); }  // a unique_ptr's own reset() may not throw
-  /// Ends it as an exception does: the gradients are forgotten.
+  void close() { delete scope_.release(); }  // may throw, unlike the destructor call in unique_ptr::reset()
+  /// Ends the scope as an exception would: drops the gradients.
   void forget() noexcept {
     if (!scope_) return;
     try {
@@ -113,7 +113,7 @@ class OpenCoalescedReduction {
   std::unique_ptr<CoalescedReduction> scope_;
 };
 
-/// The scope of no_sync(), from its construction to close().
+/// Is the scope of no_sync(), open from construction to close().
 struct OpenNoSync {
   explicit OpenNoSync(Engine& engine) : scope(new NoSync(engine.no_sync())) {}
   std::unique_ptr<NoSync> scope;

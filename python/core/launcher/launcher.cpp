@@ -18,7 +18,7 @@
 namespace deepspeed::python {
 namespace {
 
-/// The form of a pool in Python: [(host, [slots])], in order.
+/// A resource pool in Python: [(host, [slots])], in order.
 using Hosts = std::vector<std::pair<std::string, std::vector<int>>>;
 
 launcher::ResourcePool pool_of(const Hosts& hosts) {

@@ -1,4 +1,4 @@
-// The subjects of the module `deepspeed._core`; a file named after each adds it.
+// The parts of the module `deepspeed._core`. Each function is defined in a file of the same name.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -6,7 +6,7 @@
 namespace deepspeed::python {
 
 namespace py = pybind11;
-using namespace py::literals;  // "name"_a, an argument's name
+using namespace py::literals;  // "name"_a names an argument
 
 void bind_errors(py::module_& module);
 void bind_interrupts(py::module_& module);

@@ -1,4 +1,4 @@
-// The config, checked and resolved by the core, and the log.
+// The config, which the core checks and resolves, and the log.
 #include "deepspeed/config/config.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 config::ConfigSource source_of(const py::dict& config) { return config::ConfigSource(to_json(config, "")); }
 
-/// Reads the text of a config that stands in `where`.
+/// Parses the text of a config; errors name `where`.
 py::object parse_config(const std::string& text, const std::string& where) {
   const Json value = parse_json(text, where);
   if (!value.is_object()) {
@@ -31,8 +31,7 @@ py::object parse_config(const std::string& text, const std::string& where) {
   return from_json(value);
 }
 
-/// Returns the keys of a section of the top level, with their other names; those of the top level where it is
-/// "".
+/// Returns the keys of a top-level section with their aliases. For "" these are the top-level keys.
 std::set<std::string> config_keys(const std::string& section) {
   const std::vector<config::Field>& top = config::all_options().children;
   const auto named =
@@ -45,7 +44,7 @@ std::set<std::string> config_keys(const std::string& section) {
   return keys;
 }
 
-/// Returns the known top-level key whose spelling is nearest; "" where none is near.
+/// Returns the known top-level key with the nearest spelling, or "" if none is close.
 std::string nearest_config_key(const std::string& key) {
   const std::set<std::string> keys = config_keys("");
   return config::nearest_key(key, {keys.begin(), keys.end()});
@@ -74,7 +73,7 @@ void bind_config(py::module_& module) {
         return from_json(config::to_json(config::read_config(source_of(config), world_size)));
       },
       "config"_a, "world_size"_a);
-  // Lines of the core go to the package's logger, whose level and handlers are the script's to choose.
+  // The core's lines go to the package's logger, so that the script chooses level and handlers.
   module.def(
       "set_log_sink",
       [](const py::object& write) {

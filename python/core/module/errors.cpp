@@ -1,4 +1,4 @@
-// Errors of the core become the classes of deepspeed/_errors.py.
+// Translates the core's errors to the classes of deepspeed/_errors.py.
 #include <exception>
 
 #include "deepspeed/base/error.h"
@@ -21,7 +21,7 @@ void translate(std::exception_ptr thrown, const char* name) {
 }  // namespace
 
 void bind_errors(py::module_&) {
-  // The translator that was registered last is asked first, so the base class comes first here.
+  // The translator registered last is tried first, so the base class is registered first.
   py::register_exception_translator([](std::exception_ptr e) { translate<Error>(e, "DeepSpeedError"); });
   py::register_exception_translator(
       [](std::exception_ptr e) { translate<CheckpointError>(e, "CheckpointError"); });
@@ -30,7 +30,7 @@ void bind_errors(py::module_&) {
     try {
       if (e) std::rethrow_exception(e);
     } catch (const CommError&) {
-      // What Ctrl-C has ended (interrupts.cpp) becomes the exception of the script's handler.
+      // If Ctrl-C ended the call (interrupts.cpp), the exception of the script's handler replaces the error.
       if (PyErr_CheckSignals() == 0) translate<CommError>(e, "CommError");
     }
   });

@@ -1,10 +1,11 @@
-// Ctrl-C while a rank waits in a collective. Python's handler only notes the signal there, since the
-// interpreter runs no code before the call returns, which may be after the timeout of the group.
+// Handles Ctrl-C while a rank waits in a collective. Python's handler only notes the signal. The interpreter
+// runs no code until the call returns, which may be after the group's timeout.
 //
-// 1. The handler of this file writes a byte to a pipe and calls Python's.
-// 2. A thread reads it, and waits for the script to notice the signal: note_interrupt() is called then.
-// 3. Where it does not, the core's world is left: the call that waits throws CommError.
-// 4. The translator of CommError (errors.cpp) lets Python raise KeyboardInterrupt in its place.
+// 1. This file's handler writes a byte to a pipe and calls Python's handler.
+// 2. A thread reads the byte and waits until the script has noticed the signal, which calls note_interrupt().
+// 3. If the script does not notice it in time, the thread aborts the core's process group, and the waiting
+//    call throws CommError.
+// 4. The translator of CommError (errors.cpp) lets Python raise KeyboardInterrupt instead.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -46,7 +47,7 @@ void watch() {
   }
 }
 
-/// Puts the handler in front of Python's. A second call does so again, where the script has replaced it.
+/// Installs the handler in front of Python's. Call it again if the script has replaced the handler.
 void watch_interrupts() {
   if (pipe_ends[0] < 0) {
     if (::pipe(pipe_ends) != 0) return;

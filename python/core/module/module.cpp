@@ -1,5 +1,5 @@
-// The module `deepspeed._core`: the engine for the Python package. The package adapts names and arguments;
-// what trains, waits and saves runs here, without the interpreter's lock.
+// The module `deepspeed._core`, which gives the engine to the Python package. The package adapts names and
+// arguments. Training, waiting and saving run here, without the interpreter's lock.
 #include "python/core/module/bindings.h"
 
 PYBIND11_MODULE(_core, module) {

@@ -1,4 +1,4 @@
-// Tools on checkpoints, as functions.
+// Functions for checkpoint tools.
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,7 +18,7 @@ namespace deepspeed::python {
 
 namespace {
 
-/// Moves all tensors of a value.
+/// Moves all tensors of a value to a device.
 checkpoint::Value on_device(checkpoint::Value value, const at::Device& device) {
   if (auto* tensor = std::get_if<at::Tensor>(&value.data())) *tensor = tensor->to(device);
   checkpoint::change_children(value,

@@ -1,4 +1,4 @@
-// Events of the core's engines go to monitors of Python, and those of Python into CSV files.
+// Passes events of the core's engines to Python monitors, and events from Python to CSV files.
 #include <memory>
 #include <string>
 #include <tuple>
@@ -16,7 +16,7 @@ namespace {
 
 using EventTuple = std::tuple<std::string, double, int64_t>;
 
-/// Calls `write(events)` of Python, each event as (name, value, step).
+/// Calls Python's `write(events)`, with each event as (name, value, step).
 class PythonMonitor : public monitor::Monitor {
  public:
   explicit PythonMonitor(py::object write) : write_(hold(std::move(write))) {}

@@ -1,4 +1,4 @@
-// Objects of Python that the core owns: models, callbacks, optimizers.
+// Keeps Python objects for the core: models, callbacks, optimizers.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Holds `object` for the core, which may let go of it on any thread, and after the interpreter has ended:
-/// then nothing is freed.
+/// Holds `object` for the core. The core may release it on any thread. After the interpreter has ended,
+/// nothing is freed.
 inline std::shared_ptr<py::object> hold(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
             if (Py_IsInitialized() == 0) return;
@@ -19,7 +19,7 @@ inline std::shared_ptr<py::object> hold(py::object object) {
           }};
 }
 
-/// Releases the interpreter during a call that may wait for other ranks, for a disk or for a thread.
+/// Releases the interpreter's lock during a call. Such calls may wait for other ranks, a disk or a thread.
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 }  // namespace deepspeed::python

@@ -1,4 +1,4 @@
-// Options of a parameter group, as the dicts of torch's optimizers have them.
+// Converts the options of a parameter group from and to the dicts of torch's optimizers.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace py = pybind11;
 
 py::dict to_dict(const optim::Hyperparameters& options);
 
-/// Sets an option from a bool, a number, text, a pair of numbers or a tensor of one number. Returns whether
-/// the value is of one of these kinds; others are the program's own.
+/// Sets an option from a bool, number, text, pair of numbers, or one-element tensor. Returns whether the
+/// value is one of these. Options with other values belong to the program and are not set.
 bool set_option(optim::Hyperparameters& options, const std::string& name, const py::handle& value);
 
 }  // namespace deepspeed::python

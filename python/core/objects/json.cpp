@@ -10,10 +10,10 @@ bool is_instance(const py::handle& object, const char* module, const char* name)
   return py::isinstance(object, py::module_::import(module).attr(name));
 }
 
-constexpr int kMaxJsonLevels = 190;  // as of other values that come from Python
+constexpr int kMaxJsonLevels = 190;  // as for other values from Python
 thread_local int json_depth = 0;
 
-/// Counts how deep to_json() is in itself. Throws ValueError beyond the bound: its stack is finite.
+/// Counts the recursion depth of to_json(). Throws ValueError beyond the limit, because the stack is finite.
 class JsonLevel {
  public:
   explicit JsonLevel(const std::string& path) {
@@ -31,7 +31,7 @@ std::string text_of(const py::handle& object, const std::string& path) {
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
   if (text != nullptr) return {text, size_t(size)};
-  PyErr_Clear();  // half of a surrogate pair, as an escape in a JSON text can make it
+  PyErr_Clear();  // half of a surrogate pair, which an escape in JSON text can make
   throw py::value_error((path.empty() ? "a key" : path) + ": got the text " +
                         py::str(py::module_::import("builtins").attr("ascii")(object)).cast<std::string>() +
                         ", which is no text of UTF-8");
@@ -79,7 +79,7 @@ Json to_json(const py::handle& object, const std::string& path) {
   if (py::hasattr(object, "__fspath__")) {
     return py::module_::import("os").attr("fspath")(object).cast<std::string>();
   }
-  // A number of NumPy, or a tensor of one element.
+  // A NumPy number or a one-element tensor.
   if (py::hasattr(object, "item") && py::hasattr(object, "dtype"))
     return to_json(object.attr("item")(), path);
   throw py::type_error(path + ": got " + py::repr(py::type::of(object)).cast<std::string>() +

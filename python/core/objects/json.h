@@ -1,4 +1,4 @@
-// JSON values of the core and the objects of Python that json.loads() gives.
+// Converts between the core's JSON values and the Python objects that json.loads() returns.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Converts dicts and other mappings, lists, tuples, numbers (infinity and NumPy's too), text, enums, dtypes
-/// and paths. Throws TypeError that names `path` for anything else, ValueError for integers beyond 64 bits,
-/// text that is not UTF-8, and what is nested too deep.
+/// Converts dicts and other mappings, lists, tuples, numbers, text, enums, dtypes and paths. Numbers may be
+/// infinite or NumPy's. Throws TypeError, naming `path`, for any other object. Throws ValueError for integers
+/// beyond 64 bits, text that is not UTF-8, and too deep nesting.
 Json to_json(const py::handle& object, const std::string& path);
 
 py::object from_json(const Json& value);

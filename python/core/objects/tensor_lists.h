@@ -1,4 +1,4 @@
-// Lists of tensors between the core and Python, which has None for an undefined one.
+// Converts lists of tensors between the core and Python, which uses None for an undefined tensor.
 #pragma once
 
 #include <optional>

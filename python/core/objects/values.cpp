@@ -35,11 +35,11 @@ py::list value_list(const std::vector<Value>& values) {
   return list;
 }
 
-// The deepest nesting that files hold; what holds itself is nested without an end.
+// The deepest nesting that files may have. An object that contains itself exceeds it.
 constexpr int kMaxDepth = 190;
 thread_local int depth = 0;
 
-/// Counts one more level of containers while it lives.
+/// Counts one more level of containers until it is destroyed.
 struct Level {
   explicit Level(const std::string& path) {
     if (++depth <= kMaxDepth) return;
@@ -74,14 +74,14 @@ std::vector<uint8_t> bytes_of(const py::handle& object) {
   return {text.begin(), text.end()};
 }
 
-/// Encodes a text; what UTF-8 lacks is written by `errors`, a name of Python's.
+/// Encodes a text; the Python error handler `errors` writes what UTF-8 cannot express.
 std::string encoded(const py::handle& text, const char* errors) {
   auto* bytes = PyUnicode_AsEncodedString(text.ptr(), "utf-8", errors);
   if (bytes == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::bytes>(bytes).cast<std::string>();
 }
 
-// Surrogates stand alone in texts of Python, and in pickles.
+// Python texts and pickles may contain single surrogates.
 constexpr const char* kKeepSurrogates = "surrogatepass";
 
 py::object text_of(const std::string& utf8) {
@@ -139,13 +139,13 @@ Value from_dict(const py::handle& object, const std::string& path) {
   return dict;
 }
 
-/// Returns what `make` returns; an error of Python's becomes a CheckpointError that begins with `place`.
+/// Calls `make` and returns its result. Python errors become CheckpointErrors that begin with `place`.
 template <class Make>
 auto with_place(const std::string& place, const Make& make) {
   try {
     return make();
   } catch (const py::error_already_set& error) {
-    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C, say
+    if (!error.matches(PyExc_Exception)) throw;  // such as Ctrl-C
     const bool is_ours = error.matches(py::module_::import("deepspeed._errors").attr("CheckpointError"));
     const auto type = error.type().attr("__name__").cast<std::string>() + ": ";
     raise<CheckpointError>(place, ": ", is_ours ? "" : type,

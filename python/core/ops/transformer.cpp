@@ -1,4 +1,4 @@
-// The transformer layer of deepspeed.ops: its config, its weights and its function.
+// The transformer layer of deepspeed.ops: its config, which the core checks, its weights and its function.
 #include <optional>
 #include <string>
 #include <utility>

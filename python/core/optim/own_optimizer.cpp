@@ -1,4 +1,4 @@
-// The optimizers of the config, for parameters that no engine has: the classes of deepspeed.ops.
+// The config's optimizers for parameters without an engine: the classes of deepspeed.ops.
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,7 +16,7 @@
 namespace deepspeed::python {
 namespace {
 
-/// Steps each parameter as a slice of its own, whose options come with each step.
+/// Steps each parameter as a separate slice, with options passed to each step.
 class OwnOptimizer {
  public:
   OwnOptimizer(const std::string& type, const py::dict& params, const py::dict& options, bool on_host) {
@@ -25,7 +25,7 @@ class OwnOptimizer {
     optimizer_ = optim::make_optimizer(type, to_json(params, "params"), std::move(groups), on_host);
   }
 
-  /// values: (n), contiguous, updated in place; shape: of the whole parameter.
+  /// Makes a step. values: (n), contiguous, updated in place; shape: of the whole parameter.
   void step(size_t id, const at::Tensor& values, const at::Tensor& gradient, const py::dict& options,
             const std::vector<int64_t>& shape) {
     optim::Hyperparameters hyperparameters = optimizer_->param_groups()[0].options;

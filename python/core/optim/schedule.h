@@ -1,4 +1,4 @@
-// A schedule of Python's, which the core steps: one that torch has, or any object with its methods.
+// A Python schedule that the core steps: one of torch's, or any object with the same methods.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Is a UserLrScheduler (optim/schedules/lr_scheduler_adapter.h) around an object of the class
-/// ClientSchedule (deepspeed/_schedules.py).
+/// Is a UserLrScheduler (optim/schedules/lr_scheduler_adapter.h) around a Python ClientSchedule
+/// (deepspeed/_schedules.py).
 class Schedule {
  public:
   explicit Schedule(std::shared_ptr<py::object> object) : object_(std::move(object)) {}

@@ -1,4 +1,4 @@
-// The schedules of the config, for an optimizer that no engine has: deepspeed.runtime.lr_schedules.
+// The config's schedules for an optimizer without an engine: deepspeed.runtime.lr_schedules.
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@
 namespace deepspeed::python {
 namespace {
 
-/// A schedule over copies of a script's groups, which write() brings up to date.
+/// Holds a schedule over copies of a script's groups. write() updates the script's groups.
 class OwnSchedule {
  public:
   OwnSchedule(const std::string& type, const py::dict& params, const py::list& groups) {
@@ -29,7 +29,7 @@ class OwnSchedule {
 
   optim::LrScheduler& schedule() { return *schedule_; }
 
-  /// Writes the options that the schedule has changed into the optimizer's groups.
+  /// Copies the options that the schedule changed to the optimizer's groups.
   void write(const py::object& optimizer) {
     const py::list dicts = optimizer.attr("param_groups");
     for (size_t index = 0; index < groups_.size(); ++index) {

@@ -8,7 +8,7 @@ namespace {
 
 using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
 
-// The parameters of a slice, as (begin, end, shape); none where the optimizer works element by element.
+// Returns a slice's parameters as (begin, end, shape); none if the optimizer works element by element.
 py::list places_of(const optim::FlatSlice& slice) {
   py::list places;
   if (slice.segments == nullptr) return places;

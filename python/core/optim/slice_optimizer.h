@@ -1,4 +1,4 @@
-// An optimizer of Python's, whatever its class, behind the interface that every ZeRO stage steps.
+// A Python optimizer of any class, behind the interface that every ZeRO stage steps.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Hands each slice to an object of the class SliceStepper (deepspeed/_slices.py), which steps it by the
-/// client's optimizer. `is_elementwise` false: slices hold whole parameters, which stage 0 alone can give.
+/// Passes each slice to a Python SliceStepper (deepspeed/_slices.py), which steps the client's optimizer. If
+/// `is_elementwise` is false, slices must hold whole parameters, which only stage 0 provides.
 class SliceOptimizer : public optim::Optimizer {
  public:
   SliceOptimizer(std::vector<optim::ParamGroup> groups, std::shared_ptr<py::object> stepper, std::string name,

@@ -1,6 +1,6 @@
-// The engine of a pipeline: deepspeed.runtime.pipe.engine.PipelineEngine holds one. The core decides when a
-// stage's layers run and talks to the other stages; Python runs the layers and reads the data, with the
-// interpreter's lock, which the core does not hold.
+// The engine of a pipeline, which deepspeed.runtime.pipe.engine.PipelineEngine holds. The core decides when a
+// stage's layers run, and talks to the other stages, without the interpreter's lock. Python runs the layers
+// and reads the data, with the lock.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ namespace {
 
 using pipe::Tensors;
 
-// A description of a layer: its class, the key and the weights that tie it (None: it is not tied), its model
-// (None: another stage has it, or it is a function), and whether a tied one has a forward_fn.
+// Describes a layer: its class, the key and the weights that tie it (key None: not tied), its model (None: on
+// another stage, or a function), and whether a tied layer has a forward_fn.
 using LayerEntry =
     std::tuple<std::string, std::optional<std::string>, std::vector<std::string>, py::object, bool>;
 
@@ -46,7 +46,7 @@ pipe::LayerSpec spec_of(const LayerEntry& entry) {
                             [](const pipe::TiedModule&) { return pipe::TensorFunction(); }, has_forward_fn});
 }
 
-/// Calls Python for the layers of a chunk: forward(chunk, inputs) gives the list of outputs.
+/// Returns a function that runs a chunk's layers in Python. forward(chunk, inputs) returns a list of outputs.
 std::function<Tensors(int, const Tensors&)> forward_of(const py::dict& stage) {
   return [forward = hold(stage["forward"])](int chunk, const Tensors& inputs) {
     const py::gil_scoped_acquire gil;
@@ -54,7 +54,7 @@ std::function<Tensors(int, const Tensors&)> forward_of(const py::dict& stage) {
   };
 }
 
-/// Calls Python for the loss of the micro batch whose outputs forward() gave last.
+/// Returns a function that gets the loss from Python, for the latest outputs of forward().
 pipe::LossFunction loss_of(const py::dict& stage) {
   return [loss = hold(stage["loss"])](const Tensors&, const Tensors&) {
     const py::gil_scoped_acquire gil;
@@ -107,8 +107,8 @@ std::shared_ptr<PipelineEngine> make_pipeline_engine(const py::dict& stage, cons
   return std::make_shared<PipelineEngine>(std::move(module), options);
 }
 
-/// Calls Python for each micro batch: next() gives the inputs, or None where there are no more. Labels stay
-/// with Python, which asks for no stage's but its own.
+/// Returns an iterator that calls Python for each micro batch. next() returns the inputs, or None at the end.
+/// Labels stay with Python, which only uses those of its own stage.
 pipe::DataIterator data_of(const py::object& next) {
   if (next.is_none()) return {};
   return pipe::DataIterator([next = hold(next)]() -> std::optional<pipe::MicroBatch> {
@@ -125,8 +125,8 @@ at::Tensor train_batch(PipelineEngine& engine, const py::object& next) {
   return engine.train_batch(data);
 }
 
-/// Returns the mean loss, None where this stage does not know it, and the losses of the micro batches where
-/// they are not to be averaged.
+/// Returns the mean loss, or None if this stage does not have it. Unless they are averaged, it also returns
+/// the losses of the micro batches.
 std::pair<std::optional<at::Tensor>, Tensors> eval_batch(PipelineEngine& engine, const py::object& next,
                                                          bool compute_loss, bool averages, bool bcast_loss,
                                                          std::optional<int> num_micro_batches) {
@@ -141,7 +141,7 @@ std::pair<std::optional<at::Tensor>, Tensors> eval_batch(PipelineEngine& engine,
   return {loss, std::move(result.losses)};
 }
 
-/// Between two batches the end of the data is Python's; within one it is an error.
+/// Turns the end of the data into StopIteration between two batches. Within a batch it is an error.
 void translate_end(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);

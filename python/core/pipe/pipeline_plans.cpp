@@ -1,4 +1,5 @@
-// What is known of a pipeline before it runs: places of ranks, schedules and the cut of layers into stages.
+// What is known about a pipeline before it runs: positions of ranks, schedules, and the partition of layers
+// into stages.
 #include <map>
 #include <memory>
 #include <string>
@@ -32,7 +33,7 @@ SchedulePtr make_schedule(const std::string& name, int micro_batches, int stages
   raise<UsageError>("unknown schedule '", name, "'");
 }
 
-/// Returns of each step the names of its instructions and their buffers, -1 where they use none.
+/// Returns the names of each step's instructions with their buffers, -1 for no buffer.
 std::vector<std::vector<std::pair<std::string, int>>> schedule_steps(const std::string& name,
                                                                      int micro_batches, int stages,
                                                                      int stage_id) {

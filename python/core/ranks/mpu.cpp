@@ -12,7 +12,7 @@
 namespace deepspeed::python {
 namespace {
 
-using Ranks = std::vector<int>;  // global ones, ascending
+using Ranks = std::vector<int>;  // global ranks, ascending
 
 class ScriptsMpu : public Mpu {
  public:

@@ -1,4 +1,4 @@
-// What a script's model parallel unit says, as the core asks it.
+// Gives the core the answers of a script's model parallel unit.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace deepspeed::python {
 
-/// Makes a group of the core's own of global ranks, ascending, which all of them call. what: begins its name.
-/// Throws UsageError where there is no world.
+/// Makes a separate group of the core from global ranks, in ascending order. All of them must call it. The
+/// group's name begins with `what`. Throws UsageError if there is no world.
 comm::ProcessGroup group_of_ranks(const std::string& what, const std::vector<int>& ranks);
 
-/// Says whether a parameter has the mark of Megatron's parallel layers, by which DeepSpeed knows a part of a
-/// weight. The caller holds the interpreter's lock.
+/// Returns whether a parameter has the mark of Megatron's parallel layers. DeepSpeed recognizes parts of a
+/// weight by it. The caller holds the interpreter's lock.
 bool is_marked_parallel(const at::Tensor& param);
 
 }  // namespace deepspeed::python

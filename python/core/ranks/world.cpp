@@ -1,4 +1,4 @@
-// The world of the core over the ranks of torch.distributed's default group.
+// The core's world, which consists of the ranks of torch.distributed's default group.
 #include "python/core/ranks/world.h"
 
 #include <chrono>
@@ -12,6 +12,7 @@
 
 #include "deepspeed/comm/adopt.h"
 #include "deepspeed/device/accelerator/current_device.h"
+#include "deepspeed/io/queue/transfer_queue.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
@@ -28,8 +29,8 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-// Makes the world over the ranks of torch.distributed's default group. local_rank and local_size: -1 both
-// where the environment does not tell them.
+// Makes the world from the ranks of torch.distributed's default group. local_rank and local_size are both -1
+// if the environment does not give them.
 void adopt_world(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                  const c10::intrusive_ptr<c10d::Store>& store, int local_rank, int local_size,
                  double timeout_seconds) {
@@ -38,8 +39,7 @@ void adopt_world(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
   the_world() = comm::adopt_as_world(given);
 }
 
-// Opens the store of the job for torch.distributed's default group. timeout_seconds: 0 stands for the
-// default.
+// Opens the job's store for torch.distributed's default group. timeout_seconds: 0 means the default.
 comm::JobStore open_store(const std::string& init_method, int rank, int world_size, double timeout_seconds) {
   comm::InitOptions options{
       .auto_mpi_discovery = false, .init_method = init_method, .rank = rank, .world_size = world_size};
@@ -47,15 +47,16 @@ comm::JobStore open_store(const std::string& init_method, int rank, int world_si
   return comm::open_store(options);
 }
 
-// has_failed: the script ends by an error; other ranks may never give the device what it waits for.
+// has_failed: the script ends with an error, so other ranks may never send what the device waits for.
 void leave_world(bool has_failed) {
   the_world() = {};
   has_failed ? comm::abort_process_group() : comm::destroy_process_group();
 }
 
-/// Holds groups of torch.distributed until release(), which ends the threads of those that nobody else holds.
-/// A thread that has ended a collective drops its tensors then, for which it may need the interpreter: so the
-/// caller gives that away, and afterwards no thread is left that could ask for it too late.
+/// Holds groups of torch.distributed until release(). Releasing a group's last reference ends its threads. A
+/// thread that has finished a collective then drops its tensors, for which it may need the interpreter's
+/// lock. release() therefore gives the lock away. Afterwards no thread is left that could ask for it too
+/// late.
 struct HeldGroups {
   std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
 };
@@ -84,6 +85,7 @@ void bind_world(py::module_& module) {
   module.def("has_world", [] { return static_cast<bool>(the_world()); });
   module.def("num_cuda_devices", &device::num_cuda_devices);
   module.def("why_no_cuda_device", &device::why_no_device);
+  module.def("why_no_uring", &io::why_no_uring);
 }
 
 }  // namespace deepspeed::python

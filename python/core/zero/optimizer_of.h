@@ -1,4 +1,4 @@
-// The optimizer of an engine that Python holds: destroy() takes it away, and Python may ask afterwards.
+// Finds the optimizer of an engine that Python holds. destroy() releases it, but Python may still ask for it.
 #pragma once
 
 #include "deepspeed/base/error.h"
@@ -6,15 +6,15 @@
 
 namespace deepspeed::python {
 
-/// Throws UsageError, naming the call, where there is none.
+/// Returns the engine's optimizer. Throws UsageError, naming the call, if there is none.
 inline zero::ZeroOptimizer& optimizer_of(const TrainingEngine& engine, const char* call) {
   if (engine.optimizer() == nullptr)
     raise<UsageError>(call, ": the engine has no optimizer; none was given, or destroy() gave it back");
   return *engine.optimizer();
 }
 
-/// Throws UsageError as well where masters and states are not to be had, as between a step that backward has
-/// begun and step().
+/// Like optimizer_of(), but also throws UsageError while the states are unusable. They are between
+/// offload_states() and reload_states(), for example.
 inline zero::ZeroOptimizer& optimizer_with_states(const TrainingEngine& engine, const char* call) {
   engine.require_states_here(call);
   return optimizer_of(engine, call);

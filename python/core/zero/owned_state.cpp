@@ -1,5 +1,5 @@
-// What this rank's optimizer owns, as flat tensors: the optimizers of deepspeed.runtime show it under the
-// names of DeepSpeed's own.
+// Shows what this rank's optimizer owns, as flat tensors. The optimizers of deepspeed.runtime give them the
+// names that DeepSpeed uses.
 #include <optional>
 #include <string>
 #include <tuple>
@@ -23,15 +23,15 @@
 namespace deepspeed::python {
 namespace {
 
-// Name of a parameter, and the interval of the part in which its elements lie.
+// A parameter's name, and the interval of its elements within a part.
 using Piece = std::tuple<std::string, int64_t, int64_t>;
 
-/// Consecutive elements that DeepSpeed keeps as one tensor: a sub-group at stage 3, else what is owned of a
-/// group.
+/// Describes consecutive elements that DeepSpeed keeps as one tensor. At stage 3 this is a sub-group,
+/// otherwise all that this rank owns of a group.
 struct Part {
   size_t group = 0;
-  Interval interval;               // of what this rank owns of the group
-  std::vector<std::string> names;  // of the parameters that lie in it on some rank, in flat order
+  Interval interval;               // within this rank's elements of the group
+  std::vector<std::string> names;  // of the parameters that any rank has in it, in flat order
 };
 
 zero::ZeroOptimizer& read_from(const TrainingEngine& engine) {
@@ -97,14 +97,15 @@ std::optional<at::Tensor> flat_weights(const TrainingEngine& engine, size_t grou
   return flat.detach();
 }
 
-/// This rank's part of the reduced gradients of a group; None where there are none.
+/// Returns this rank's part of a group's reduced gradients, or None if there are none.
 std::optional<at::Tensor> owned_gradient(const TrainingEngine& engine, size_t group) {
   const zero::ZeroOptimizer& optimizer = read_from(engine);
   if (!optimizer.gradients().has_result()) return std::nullopt;
   return optimizer.gradient(group);
 }
 
-/// This rank's part of what the backwards of the window have summed so far; None before the first.
+/// Returns this rank's part of the gradients that the window's backwards have summed so far. None before the
+/// first backward.
 std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group) {
   const at::Tensor sums = read_from(engine).gradients().sums(group);
   if (!sums.defined()) return std::nullopt;
@@ -114,14 +115,14 @@ std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group)
 }  // namespace
 
 void bind_owned_state(py::module_& module) {
-  // Of each part: group, begin and end in what this rank owns of it, names of the parameters, and their
+  // For each part: group, begin and end within this rank's elements, names of the parameters, and their
   // pieces.
   module.def("owned_parts", &owned_parts, "engine"_a);
-  // Master, states and the number of steps; shared with the optimizer where they lie in memory as one tensor.
+  // Master, states and step count. A tensor is shared with the optimizer if it is a single tensor in memory.
   module.def("owned_part", &owned_part, NoGil(), "engine"_a, "group"_a, "begin"_a, "end"_a);
   module.def("owned_gradient", &owned_gradient, NoGil(), "engine"_a, "group"_a);
   module.def("owned_sums", &owned_sums, NoGil(), "engine"_a, "group"_a);
-  // All weights of a group; at stage 3 this rank's shards. None where they are on a disk.
+  // All weights of a group, at stage 3 this rank's shards. None if they are on a disk.
   module.def("flat_weights", &flat_weights, NoGil(), "engine"_a, "group"_a);
 }
 

@@ -1,4 +1,4 @@
-// What stage 3 shows of parameters: scopes in which they are whole, and what is known of each.
+// Shows stage 3's parameters to Python: scopes in which they are whole, and the state of each.
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,14 +31,14 @@ std::shared_ptr<zero::NewParameter> born_under_init(const at::Tensor& tensor) {
   return std::dynamic_pointer_cast<zero::NewParameter>(zero::record_of(tensor));
 }
 
-/// Partitions a parameter that was born under the zero::Init of this thread and is whole still. Collective
-/// where it is one.
+/// Partitions a whole parameter that was created under this thread's zero::Init. Ignores other tensors.
+/// Collective if it partitions.
 void partition_newborn(const at::Tensor& tensor) {
   if (zero::Construction* const construction = zero::current_construction())
     construction->partition_if_born_here(tensor);
 }
 
-/// Returns the name of the member of ZeroParamStatus; None for an ordinary tensor.
+/// Returns a name of ZeroParamStatus, or None for an ordinary tensor.
 std::optional<std::string> status_of(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor))
     return newborn->is_whole() ? "AVAILABLE" : "NOT_AVAILABLE";
@@ -55,7 +55,7 @@ std::optional<std::string> status_of(const at::Tensor& tensor) {
   return std::nullopt;
 }
 
-/// The shard of a parameter; null for other tensors.
+/// Returns a parameter's shard, or null for other tensors.
 std::shared_ptr<zero::Shard> shard(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor)) return newborn->shard();
   const auto record = partitioned(tensor);
@@ -67,7 +67,7 @@ int64_t shard_numel(const at::Tensor& tensor) {
   return own ? own->numel() : 0;
 }
 
-/// The parameter's shard on this rank; None where it is on a disk, or the tensor is ordinary.
+/// Returns this rank's shard of a parameter. None if it is on a disk or the tensor is ordinary.
 std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
   const auto own = shard(tensor);
   if (!own) return std::nullopt;
@@ -76,7 +76,8 @@ std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
   return memory;
 }
 
-/// Writes this rank's shard of a parameter that no zero::Init has whole still.
+/// Writes this rank's shard of a partitioned parameter whose zero::Init has ended. Throws UsageError for
+/// other tensors.
 void set_shard(const at::Tensor& tensor, const at::Tensor& values) {
   const auto storage = partitioned(tensor);
   if (!storage)
@@ -84,7 +85,7 @@ void set_shard(const at::Tensor& tensor, const at::Tensor& values) {
   storage->pool()->set_shard(*storage, values);
 }
 
-/// A scope of the core that Python opens and closes.
+/// Is a scope of the core that Python opens and closes.
 template <class T>
 class Scope {
  public:
@@ -92,12 +93,12 @@ class Scope {
   explicit Scope(Args&&... args) : held_(std::make_unique<T>(std::forward<Args>(args)...)) {}
   ~Scope() { forget(); }
 
-  /// Ends it. Collective.
+  /// Ends the scope. Collective.
   void close() {
     const auto held = std::move(held_);
     if (held) held->close();
   }
-  /// Ends it as an exception does, without a word to other ranks.
+  /// Ends the scope as an exception would, without communication.
   void forget() noexcept {
     if (!held_) return;
     try {
@@ -115,9 +116,9 @@ class Scope {
 using Gathered = Scope<zero::GatheredParameters>;
 using InitScope = Scope<zero::Init>;
 
-/// Where zero.Init partitions parameters: over the ranks of a group, or over all.
+/// Holds the ranks over which zero.Init partitions parameters: those of a group, or all.
 struct InitRanks {
-  /// ranks: global ones; nothing: all.
+  /// ranks: global ranks; nullopt: all.
   explicit InitRanks(const std::optional<std::vector<int>>& ranks) {
     if (ranks) group = group_of_ranks("zero.Init", *ranks);
   }
@@ -162,7 +163,7 @@ std::unique_ptr<InitScope> make_init(const InitRanks& ranks, const std::optional
   return std::make_unique<InitScope>(std::move(arguments));
 }
 
-/// Partitions the parameters of a model that is built already.
+/// Partitions the parameters of a model that is already built.
 void partition_module(const InitRanks& ranks, const std::vector<std::pair<std::string, at::Tensor>>& params,
                       const std::optional<py::dict>& config, const std::string& remote_device,
                       bool pin_memory, std::optional<at::ScalarType> dtype) {

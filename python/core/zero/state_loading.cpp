@@ -1,4 +1,4 @@
-// The way back of what owned_state.cpp shows: states that Python has as tensors become the optimizer's.
+// The inverse of owned_state.cpp: loads states that Python has as tensors into the optimizer.
 #include <map>
 #include <optional>
 #include <string>
@@ -27,7 +27,7 @@ constexpr const char* kCall = "loading the optimizer's state";
 
 using NamedTensors = std::map<std::string, at::Tensor>;
 
-// At stage 3 the parameter itself may have no elements here.
+// At stage 3 the parameter itself may have no elements on this rank.
 int64_t whole_numel(const zero::ParamStore& store, size_t group, size_t index) {
   if (const zero::ShardLayout* shards = store.shards(group)) return shards->numel(index);
   return store.groups()[group].layout.place(index).numel();
@@ -38,7 +38,7 @@ void check_numel(const std::string& name, const at::Tensor& tensor, int64_t nume
   raise<UsageError>(kCall, ": '", name, "' has ", tensor.numel(), " elements, ", of, " has ", numel);
 }
 
-/// What is to become the state of a group: (n) each, n the elements that this rank owns of it.
+/// Holds a group's new state. Each tensor is (n), with n the elements that this rank owns.
 struct Loaded {
   std::optional<at::Tensor> masters;
   optim::SliceState state;
@@ -53,7 +53,7 @@ void check(const zero::ZeroOptimizer& optimizer, size_t group, const Loaded& loa
     optimizer.base_optimizer().check_state(loaded.state);
 }
 
-/// Changes nothing where one group does not fit.
+/// Loads all groups, or changes nothing if one of them does not fit.
 void load(zero::ZeroOptimizer& optimizer, const std::vector<Loaded>& groups) {
   for (size_t group = 0; group < groups.size(); ++group) check(optimizer, group, groups[group]);
   bool has_masters = false;
@@ -76,7 +76,7 @@ void load(zero::ZeroOptimizer& optimizer, const std::vector<Loaded>& groups) {
 
 using OwnedGroup = std::tuple<std::optional<at::Tensor>, NamedTensors, int64_t>;
 
-/// Takes over of each group masters, states and the number of steps; all ranks call it.
+/// Loads each group's masters, states and step count. Collective.
 void load_owned_state(TrainingEngine& engine, const std::vector<OwnedGroup>& groups) {
   const c10::NoGradGuard no_grad;
   std::vector<Loaded> loaded;
@@ -123,8 +123,8 @@ Loaded owned_part(const zero::ZeroOptimizer& optimizer, size_t group, const Whol
   return loaded;
 }
 
-/// Takes over of each group what its whole parameters have, and the number of steps; all ranks call it. A
-/// state that a parameter lacks is zero, a master stays.
+/// Loads each group's state from whole parameters, and the step count. Collective. A state that a parameter
+/// lacks becomes zero; a missing master stays unchanged.
 void load_whole_state(TrainingEngine& engine, const std::vector<WholeGroup>& groups) {
   const c10::NoGradGuard no_grad;
   zero::ZeroOptimizer& optimizer = optimizer_with_states(engine, kCall);

@@ -1,4 +1,4 @@
-// deepspeed.utils: what the optimizer holds of one parameter, read and written by all ranks together.
+// deepspeed.utils: access to the optimizer's states of one parameter (engine/tensor_access.h).
 #include "deepspeed/engine/tensor_access.h"
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace deepspeed::python {
 namespace {
 
-/// An undefined tensor is None.
+/// Returns None for an undefined tensor.
 std::optional<at::Tensor> optional_of(at::Tensor tensor) {
   if (!tensor.defined()) return std::nullopt;
   return tensor;

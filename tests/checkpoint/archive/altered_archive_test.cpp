@@ -1,4 +1,4 @@
-// Files that are torn, altered or hostile: an error each, never a crash, never an endless read.
+// Torn, altered and hostile files each cause an error, never a crash or an endless read.
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -39,7 +39,7 @@ std::string golden(const std::string& name) {
   return (testing::source_folder() / "tests/golden/torch_archive/").string() + name;
 }
 
-/// A fixed sequence of numbers (a linear congruential generator).
+/// Returns a fixed sequence of numbers from a linear congruential generator.
 class Sequence {
  public:
   size_t next(size_t bound) {
@@ -94,7 +94,7 @@ TEST(AlteredArchive, AlteredDataIsFoundByItsChecksum) {
                   ::testing::AllOf(::testing::HasSubstr("data/0"), ::testing::HasSubstr("checksum"))));
 }
 
-// The checksums stop mutations of the file; the pickle's own reader has to stand without them.
+// Checksums reject mutations of the file; the pickle reader must cope without them.
 TEST(AlteredPickle, AnyMutationIsReadOrRefused) {
   const std::string file = bytes_of(golden("model.pt"));
   const size_t begin = file.find("\x80\x02}");
@@ -138,7 +138,7 @@ TEST(AlteredPickle, ACallOfAnythingUnknownIsDataAndNamedWhereItIsUsed) {
   EXPECT_EQ(unpickle_alone("\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R."s).kind(), "os.system");
 }
 
-// Opcodes: ) is an empty tuple, R calls, b gives a state, 0 drops, \x92 is __new__ with keywords.
+// Opcodes: ) is an empty tuple, R calls, b sets a state, 0 drops, \x92 is __new__ with keywords.
 TEST(AlteredPickle, ObjectsThatPythonWouldNotWriteAreRefused) {
   using namespace std::string_literals;
   const std::string made = "\x80\x02"s + "cm\nC\n)R";
@@ -149,7 +149,7 @@ TEST(AlteredPickle, ObjectsThatPythonWouldNotWriteAreRefused) {
                "keywords that are not a dict");
   EXPECT_ERROR(CheckpointError, unpickle_alone(made + "NbNb."), "given a state twice");
   EXPECT_ERROR(CheckpointError, unpickle_alone("\x80\x02NNb."s), "no object is given a state");
-  // As pickle calls a state_setter: what it returns is dropped.
+  // This is how pickle calls a state_setter: its result is dropped.
   EXPECT_ERROR(CheckpointError, unpickle_alone("\x80\x02N"s + "cm\nf\n)R0."),
                "calls something for its effect");
   EXPECT_ERROR(CheckpointError, unpickle_alone(made + "q\0h\0b."s), "an object holds itself");
@@ -157,11 +157,11 @@ TEST(AlteredPickle, ObjectsThatPythonWouldNotWriteAreRefused) {
                "longer than 1000 bytes");
   EXPECT_ERROR(CheckpointError, unpickle_alone("\x80\x02"s + "cm\n\n."),
                "the name of a class or a function is empty");
-  // \x8b is an integer of 2^31 - 1 bytes, none of which follow.
+  // \x8b announces an integer of 2^31 - 1 bytes, none of which follow.
   EXPECT_ERROR(CheckpointError, unpickle_alone("\x80\x02\x8b\xff\xff\xff\x7f\x01."s), "the pickle is torn");
 }
 
-// A tensor of a class, or of a layout, that is not read: it must not pass for a plain tensor.
+// A tensor of an unknown class or layout must not be taken for a plain tensor.
 TEST(AlteredPickle, TensorsOfUnknownKindsAreRefusedByName) {
   using namespace std::string_literals;
   const StorageLoader load = [](const std::string&, int64_t num_bytes) {
@@ -209,7 +209,7 @@ TEST(AlteredPickle, ArgumentsThatFitNoTensorAreRefused) {
 
 TEST(AlteredPickle, KeysOfEveryPlainKindAreReadAndOthersRefused) {
   using namespace std::string_literals;
-  // } is an empty dict, N None, \x88 True, G a double, ] an empty list, u sets what stands after (.
+  // } is an empty dict, N None, \x88 True, G a double, ] an empty list, u sets the items after (.
   const Value value = unpickle_alone("\x80\x02}(NK\x01\x88K\x02G\x3f\xe0\0\0\0\0\0\0K\x03NK\x04u."s);
   const Dict& dict = value.as_dict();
   ASSERT_EQ(dict.size(), 3U);
@@ -226,18 +226,18 @@ TEST(AlteredPickle, KeysOfEveryPlainKindAreReadAndOthersRefused) {
 
 TEST(AlteredPickle, EndlessContentIsRefused) {
   using namespace std::string_literals;
-  // A list that holds itself.
+  // A list that contains itself.
   EXPECT_ERROR(CheckpointError,
                unpickle_alone("\x80\x02]q\x00h\x00"
                               "a."s),
                "a list holds itself", "nested deeper than 200 levels");
-  // Each list holds the one before twice: 2^60 items from a few hundred bytes.
+  // Each list contains the previous one twice: 2^60 items from a few hundred bytes.
   std::string doubling = "\x80\x02]q\x00"s;
   for (int level = 0; level < 60; ++level) {
     doubling += "0]("s + "h" + char(level) + "h" + char(level) + "eq" + char(level + 1);
   }
   EXPECT_ERROR(CheckpointError, unpickle_alone(doubling + "."), "repeats its content endlessly");
-  // One text of 1 MB becomes bytes in a thousand calls; one tuple becomes two thousand sets.
+  // One string of 1 MB becomes bytes in a thousand calls; one tuple becomes two thousand sets.
   std::string calls = "\x80\x02"s + "c_codecs\nencode\nq\0X\0\0\x10\0"s + std::string(1 << 20, 'x') +
                       "X\x06\0\0\0latin1\x86q\x01"s;
   for (int call = 0; call < 1000; ++call) calls += "h\0h\x01R"s;
@@ -245,7 +245,7 @@ TEST(AlteredPickle, EndlessContentIsRefused) {
   std::string sets = "\x80\x02"s + "c__builtin__\nset\nq\0("s + std::string(1 << 14, 'N') + "t\x85q\x01"s;
   for (int call = 0; call < 2000; ++call) sets += "h\0h\x01R"s;
   EXPECT_ERROR(CheckpointError, unpickle_alone(sets + "."), "repeats its content endlessly");
-  // A thousand objects share their arguments, which each of them would hold as a value.
+  // A thousand objects share their arguments, and each would hold them as values.
   std::string objects = "\x80\x02"s + "cm\nC\nq\0("s + std::string(1 << 14, 'N') + "tq\x01]("s;
   for (int call = 0; call < 1000; ++call) objects += "h\0h\x01R"s;
   EXPECT_ERROR(CheckpointError, unpickle_alone(objects + "e."), "repeats its content endlessly");

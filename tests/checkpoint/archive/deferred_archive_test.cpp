@@ -106,7 +106,7 @@ TEST(DeferredArchive, ReadsNoMoreThanTheIntervalNeeds) {
 TEST(DeferredArchive, NoticesAFlippedBitInWhatItReads) {
   const Written file;
   std::string bytes(std::istreambuf_iterator<char>(std::ifstream(file.path(), std::ios::binary).rdbuf()), {});
-  bytes[bytes.size() / 3] ^= 1;  // inside of "large"
+  bytes[bytes.size() / 3] ^= 1;  // inside "large"
   std::ofstream(file.path(), std::ios::binary) << bytes;
   const at::Tensor destination = at::empty({kNumel});
   const DeferredArchive verified(file.path(), file.sums);
@@ -114,7 +114,7 @@ TEST(DeferredArchive, NoticesAFlippedBitInWhatItReads) {
                 verified.read(tensor_of(verified, "large"), {0, kNumel}, destination);
               }),
               HasSubstr("is altered"));
-  // Without sums the record's own checksum is compared, with the last of the parts.
+  // Without sums, the last part checks the record's own checksum.
   const DeferredArchive plain(file.path());
   const at::Tensor& large = tensor_of(plain, "large");
   plain.read(large, {0, kNumel / 2}, destination.narrow(0, 0, kNumel / 2));

@@ -1,5 +1,5 @@
-// Archives that were mutated and cut: an error each, without a crash and without taking memory that the file
-// does not justify.
+// Mutated and truncated archives each cause an error, without a crash and without using more memory than the
+// file justifies.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -33,7 +33,7 @@ std::string content_of_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Changes what a reader trusts: sizes, offsets, counts, names, the pickle; and the end.
+/// Changes what a reader relies on: sizes, offsets, counts, names, the pickle, and the end.
 class ArchiveMutator {
  public:
   explicit ArchiveMutator(std::string whole) : whole_(std::move(whole)) {
@@ -65,7 +65,7 @@ class ArchiveMutator {
   std::mt19937_64 random_{7};
 };
 
-/// Whether the file is refused; where it is not, it has to hold what it held.
+/// Returns whether the file is refused; otherwise checks that it has the same content.
 bool is_refused(const fs::path& path, const Value& whole, bool deferred) {
   try {
     if (deferred) {
@@ -96,7 +96,7 @@ void mutate(const Value& whole, const fs::path& original, int rounds) {
   }
   std::printf("%d mutations of %s, read in two ways: %d refused, %d the same values as before\n", rounds,
               original.filename().c_str(), refused, 2 * rounds - refused);
-  EXPECT_GT(refused, rounds);  // of twice as many readings; fields that no reader needs may say anything
+  EXPECT_GT(refused, rounds);  // of twice as many readings; fields that no reader needs may have any value
 }
 
 TEST(HostileArchive, IsRefusedWithinTheMemoryOfItsSize) {
@@ -114,7 +114,7 @@ TEST(HostileArchive, IsRefusedWithinTheMemoryOfItsSize) {
     mutate(read_torch_archive(golden / name), golden / name, 50);
 }
 
-// As they come when a copy stops: no length but the whole one is read.
+// An interrupted copy leaves such files. Only the whole file is accepted.
 TEST(HostileArchive, CutAnywhereIsRefused) {
   const testing::TemporaryFolder folder;
   const Value value(at::arange(40'000, at::kFloat));
@@ -144,7 +144,7 @@ void write_pickle(const fs::path& file, const std::string& operations) {
   write_archive_content(file, content);
 }
 
-// Python takes 64 bytes for an empty list. What a small file repeats may take 64 MiB.
+// Python needs 64 bytes for an empty list. Repetition in a small file may need up to 64 MiB.
 TEST(HostileArchive, OfManySmallObjectsTakesASmallMultipleOfItsSize) {
   const testing::TemporaryFolder folder;
   constexpr size_t kBytes = 2'000'000;

@@ -1,12 +1,12 @@
-// The largest piece of memory that is asked for at once through operator new in this test program, and the
-// most that it held at any moment.
+// Measures the largest allocation through operator new in this test program, and the most memory held at any
+// moment.
 #pragma once
 
 #include <cstddef>
 
 namespace deepspeed::testing {
 
-/// Watches for as long as it lives; one at a time.
+/// Measures during its lifetime; only one may exist at a time.
 class LargestAllocation {
  public:
   LargestAllocation();
@@ -15,7 +15,7 @@ class LargestAllocation {
   LargestAllocation& operator=(const LargestAllocation&) = delete;
 
   size_t bytes() const;
-  /// The most bytes that were held at one moment, beyond those at the beginning.
+  /// Returns the most bytes held at one moment, beyond those at the beginning.
   size_t peak_bytes() const;
 
  private:

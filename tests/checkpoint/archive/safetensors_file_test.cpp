@@ -23,7 +23,7 @@ namespace {
 using testing::error_of;
 using ::testing::HasSubstr;
 
-/// A file with this header and so many bytes of data.
+/// Returns a file with this header and `data_bytes` bytes of data.
 std::string file_with(const std::string& header, size_t data_bytes) {
   std::string bytes(8, '\0');
   for (size_t byte = 0; byte < 8; ++byte) bytes[byte] = char(uint64_t(header.size()) >> (8 * byte));
@@ -60,7 +60,7 @@ TEST(SafetensorsFile, ComparesWithTheSumsOfItsWriter) {
   stream.close();
   EXPECT_ERROR(CheckpointError, SafetensorsFile(path, sums).load("x"), "x.safetensors\" is altered",
                "do not match their checksum");
-  EXPECT_NO_THROW(SafetensorsFile(path).load("x"));  // the format has no checksum of its own
+  EXPECT_NO_THROW(SafetensorsFile(path).load("x"));  // the format has no checksum
 }
 
 TEST(SafetensorsFile, RefusesHeadersThatDoNotFitTheData) {

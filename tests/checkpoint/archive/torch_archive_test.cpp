@@ -88,7 +88,7 @@ TEST(TorchArchive, AViewIsWrittenWithoutTheRestOfItsStorage) {
   EXPECT_LT(written_bytes(value), 8192u);
   const Value result = write_and_read(value);
   EXPECT_TRUE(same(result, value));
-  // Neighbours in a flat buffer stay apart.
+  // Neighbours in a flat buffer get separate records.
   EXPECT_EQ(result.as_sequence()[0].as_tensor().storage().nbytes(), 32u);
 }
 

@@ -1,4 +1,4 @@
-// Model and optimizer files: from a struct into a file and back.
+// Model and optimizer files survive a round trip from structs.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -230,7 +230,7 @@ TEST(OptimizerStates, ForeignFilesAreRefusedWithAReason) {
       ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("'zero_stage'")));
 }
 
-/// What is wrong with a file of some_optimizer_states() that has `value` under `key`.
+/// Checks the error for some_optimizer_states() with `value` under `key`.
 template <class ErrorType>
 ::testing::AssertionResult refused_with(const std::string& key, const Value& value, const std::string& part) {
   Dict zero = build_optimizer_states(some_optimizer_states()).as_dict().at("optimizer_state_dict").as_dict();

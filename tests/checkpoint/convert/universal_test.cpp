@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 
 const std::string kUniversalTag = "global_step5";
 
-/// Two groups of odd sizes, the first cut inside of b.weight: 5 + 8 elements and 3.
+/// Has two groups of odd sizes, 5 + 8 elements and 3. The first is cut inside b.weight.
 const std::vector<NamedShapes> kUniversalShapes = {{{"a.weight", {5}}, {"b.weight", {2, 4}}},
                                                    {{"c.bias", {3}}}};
 
@@ -55,7 +55,7 @@ ModelStates small_model(const std::vector<NamedShapes>& groups) {
   return model;
 }
 
-/// Element i of a group's masters is begin + i; exp_avg is 1000 more, exp_avg_sq 2000 more.
+/// Writes masters with element i = begin + i. exp_avg is 1000 larger, exp_avg_sq 2000 larger.
 void write_partitions(const fs::path& dir, int world_size, const Value& info = {}) {
   ModelStates model = small_model(kUniversalShapes);
   model.states.param_shapes = kUniversalShapes;
@@ -124,7 +124,7 @@ TEST_P(UniversalCheckpoint, HoldsEachParameterWhole) {
           at::arange(first + more, first + more + c10::multiply_integers(shape), at::kFloat).view(shape);
       EXPECT_TRUE(at::equal(file.at("param").as_tensor(), values)) << name << " " << state;
     }
-    // As in DeepSpeed's, where torch's Adam takes no number that is no tensor.
+    // As in DeepSpeed, because torch's Adam only takes a tensor.
     const at::Tensor step = read_torch_archive(universal_state_path(out, name, "step")).as_tensor();
     EXPECT_EQ(step.dim(), 0);
     EXPECT_EQ(step.scalar_type(), at::kFloat);
@@ -195,7 +195,7 @@ TEST(UniversalConversion, TakesTheModelsWeightsWhereThereAreNoMasters) {
       OptimizerFiles::of_universal(out, TagArchives(out), kUniversalShapes).groups()[1].options.at("lr"),
       0.5);
 
-  for (PlainGroupStates& group : plain.groups) group.names.clear();  // as in a file that DeepSpeed wrote
+  for (PlainGroupStates& group : plain.groups) group.names.clear();  // as in a file written by DeepSpeed
   model.optimizer = build_plain_optimizer(plain);
   write_torch_archive(model_states_path(folder.path(), kUniversalTag), build_model_states(model));
   EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kUniversalTag, out); }),
@@ -209,7 +209,7 @@ TEST(UniversalConversion, MarksParametersAsThePatternsSay) {
                   {"original_vocab_size", 1},
                   {"parameter_with_row_parallelism_patterns", List{"b.weight"}},
                   {"tp_replicated_parameter_patterns", List{"c"}},
-                  {"parameter_to_average_patterns", List{"weight"}}};  // at no name's start
+                  {"parameter_to_average_patterns", List{"weight"}}};  // matches the start of no name
   write_partitions(folder.path(), 2, info);
   const fs::path out = folder / "universal";
   EXPECT_THAT(error_of<CheckpointError>([&] { convert_to_universal(folder / kUniversalTag, out); }),

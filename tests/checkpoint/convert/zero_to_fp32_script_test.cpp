@@ -1,4 +1,4 @@
-// zero_to_fp32.py beside `latest`, called as DeepSpeed's users call theirs.
+// Calls the zero_to_fp32.py next to `latest`, as DeepSpeed's users call theirs.
 #include "deepspeed/checkpoint/convert/zero_to_fp32_script.h"
 
 #include <cstdlib>
@@ -47,7 +47,7 @@ class ZeroToFp32Script : public ::testing::Test {
     testing::train_step(*engine);
     engine->save_checkpoint((folder_ / "run").string());
   }
-  /// Runs a shell command in the checkpoint's folder; what it prints stands in log().
+  /// Runs a shell command in the checkpoint's folder; log() returns its output.
   int run(const std::string& command) const {
     const std::string line = "cd '" + (folder_ / "run").string() + "' && (" + command + ") > ../log 2>&1";
     return WEXITSTATUS(std::system(line.c_str()));
@@ -83,7 +83,7 @@ TEST_F(ZeroToFp32Script, LiesExecutableBesideLatestWhereZeroIsOn) {
   ASSERT_EQ(::access((folder_ / "run/zero_to_fp32.py").c_str(), X_OK), 0);
   const auto written = fs::last_write_time(folder_ / "run/zero_to_fp32.py");
   save(2);
-  EXPECT_EQ(fs::last_write_time(folder_ / "run/zero_to_fp32.py"), written);  // once is enough
+  EXPECT_EQ(fs::last_write_time(folder_ / "run/zero_to_fp32.py"), written);  // written only once
   folder_.write("run/zero_to_fp32.py", "another");
   save(2);
   EXPECT_EQ(text_of(folder_ / "run/zero_to_fp32.py"), checkpoint::zero_to_fp32_script());
@@ -121,9 +121,9 @@ TEST_F(ZeroToFp32Script, FindsTheProgramOrSaysHow) {
   save(1);
   const std::string build = testing::build_folder();
   const std::string no_path = "env -u DEEPSPEED_CPP_HOME PATH=/usr/bin:/bin ";
-  set_library_folder(build);  // where a wheel has it
+  set_library_folder(build);  // as in a wheel
   EXPECT_EQ(convert(". out", no_path), 0) << log();
-  // A library that was moved away leaves PATH, the Python that runs, and the variable.
+  // If the library was moved away, PATH, the running Python and the variable remain.
   set_library_folder("/nowhere/lib");
   fs::create_directories(folder_ / "venv/bin");
   fs::create_symlink(kPython, folder_ / "venv/bin/python3");

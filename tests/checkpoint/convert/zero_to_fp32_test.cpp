@@ -28,7 +28,7 @@ namespace {
 
 const std::string kTag = "global_step5";
 
-/// Two groups of odd sizes: 5 + 8 elements and 3, numbered through, as DeepSpeed flattens and pads them.
+/// Has two groups of odd sizes, 5 + 8 elements and 3. They are flattened and padded as in DeepSpeed.
 const std::vector<NamedShapes> kShapes = {{{"a.weight", {5}}, {"b.weight", {2, 4}}}, {{"c.bias", {3}}}};
 
 void write_checkpoint(const std::filesystem::path& dir, int world_size, bool list_frozen = true) {
@@ -210,7 +210,7 @@ TEST(ZeroToFp32, TellsHowFarItIsAndSparesCheckpoints) {
                "the name of a file of checkpoints", "choose another");
 }
 
-/// Writes the model file anew, after `change`.
+/// Applies `change` to the model file.
 void change_model(const std::filesystem::path& dir, const std::function<void(ModelStates&)>& change) {
   const std::filesystem::path file = model_states_path(dir, kTag);
   ModelStates model = parse_model_states(read_torch_archive(file));

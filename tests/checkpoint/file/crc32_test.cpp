@@ -7,7 +7,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Bit by bit, as the polynomial is written.
+/// Computes the checksum bit by bit, directly from the polynomial.
 uint32_t slow_crc32(uint32_t crc, const std::string& bytes) {
   crc = ~crc;
   for (const char byte : bytes) {

@@ -27,7 +27,7 @@ std::string some_bytes(size_t size) {
 struct WrittenFile {
   explicit WrittenFile(size_t size) : bytes(some_bytes(size)) {
     AtomicFile file(path());
-    // In pieces whose ends are no chunk's.
+    // Written in pieces that do not end at chunk boundaries.
     for (size_t done = 0; done < size; done += 100'003)
       file.write(bytes.data() + done, std::min<size_t>(100'003, size - done));
     sums = file.commit();
@@ -72,7 +72,7 @@ TEST(FileReader, ReadsLittleMoreThanWhatIsAskedFor) {
   const WrittenFile file(20 * kSumChunkBytes);
   const FileReader reader(file.path(), file.sums);
   std::string seen(10 * kSumChunkBytes, '\0');
-  // In small steps, as parameters are: a chunk at an edge is read once.
+  // Small steps, as for parameters: a chunk at an edge is read once.
   for (size_t done = 0; done < seen.size(); done += 1000)
     reader.read(kSumChunkBytes / 2 + done, seen.data() + done, std::min<size_t>(1000, seen.size() - done));
   EXPECT_LE(reader.bytes_read(), 11 * kSumChunkBytes);

@@ -1,6 +1,5 @@
-// Pickles that were made to hurt: they are read or refused in a small multiple of their size and in a time
-// that grows with it, whatever their bytes say. DEEPSPEED_TEST_FUZZ_SECONDS=300 makes the last test go on for
-// so long.
+// Malicious pickles are read or refused within a small multiple of their size, and in a time that grows with
+// it. DEEPSPEED_TEST_FUZZ_SECONDS=300 makes the last test run that long.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +34,7 @@ namespace {
 
 using namespace std::string_literals;
 
-/// Has the storages of one file; their bytes are 0.
+/// Provides the storages of one file, with all bytes 0.
 class ZeroStorages {
  public:
   at::Storage operator()(const std::string& key, int64_t num_bytes) {
@@ -60,7 +59,7 @@ std::string times(const std::string& part, size_t count) {
 
 std::string short_text(const std::string& word) { return "X"s + char(word.size()) + "\0\0\0"s + word; }
 
-/// A tuple of what _rebuild_tensor_v2 takes: 64 dimensions of one element.
+/// Returns the arguments of _rebuild_tensor_v2 for 64 dimensions of one element.
 std::string arguments_of_tensor() {
   const std::string ones = "(" + times("K\x01", 64) + "t";
   return "((" + short_text("storage") + "ctorch\nFloatStorage\n" + short_text("0") + short_text("cpu") +
@@ -78,9 +77,9 @@ std::string far_memos(size_t count) {
 
 constexpr size_t kBombBytes = 3'000'000;
 
-/// Pickles without their first bytes and their end. Operations: ] is an empty list, ) a tuple, } a dict, ( a
-/// mark, t a tuple from the mark on, \x85 one of one value, 2 a copy of the top, q and h store and recall it,
-/// c names, R calls.
+/// Returns pickles without their header and end. Operations: ] is an empty list, ) a tuple, } a dict, ( a
+/// mark, t a tuple from the mark on, \x85 a tuple of one value, 2 a copy of the top, q and h store and recall
+/// it, c names, R calls.
 std::map<std::string, std::string> bombs() {
   const std::string name = "ca\nb\nq\x00"s;
   const std::string tensor = "ctorch._utils\n_rebuild_tensor_v2\nq\x00"s + arguments_of_tensor() + "q\x01"s;
@@ -114,7 +113,7 @@ std::map<std::string, std::string> bombs() {
   };
 }
 
-/// Bounds what this process takes from here on. Needs a process of its own.
+/// Limits what this process may use from here on. It needs a separate process.
 void limit_this_process(uint64_t bytes, uint64_t seconds) {
   std::ifstream status("/proc/self/status");
   uint64_t data = 0;
@@ -126,7 +125,7 @@ void limit_this_process(uint64_t bytes, uint64_t seconds) {
   ASSERT_EQ(::setrlimit(RLIMIT_CPU, &time), 0);
 }
 
-// A list of a file takes 64 bytes in Python, and one byte in the file.
+// A list takes 64 bytes in Python and one byte in the file.
 TEST(HostilePickle, TakesASmallMultipleOfItsSizeAndOfItsTime) {
   if (testing::has_address_sanitizer()) GTEST_SKIP() << "AddressSanitizer's own memory counts";
   for (const auto& [what, operations] : bombs()) {
@@ -157,7 +156,7 @@ std::vector<std::string> parts_of(const std::string& text) {
   return parts;
 }
 
-/// Makes pickles at random, of operations or of what was written by torch.
+/// Makes random pickles from operations or from pickles written by torch.
 class PickleMaker {
  public:
   explicit PickleMaker(std::vector<std::string> written) : written_(std::move(written)) {}
@@ -172,9 +171,9 @@ class PickleMaker {
  private:
   size_t below(size_t bound) { return random_() % bound; }
 
-  /// Operations that find on the stack what they take more often than not.
+  /// Returns operations that mostly find what they need on the stack.
   std::string operations(size_t count) {
-    // Of one byte, often such as take little from the stack; and longer ones.
+    // Single-byte operations, often ones that take little from the stack, and longer ones.
     static const std::string kSingle =
         "((()]}\x8fN\x88\x89"
         "012abdelstu\x85\x86\x87\x90\x91\x81\x92\x93RRQ\x94\x94";
@@ -208,10 +207,10 @@ class PickleMaker {
       case 2:
         bytes.insert(at, operations(1 + below(3)));
         break;
-      case 3:  // a part stands twice
+      case 3:  // a part is repeated
         bytes.insert(at, bytes.substr(2 + below(bytes.size() - 2), below(60)));
         break;
-      default: {  // the end is that of another
+      default: {  // the end is replaced by another's
         const std::string& other = written_[below(written_.size())];
         bytes = bytes.substr(0, at) + other.substr(2 + below(other.size() - 2));
       }
@@ -231,7 +230,7 @@ std::string pickle_of_file(const std::string& name) {
   return whole.substr(begin, whole.find("PK\x07\x08", begin) - begin);
 }
 
-/// What is written of the value again; nothing where that is refused: text that is not UTF-8, say.
+/// Pickles the value again. Returns nothing if that is refused (text that is not UTF-8).
 std::optional<std::string> written_again(const Value& value) {
   try {
     return pickle(value, StoragePlan(value));
@@ -252,8 +251,8 @@ TEST(HostilePickle, MadeAtRandomIsReadOrRefusedAndWhatIsReadCanBeWritten) {
     try {
       const Value value = read_pickle(bytes);
       ++read;
-      // Protocol 2, which is written, has older names of Python's modules, that one value may hold as they
-      // are.
+      // The pickle is written in protocol 2, which has older names of Python's modules. A value may contain
+      // such a name unchanged.
       const auto first = written_again(value);
       const auto second = first ? written_again(read_pickle(*first)) : std::nullopt;
       if (first) {

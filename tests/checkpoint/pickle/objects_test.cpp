@@ -1,4 +1,4 @@
-// Objects of Python are kept as data: read, written and read by Python again, they are equal.
+// Python's objects are kept as data. After being read, written and read by Python again, they are equal.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -37,7 +37,7 @@ const Object& object_at(const Dict& dict, const char* key) {
   return *object;
 }
 
-/// Starts the script beside this file with the Python that the variable PYTHON names, else with the system's.
+/// Runs the script next to this file. It uses the Python in the variable PYTHON, or the system's.
 class ObjectsOfPython : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ class ObjectsOfPython : public ::testing::Test {
         << command << "\n"
         << std::string(std::istreambuf_iterator<char>(std::ifstream(log).rdbuf()), {});
   }
-  /// Reads what Python wrote and writes it again; both files hold the same values.
+  /// Reads Python's file and writes it again; both files hold the same values.
   void pass_on() const {
     const Value value = read_torch_archive(folder_ / "python.pt");
     write_torch_archive(folder_ / "ours.pt", value);

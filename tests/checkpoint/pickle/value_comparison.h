@@ -1,4 +1,4 @@
-// Equality of checkpoint values, tensors bit by bit: what a round trip has to keep.
+// Compares checkpoint values, tensors bit by bit, after a round trip.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@ TEST(Dict, FindsAndReplacesAmongManyKeysOfEveryKind) {
   }
   dict.set(true, "flag");
   dict.items().emplace_back("late", 1);
-  dict.items()[2].second = 77;  // of 1
+  dict.items()[2].second = 77;  // of key 1
   dict.set("7", 70);
   dict.set(true, "other");
   EXPECT_EQ(dict.size(), 202U);
@@ -82,7 +82,7 @@ TEST(Value, MakesAnIntegerOfItsBytes) {
   EXPECT_EQ(beyond.get_if<BigInt>()->bytes, (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 0, 0x80, 0}));
 }
 
-/// The shortest of several fillings, in processor time.
+/// Returns the shortest of several fillings, in processor time.
 double filling_milliseconds(int64_t count) {
   double best = 1e9;
   for (int round = 0; round < 3; ++round) {

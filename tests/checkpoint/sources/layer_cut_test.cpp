@@ -1,4 +1,4 @@
-// Which layers a saved stage had follows from the sizes of its optimizer's states.
+// The sizes of an optimizer's states tell which layers a saved stage had.
 #include "deepspeed/checkpoint/sources/layer_cut.h"
 
 #include <string>
@@ -77,7 +77,7 @@ TEST(LayerCut, IsOneWhereLayersWithoutParametersMayLieOnBothSides) {
 }
 
 TEST(LayerCut, IsAmbiguousWhereSizesFitSeveralOrders) {
-  // The stages meet at layer 2, which has a copy in both; so the second begins by "t" or by "u".
+  // The stages meet at layer 2, which both have a copy of, so the second begins with "t" or with "u".
   const std::vector<LayerParameters> layers = {layer("t", {{5}}, true), layer("1", {{2}}),
                                                layer("t", {{5}}, true), layer("u", {{5}}, true),
                                                layer("4", {{2}}),       layer("t", {{5}}, true)};

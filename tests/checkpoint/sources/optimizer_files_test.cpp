@@ -1,4 +1,4 @@
-// Places of parameters in the optimizer's files: of partitions, and inside of a model file.
+// Finds parameters in the optimizer's files: in partitions, and inside a model file.
 #include "deepspeed/checkpoint/sources/optimizer_files.h"
 
 #include <filesystem>
@@ -30,7 +30,8 @@ using ::testing::AllOf;
 using testing::error_of;
 using ::testing::HasSubstr;
 
-// "b" before "a", as round_robin_gradients may order them: 10 elements on two ranks, of 6 each with padding.
+// "b" before "a", as round_robin_gradients may order them: 10 elements on two ranks, each with 6 including
+// padding.
 using Groups = std::vector<NamedShapes>;
 const NamedShapes kPlaced = {{"b", {2, 3}}, {"a", {4}}};
 
@@ -47,7 +48,7 @@ void write_two_ranks(const std::filesystem::path& dir, int64_t padding_of_second
     group.tensors = {{"exp_avg", at::zeros({6})}};
     group.tensors[0].second.narrow(0, 0, end - begin).copy_(group.fp32 * 10);
     if (!numbers.empty()) group.numbers["last_factor"] = numbers;
-    // DeepSpeed's, in the order of the model: not where the data lie.
+    // These are DeepSpeed's, in the model's order, and not where the data lies.
     group.fragments = {{"a", {4, 0}}, {"b", {rank == 0 ? 2 : 4, rank == 0 ? 4 : 0}}};
     write_torch_archive(optim_states_path(dir, "tag", rank), build_optimizer_states(states));
   }
@@ -85,7 +86,7 @@ TEST(OptimizerFilesPlaces, AreRefusedWhereTheFilesDoNotFitTheShapes) {
   EXPECT_THAT(error(Groups{kPlaced}), AllOf(HasSubstr("zero_pp_rank_1"), HasSubstr("7 elements")));
 }
 
-// 7 elements of "b", which both ranks hold, and 3 of "a", with padding behind.
+// 7 elements of "b" on both ranks and 3 of "a", with padding at the end.
 void write_bf16_optimizer(const std::filesystem::path& dir, int64_t begin_of_a = 1) {
   write_two_ranks(dir);
   for (const int rank : {0, 1}) {
@@ -169,7 +170,7 @@ TEST(PlainOptimizerFiles, PassOverParametersThatWereNotTrained) {
               HasSubstr("2 parameters"));
 }
 
-// DeepSpeed's 1-bit optimizers keep tensors of one rank there, of other sizes, and forget them in a load.
+// DeepSpeed's 1-bit optimizers also save tensors of one rank, with other sizes, and discard them on load.
 TEST(PlainOptimizerFiles, PassOverWhatIsOneRanksAndHoldNumbersOfParameters) {
   const testing::TemporaryFolder folder;
   PlainOptimizerStates states;

@@ -1,4 +1,4 @@
-// Which files of a tag belong together.
+// Checks which files of a tag belong together.
 #include "deepspeed/checkpoint/sources/tag_archives.h"
 
 #include <filesystem>
@@ -58,7 +58,7 @@ TEST(TagArchives, AreOfOneSave) {
                "other.pt\" is of another save than \"a.pt\"", "step 3 of 2 ranks", "load another tag");
 }
 
-// A reader of the weights alone opens one file at stage 0.
+// At stage 0, a reader of only the weights opens one file.
 TEST(TagArchives, AreOfOneSaveAlsoWhereNobodyOpensThem) {
   const testing::TemporaryFolder folder;
   const char *model = "mp_rank_00_model_states.pt", *run = "rng_states_rank_0_mp_rank_00.pt";
@@ -97,7 +97,7 @@ TEST(TagArchives, SayWhatIsNotCheckedWithoutTheManifestOfTheirSave) {
       << "DeepSpeed's have neither";
 }
 
-// Files of DeepSpeed have no mark.
+// DeepSpeed's files have no mark.
 TEST(TagArchives, AgreeInTheStepsAndRanksThatTheySay) {
   const testing::TemporaryFolder folder;
   const auto model = [&](const char* name, int64_t steps, int64_t ranks) {

@@ -103,8 +103,8 @@ TEST(Manifest, SaysWhichTagsTheTrainingWroteInTurn) {
     EXPECT_EQ(read_manifest(folder / tag).in_turn, in_turn);
   };
   write("global_step1", true);
-  write("global_step2", false);     // named so by the user, or saved beside the turn
-  write("global_step_best", true);  // a copy or a tag that got another name
+  write("global_step2", false);     // named so by the user, or an additional save
+  write("global_step_best", true);  // a copy, or a renamed tag
   write("best", true);
   fs::create_directory_symlink("global_step1", folder / "global_step3");
   EXPECT_EQ(find_tags_in_turn(folder.path()), std::vector<std::string>{"global_step1"});

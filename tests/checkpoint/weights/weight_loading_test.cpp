@@ -32,7 +32,7 @@ using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
 
-/// Weights that lie in memory.
+/// Provides weights from memory.
 class WeightsInMemory : public WeightSource {
  public:
   explicit WeightsInMemory(NamedTensors weights) : WeightSource("given.bin") {
@@ -42,7 +42,7 @@ class WeightsInMemory : public WeightSource {
   void verify() const override {}
 };
 
-/// A model of two matrices, one under two names, and a counter: all zeros.
+/// Is a model of two matrices and a counter, all zeros. One matrix has two names.
 struct Model {
   at::Tensor embed = at::zeros({2, 3}), matrix = at::zeros({3, 4}, at::kBFloat16),
              calls = at::zeros({}, at::kLong);
@@ -56,7 +56,7 @@ struct Model {
   }
 };
 
-/// Weights that fit it.
+/// Returns weights that fit the model.
 NamedTensors fitting() {
   return {{"embed.weight", at::arange(6, at::kFloat).view({2, 3})},
           {"h.0.weight", at::full({3, 4}, 1.0 / 3)},
@@ -213,7 +213,7 @@ TEST(WeightLoading, AParameterWithoutMemoryIsAnError) {
   EXPECT_THAT(error_of<CheckpointError>(load), HasSubstr("on the meta device"));
 }
 
-/// Eight weights of 2 MB in a file of torch.save.
+/// Is a file of torch.save with eight weights of 2 MB.
 struct LargeFile {
   LargeFile() {
     Dict dict;
@@ -238,7 +238,7 @@ TEST(WeightLoading, HoldsOneWeightBesideTheModel) {
     const WeightLoading loading(open_weights(file.path()), file.targets, {.verify_first = verify_first});
     loading.run();
   }
-  EXPECT_LT(tensors.peak_bytes(), 6'000'000);  // of 16 MB: a weight, or the piece that verifying reads
+  EXPECT_LT(tensors.peak_bytes(), 6'000'000);  // of 16 MB: one weight, or the piece that verifying reads
   EXPECT_EQ(file.targets[7].tensor.max().item<float>(), 8);
 }
 

@@ -45,7 +45,7 @@ std::map<std::string, at::Tensor> load_all(const WeightSource& source) {
   return weights;
 }
 
-/// What tests/golden/write_weights.py wrote.
+/// Returns the content of files written by tests/golden/write_weights.py.
 std::map<std::string, at::Tensor> formula_weights() {
   const std::vector<std::pair<const char*, std::vector<int64_t>>> shapes = {
       {"gain", {1}},        {"embed.weight", {7, 5}},  {"frozen.weight", {5, 5}},
@@ -131,7 +131,7 @@ TEST(WeightSource, OtherFilesAndFoldersAreErrorsThatNameThem) {
   EXPECT_THAT(of_folder(), HasSubstr("load_checkpoint()"));
 }
 
-/// Two shards of safetensors with an index.
+/// Has two safetensors shards with an index.
 class WeightShards : public ::testing::Test {
  protected:
   WeightShards() {

@@ -1,4 +1,4 @@
-// Sums by direct exchange: the order of the terms, odd sizes, several pieces, uneven owners.
+// Sums by direct exchange: order of terms, odd sizes, several pieces, uneven owners.
 #include <ATen/ATen.h>
 
 #include <gmock/gmock.h>
@@ -19,16 +19,16 @@ using ::testing::ThrowsMessage;
 class DirectSums : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, DirectSums, ::testing::Values(2, 3, 4));
 
-// More than one piece of 1 MiB in fp32 and in 16 bits, and no multiple of anything.
+// More than one piece of 1 MiB in fp32 and in 16 bits, and not a round number.
 constexpr int64_t kManyPieces = 3'000'017;
 
-/// Values of very different size, so that another order of additions gives other bits.
+/// Returns values of very different size, so that another order of additions gives different bits.
 at::Tensor term(int rank, int64_t numel, at::ScalarType type) {
   const at::Tensor x = at::arange(numel, at::kFloat).add(37 * rank).remainder(1009).sub(504);
   return (x * std::pow(10.0, rank % 3) / 7).to(type);
 }
 
-/// The sum in rank order: in the dtype itself, 16-bit types in fp32 and rounded once.
+/// Returns the sum in rank order. 16-bit types are summed in fp32 and rounded once.
 at::Tensor sum_of_terms(int size, int64_t numel, at::ScalarType type) {
   const bool narrow = type == at::kHalf || type == at::kBFloat16;
   at::Tensor sum = term(0, numel, type).to(narrow ? at::kFloat : type, false, true);
@@ -66,7 +66,7 @@ TEST_P(DirectSums, ReduceScatterGivesTheSameBitsAndLeavesItsInput) {
 TEST_P(DirectSums, OwnersGetTheSumOfTheirIntervalWhateverItsBounds) {
   run_ranks(GetParam(), [](World& world) {
     const int size = world.size();
-    // Rank 0 owns nothing, the last one most; some elements nobody owns.
+    // Rank 0 owns nothing and the last rank most; some elements have no owner.
     std::vector<Interval> owned{{2 * kManyPieces, 2 * kManyPieces}};
     for (int64_t rank = 1; rank < size; ++rank) owned.push_back({100 * rank, 100 * rank + 99});
     owned.back().end = kManyPieces;

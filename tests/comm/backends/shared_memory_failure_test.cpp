@@ -1,4 +1,4 @@
-// What the other ranks see when one of those that share memory dies or calls something else.
+// Checks what other ranks see when one that shares memory dies or calls something else.
 #include <chrono>
 #include <string>
 #include <thread>

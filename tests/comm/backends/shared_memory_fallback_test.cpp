@@ -1,4 +1,4 @@
-// What ranks of one machine do where their memory cannot be shared: sockets, staging and a line in the log.
+// If memory cannot be shared, ranks of one machine use sockets and staging, and log it.
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -71,7 +71,7 @@ TEST(SharedMemoryFallback, IsGlooWhereOneRankSwitchesItOff) {
     EXPECT_TRUE(outcome.ok()) << ::testing::PrintToString(outcome.failures);
 }
 
-/// Has the system refuse memory without a name to this process, as a container may.
+/// Makes the system refuse memory without a name to this process, as a container may.
 bool forbid_memfd() {
   sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -119,7 +119,7 @@ TEST(SharedMemoryFallback, OfAFullArenaStagesAndSendsThroughTheSocket) {
     const at::Tensor content = at::arange((3 << 20) + 5, at::kFloat);
     for (int turn = 0; turn < 3; ++turn) {
       at::Tensor moved = rank == 0 ? content + turn : at::zeros_like(content);
-      // Both ways at once, and a small message behind the large one.
+      // Both directions at once, and a small message after the large one.
       const at::Tensor back = rank == 0 ? at::zeros_like(content) : content * 2;
       at::Tensor note = at::full({3}, double(7 + rank * turn));
       const auto& group = world.group();

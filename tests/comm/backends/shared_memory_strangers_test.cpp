@@ -1,4 +1,4 @@
-// A job whose ranks share memory on a machine where another user connects to whatever they listen at.
+// Ranks share memory on a machine while another user connects to all their sockets.
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -31,8 +31,8 @@ using testing::fork_ranks;
 using testing::join_world;
 using namespace std::chrono_literals;
 
-/// Is another user of the machine who connects to all sockets of ranks that the system lists, and keeps the
-/// connections: every other one is silent, and the rest say something. Lives in a thread of its own.
+/// Acts as another user of the machine, in a thread. It connects to all sockets of ranks that the system
+/// lists and keeps the connections. Every other one is silent; the rest send something.
 class Stranger {
  public:
   Stranger() : thread_([this] { work(); }) {}
@@ -48,7 +48,7 @@ class Stranger {
  private:
   void work() {
     constexpr uid_t kOtherUser = 54321;
-    if (::syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser) != 0) return;  // of this thread alone
+    if (::syscall(SYS_setresuid, kOtherUser, kOtherUser, kOtherUser) != 0) return;  // only for this thread
     std::deque<shm::Descriptor> held;
     while (!ended_.load()) {
       std::ifstream sockets("/proc/net/unix");
@@ -88,7 +88,7 @@ TEST(SharedMemoryStrangers, OfAnotherUserNeitherHoldUpAJobNorTurnItsSharedMemory
     auto world = join_world();
     EXPECT_EQ(cpu_backend_name(world.group()), "shm");
     int num_groups = 0, num_connected = 0;
-    // Each group is a meeting of its own.
+    // Each group is a separate meeting.
     for (; num_connected < 50 && num_groups < 500; ++num_groups) {
       const auto group = world.new_group({0, 1, 2}, "group" + std::to_string(num_groups));
       EXPECT_EQ(cpu_backend_name(group), "shm");

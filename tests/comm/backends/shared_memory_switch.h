@@ -1,4 +1,4 @@
-// How tests of ranks that share memory, or may not, begin.
+// Switches shared memory between ranks on or off for tests.
 #pragma once
 
 #include <cstdlib>
@@ -12,7 +12,7 @@
 
 namespace deepspeed::comm {
 
-/// Sets the variable for the ranks that are forked while it lives.
+/// Sets the variable for ranks that are forked during its lifetime.
 class SharedMemorySwitch {
  public:
   explicit SharedMemorySwitch(bool is_on) : before_(env::get(kName)) {

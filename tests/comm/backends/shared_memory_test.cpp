@@ -1,4 +1,4 @@
-// Groups whose ranks share memory: the bits of the direct exchange, messages, and where tensors lie.
+// Groups that share memory: same bits as direct exchange, messages, and the place of tensors.
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -34,15 +34,15 @@ at::Tensor same_in_arena(const at::Tensor& tensor) {
   return copy;
 }
 
-/// Floats of very different size, so that another order of additions gives other bits; integers that
-/// overflow.
+/// Returns values for which another order of additions gives different bits. Floats differ much in size;
+/// integers overflow.
 at::Tensor numbers_of(int rank, int64_t numel, at::ScalarType type) {
   const at::Tensor x = at::arange(numel, at::kFloat).add(37 * rank).remainder(1009).sub(504);
   if (at::isFloatingType(type)) return (x * std::pow(10.0, rank % 3) / 7).to(type);
   return (x.to(at::kLong) * 48'271 + rank).to(type);
 }
 
-/// Powers of two: their product is exact in any order.
+/// Returns powers of two, whose product is exact in any order.
 at::Tensor exact_factors(int rank, int64_t numel, at::ScalarType type) {
   const at::Tensor x = at::arange(numel, at::kFloat).add(rank).remainder(3).sub(1);
   return at::isFloatingType(type) ? at::exp2(x).to(type) : numbers_of(rank, numel, type);
@@ -56,7 +56,7 @@ std::string bits_of(const at::Tensor& tensor) {
 const std::vector<at::ScalarType> kSharedTypes{at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte,
                                                at::kChar,  at::kShort,  at::kInt,  at::kLong};
 
-/// A hash of the results of every reduction, of each size.
+/// Hashes the results of every reduction, at each size.
 std::string hash_of_all_reductions(World& world, bool in_arena) {
   Hash hash;
   const auto place = [&](const at::Tensor& tensor) { return in_arena ? same_in_arena(tensor) : tensor; };
@@ -136,7 +136,8 @@ TEST_P(SharedMemory, PutsAScaledSumElsewhereAsSocketsDo) {
     return run_ranks_collect(GetParam(), [&](World& world) {
       Hash hash;
       for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
-        for (const int64_t numel : {int64_t{1'001}, int64_t{3'000'017}}) {  // staged, and past the caches
+        for (const int64_t numel :
+             {int64_t{1'001}, int64_t{3'000'017}}) {  // staged, and larger than the caches
           const int64_t part = numel / world.size();
           std::vector<Interval> owned;
           for (int64_t rank = 0; rank < world.size(); ++rank)
@@ -269,7 +270,7 @@ TEST(SharedMemoryTensors, GrowAndOutliveTheirGroup) {
   });
 }
 
-// The line of the process's memory map that holds the address.
+// Returns the line of the process's memory map that contains the address.
 std::string mapping_at(const void* address) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
   std::ifstream maps("/proc/self/maps");
@@ -281,7 +282,7 @@ std::string mapping_at(const void* address) {
   return "";
 }
 
-// So the system takes it back with the last process, whatever ended that.
+// The system frees memory without a name with the last process, however that ends.
 TEST(SharedMemoryTensors, LieInMemoryWithoutAName) {
   const SharedMemorySwitch on(true);
   run_ranks(2, [](World& world) {

@@ -17,7 +17,7 @@ at::Tensor values_of(int rank, int64_t numel, int step) {
   return (at::arange(numel) * 0.37 + double(5 * rank + 3 * step)).sin() * (1 + 0.1 * rank);
 }
 
-// The formula of DeepSpeed's compressed_allreduce() for ranks whose errors are those given, on one process.
+// Computes DeepSpeed's compressed_allreduce() in one process for ranks with given errors.
 struct Formula {
   std::vector<at::Tensor> worker_errors;  // [rank], (numel)
   at::Tensor server_error;                // (numel): the chunks of all ranks
@@ -94,7 +94,7 @@ TEST(CompressedAllReduce, SendsAThirtiethOfAnAllReduceInFp32) {
   run_ranks(2, [](comm::World& world) {
     constexpr int64_t kNumel = 1 << 20;
     CompressedAllReduce reduce(world.group(), kNumel);
-    const double all_reduce = 2 * double(kNumel) / 2 * 4;  // both ways of half of it
+    const double all_reduce = 2 * double(kNumel) / 2 * 4;  // both directions of half of it
     EXPECT_LT(double(reduce.sent_bytes()), 0.033 * all_reduce);
     EXPECT_EQ(reduce.bytes(), 0);
     reduce.mean(at::ones({kNumel}));

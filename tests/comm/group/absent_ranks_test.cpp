@@ -1,4 +1,4 @@
-// Ranks that wait for others to make a group, of which some leave or die first.
+// Ranks wait for others to make a group, and some of those leave or die first.
 #include "deepspeed/comm/group/absent_ranks.h"
 
 #include <chrono>
@@ -69,14 +69,15 @@ TEST(AbsentRanks, AreThoseWhoseProcessEnded) {
   ::kill(child, SIGCONT);
   ASSERT_EQ(::write(stays[1], "x", 1), 1);
   siginfo_t ended{};
-  ASSERT_EQ(::waitid(P_PID, id_t(child), &ended, WEXITED | WNOWAIT), 0);  // a process that nobody waited for
+  ASSERT_EQ(::waitid(P_PID, id_t(child), &ended, WEXITED | WNOWAIT),
+            0);  // a zombie: nobody has waited for it
   const std::string expected = "rank 1 ended (process " + std::to_string(child) + ")";
   EXPECT_EQ(absent.find(), expected);
   EXPECT_EQ(elsewhere.find(), expected) << "what one rank saw, it notes for the others";
   ::waitpid(child, nullptr, 0);
 }
 
-/// Rank 1 goes, the others make a group meanwhile. Returns their errors.
+/// Lets rank 1 leave while the others make a group, and returns their errors.
 std::vector<std::string> errors_where_one_goes(bool is_own, const std::function<std::string(World&)>& go) {
   const auto outcomes = fork_ranks(3, [&](int rank) {
     auto world = join_world();

@@ -1,4 +1,4 @@
-// Every collective on 1 to 4 ranks, with values that tell a misplaced block from a right one.
+// Runs every collective on 1 to 4 ranks, with values that reveal a misplaced block.
 #include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ const auto kAllTypes = {at::kByte, at::kChar,     at::kShort, at::kInt,   at::kL
 class Collectives : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4));
 
-// 4 elements that no other rank or block has; small enough for every dtype's sum.
+// Returns 4 elements unique to the rank and block, small enough for every dtype's sum.
 at::Tensor marked(int rank, int block, at::ScalarType type) {
   return at::arange(4).add(8 * block + rank).to(type);
 }

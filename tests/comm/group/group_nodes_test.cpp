@@ -21,7 +21,7 @@ TEST(GroupNodes, AreBlocksOfRanksThatFollowEachOther) {
   EXPECT_EQ(world->places, 2);
   EXPECT_THAT(world->node, ElementsAre(2, 3));
   EXPECT_THAT(world->across, ElementsAre(1, 3, 5));
-  // Beside one slice of a model that two ranks share out.
+  // The group of one slice of a model that two ranks split.
   const auto beside_slices = nodes_of_group({1, 3, 5, 7}, 2, 4);
   ASSERT_TRUE(beside_slices);
   EXPECT_THAT(beside_slices->node, ElementsAre(5, 7));

@@ -14,7 +14,7 @@ namespace {
 
 using testing::run_ranks;
 
-/// Nodes of `places` consecutive ranks.
+/// Returns nodes of `places` consecutive ranks.
 NodeGroups nodes_of(const World& world, int places) {
   NodeGroups nodes;
   std::vector<int> node, across;

@@ -1,4 +1,4 @@
-// When ranks diverge or die, what stands on standard error is this library's word alone.
+// When ranks diverge or die, only this library writes to standard error.
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -29,7 +29,7 @@ using testing::join_world;
 using ::testing::Not;
 using namespace std::chrono_literals;
 
-/// What the ranks of `program` write on standard error, from the first on.
+/// Returns what the ranks of `program` write to standard error from the start.
 std::string standard_error_of(int ranks, const std::function<void(int)>& program) {
   const testing::TemporaryFolder folder;
   const std::string path = folder.string() + "/stderr";

@@ -1,4 +1,4 @@
-// Ranks that are stopped while others wait for them, and go on later.
+// Ranks are stopped while others wait for them, and continue later.
 #include "deepspeed/comm/group/still_ranks.h"
 
 #include <chrono>
@@ -36,7 +36,7 @@ using testing::join_world;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// Keeps the lines of the log that say of a rank that it stands still.
+/// Collects log lines about ranks that do not run.
 class StillLines {
  public:
   explicit StillLines(const std::string& part = "does not run") {
@@ -53,7 +53,7 @@ class StillLines {
     const std::lock_guard lock(mutex_);
     return lines_;
   }
-  /// Waits for a line, at most a minute.
+  /// Waits for a line, for at most a minute.
   void await() {
     for (const auto end = Clock::now() + 1min; text().empty() && Clock::now() < end;)
       std::this_thread::sleep_for(20ms);
@@ -64,7 +64,7 @@ class StillLines {
   std::string lines_;
 };
 
-/// A process that does nothing, until it is destroyed. hung: in a state in which nothing can interrupt it.
+/// Is a process that does nothing until it is destroyed. If `hung`, it is uninterruptible.
 class IdleProcess {
  public:
   explicit IdleProcess(bool hung = false) : process_(::fork()) {
@@ -97,7 +97,7 @@ class IdleProcess {
   pid_t process_;
 };
 
-/// Looks so often at rank 1, which is this process.
+/// Checks rank 1, which is `process`, this many times.
 void look_at(StillRanks& still, pid_t process, int num_looks) {
   const std::map<int, RankProcess> processes{{1, find_process(process).value()}};
   for (int i = 0; i < num_looks; ++i) still.look(processes, {{"all_reduce #3 of group 'world'", {0, 1, 2}}});
@@ -120,7 +120,7 @@ TEST(StillRanks, ThatAreStoppedAreNamedOnceWithWhatWaitsForThem) {
   const std::string once = lines.text();
   EXPECT_EQ(once.find("does not run"), once.rfind("does not run"));
   idle.go_on();
-  still.look({}, {});  // nothing is awaited any more
+  still.look({}, {});  // nothing is awaited
   look_at(still, idle.number(), 10);
   EXPECT_EQ(lines.text(), once);
   idle.stop();
@@ -150,14 +150,14 @@ TEST(StillRanks, MayBeTheOneOfAnotherMachineThatHoldsTheStore) {
   EXPECT_EQ(lines.text().find("the store"), lines.text().rfind("the store"));
 }
 
-/// One of two ranks stops, and is sent on once the other has said so. Returns what that one said.
+/// Stops one of two ranks and continues it after the other has logged it. Returns that log.
 std::string lines_where_one_stops(int stopping, const std::function<void(ProcessGroup& group)>& meet) {
   const auto outcomes = fork_ranks(2, [&](int rank) -> std::string {
     StillLines lines;
     auto world = join_world();
     ProcessGroup group = world.group();
     const double own = ::getpid(), other = group.all_reduce_scalar(own) - own;
-    std::this_thread::sleep_for(3s);  // a job runs a while before it is stopped
+    std::this_thread::sleep_for(3s);  // a job runs for a while before it is stopped
     group.barrier();
     if (rank == stopping) ::raise(SIGSTOP);
     std::thread sends_on([&] {
@@ -194,7 +194,7 @@ TEST(StillRanks, AreNamedWhileTheOthersWaitAndTheJobGoesOn) {
   }
 }
 
-// No rank sees the process of the other.
+// Neither rank sees the other's process.
 TEST(StillRanks, OfOtherMachinesAreNamedBySilence) {
   const auto outcomes = fork_ranks(2, [](int rank) -> std::string {
     StillLines lines("no sign of life");

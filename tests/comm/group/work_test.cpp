@@ -1,4 +1,4 @@
-// When an operation that a rank does not wait for says that it is done.
+// Tests when an operation that a rank does not wait for reports that it is done.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::run_ranks;
 
-/// Asks until the work is done or a minute is over.
+/// Polls until the work is done or a minute is over.
 bool completes(const Work& work) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!work.is_completed()) {

@@ -61,7 +61,7 @@ class JobFromEnvironment : public ::testing::Test {
   static void set_all(std::initializer_list<std::pair<const char*, const char*>> variables) {
     for (const auto& [name, value] : variables) env::set(name, std::string(value));
   }
-  // The task 5 of 8 of srun, second of the two on its node.
+  // Sets the variables of srun's task 5 of 8, the second of two on its node.
   static void set_slurm_task() {
     set_all({{"SLURM_PROCID", "5"},
              {"SLURM_STEP_NUM_TASKS", "8"},
@@ -206,7 +206,7 @@ TEST_F(JobFromEnvironment, IsSlurmsWhereItsPluginSetsTheVariablesOfPmiToo) {
 }
 
 TEST_F(JobFromEnvironment, IsThatOfMpiLaunchersWhoseHelpersSlurmStarted) {
-  set_slurm_task();  // inherited from the helper: one a node
+  set_slurm_task();  // inherited from the helper, of which each node has one
   set_all({{"PMI_RANK", "11"},
            {"PMI_SIZE", "16"},
            {"MPI_LOCALRANKID", "3"},

@@ -35,7 +35,7 @@ TEST(LocalPlace, IsFoundWhereNoLauncherTellsIt) {
   EXPECT_EQ(own_machine(), own_machine());
   const auto outcomes = testing::fork_ranks(3, [](int rank) {
     for (const char* name : {"LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) env::set(name, std::nullopt);
-    // What a launcher tells counts.
+    // The launcher's value takes precedence.
     env::set("LOCAL_RANK", rank == 1 ? std::optional<std::string>("7") : std::nullopt);
     auto world = init_distributed({.dist_backend = "gloo", .verbose = false});
     const auto place = std::to_string(world.local_rank()) + " of " + std::to_string(world.local_size());

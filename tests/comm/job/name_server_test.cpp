@@ -1,5 +1,5 @@
-// A job asks no name server for addresses that it has, and one of a single machine listens at loopback alone.
-// Each test runs in namespaces of its own, whose name server counts what it is asked and answers nothing.
+// A job does not ask a name server for addresses it has, and on a single machine listens only at loopback.
+// Each test runs in its own namespaces, with a name server that counts questions and answers none.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -37,7 +37,7 @@ namespace {
 using testing::fork_ranks;
 using testing::join_world;
 
-constexpr const char* kOtherAddress = "10.77.0.1";  // of the namespace, and not loopback's
+constexpr const char* kOtherAddress = "10.77.0.1";  // of the namespace, not loopback
 constexpr int kCannot = 77;
 
 sockaddr_in ipv4(const char* address, int port) {
@@ -48,7 +48,7 @@ sockaddr_in ipv4(const char* address, int port) {
   return result;
 }
 
-/// Is the only server of names in this namespace.
+/// Is the only name server in this namespace.
 class DeadNameServer {
  public:
   DeadNameServer() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
@@ -56,7 +56,7 @@ class DeadNameServer {
     is_there_ = ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   }
   bool is_there() const { return is_there_; }
-  /// How often it was asked since the last call.
+  /// Returns how often it was asked since the last call.
   int num_questions() const {
     int count = 0;
     for (char byte = 0; ::recv(socket_.get(), &byte, 1, 0) >= 0;) ++count;
@@ -68,7 +68,7 @@ class DeadNameServer {
   bool is_there_ = false;
 };
 
-// c10d asks so for every peer.
+// c10d asks like this for every peer.
 void ask_for_a_name() {
   sockaddr_in6 peer{};
   peer.sin6_family = AF_INET6;
@@ -93,7 +93,7 @@ bool enter_namespaces(const std::string& resolver_file) {
   return ::ioctl(any.get(), SIOCSIFADDR, &request) == 0;
 }
 
-/// Runs `body` in such namespaces, in a process of its own, which ends with what it returns.
+/// Runs `body` in such namespaces, in a separate process that exits with its result.
 void in_namespaces(const std::function<int(const DeadNameServer&)>& body) {
   const testing::TemporaryFolder folder;
   std::fflush(nullptr);
@@ -105,7 +105,7 @@ void in_namespaces(const std::function<int(const DeadNameServer&)>& body) {
     ask_for_a_name();
     if (server.num_questions() == 0) ::_exit(kCannot);  // names come from elsewhere
     const int code = body(server);
-    std::fflush(nullptr);  // what failed
+    std::fflush(nullptr);  // writes failures
     ::_exit(code);
   }
   int status = 0;
@@ -115,7 +115,7 @@ void in_namespaces(const std::function<int(const DeadNameServer&)>& body) {
   EXPECT_EQ(code, 0);
 }
 
-/// The addresses at which this namespace listens, but for loopback's.
+/// Returns the addresses at which this namespace listens, except loopback.
 std::string listeners_beyond_loopback() {
   std::string found;
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
@@ -132,7 +132,7 @@ std::string listeners_beyond_loopback() {
   return found;
 }
 
-/// Two ranks meet, make a group and use it. Fails where they, or their system, asked anyone.
+/// Lets two ranks meet, make a group and use it. Fails if they or their system asked a name server.
 int questions_of_a_job(const DeadNameServer& server, const char* master_addr) {
   const auto outcomes = fork_ranks(2, [&](int) {
     env::set("MASTER_ADDR", std::string(master_addr));

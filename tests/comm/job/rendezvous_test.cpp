@@ -1,5 +1,5 @@
-// Who reaches the store through which the ranks meet: on one machine processes of the user, else those that
-// come to the address that MASTER_ADDR names.
+// Tests who reaches the store through which ranks meet. On one machine it is processes of the user, otherwise
+// those that connect to the address in MASTER_ADDR.
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -42,7 +42,7 @@ using ::testing::HasSubstr;
 using testing::join_world;
 using namespace std::chrono_literals;
 
-/// A socket that is bound to, or connects to, `address`; `call` says what failed.
+/// Is a socket that is bound to, or connects to, `address`.
 class Socket {
  public:
   explicit Socket(const std::string& address, int port) {
@@ -55,7 +55,7 @@ class Socket {
     fd_ = ::socket(raw->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   }
   ~Socket() { ::close(fd_); }
-  /// "connected", or the reason why not.
+  /// Returns "connected", or the reason for failure.
   std::string connect() const {
     return ::connect(fd_, target_->ai_addr, target_->ai_addrlen) == 0 ? "connected" : ::strerror(errno);
   }
@@ -72,7 +72,7 @@ int master_port() { return static_cast<int>(env::get_int("MASTER_PORT").value())
 
 enum class Machines { kOne, kSeveral };
 
-/// Two ranks meet at `master_addr`; then rank 1 tries each address.
+/// Lets two ranks meet at `master_addr`, then rank 1 try each address.
 std::vector<std::string> attempts(Machines machines, const std::string& master_addr,
                                   const std::vector<std::string>& addresses,
                                   const std::string& listen_addr = "") {
@@ -128,7 +128,7 @@ TEST(Rendezvous, ListensWhereTheUserSaysSo) {
               ::testing::ElementsAre("connected", kRefused));
 }
 
-/// What a job of one machine with two ranks has read.
+/// Returns a job of one machine with two ranks.
 Job one_machine(int port) {
   Job job;
   job.world_size = 2;
@@ -138,7 +138,7 @@ Job one_machine(int port) {
   return job;
 }
 
-// Debian maps a machine's own name to 127.0.1.1, where ranks of other machines do not come.
+// Debian maps a machine's own name to 127.0.1.1, which ranks of other machines do not use.
 TEST(Rendezvous, AtANameThatMeansThisMachineAloneIsOpenToOtherMachinesOfTheJob) {
   Job job = one_machine(testing::free_port());
   job.master_addr = "LOCALHOST";
@@ -149,7 +149,7 @@ TEST(Rendezvous, AtANameThatMeansThisMachineAloneIsOpenToOtherMachinesOfTheJob) 
   EXPECT_EQ(Socket(numeric_host(open.address), job.master_port).connect(), "connected");
 }
 
-/// What rank 0 of two complains of.
+/// Returns the error of rank 0 of two.
 std::string error_of_rank_0(const std::string& master_addr, int port = 0,
                             const std::string& listen_addr = "") {
   const auto outcomes = fork_ranks(1, [&](int) {
@@ -179,7 +179,7 @@ TEST(Rendezvous, AtAPortThatIsTakenIsAnErrorThatNamesIt) {
   {
     const Listener job = listen_on_this_machine(one_machine(port));
     EXPECT_THAT(error_of_rank_0("127.0.0.1", port), is_error);
-    // Whoever looks for a free port finds another one, though nobody listens there.
+    // The search for a free port finds another one, although nobody listens there.
     EXPECT_FALSE(Socket("127.0.0.1", port).listen());
     EXPECT_EQ(Socket("127.0.0.1", port).connect(), kRefused);
   }
@@ -188,7 +188,7 @@ TEST(Rendezvous, AtAPortThatIsTakenIsAnErrorThatNamesIt) {
   EXPECT_THAT(error_of_rank_0("127.0.0.1", port, "127.0.0.1"), is_error);
 }
 
-// torchrun, for one, has a store of its own at the port of its ranks.
+// The port may be taken, for example by torchrun's own store.
 TEST(Rendezvous, OfOneMachineNeedsNoPort) {
   const int port = testing::free_port();
   const Socket other("127.0.0.1", port);
@@ -216,7 +216,7 @@ TEST(Rendezvous, TellsJobsOfTorchrunApart) {
     env::set(variable, std::nullopt);
 }
 
-// torchrun's agent keeps the store, and the keys in it, when it starts the ranks anew.
+// torchrun's agent keeps the store and its keys when it restarts the ranks.
 TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
   const auto own = own_address_towards("192.0.2.1");
   if (!own || own->starts_with("127.")) GTEST_SKIP() << "this machine is in no network";
@@ -233,7 +233,7 @@ TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
       env::set("MASTER_ADDR", *own);
       env::set("MASTER_PORT", std::to_string(agent->getPort()));
       env::set("LOCAL_SIZE", std::nullopt);
-      if (rank == start) std::this_thread::sleep_for(200ms);  // those before have left their keys
+      if (rank == start) std::this_thread::sleep_for(200ms);  // earlier starts have left their keys
       const auto world = join_world();
       at::Tensor sum = at::ones({1});
       world.group().all_reduce(sum);
@@ -243,11 +243,11 @@ TEST(Rendezvous, OfTorchrunBeginsAnewInTheStoreOfItsAgent) {
   }
 }
 
-// Its store lives until the rank that holds it leaves, and the others are ahead of it.
+// The store of the previous job exists until its rank leaves, while the others are already further.
 TEST(Rendezvous, IsNotTakenForTheOneBefore) {
   const auto outcomes = fork_ranks(3, [](int rank) {
     std::string sizes;
-    std::vector<World> held;  // what is left lives on, as with an engine that a script keeps
+    std::vector<World> held;  // a world that was left still exists, as with an engine that a script keeps
     for (int times = 0; times < 5; ++times) {
       const auto world = held.emplace_back(join_world());
       world.group().barrier();

@@ -1,5 +1,4 @@
-// Ranks that meet over torchrun's store, whose new connections are lost: what stands on standard error is
-// this library's word alone.
+// Ranks meet through torchrun's store but lose new connections. Only this library writes to standard error.
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -55,8 +54,8 @@ void pass_on(int from, int to) {
   ::shutdown(to, SHUT_WR);
 }
 
-/// Takes connections at a port of its own for another port of the host. lets_down: says whether it closes the
-/// nth at once, from 0 on. Lives as long as its process.
+/// Forwards connections at its own port to another port of the host. lets_down() tells whether to close the
+/// nth (from 0) at once. Exists as long as its process.
 class LossyWay {
  public:
   LossyWay(const std::string& host, int to, std::function<bool(int)> lets_down)
@@ -95,7 +94,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-/// Waits for a file that another rank writes, and returns what stands in it.
+/// Waits for a file that another rank writes, and returns its content.
 std::string awaited(const std::filesystem::path& file) {
   while (!std::filesystem::exists(file)) std::this_thread::sleep_for(10ms);
   return text_of(file);
@@ -105,8 +104,9 @@ struct LossyOutcome {
   std::string error, standard_error;
 };
 
-/// Two ranks meet at a store that a third process holds, as torchrun's agent does, and make an own group;
-/// rank 1 reaches it on a way that loses connections: that of the group is its third one. What rank 1 says.
+/// Lets two ranks meet at a third process's store and make an own group. The store is like that of torchrun's
+/// agent. Rank 1 reaches the store on a way that loses connections; the group's is the third. Returns rank
+/// 1's output.
 LossyOutcome over_a_lossy_way(const std::string& host, std::chrono::milliseconds timeout,
                               std::function<bool(int)> lets_down) {
   const testing::TemporaryFolder folder;
@@ -152,7 +152,7 @@ LossyOutcome over_a_lossy_way(const std::string& host, std::chrono::milliseconds
   return {outcomes[1].value, text_of(path / "stderr")};
 }
 
-/// The first connections of rank 1 are its own, and the one that others are cloned of.
+/// Counts rank 1's first connections: its own, and one from which others are cloned.
 constexpr int kFirstConnections = 2;
 
 class LossyStore : public ::testing::Test {

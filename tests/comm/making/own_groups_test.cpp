@@ -1,4 +1,4 @@
-// Groups of all ranks that threads make and let go of, each for itself.
+// Threads independently make and release groups of all ranks.
 #include "deepspeed/comm/making/own_groups.h"
 
 #include <atomic>
@@ -70,7 +70,7 @@ TEST(OwnGroups, AreRefusedWhereRanksCouldTakeOneForTheOther) {
   EXPECT_EQ(refusal(groups, "a", "x"), "no error");
 }
 
-// Each rank begins with another one, and a call ends when the other rank has made it too.
+// Each rank begins with a different group, and a call ends when the other rank has made it too.
 TEST(OwnGroups, AreMadeInAnyOrderByThreadsThatNameThem) {
   run_ranks(2, [](World& world) {
     const auto use = [&](const std::string& name, double value, bool is_late) {
@@ -89,7 +89,7 @@ TEST(OwnGroups, OfNamesThatDifferBetweenRanksAreNamed) {
   const auto outcomes = testing::fork_ranks(2, [](int rank) {
     const auto world = join_world(2s);
     const std::string text = error_of<CommError>([&] { world.own_group(rank == 0 ? "actor" : "critic"); });
-    std::this_thread::sleep_for(1s);  // the other rank looks for this one's store
+    std::this_thread::sleep_for(1s);  // the other rank checks this one's store
     return text;
   });
   EXPECT_THAT(outcomes[0].value, AllOf(HasSubstr("'own/actor/1'"), HasSubstr("rank 1 makes 'own/critic/1'")));
@@ -100,7 +100,7 @@ std::ptrdiff_t num_entries(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
 }
 
-// How many threads and open files the process has.
+// Returns the number of threads and open files of the process.
 std::ptrdiff_t num_resources() { return num_entries("/proc/self/task") + num_entries("/proc/self/fd"); }
 
 TEST(OwnGroups, GiveTheirThreadsAndConnectionsBack) {
@@ -123,7 +123,7 @@ TEST(OwnGroups, GiveTheirThreadsAndConnectionsBack) {
   });
 }
 
-// A rank may be done with a group while another one still reads what it sent.
+// A rank may be done with a group while another still reads its data.
 TEST(OwnGroups, LoseNothingWhereOneRankLetsGoSooner) {
   run_ranks(2, [](World& world) {
     const auto own = at::full({1 << 20}, world.rank() + 1.0);
@@ -148,7 +148,7 @@ TEST(OwnGroups, MayOutliveTheWorld) {
   });
 }
 
-// A thread of gloo would end the process.
+// Without a check in advance, a thread of gloo would end the process.
 TEST(Groups, ThatFindNoRoomForTheirConnectionsNameTheLimit) {
   const auto outcomes = testing::fork_ranks(2, [](int) {
     const rlimit few{24, 24};

@@ -55,13 +55,26 @@ TEST(SharedArena, HandsOutBlocksThatDoNotMeet) {
   std::memset(first, 1, 5000);
   std::memset(second, 2, kMiB);
   EXPECT_EQ(first[4999], 1);
-  EXPECT_EQ(arena.used_bytes(), 8192 + kMiB);
+  EXPECT_EQ(arena.used_bytes(), (4999 / device::page_bytes() + 1) * device::page_bytes() + kMiB);
   ASSERT_TRUE(arena.offset_of(second + 10, kMiB - 10).has_value());
   EXPECT_EQ(*arena.offset_of(second + 10, 5) - *arena.offset_of(second, 5), 10U);
   EXPECT_FALSE(arena.offset_of(&arena, 1).has_value());
   arena.free(first);
   arena.free(second);
   EXPECT_EQ(arena.used_bytes(), 0U);
+}
+
+TEST(SharedArena, OfAnotherSystemHandsOutItsLargerPages) {
+  constexpr size_t kPage = size_t{64} << 10;
+  Arena arena(64 * kMiB + 4096, kPage);
+  EXPECT_EQ(arena.bytes(), 64 * kMiB);
+  for (const size_t bytes : {size_t{1}, kPage, kPage + 1, 3 * kMiB + 1}) {
+    const size_t before = arena.used_bytes();
+    const auto* const block = static_cast<char*>(arena.allocate(bytes));
+    ASSERT_NE(block, nullptr);
+    EXPECT_EQ(*arena.offset_of(block, bytes) % kPage, 0U) << bytes;
+    EXPECT_EQ(arena.used_bytes() - before, (bytes + kPage - 1) / kPage * kPage) << bytes;
+  }
 }
 
 TEST(SharedArena, UsesWhatWasFreedAgain) {

@@ -1,10 +1,11 @@
 #include "deepspeed/comm/shm/read_pages.h"
 
-#include <vector>
+#include <cstdint>
+#include <cstdio>
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
+
+#include "deepspeed/device/memory/addresses.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -15,13 +16,23 @@ using comm::shm::Mapping;
 using comm::shm::MappingUse;
 using comm::shm::ReadPages;
 
-const size_t kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 constexpr size_t kNumPages = 64;
 
-TEST(ReadPages, CountsEachPageOnce) {
+/// Has the system's pages, and those of a system with the largest ones.
+class ReadPagesTest : public ::testing::TestWithParam<size_t> {
+ protected:
+  const size_t kPage = GetParam();
+
+  /// Counts the pages of the mapping whose beginning the process has in its tables.
+  size_t num_mapped(const Mapping& mapping) const;
+};
+
+INSTANTIATE_TEST_SUITE_P(Pages, ReadPagesTest, ::testing::Values(device::page_bytes(), size_t{64} << 10));
+
+TEST_P(ReadPagesTest, CountsEachPageOnce) {
   const auto memory = make_memory(kNumPages * kPage);
   const auto mapping = map_memory(memory, kNumPages * kPage, MappingUse::kOwn);
-  ReadPages pages(mapping);
+  ReadPages pages(mapping, kPage);
   const auto note = [&](size_t begin, size_t end) {
     pages.note(mapping->data() + begin, end - begin, kNumPages * kPage);
   };
@@ -40,15 +51,14 @@ TEST(ReadPages, CountsEachPageOnce) {
   EXPECT_EQ(pages.noted_bytes(), kNumPages * kPage);
 }
 
-/// Counts the pages of the mapping that the process has in its tables.
-size_t num_mapped(const Mapping& mapping) {
+size_t ReadPagesTest::num_mapped(const Mapping& mapping) const {
   size_t count = 0;
   const auto file = ::fopen("/proc/self/pagemap", "r");
   if (file == nullptr) return 0;
   for (size_t page = 0; page < kNumPages; ++page) {
     uint64_t entry = 0;
     const auto address = reinterpret_cast<size_t>(mapping.data()) + page * kPage;
-    if (::fseek(file, static_cast<long>(address / kPage * sizeof(entry)), SEEK_SET) != 0 ||
+    if (::fseek(file, static_cast<long>(address / device::page_bytes() * sizeof(entry)), SEEK_SET) != 0 ||
         ::fread(&entry, sizeof(entry), 1, file) != 1)
       break;
     count += entry >> 63;
@@ -57,7 +67,7 @@ size_t num_mapped(const Mapping& mapping) {
   return count;
 }
 
-TEST(ReadPages, LetsGoBeyondTheBudgetAndTheContentStays) {
+TEST_P(ReadPagesTest, LetsGoBeyondTheBudgetAndTheContentStays) {
   const auto memory = make_memory(kNumPages * kPage);
   const auto own = map_memory(memory, kNumPages * kPage, MappingUse::kCommon);
   for (size_t i = 0; i < kNumPages; ++i) own->data()[i * kPage] = static_cast<char>(i);
@@ -67,7 +77,7 @@ TEST(ReadPages, LetsGoBeyondTheBudgetAndTheContentStays) {
     for (size_t i = 0; i < end; ++i) sum += mapping->data()[i * kPage];
     return sum;
   };
-  ReadPages pages(mapping);
+  ReadPages pages(mapping, kPage);
   constexpr size_t kBudget = 8;
   EXPECT_EQ(read(8), 28);
   pages.note(mapping->data(), 8 * kPage, kBudget * kPage);

@@ -1,4 +1,4 @@
-// A store of a job that a test serves, and connections to it.
+// Provides a job's store served by a test, and connections to it.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ inline StoreAddress address_of_loopback() {
   return address;
 }
 
-/// A connection to the server, whether it has been greeted or not.
+/// Returns a connection to the server before any greeting.
 inline Descriptor connection_to(const StoreAddress& address) {
   std::string why_not;
   auto socket = connect_to(address, std::chrono::steady_clock::now() + std::chrono::seconds(60), why_not);
@@ -45,7 +45,7 @@ inline Descriptor connection_to(const StoreAddress& address) {
   return socket;
 }
 
-/// A server with the store of its own rank, 0 of `ranks`, as a job has it.
+/// Is a server with the store of its own rank, 0 of `ranks`.
 struct Served {
   explicit Served(StoreAddress where = own_address(), int ranks = 2) {
     auto listener = listen_at(where);
@@ -59,7 +59,7 @@ struct Served {
     store = c10::make_intrusive<SocketStore>(address, std::move(socket), std::chrono::seconds(60),
                                              std::move(server));
   }
-  /// Says why a rank does not get in; "" where it does.
+  /// Returns why a rank may not join, or "".
   std::string joins_as(int rank, int ranks, Descriptor& socket) const {
     socket = connection_to(address);
     std::string why_not;
@@ -71,7 +71,7 @@ struct Served {
   StorePtr store;
 };
 
-/// Waits for what another thread or process is about to do.
+/// Waits for something that another thread or process is about to do.
 inline void until(const std::function<bool()>& done) {
   for (int i = 0; i < 60000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(done());

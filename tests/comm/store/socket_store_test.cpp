@@ -1,4 +1,4 @@
-// The store of a job: it answers as c10d's own stores do, to this user alone, whatever its clients do.
+// A job's store answers like c10d's own stores, only to this user, whatever its clients do.
 #include "deepspeed/comm/store/socket_store.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ using namespace std::chrono_literals;
 std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text(const std::vector<uint8_t>& value) { return {value.begin(), value.end()}; }
 
-/// What each method of a store answers.
+/// Returns the answers of each method of a store.
 std::vector<std::string> answers_of(c10d::Store& store) {
   std::vector<std::string> said;
   const auto say = [&](const auto& value) { said.push_back(::testing::PrintToString(value)); };
@@ -163,16 +163,16 @@ TEST(SocketStore, OutlivesClientsThatDieSendWhatIsNoMessageOrDoNotRead) {
   wrong_count[4 + 17] = char(0xff);
   EXPECT_TRUE(is_dropped(send(false, "GET / HTTP/1.1\r\n\r\n")));
   EXPECT_TRUE(is_dropped(send(false, wait_for_a)));                           // not greeted
-  EXPECT_TRUE(is_dropped(send(true, std::string(4, '\xff'))));                // 4 GB are to come
+  EXPECT_TRUE(is_dropped(send(true, std::string(4, '\xff'))));                // announces 4 GB
   EXPECT_TRUE(is_dropped(send(true, wrong_count)));                           // more texts than bytes
   EXPECT_TRUE(is_dropped(send(true, std::string("\1\0\0\0\x63", 5))));        // ends early
-  EXPECT_TRUE(is_dropped(send(true, encode_store_message({99, 0, 0, {}}))));  // no call
+  EXPECT_TRUE(is_dropped(send(true, encode_store_message({99, 0, 0, {}}))));  // not a call
   EXPECT_TRUE(
       is_dropped(send(true, encode_store_message({static_cast<uint8_t>(StoreCall::kSet), 0, 0, {"a"}}))));
   send(true, wait_for_a);                // dies while it waits
   send(true, wait_for_a.substr(0, 10));  // dies in the middle
   const auto silent = send(true, wait_for_a.substr(0, 10));
-  // Asks for more than fits between the two, and reads nothing.
+  // Asks for more than fits into the buffers, and reads nothing.
   served.store->set("large", std::string(1 << 20, 'x'));
   std::string gets;
   for (int i = 0; i < 40; ++i)
@@ -193,7 +193,7 @@ TEST(SocketStore, TellsItsClientsThatTheServerHasEnded) {
   std::thread waiter([&] { error = error_of<c10::DistNetworkError>([&] { client->wait({"never"}); }); });
   std::this_thread::sleep_for(20ms);
   const auto address = served->address;
-  // A child has all sockets of this process, as a worker of a data loader has.
+  // A child has all sockets of this process, like a data loader's worker.
   const pid_t child = ::fork();
   if (child == 0) {
     ::pause();
@@ -241,7 +241,7 @@ TEST(SocketStore, OfAForkLeavesTheConnectionsAndTheServerAlone) {
   delete served;
 }
 
-// Else ranks of two jobs, or of a job and the one before it, would take each other's keys.
+// If ranks could join twice, two jobs, or a job and its predecessor, would use each other's keys.
 TEST(StoreServer, LetsEachRankInOnce) {
   const Served served(own_address(), 3);
   Descriptor one, again, two, late;
@@ -249,7 +249,7 @@ TEST(StoreServer, LetsEachRankInOnce) {
   EXPECT_THAT(served.joins_as(0, 3, one), HasSubstr("another process has joined as rank 0"));
   EXPECT_EQ(served.joins_as(1, 3, one), "");
   EXPECT_THAT(served.joins_as(1, 3, again), HasSubstr("another process has joined as rank 1"));
-  one = Descriptor();  // it dies while others are missing, and is started again
+  one = Descriptor();  // it dies while others are missing, and is restarted
   until([&] { return served.joins_as(1, 3, again).empty(); });
   EXPECT_EQ(served.joins_as(2, 3, two), "");
   EXPECT_THAT(served.joins_as(1, 3, late), HasSubstr("has all its ranks"));
@@ -257,7 +257,7 @@ TEST(StoreServer, LetsEachRankInOnce) {
   EXPECT_THAT(served.joins_as(2, 3, late), HasSubstr("choose another MASTER_PORT"));
 }
 
-/// A store whose clones come to `listener`, where nobody serves yet.
+/// Returns a store whose clones connect to `address`, which has no server yet.
 StorePtr store_at(const StoreAddress& address) {
   int ends[2] = {-1, -1};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -265,7 +265,7 @@ StorePtr store_at(const StoreAddress& address) {
   return c10::make_intrusive<SocketStore>(address, Descriptor(ends[0]), 60s);
 }
 
-// A machine that is busy accepts late: until then no more connections than wait already have room.
+// A busy machine accepts late. Until then, no more connections than allowed can wait.
 TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
   const StoreAddress address = own_address();
   Descriptor listener(::socket(AF_UNIX, SOCK_STREAM, 0));
@@ -284,7 +284,7 @@ TEST(SocketStore, ComesAgainWhereTooManyWaitToBeLetIn) {
       said = error.what();
     }
   });
-  std::this_thread::sleep_for(50ms);  // it has found no room by then, or comes later
+  std::this_thread::sleep_for(50ms);  // it has found the queue full by then, or connects later
   const StoreServer server(std::move(listener), 2);
   client.join();
   EXPECT_EQ(said, "");
@@ -303,7 +303,7 @@ TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
     }
   });
   for (int times = 0; times < 2; ++times) {
-    // The greeting is there when the connection is closed, so that it is reset.
+    // The greeting has arrived when the connection is closed, so the connection is reset.
     const Descriptor taken(::accept(listener.get(), nullptr, nullptr));
     pollfd greeting{taken.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&greeting, 1, -1), 1);
@@ -313,7 +313,7 @@ TEST(SocketStore, ComesAgainWhereItsGreetingWasNotRead) {
   EXPECT_EQ(said, "");
 }
 
-// Whoever was in the store's way is named at once.
+// The error names at once what blocked the store.
 TEST(SocketStore, ComesNotAgainWhereTheServerIsGoneOrRefuses) {
   const StoreAddress address = own_address();
   EXPECT_THAT(error_of<c10::DistNetworkError>([&] { store_at(address)->clone(); }),
@@ -330,7 +330,7 @@ class AnotherUser : public ::testing::Test {
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   }
-  /// The exit status of a child that is nobody.
+  /// Returns the exit status of a child that runs as the user nobody.
   static int status_of(const std::function<int()>& body) {
     const pid_t child = ::fork();
     if (child == 0) ::_exit(::setgid(kNobody) == 0 && ::setuid(kNobody) == 0 ? body() : 99);

@@ -1,4 +1,4 @@
-// A store between machines lets in whoever knows the job's secret, and nobody else.
+// A store between machines only admits clients that know the job's secret.
 #include "deepspeed/comm/store/store_guard.h"
 
 #include <cerrno>
@@ -66,7 +66,7 @@ TEST_F(Guarded, RefusesStrangers) {
   const std::string set =
       encode_store_message({static_cast<uint8_t>(StoreCall::kSet), 0, 0, {"a", "stranger"}});
   const std::string none(64, '0');
-  // No greeting, none with a proof, wrong proofs, and what would count after a greeting.
+  // No greeting, none with a proof, wrong proofs, and calls that are only valid after a greeting.
   const std::vector<std::string> said = {set,
                                          greeting({}) + set,
                                          greeting({"1"}) + set,
@@ -102,7 +102,7 @@ TEST_F(Guarded, DropsStrangersThatSayNothing) {
 }
 
 TEST_F(Guarded, LetsRanksInThoughStrangersHoldAllDescriptors) {
-  // In a process of its own, whose descriptors are few: the server's ends of the connections need them too.
+  // In a separate process with few descriptors, since the server's ends of connections need them too.
   const pid_t pid = ::fork();
   if (pid == 0) {
     const Served served(address_of_loopback());
@@ -128,7 +128,7 @@ TEST_F(Guarded, LetsRanksInThoughStrangersHoldAllDescriptors) {
 }
 
 TEST_F(Guarded, TakesAProofOnce) {
-  // Whoever reads along sends the same words again.
+  // An eavesdropper may send the same messages again.
   const StoreGuard guard("the job's secret");
   const auto greeting = [](const std::string& text) {
     return StoreMessage{static_cast<uint8_t>(StoreCall::kJoin), 1, 2, {kStoreGreeting, text}};
@@ -139,7 +139,7 @@ TEST_F(Guarded, TakesAProofOnce) {
   EXPECT_FALSE(guard.check(first, greeting(proof)));
   EXPECT_TRUE(guard.check(second, greeting("1")));
   EXPECT_THROW(guard.check(second, greeting(proof)), CommError);
-  // The server's own proof is none of a client.
+  // The server's own proof is not valid for a client.
   StoreGuard::Shown third;
   const auto answer = guard.check(third, greeting("1"));
   EXPECT_THROW(guard.check(third, greeting(answer->texts[1])), CommError);

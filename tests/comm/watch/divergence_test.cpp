@@ -1,5 +1,4 @@
-// Ranks that call different collectives get an error within seconds that names two of them and what each
-// called.
+// Ranks that call different collectives get an error within seconds that names two of them and their calls.
 #include <future>
 #include <thread>
 
@@ -27,7 +26,7 @@ using testing::join_world;
 using ::testing::MatchesRegex;
 using namespace std::chrono_literals;
 
-// Runs `program` on two ranks; both must fail, before any timeout, with a text that has `expected`.
+// Runs `program` on two ranks. Both must fail before any timeout, with a text that contains `expected`.
 void expect_on_both(const std::function<void(World&, int)>& program,
                     const std::vector<std::string>& expected) {
   const auto outcomes = fork_ranks(2,
@@ -147,14 +146,14 @@ TEST(Divergence, OfARankThatRaisesAndLeavesIsNamedByTheOther) {
   }
 }
 
-/// Runs both at the same time; what one throws is thrown here.
+/// Runs both at the same time and rethrows what one throws.
 void in_two_threads(const std::function<void()>& one, const std::function<void()>& other) {
   auto beside = std::async(std::launch::async, one);
   other();
   beside.get();
 }
 
-// Each rank is late in another group, with the thread that is to call there.
+// Each rank is late in another group, with the thread that should call there.
 TEST(Divergence, IsNotSeenInThreadsThatAreOnlySlow) {
   const auto outcomes = fork_ranks(2, [](int rank) {
     auto world = join_world();
@@ -175,7 +174,7 @@ TEST(Divergence, IsNotSeenInThreadsThatAreOnlySlow) {
   }
 }
 
-// What ends in the left group ends there alone, whatever waits beside it.
+// A failure in the left group ends only that group, whatever else is waiting.
 TEST(Divergence, OfOneGroupLeavesThoseOfOtherThreadsAlone) {
   const auto outcomes = fork_ranks(2, [](int rank) {
     auto world = join_world();
@@ -219,7 +218,7 @@ TEST(Divergence, OfARankThatLetGoOfItsGroupIsNamed) {
 TEST(Divergence, OfARankWhoseProgramEndsBesideItsGroupsIsNamed) {
   expect_on_both(
       [](World& world, int rank) {
-        // It lives on, as that of an engine does where its error is reported.
+        // It is not destroyed, like that of an engine whose error is reported.
         const auto& group = *new ProcessGroup(world.own_group("data"));
         for (int step = 0; step < (rank == 0 ? 5 : 4); ++step) group.all_reduce(at::ones({7}));
         world.shutdown();
@@ -237,7 +236,7 @@ TEST(Divergence, IsNotSeenInARankThatIsOnlySlow) {
       world.group().all_reduce(tensor);
     }
     auto other = world.new_group({0, 1}, "other");
-    // Under way in one group while this rank is blocked in another.
+    // In progress in one group while this rank is blocked in another.
     auto work = rank == 0 ? other.start_all_reduce(tensor) : Work();
     if (rank == 1) std::this_thread::sleep_for(2500ms);
     world.group().barrier();

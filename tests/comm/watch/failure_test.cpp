@@ -1,4 +1,4 @@
-// What a rank sees when others die, hang or never come.
+// Checks what a rank sees when others die, hang or never come.
 #include <filesystem>
 #include <thread>
 
@@ -130,7 +130,7 @@ TEST(Failure, LeavesTheProcessAbleToEndCleanly) {
     auto tensor = at::ones({1 << 18});
     const auto work = world.group().start_all_reduce(tensor);
     const auto more = world.group().start_all_reduce(at::ones({1 << 18}));
-    if (rank == 0) std::exit(0);  // with operations under way, through the static destructors
+    if (rank == 0) std::exit(0);  // with operations in progress, through the static destructors
     std::exit(error_of<CommError>([&] {
                 for (int i = 0; i < 9; ++i) world.group().all_reduce(tensor);
               }) == "no error");
@@ -146,7 +146,7 @@ TEST(Failure, DestroyingAWorldWithPendingWorkDoesNotWait) {
   const testing::TemporaryFolder folder;
   const auto outcomes = fork_ranks(2, [&](int rank) {
     auto world = join_world();
-    if (rank == 1) {  // it joins in nothing, and stays until the other one has left
+    if (rank == 1) {  // it makes no calls, and stays until the other one has left
       while (!std::filesystem::exists(folder / "left")) std::this_thread::sleep_for(10ms);
       return std::string();
     }

@@ -1,4 +1,4 @@
-// Ranks that miss a monitored barrier, come late or leave one out for good.
+// Ranks miss a monitored barrier, come late, or skip one.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -85,7 +85,7 @@ TEST(MonitoredBarrier, MeetsARankAgainThatLeftOneOutForGood) {
       std::string texts = rank == skipping ? "left out" : missed(world, 300ms);
       for (int later = 0; later < 3; ++later) {
         world.group().barrier();
-        world.group().monitored_barrier(20s);  // throws where the ranks count differently
+        world.group().monitored_barrier(20s);  // throws if the ranks count differently
         world.group().monitored_barrier(20s);
       }
       world.shutdown();
@@ -103,7 +103,7 @@ TEST(MonitoredBarrier, TellsARankThatComesLateSo) {
   for (const int late : {0, 1}) {
     const auto outcomes = fork_ranks(3, [&](int rank) {
       auto world = join_world();
-      // Where rank 0 is late, the others wait 2 s longer for its word.
+      // If rank 0 is late, the others wait 2 s longer for its answer.
       if (rank == late) std::this_thread::sleep_for(4s);
       auto text = missed(world, 500ms);
       world.group().barrier();

@@ -1,4 +1,4 @@
-// What an observer hears of the calls of two ranks.
+// Checks what an observer learns about the calls of two ranks.
 #include "deepspeed/comm/watch/observer.h"
 
 #include <atomic>
@@ -34,7 +34,7 @@ struct Heard {
   }
 };
 
-// One call of each kind with the bytes of its whole tensor: 4 bytes an element.
+// Makes one call of each kind and returns the bytes of its whole tensor, 4 bytes per element.
 std::vector<std::pair<std::string, int64_t>> call_each_kind(const ProcessGroup& group) {
   const auto part = at::ones({3});
   const auto whole = at::ones({3 * group.size()});
@@ -113,7 +113,7 @@ TEST(CallObserver, HearsNothingMoreOnceItWasRemoved) {
 
 TEST(CallObserver, HearsCallsWhenTheyEndAndOnce) {
   const auto group = make_fake_world(2).group();
-  auto earlier = group.start_barrier();  // before anybody listens
+  auto earlier = group.start_barrier();  // before anyone observes
   Heard heard;
   earlier.wait();
   auto first = group.start_all_reduce(at::ones({2}));

@@ -26,7 +26,7 @@ TEST(OwnThread, MayWaitWhileTheProgramsWaitInAnotherGroup) {
         EXPECT_EQ(beside.all_reduce_scalar(1), 2);
       });
     };
-    // For some seconds rank 0 waits for rank 1 in the world, and rank 1's thread for rank 0's beside it.
+    // For a few seconds, rank 0 waits for rank 1 in the world, while rank 1's own thread waits for rank 0's.
     std::thread thread = meet_beside(world.rank() == 0 ? 5s : 0s);
     if (world.rank() == 1) std::this_thread::sleep_for(4s);
     world.group().all_reduce(at::ones({8}));

@@ -125,7 +125,7 @@ TEST(RankReport, FindsRanksThatWaitForEachOtherInTwoGroups) {
   EXPECT_TRUE(find_deadlocks(zero, one).empty());
 }
 
-// Where each group has a thread of its own, the one that is awaited is on its way.
+// If each group has its own thread, the awaited one is still coming.
 TEST(RankReport, FindsNoDeadlockBetweenThreads) {
   const auto zero =
       rank(0, {{"0/data", blocked(calls_of(1, {{5, "a #5"}}))}, {"1/model", calls_of(2, {{8, "b #8"}})}});
@@ -150,7 +150,7 @@ TEST(RankReport, FindsWhatAThreadGaveUpInTheGroupsThatItCallsAlone) {
   zero.groups["1/model"].waits_in.reset();
   EXPECT_TRUE(find_given_up(zero, one).empty());
   EXPECT_EQ(find_given_up(zero, one, /*with_idle=*/true).at(0).group, "1/model");
-  one.groups["2/own"].left = true;  // and goes on without it
+  one.groups["2/own"].left = true;  // and continues without it
   EXPECT_TRUE(find_given_up(zero, one).empty());
   one.gave_up["0/data"] = "since";
   EXPECT_EQ(find_given_up(zero, one).at(0).text, "since");

@@ -1,4 +1,4 @@
-// Ranks whose collectives differ but end, as over NCCL: the guard finds them by the hash of their calls.
+// Ranks' collectives differ but end, as over NCCL. The guard detects that by the hash of their calls.
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -42,6 +42,7 @@ class CarelessBackend : public c10d::Backend {
 };
 
 const Backend kCareless{.name = "careless",
+                        .also = {},
                         .type = c10d::ProcessGroup::BackendType::CUSTOM,
                         .device = at::kCPU,
                         .meets_by_tags = false,
@@ -51,7 +52,7 @@ const Backend kCareless{.name = "careless",
                           return c10::make_intrusive<CarelessBackend>(group.rank, group.size());
                         }};
 
-// A rank of this process: its guard and its groups over one store.
+// Is a rank in this process: its guard and its groups over one store.
 class CarelessRank {
  public:
   CarelessRank(StorePtr store, int rank)
@@ -73,7 +74,7 @@ class CarelessRank {
   std::shared_ptr<DivergenceGuard> guard_;
 };
 
-// The error that the rank gets in one of its next calls, within `limit`.
+// Returns the error of one of the rank's next calls, within `limit`.
 std::string error_within(const ProcessGroup& group, std::chrono::seconds limit) {
   const auto tensor = at::ones({4});
   const auto end = Clock::now() + limit;
@@ -118,7 +119,7 @@ TEST(SequenceCheck, NamesTheFirstCallsThatDifferAlthoughAllEnded) {
   call_alike(groups, 20);
   groups[0].all_reduce(at::ones({8}), ReduceOp::kMax);
   groups[1].broadcast(at::ones({8}), 1);
-  call_alike(groups, 300);  // more than a report of ranks that wait has
+  call_alike(groups, 300);  // more than the report of waiting ranks contains
   expect_both_fail(groups, {"rank 0 called all_reduce #21 (max of 8 Float)",
                             "rank 1 called broadcast #21 (8 Float, root 1)"});
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace context = boost::context::detail;
 
-constexpr size_t kGuardBytes = 4096;
+constexpr size_t kGuardBytes = size_t{64} << 10;  // whole pages of every system
 
 }  // namespace
 

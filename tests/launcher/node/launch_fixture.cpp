@@ -78,6 +78,7 @@ void LaunchTest::start(const std::vector<std::string>& words) {
   for (const char* name : {"PYTHON", "DS_ENV_FILE"}) env::set(name, std::nullopt);
   for (const auto& [name, value] : variables_) env::set(name.c_str(), value);
   if (!working_folder_.empty()) fs::current_path(working_folder_);
+  if (prepare_) prepare_();
   ::_exit(run_command(words));
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ class LaunchTest : public ::testing::Test {
   std::filesystem::path folder_;
   std::filesystem::path working_folder_;          ///< of the launcher; empty: the test's own
   std::map<std::string, std::string> variables_;  ///< further ones that the launcher starts with
+  std::function<void()> prepare_;                 ///< what the launcher's process does first
   std::string marker_;
   pid_t launcher_ = 0;
   int stderr_fd_ = -1;  ///< where the launcher's errors go in place of the file

@@ -1,10 +1,17 @@
 // The launcher with real processes: what ranks see, how they end, and that none is left.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <iterator>
 #include <thread>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,6 +187,36 @@ TEST_F(LaunchTest, LeavesNoProcessThatOutlivedItsRank) {
   start_script(2, "(setsid sleep 60 &) ; exit 0");
   EXPECT_EQ(wait(), 0) << err();
   EXPECT_TRUE(processes_left().empty());
+}
+
+/// Has the system refuse that this process adopts orphans, as emulators do. Returns whether it does.
+bool forbid_adoption() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_CHILD_SUBREAPER, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(rules), rules};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+  return ::prctl(PR_SET_CHILD_SUBREAPER, 0) != 0;
+}
+
+TEST_F(LaunchTest, GoesOnAndSaysSoOnceWhereNoProcessMayAdoptOrphans) {
+  constexpr int kNoFilter = 77;
+  prepare_ = [] {
+    if (!forbid_adoption()) ::_exit(kNoFilter);
+  };
+  start_script(2, "[ $RANK = 0 ] && exec sleep 600; exit 3");
+  const int code = wait();
+  if (code == kNoFilter) GTEST_SKIP() << "this system has no filters of calls";
+  EXPECT_EQ(code, 3) << err();
+  const std::string text = err(), line = "lets no process adopt orphans (PR_SET_CHILD_SUBREAPER";
+  EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_EQ(text.find(line), text.rfind(line)) << text;
+  EXPECT_TRUE(all_gone_within(1min));
 }
 
 TEST_F(LaunchTest, ForwardsSignalsToEveryRank) {

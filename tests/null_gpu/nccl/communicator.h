@@ -41,6 +41,8 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& id() const { return id_; }
+  /// Returns the name of the next split, which is the same on all ranks.
+  std::string id_of_split() { return id_ + "." + std::to_string(splits_++); }
 
   /// Shares `bytes` of each rank with all: take(rank, data, offset, bytes) is called for each piece, rank
   /// after rank. kind: what ranks must agree on. Returns false where the communicator was aborted before the
@@ -82,6 +84,7 @@ class Communicator {
   std::mutex mutex_;
   std::condition_variable ended_;
   int under_way_ = 0;
+  int splits_ = 0;
 };
 
 }  // namespace null_gpu

@@ -172,7 +172,28 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* made, int size, int rank, int,
                                       ncclConfig_t*) {
   return make(made, size, *id, rank);
 }
-ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) { return ncclInvalidUsage; }
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* made, ncclConfig_t*) {
+  Communicator& whole = *communicator_of(handle);
+  const std::string id = whole.id_of_split();
+  struct Place {
+    int color, key, rank;
+  };
+  std::vector<Place> places(size_t(whole.size()));
+  const Place own{color, key, whole.rank()};
+  Communicator(id, whole.rank(), whole.size())
+      .share(1, reinterpret_cast<const char*>(&own), sizeof own,
+             [&](int rank, const char* data, size_t, size_t bytes) {
+               std::memcpy(&places[size_t(rank)], data, bytes);
+             });
+  *made = nullptr;
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  std::erase_if(places, [&](const Place& place) { return place.color != color; });
+  std::ranges::sort(places, {}, [](const Place& place) { return std::pair(place.key, place.rank); });
+  const auto rank = std::ranges::find(places, whole.rank(), &Place::rank) - places.begin();
+  ncclUniqueId of_color = {};
+  std::snprintf(of_color.internal, sizeof of_color.internal, "%s.%d", id.c_str(), color);
+  return make(made, int(places.size()), of_color, int(rank));
+}
 ncclResult_t ncclCommInitAll(ncclComm_t*, int, const int*) { return ncclInvalidUsage; }
 
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {

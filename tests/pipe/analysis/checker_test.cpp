@@ -1,4 +1,4 @@
-// All schedules up to 16 stages and 64 micro batches are proved, and the checker finds each kind of fault.
+// Proves all schedules up to 16 stages and 64 micro batches, and checks that each kind of fault is found.
 #include "deepspeed/pipe/analysis/checker.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ TEST(Checker, ProvesZeroBubble) {
 TEST(Checker, ProvesInterleavedForTwoToFourChunks) {
   for (int chunks = 2; chunks <= 4; ++chunks) {
     for (int stages = 2; stages <= kMostStages; ++stages) {
-      // More chunks of many micro batches follow the pattern of fewer; their tables are long.
+      // More chunks with many micro batches follow the pattern of fewer; their tables are long.
       const int most = chunks == 2 ? kMostMicroBatches : 2 * stages + 1;
       for (int micro_batches = 1; micro_batches <= most; ++micro_batches) {
         ASSERT_EQ(fault_of(train_steps("interleaved", micro_batches, stages, chunks)), "")
@@ -61,14 +61,15 @@ TEST(Checker, ProvesInterleavedForTwoToFourChunks) {
   }
 }
 
-/// The fault of a schedule of four stages and six micro batches after a change of one stage's steps.
+/// Returns the fault of a schedule after a change of one stage's steps. It has four stages and six micro
+/// batches.
 std::string fault_after(const char* kind, int stage, const std::function<void(Steps&)>& change) {
   auto pipeline = train_steps(kind, 6, 4);
   change(pipeline.stages[stage]);
   return fault_of(pipeline);
 }
 
-/// The n-th instruction of a kind.
+/// Returns the n-th instruction of a kind.
 Instruction& instruction_of(Steps& steps, InstructionKind kind, int n) {
   for (auto& step : steps) {
     for (auto& instruction : step) {
@@ -86,7 +87,7 @@ TEST(Checker, FindsSendsThatAreReceivedInAnotherOrder) {
   const auto swap_sends = [](Steps& steps) {
     std::swap(instruction_of(steps, kSendActivation, 0), instruction_of(steps, kSendActivation, 1));
   };
-  // The last forwards of the first stage come before their sends, so that the stage alone is in order.
+  // The first stage's last forwards come before their sends, so the stage by itself is in order.
   EXPECT_THAT(fault_after("1f1b", 0, swap_sends), HasSubstr("SendActivation"));
   const auto swap_late = [](Steps& steps) {
     auto& first = instruction_of(steps, kSendGrad, 0);
@@ -153,8 +154,8 @@ TEST(Checker, FindsSendsThatWouldWaitForTheirReceives) {
 }
 
 TEST(Checker, FindsStagesThatWaitForEachOther) {
-  // The first stage wants a gradient before its second forward, the last one the second activation before
-  // that gradient. Each stage alone is in order, and so is each channel.
+  // The first stage needs a gradient before its second forward. The last stage needs the second activation
+  // before that gradient. Each stage by itself is in order, and so is each channel.
   const std::vector<InstructionKind> end = {kReduceTiedGrads, kReduceGrads, kOptimizerStep};
   const auto steps_of = [&](const std::vector<std::pair<InstructionKind, int>>& work) {
     Steps steps(1);

@@ -1,4 +1,4 @@
-// What goes into train_batch() and eval_batch(), and what comes out of them.
+// Tests the inputs and results of train_batch() and eval_batch().
 #include <torch/data/example.h>
 #include <torch/nn/modules/linear.h>
 
@@ -56,7 +56,7 @@ std::shared_ptr<PipelineEngine> make_engine(int micro_batches, PipelineModuleOpt
       .engine;
 }
 
-// The layers of both stages in this process, as they begin.
+// Holds the layers of both stages in this process, with their initial weights.
 struct Whole {
   Whole() {
     for (int64_t i = 0; i < 4; ++i) {
@@ -110,7 +110,7 @@ TEST(PipelineEngine, EvaluatesMicroBatchesInEachForm) {
     EXPECT_ERROR(NotSupportedError, evaluate({.reduce_output = "max"}), "reduce_output is \"max\"");
     EXPECT_ERROR(UsageError, evaluate({.num_micro_batches = 0}), "num_micro_batches is 0");
     EXPECT_EQ(engine->global_steps(), 0);
-    // Evaluation leaves training as it was.
+    // Evaluation leaves training unchanged.
     EXPECT_NEAR(engine->train_batch(pipe::DataIterator::over(batches)).item<double>(), two, 1e-6);
   });
 }
@@ -133,7 +133,7 @@ TEST(PipelineEngine, ReadsWhatItIsGivenAgainAndAgain) {
       EXPECT_THAT(seen, ElementsAre(0.0, 0.2, 0.4, 0.0));
     }
 
-    // An iterator takes the loader's place and ends; a batch_fn changes what it gives.
+    // An iterator replaces the loader and ends; a batch_fn changes its batches.
     seen.clear();
     const auto four = numbered(4);
     engine->set_dataiterator(pipe::DataIterator::over(four));
@@ -151,7 +151,7 @@ TEST(PipelineEngine, ReadsWhatItIsGivenAgainAndAgain) {
   });
 }
 
-// Batches of two parts, whatever these are called; tests/mistakes has those of three.
+// Batches of two parts with any names; tests/mistakes has those of three.
 struct DataAndTarget {
   at::Tensor data, target;
 };
@@ -166,7 +166,7 @@ struct Renamed : torch::data::Example<> {
   using torch::data::Example<>::Example;
 };
 
-// A data set whose samples are of a struct.
+// Is a data set with samples of a struct type.
 template <class Sample>
 struct Samples {
   Sample get(size_t index) const { return {filled(0.1 * double(index + 1), {kRow}), filled(0, {1})}; }
@@ -188,7 +188,7 @@ TEST(PipelineEngine, TakesBatchesOfPairsTuplesExamplesAndLists) {
     expect_loss([&] { return TargetAndData{y, x}; });
     expect_loss([&] { return FirstAndSecond{x, {y}}; });
     expect_loss([&] { return std::optional(pipe::MicroBatch{{x}, {y}}); });
-    // A stage in between, or one that reads no data here, may be given none.
+    // A stage in between, or one that reads no data, may get none.
     expect_loss(engine->is_first_stage() || engine->is_last_stage()
                     ? pipe::DataIterator([&] { return std::pair(x, y); })
                     : pipe::DataIterator(nullptr));
@@ -313,7 +313,7 @@ TEST(PipelineEngine, GivesTheMeansOfAdditionalLossesOnAllStages) {
   });
 }
 
-// Hidden numbers, a mask of them, and how often it was used.
+// Holds hidden values, a mask of them, and a count of its uses.
 struct Masked {
   at::Tensor hidden;
   at::Tensor mask;

@@ -1,5 +1,5 @@
-// Checkpoints of bf16 pipelines that DeepSpeed wrote with its BF16_Optimizer: at ZeRO stage 0, and at stage 1
-// with gradient sums in fp32.
+// Loads checkpoints of bf16 pipelines that DeepSpeed wrote with its BF16_Optimizer: at ZeRO stage 0, and at
+// stage 1 with gradient sums in fp32.
 #include "tests/support/bf16_optimizer.h"
 
 #include <filesystem>

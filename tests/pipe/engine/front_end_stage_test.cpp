@@ -1,4 +1,4 @@
-// A front end that builds its stage itself says what it has, and runs it.
+// Tests a front end that builds, describes and runs its stage itself.
 #include <ATen/ops/ones.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Checkpoints of a pipeline: a file a layer, which any number of stages resumes from.
+// Checkpoints of a pipeline have one file per layer, and any number of stages can resume from them.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -178,7 +178,7 @@ TEST(PipelineCheckpoint, LayersAreSavedAndLoadedAlone) {
     const auto other = small_module({.num_stages = 2, .is_tied = true});
     for (const at::Tensor& param : other->parameters()) param.detach().zero_();
     other->load_state_dir(folder.path());
-    // Before an engine makes them alike, the copies of a tied weight are those that each stage has built.
+    // Before an engine makes them equal, each stage's copy of a tied weight has its own initial values.
     const at::Tensor words = module->parameters()[0].detach().clone();
     world.group().broadcast(words, 0);
     EXPECT_TRUE(other->parameters()[0].equal(words));

@@ -1,4 +1,4 @@
-// A pipeline trains as the model that it is cut of.
+// A pipeline trains like the model from which it is cut.
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 
 #include <torch/data/datasets/base.h>
@@ -17,7 +17,7 @@ namespace {
 
 std::vector<double> whole_losses(const PipelineRun& run, int data_ranks) {
   std::vector<double> losses;
-  // In a process of its own: the ranks are forked of this one, which must have no threads.
+  // Runs in a separate process: this one forks the ranks and must have no threads.
   const auto outcomes = run_ranks_collect(1, [&](comm::World&) {
     std::ostringstream text;
     text.precision(17);
@@ -79,7 +79,7 @@ TEST(PipelineEngine, RecomputedLayersTrainAlike) {
   expect_losses({.num_stages = 2, .precision = "autocast", .checkpoint_interval = 2}, 2, 0.0);
 }
 
-// Gives its own numbers.
+// Returns its own indices as samples.
 struct Rows : torch::data::datasets::Dataset<Rows, torch::data::Example<>> {
   torch::data::Example<> get(size_t index) override {
     return {at::full({4}, double(index)), at::full({1}, double(index))};
@@ -104,7 +104,7 @@ TEST(PipelineEngine, ReadsItsTrainingDataByDataParallelRanks) {
     const auto engine = initialize(module, Rows(), {.config = config}).engine;
     for (int step = 0; step < 2; ++step) engine->train_batch();
     if (!engine->is_last_stage()) return;
-    // The two data-parallel ranks have read each sample once between them.
+    // The two data-parallel ranks together have read each sample once.
     const at::Tensor own = at::tensor(*seen, at::kDouble), all = at::empty({12}, at::kDouble);
     engine->data_parallel_group().all_gather(all, own);
     EXPECT_TRUE(std::get<0>(all.sort()).equal(at::arange(12, at::kDouble)))
@@ -125,7 +125,7 @@ struct OneWeight : torch::nn::Module {
   at::Tensor weight = register_parameter("weight", at::ones({1}));
 };
 
-// 1 on one data-parallel rank and 1/256 on the other, whose sum bf16 rounds to 1.
+// The gradients are 1 on one data-parallel rank and 1/256 on the other. bf16 rounds their sum to 1.
 TEST(PipelineEngine, KeepsTheBitsOfSumsThatTravelInFp32) {
   run_ranks(4, [](comm::World&) {
     for (const int zero_stage : {0, 1, 2}) {
@@ -154,7 +154,7 @@ TEST(PipelineEngine, KeepsTheBitsOfSumsThatTravelInFp32) {
   });
 }
 
-// Each schedule with each ZeRO stage and in each precision, beside data-parallel ranks and with tied weights.
+// Runs each schedule with each ZeRO stage and each precision, with data parallelism and tied weights.
 TEST(PipelineEngine, SchedulesZeroStagesAndPrecisionsGoTogether) {
   const char* const schedules[] = {"1f1b", "interleaved", "zero_bubble"};
   const char* const precisions[] = {"fp32", "bf16", "fp16"};

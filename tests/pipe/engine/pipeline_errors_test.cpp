@@ -1,4 +1,4 @@
-// What goes wrong in a pipeline ends all of its ranks with an error that says what and where.
+// An error in a pipeline ends all its ranks with a text that says what failed and in which place.
 #include <csignal>
 #include <regex>
 
@@ -42,8 +42,8 @@ std::vector<LayerSpec> linears() {
           LayerSpec::of<torch::nn::Linear>(4, 4), LayerSpec::of<torch::nn::Linear>(4, 1)};
 }
 
-// As run_ranks_collect(), but the ranks do not meet after `body`: an error ends their groups. No error comes
-// of a timeout, which is longer than the ranks may live.
+// Runs ranks like run_ranks_collect(), but they do not meet after `body`: an error ends their groups. No
+// error comes from a timeout, which is longer than the ranks may live.
 std::vector<std::string> ranks_until_an_error(int num_ranks,
                                               const std::function<std::string(comm::World&)>& body) {
   const auto outcomes = fork_ranks(num_ranks,
@@ -124,7 +124,7 @@ TEST(PipelineErrors, AnExceptionOfALayerOrOfTheLossSaysWhereItWas) {
   }
 }
 
-// Throws in the second micro batch, in its forward or in its backward, the first time that it is armed.
+// Throws in the second micro batch, in forward or backward, the first time it is armed.
 struct FailingLayer : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     const auto fail_once = [](const char* where) {
@@ -206,7 +206,7 @@ TEST(PipelineErrors, DataThatEndsWithinABatchIsAnErrorOnAllRanks) {
           << end.what();
     }
     const auto more = rows(3, 4);
-    engine->train_batch(pipe::DataIterator::over(more));  // the engine goes on
+    engine->train_batch(pipe::DataIterator::over(more));  // the engine continues
     EXPECT_EQ(engine->global_steps(), 2);
     EXPECT_TRUE(throws_error<UsageError>([&] { engine->train_batch(); }, {"set_dataiterator"}));
   });
@@ -254,7 +254,7 @@ TEST(PipelineErrors, OutputsOfAnotherShapeForEqualInputsNeedAWord) {
   }
 }
 
-/// Ends the process within its second update, where it is to, and moves no weight.
+/// Ends the process in its second update, if told to, and changes no weight.
 class KillingOptimizer : public optim::OptimizerWithStates {
  public:
   KillingOptimizer(std::vector<optim::ParamGroup> groups, bool kills)

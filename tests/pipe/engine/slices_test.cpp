@@ -1,4 +1,4 @@
-// Three axes at once: stages, data-parallel ranks and slices of layers.
+// Tests three axes together: stages, data-parallel ranks and slices of layers.
 #include <filesystem>
 #include <set>
 
@@ -25,9 +25,9 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kSize = 8, kHidden = 16;
 
-comm::ProcessGroup slices_of_test;  // of this rank; none: the layers are whole
+comm::ProcessGroup slices_of_test;  // of this rank; undefined: the layers are whole
 
-// What goes into slices: its gradient is the sum of theirs.
+// Passes a value into slices. Its gradient is the sum of theirs.
 struct IntoSlices : torch::autograd::Function<IntoSlices> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& x) { return x.view_as(x); }
   static variable_list backward(AutogradContext*, variable_list gradients) {
@@ -36,7 +36,7 @@ struct IntoSlices : torch::autograd::Function<IntoSlices> {
     return {sum};
   }
 };
-// What comes out of slices is the sum of their parts.
+// Sums the parts of the slices.
 struct OutOfSlices : torch::autograd::Function<OutOfSlices> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& x) {
     at::Tensor sum = x.clone();
@@ -46,7 +46,7 @@ struct OutOfSlices : torch::autograd::Function<OutOfSlices> {
   static variable_list backward(AutogradContext*, variable_list gradients) { return gradients; }
 };
 
-// Norm, and two products of which each slice has its part of the hidden numbers.
+// Has a norm and two products. Each slice has a part of the hidden values.
 struct SlicedBlockImpl : torch::nn::Module {
   explicit SlicedBlockImpl(int64_t seed)
       : norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kSize})))) {
@@ -122,11 +122,11 @@ void expect_near(const std::vector<double>& values, const std::vector<double>& e
     EXPECT_NEAR(values[i], expected[i], tolerance * expected[i]) << what << " " << i;
 }
 
-// Slices add up halves of a product, in another order than the whole does, and steps carry the difference on:
-// norms show it before losses do.
+// Slices add halves of a product in another order than the whole model, and steps propagate the difference.
+// It shows in norms before losses.
 constexpr double kLossTolerance = 2e-6, kNormTolerance = 1e-5;  // relative
 
-// Of the whole model on one rank.
+// Trains the whole model on one rank.
 Trained expected_training(int steps) {
   const std::string text = run_ranks_collect(1, [&](comm::World&) {
                              const Trained trained = train(*engine_on(whole_model()), 0, steps);
@@ -217,7 +217,7 @@ TEST(Slices, HaveFilesOfTheirOwnInCheckpoints) {
   EXPECT_EQ(parts.at("tp_degree").as_int(), 2);
 }
 
-// Activations and gradients that travel whole, or in parts that the slices share out, are the same.
+// Activations and gradients are equal whether they travel whole or in one part per slice.
 TEST(Slices, TrainAlikeWhetherActivationsTravelInParts) {
   run_ranks(4, [&](comm::World&) {
     const PipeModelDataParallelTopology topology(2, 2, 1);

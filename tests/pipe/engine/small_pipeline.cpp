@@ -99,7 +99,7 @@ std::vector<double> train_pipeline(const PipelineRun& run) {
 
 namespace {
 
-// All layers as one module, for an engine that holds them.
+// Holds all layers as one module, for an engine of the whole model.
 struct WholeModel : torch::nn::Module {
   explicit WholeModel(const PipelineRun& run) {
     int64_t index = 0;

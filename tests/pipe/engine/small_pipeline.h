@@ -25,22 +25,22 @@ struct PipelineRun {
   std::string partition_method = "uniform";
 };
 
-/// The layers: an embedding of words, blocks, and a projection to the words, which shares the embedding's
-/// weight where the run is tied. Built anew, with the same weights each time.
+/// Builds the layers: an embedding of words, blocks, and a projection to the words. In a tied run the
+/// projection shares the embedding's weight. Each call builds new layers with the same weights.
 std::vector<LayerSpec> small_layers(const PipelineRun& run);
-/// Cross entropy of outputs (B, T, words) and labels (B, T).
+/// Returns the cross entropy of outputs (B, T, words) and labels (B, T).
 at::Tensor small_loss(const at::Tensor& logits, const at::Tensor& labels);
-/// The micro batches of a step for one data-parallel rank.
+/// Returns the micro batches of a step for one data-parallel rank.
 std::vector<pipe::MicroBatch> small_batches(const PipelineRun& run, int step, int data_rank);
 Json small_config(const PipelineRun& run);
 std::shared_ptr<PipelineModule> small_module(const PipelineRun& run);
 
-/// Trains on from a step, where the engine was loaded or is new.
+/// Trains from `first_step` on with a new or loaded engine. Returns the losses.
 std::vector<double> train_on(PipelineEngine& engine, const PipelineRun& run, int first_step, int last_step);
-/// The mean losses of the steps on a pipeline over all ranks of the world.
+/// Returns the steps' mean losses on a pipeline over all ranks of the world.
 std::vector<double> train_pipeline(const PipelineRun& run);
-/// Those of an engine that holds all layers, on `data_ranks` ranks' data one after the other: this rank
-/// alone.
+/// Returns the losses of an engine with all layers, on this rank only. It reads the data of `data_ranks`
+/// ranks in turn.
 std::vector<double> train_whole(const PipelineRun& run, int data_ranks);
 
 }  // namespace deepspeed::testing

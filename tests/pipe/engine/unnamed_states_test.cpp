@@ -1,5 +1,5 @@
-// Optimizer states of ZeRO stage 0 without names, as DeepSpeed's pipelines write them, at other numbers of
-// stages.
+// Loads optimizer states of ZeRO stage 0 without names, as DeepSpeed's pipelines write them, at other numbers
+// of stages.
 #include <filesystem>
 #include <functional>
 
@@ -36,15 +36,15 @@ void drop_names(Dict& state_dict) {
   state_dict.set("param_groups", std::move(groups));
 }
 
-// Makes a checkpoint of ours one of DeepSpeed's: it names no parameters, and has no manifest and no marks.
-// `change` is made to the state_dict of each stage's optimizer.
+// Turns our checkpoint into one like DeepSpeed's, without parameter names, manifest and marks. `change` is
+// applied to the state_dict of each stage's optimizer.
 void forget_names(const fs::path& folder, const Change& change = nullptr) {
   const fs::path tag = folder / "global_step3";
   fs::remove(tag / "manifest.json");
   for (const auto& file : fs::directory_iterator(tag)) {
     const std::string name = file.path().filename();
     if (name.starts_with("rng_states")) fs::remove(file.path());
-    if (name.starts_with("layer_"))  // without the mark of our saves
+    if (name.starts_with("layer_"))  // removes the mark of our saves
       checkpoint::write_torch_archive(file.path(), checkpoint::read_torch_archive(file.path()));
     if (!name.starts_with("mp_rank")) continue;
     Dict states = checkpoint::read_torch_archive(file.path()).as_dict();
@@ -64,7 +64,7 @@ void forget_names(const fs::path& folder, const Change& change = nullptr) {
   }
 }
 
-// Saves at some stages and resumes at 1 to 4.
+// Saves at some number of stages and resumes at 1 to 4.
 void expect_resumes_anywhere(PipelineRun run, int saved_at, double tolerance = 1e-6) {
   const TemporaryFolder folder;
   run.num_stages = saved_at;
@@ -97,7 +97,7 @@ TEST(UnnamedStates, MayBeFlatOrByParameterInSixteenBits) {
   expect_resumes_anywhere({.precision = "bf16"}, 2);
   expect_resumes_anywhere({.precision = "fp16"}, 2);
   expect_resumes_anywhere({.precision = "bf16", .optimizer = lamb}, 3);
-  // One stage sums the gradients of a tied weight as they come, several sum those of each stage.
+  // One stage sums the gradients of a tied weight as they come; several sum each stage's gradients.
   expect_resumes_anywhere({.precision = "bf16", .is_tied = true}, 2, 1e-2);
 }
 
@@ -125,7 +125,7 @@ TEST(UnnamedStates, ResumeAtAsManyStagesWithAnotherCut) {
   expect_equal(resume(run, 3, folder.path()), expected, 1e-6, "another cut");
 }
 
-// Says what a load at other numbers of stages says.
+// Returns the error of a load at another number of stages.
 std::string error_of_load(const fs::path& folder, const PipelineRun& run, bool is_frozen = false) {
   return run_ranks_collect(
              run.num_stages,

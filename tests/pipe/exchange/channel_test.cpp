@@ -44,7 +44,7 @@ Tensors sent(const Place& place, const SlicedMessage& slices, const std::functio
   return receiver.receive();
 }
 
-// Slices that do not hold the same values show which of them each element came from.
+// Slices with different values show which of them each element came from.
 TEST(Channel, CarriesTheFirstTensorOfAListInPartsOfWhichEachSliceSendsOne) {
   run_ranks(4, [](comm::World& world) {
     const Place place = place_of(world);

@@ -1,4 +1,4 @@
-// What a layer may be, take and return.
+// Tests what a layer may be, take and return.
 #include "deepspeed/pipe/module/layer_spec.h"
 
 #include <map>
@@ -36,7 +36,7 @@ std::vector<std::string> names_of(const Layer& layer) {
   return names;
 }
 
-// A layer that takes and gives a struct, one of whose tensors are integers.
+// Takes and returns a struct that contains an integer tensor.
 struct ShiftImpl : torch::nn::Module {
   Words forward(const Words& words) {
     return {words.hidden + shift * words.positions.unsqueeze(-1), words.positions + 1};
@@ -105,7 +105,7 @@ TEST(LayerSpec, TakesModulesThatWereBuiltInAnyForm) {
   EXPECT_EQ(layers[1].class_name(), "torch::nn::ReLUImpl");
 }
 
-// A module whose tied weight lies deeper.
+// Has its tied weight in a submodule.
 struct CoderImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return decoder(x); }
   torch::nn::Linear decoder = register_module("decoder", torch::nn::Linear(2, 2));

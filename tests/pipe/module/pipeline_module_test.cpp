@@ -1,4 +1,4 @@
-// What a stage builds, how it is named and seeded, and which of its layers are recomputed.
+// Tests what a stage builds, its names and seeds, and which of its layers are recomputed.
 #include "deepspeed/pipe/module/pipeline_module.h"
 
 #include <map>
@@ -120,7 +120,7 @@ TEST(PipelineModule, OfSeededLayersHasTheSameWeightsOnAnyNumberOfStages) {
 
 TEST(PipelineModule, RecomputesBlocksOfTheLayersThatMayBe) {
   run_ranks(1, [](comm::World&) {
-    std::vector<size_t> sizes;  // of the regions' results, one a region
+    std::vector<size_t> sizes;  // of the regions' results, one per region
     const auto recompute = [&](const pipe::TensorFunction& function, const pipe::Tensors& inputs) {
       auto outputs = checkpointing::checkpoint_tensors(function, inputs);
       sizes.push_back(size_t(outputs[0].size(-1)));
@@ -141,7 +141,7 @@ TEST(PipelineModule, RecomputesBlocksOfTheLayersThatMayBe) {
       return sizes;
     };
     EXPECT_THAT(regions(0, {}), ElementsAre());
-    EXPECT_THAT(regions(1, {}), ElementsAre(3, 4));  // those without parameters are not worth it
+    EXPECT_THAT(regions(1, {}), ElementsAre(3, 4));  // blocks without parameters are not recomputed
     EXPECT_THAT(regions(2, {}), ElementsAre(3, 4));
     EXPECT_THAT(regions(1, {"ReLU"}), ElementsAre(3, 3, 3));
     EXPECT_THAT(regions(2, {"ReLU", "Linear"}), ElementsAre(3, 3, 4));
@@ -162,7 +162,7 @@ TEST(PipelineModule, RepeatsSeededDropoutWhereItIsRecomputed) {
                                      .seed_layers = true,
                                      .partition_method = "uniform",
                                      .activation_checkpoint_interval = interval});
-      // Both forwards are done before the first backward, as in a pipeline.
+      // Both forwards run before the first backward, as in a pipeline.
       const auto one = module.forward({at::ones({4, 6})})[0].square().sum();
       const auto two = module.forward({at::ones({4, 6}) * 2})[0].square().sum();
       one.backward();

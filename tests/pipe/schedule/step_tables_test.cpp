@@ -1,5 +1,5 @@
-// The step tables of training, inference and data parallelism are DeepSpeed's: held against hashes of its own
-// tables, and against its rule, written another way than in the library.
+// The step tables of training, inference and data parallelism equal DeepSpeed's. They are compared with
+// hashes of its own tables, and with its rule, written in another way than in the library.
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -72,7 +72,8 @@ TEST(StepTables, OfTrainingAreTheWorkedExampleOfTwoStagesAndTwoMicroBatches) {
             "SendGrad(buffer_id=1) ReduceTiedGrads() ReduceGrads() OptimizerStep() \n");
 }
 
-/// What DeepSpeed computes in a step: which micro batch and whether forward, in its four cases.
+/// Returns DeepSpeed's micro batch in a step, and whether it is a forward. DeepSpeed distinguishes four
+/// cases.
 std::pair<int, bool> reference_turn(int step, int stage, int stages) {
   const bool even_step = step % 2 == 0;
   const bool even_stage = stage % 2 == 0;

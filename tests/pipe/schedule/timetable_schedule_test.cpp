@@ -1,4 +1,4 @@
-// What an engine relies on in the schedules that are placed slot by slot.
+// Tests what an engine relies on in schedules that are placed slot by slot.
 #include "deepspeed/pipe/schedule/timetable_schedule.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(InterleavedSchedule, RefusesOneStageOrOneChunk) {
 }
 
 TEST(Timetable, OrdersThatWaitForEachOtherAreAnError) {
-  // The only stage would do its backward before its forward.
+  // The only stage would run its backward before its forward.
   const std::vector<std::vector<Pass>> orders = {{{kBackwardPass, 0}, {kForwardPass, 0}}};
   EXPECT_ERROR(UsageError, place_in_order({1, 1}, orders), "wait for each other in slot 0");
 }

@@ -112,13 +112,16 @@ struct Given {
 
 constexpr std::chrono::seconds kPatience(30);  // to connect, which on a busy machine takes seconds
 
-std::atomic<bool> next_fails = false;
+std::atomic<const char*> group_to_fail = nullptr;  // a part of its name
 
 class NcclBackend final : public c10d::Backend {
  public:
-  NcclBackend(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store, int rank,
-              int size)
-      : c10d::Backend(rank, size), gloo_(std::move(gloo)), store_(std::move(store)) {}
+  NcclBackend(c10::intrusive_ptr<c10d::Backend> gloo, c10::intrusive_ptr<c10d::Store> store,
+              const GroupDescription& group)
+      : c10d::Backend(group.rank, group.size()),
+        name_(group.name),
+        gloo_(std::move(gloo)),
+        store_(std::move(store)) {}
   const std::string getBackendName() const override { return "nccl"; }
   void abort() override {
     gloo_->abort();
@@ -237,7 +240,9 @@ class NcclBackend final : public c10d::Backend {
     std::erase_if(given_, [](const Given& given) { return simulated::is_done(given.done); });
     Given& given = given_.emplace_back(Given{start.done, {}});
     for (const at::Tensor& tensor : writes) given.written.emplace_back(tensor.storage().getWeakStorageImpl());
-    if (!next_fails.exchange(false)) return;
+    const char* const group = group_to_fail;
+    if (group == nullptr || name_.find(group) == std::string::npos) return;
+    group_to_fail = nullptr;
     failed_ = start.done;
   }
 
@@ -282,6 +287,7 @@ class NcclBackend final : public c10d::Backend {
     return num_messages_[peer]++;
   }
 
+  const std::string name_;
   c10::intrusive_ptr<c10d::Backend> gloo_;
   c10::intrusive_ptr<c10d::Store> store_;
   std::mutex mutex_;
@@ -294,17 +300,21 @@ class NcclBackend final : public c10d::Backend {
 
 c10::intrusive_ptr<c10d::Backend> make(const Job& job, const c10::intrusive_ptr<c10d::Store>& store,
                                        const GroupDescription& group) {
-  return c10::make_intrusive<NcclBackend>(make_gloo_backend(job, store, group), store, group.rank,
-                                          group.size());
+  return c10::make_intrusive<NcclBackend>(make_gloo_backend(job, store, group), store, group);
 }
+
+int minor_of_torch = 28;
 
 }  // namespace
 }  // namespace deepspeed::comm
 
 namespace deepspeed::simulated {
 
-void fail_next_nccl_operation() { comm::next_fails = true; }
+void fail_next_nccl_operation(const char* group) { comm::group_to_fail = group; }
+void pretend_nccl_of_torch(int minor) { comm::minor_of_torch = minor; }
 
-const comm::NcclBackends nccl_backends{.make = &comm::make};
+const comm::NcclBackends nccl_backends{.make = &comm::make, .versions = [] {
+                                         return comm::NcclVersions{{2, 28}, {2, comm::minor_of_torch}};
+                                       }};
 
 }  // namespace deepspeed::simulated

@@ -14,7 +14,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// (numel) of all kinds of bits: zeros of both signs, not-a-numbers that signal, subnormal numbers.
+/// Returns (numel) of all kinds of bits: zeros of both signs, signaling NaNs, subnormal numbers.
 at::Tensor odd_values(int64_t numel, at::ScalarType dtype, int seed) {
   const at::Tensor bytes = at::empty({numel * static_cast<int64_t>(c10::elementSize(dtype))}, at::kByte);
   std::mt19937 random(static_cast<unsigned>(seed));
@@ -24,7 +24,7 @@ at::Tensor odd_values(int64_t numel, at::ScalarType dtype, int seed) {
   return values;
 }
 
-/// The wholes of parameters of so many elements, one a tensor.
+/// Returns the gathered parameters of these sizes, one per tensor.
 std::vector<at::Tensor> gathered(const comm::ProcessGroup& group, const std::vector<int64_t>& numels,
                                  at::ScalarType dtype, Fetch fetch) {
   std::vector<std::shared_ptr<Shard>> shards;
@@ -45,7 +45,7 @@ TEST(GatherBucket, HasTheBitsOfTheShardsByEitherCollective) {
   for (const int ranks : {1, 2, 3, 4}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-        // 16 bits times three ranks times one element are no whole word.
+        // With 16 bits, three ranks and one element there is no whole word.
         for (const std::vector<int64_t>& numels :
              {std::vector<int64_t>{1}, {3}, {10007}, {1, 7, 30}, {2, 4096, 5}}) {
           for (const Fetch fetch : {Fetch::kAllGather, Fetch::kAllReduce}) {

@@ -15,9 +15,9 @@ namespace {
 using State = Gatherable::State;
 
 constexpr int kRanks = 2;
-constexpr int64_t kLarge = 2 * 65536;  // whose shards of 256 KiB travel alone
+constexpr int64_t kLarge = 2 * 65536;  // its shards of 256 KiB travel alone
 
-/// Gives each shard once for each rank, or fails.
+/// Returns each shard once for each rank, or fails.
 class RepeatedShards final : public ShardGather {
  public:
   RepeatedShards(std::vector<std::shared_ptr<Shard>> shards, int num_ranks, at::ScalarType dtype, bool fails)

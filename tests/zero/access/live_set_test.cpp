@@ -13,7 +13,7 @@ struct LiveItem {
   LiveSet<LiveItem>::Place place = {};
 };
 
-/// A set of named items, and the names in the order in which they are visited.
+/// Holds a set of named items, and returns their names in the order of visits.
 struct NamedSet {
   explicit NamedSet(int64_t max_numel) : set(max_numel) {}
 
@@ -27,7 +27,7 @@ struct NamedSet {
     set.for_each([&](LiveItem& item) { names += item.name; });
     return names;
   }
-  /// Makes room, but for items that `in_use` names. Returns what went.
+  /// Makes room, but keeps items that `in_use` names. Returns the evicted ones.
   std::string evict_for(int64_t numel, const std::string& in_use = "") {
     std::string evicted;
     set.make_room(numel, [&](LiveItem& item) {

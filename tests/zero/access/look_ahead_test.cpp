@@ -16,7 +16,7 @@ config::ParamGatherConfig prefetching(int64_t prefetch_numel, int64_t max_reuse_
   return keys;
 }
 
-/// A model of four parameters, which a pass uses in their order.
+/// A model of four parameters, which a pass uses in order.
 class LookAheadTest : public ::testing::Test {
  protected:
   LookAheadTest() {

@@ -31,7 +31,7 @@ using testing::nothing_persistent;
 using testing::shard;
 using State = PartitionedStorage::State;
 
-/// CPU autocast to bfloat16, as long as it lives.
+/// Enables CPU autocast to bfloat16 while it exists.
 class Autocast {
  public:
   Autocast() {
@@ -52,7 +52,7 @@ std::shared_ptr<Model> make_model(Args... args) {
   return model;
 }
 
-/// Loss and gradients of one forward and backward.
+/// Returns loss and gradients of one forward and backward.
 std::vector<at::Tensor> results_of(torch::nn::Module& model, const std::function<at::Tensor()>& forward) {
   model.zero_grad();
   std::vector<at::Tensor> results;
@@ -138,7 +138,7 @@ TEST(ParamAccess, AutocastEqualsThePlainModelUnderAutocast) {
   }
 }
 
-// Bytes that live after forward, beside those that lived before.
+// Returns the bytes that a forward adds to the live ones.
 int64_t bytes_after_forward(const testing::AllocationCounter& counter, Mlp& model, const at::Tensor& input) {
   const int64_t before = counter.live_bytes();
   at::Tensor loss;
@@ -179,7 +179,7 @@ TEST(ParamAccess, WholeParametersKeepToTheLiveLimitBothWays) {
     const int64_t layer = 128 * 128 + 3 * 128;
     const ShardStore store = shard(*model, world.group(), nothing_persistent(2 * layer));
     const ParameterAccess access(store.pool());
-    const testing::AllocationCounter counter;  // of what comes from here on
+    const testing::AllocationCounter counter;  // counts from this line on
     const at::Tensor loss = model->forward(input);
     EXPECT_LT(counter.peak_bytes(), 2 * layer * 4 + 100 * 1024);
     EXPECT_GT(counter.peak_bytes(), layer * 4);
@@ -252,7 +252,7 @@ TEST(ParamAccess, ParametersThatNobodyUsesStayPartitioned) {
     const auto model = make_model<Mlp>(8, 2);
     const ShardStore store = shard(*model, world.group());
     const ParameterAccess access(store.pool());
-    // Another module uses a parameter: by its tensor, as a function.
+    // Another module uses a parameter: here a function uses its tensor.
     const at::Tensor input = some_input(3, 8);
     const at::Tensor output = at::linear(input, model->linear(1)->weight);
     EXPECT_EQ(output.size(1), 8);
@@ -271,7 +271,7 @@ TEST(ParamAccess, SmallParametersStayWholeUntilTheirShardsChange) {
   testing::run_ranks(2, [](comm::World& world) {
     auto options = nothing_persistent();
     options.pool.keys.stage3_param_persistence_threshold = 8;
-    options.pool.keys.stage3_model_persistence_threshold = 16;  // of the six small ones two
+    options.pool.keys.stage3_model_persistence_threshold = 16;  // two of the six small ones
     const auto model = make_model<Mlp>(8, 2);
     ShardStore store = shard(*model, world.group(), options);
     const at::Tensor input = some_input(3, 8);
@@ -306,7 +306,7 @@ TEST(ParamAccess, ACopyOfAParameterThatChangedMeanwhileIsAnError) {
     const at::Tensor copy = model->linear(1)->weight.to(at::kBFloat16);
     EXPECT_EQ(copy.sum().item<float>(), copy.clone().sum().item<float>());
     store.shards_changed();
-    store.pool()->close_window();  // releases the copy, whatever windows are open
+    store.pool()->close_window();  // releases the copy, even if windows are open
     store.pool()->open_window();
     EXPECT_THAT(error_of<UsageError>([&] { copy.sum(); }),
                 AllOf(HasSubstr("'linear1.weight'"), HasSubstr("was changed")));
@@ -332,7 +332,7 @@ TEST(ParamAccess, ACopyThatIsWrittenIsATensorOfItsOwn) {
   });
 }
 
-// The texts of the errors with which two ranks end that run `program` inside of a window.
+// Returns the error texts of two ranks that run `program` inside a window.
 std::vector<std::string> errors_of(const std::function<void(Mlp&, comm::World&)>& program) {
   return testing::errors_of_two_ranks([&](comm::World& world) {
     const auto model = make_model<Mlp>(8, 2);
@@ -358,7 +358,7 @@ TEST(ParamAccess, AParameterThatOneRankUsesAloneIsNamedWithinSeconds) {
 TEST(ParamAccess, RanksThatUseParametersInDifferentOrdersAreToldBoth) {
   const auto texts = errors_of([](Mlp& model, comm::World& world) {
     const bool first = world.rank() == 0;
-    model.linear(first ? 0 : 1)->weight.sum();  // of one size
+    model.linear(first ? 0 : 1)->weight.sum();  // both have the same size
     model.linear(first ? 1 : 0)->weight.sum();
   });
   for (const auto& text : texts)

@@ -1,4 +1,4 @@
-// Parameters as a pool has them, without a pool and without ranks: for tests of the pool's parts.
+// Parameters like those of a pool, without pool and ranks, for tests of the pool's parts.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace deepspeed::testing {
 
-/// The storage of a parameter that no pool has. Operators take its tensor as it is.
+/// Is the storage of a parameter without a pool. Operators take its tensor as it is.
 class PoollessStorage final : public zero::StorageRecord {
  public:
   template <class... Args>
@@ -30,11 +30,11 @@ class PoollessStorage final : public zero::StorageRecord {
   zero::Gatherable param;
 };
 
-/// Makes such parameters and keeps them, with a tensor over each.
+/// Makes such parameters and keeps them, each with a tensor.
 class PoollessParams {
  public:
-  /// Makes a parameter of `numel` elements, whose shard has the elements of one of `num_ranks` ranks, all
-  /// `value`.
+  /// Makes a parameter of `numel` elements. Its shard holds the elements of one of `num_ranks` ranks, all
+  /// equal to `value`.
   zero::Gatherable& add(const std::string& name, int64_t numel, zero::PartitionedTraits traits = {},
                         int num_ranks = 1, double value = 1.0) {
     auto shard = std::make_shared<zero::MemoryShard>(at::full({numel / num_ranks}, value, at::kFloat));
@@ -45,7 +45,7 @@ class PoollessParams {
     return keep(std::make_shared<PoollessStorage>(
         std::shared_ptr<zero::Gatherable>(of.storage, &of.storage->param), dtype));
   }
-  /// The tensor over the parameter's storage: reading it throws while that is empty.
+  /// Returns the tensor over the parameter's storage. Reading it throws while that is empty.
   const at::Tensor& tensor(const zero::Gatherable& param) { return made(param).tensor; }
 
  private:

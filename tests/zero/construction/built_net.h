@@ -1,5 +1,5 @@
-// A model whose constructor does what makes building it in parts go wrong: late initialisers, temporaries
-// that look like parameters, buffers computed from parameters, tied and frozen weights.
+// A model whose constructor does what can break partitioned construction: late initialisers, temporaries that
+// look like parameters, buffers computed from parameters, tied and frozen weights.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -55,7 +55,7 @@ struct BuiltNet : torch::nn::Module {
     last->weight.data().slice(0, 4, 6).uniform_(-1, 1);
     last->bias.copy_(first->bias + first->weight.sum());
     const at::Tensor view = embedding->weight.t();
-    torch::zeros({1000});  // more to make room for, while the view lives
+    torch::zeros({1000});  // needs room while the view exists
     view.select(1, 5).fill_(0.25);
   }
 

@@ -1,4 +1,4 @@
-// Models that are built under zero::Init, for its tests.
+// Builds models under zero::Init, for its tests.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ std::shared_ptr<Model> built_under_init(zero::InitArguments arguments, const Arg
   return std::make_shared<Model>(args...);
 }
 
-/// Every matrix of 32 elements a side goes to the disk.
+/// Returns a config that puts every matrix with sides of 32 elements on the disk.
 inline Json on_disk(const std::string& folder, const std::string& device = "nvme") {
   return {{"train_micro_batch_size_per_gpu", 1},
           {"aio", {{"block_size", 4096}}},

@@ -47,7 +47,7 @@ TEST(GatheredParameters, AreWholeAndEqualOnEveryRank) {
   for (const int ranks : {1, 2, 3, 4}) {
     testing::run_ranks(ranks, [](comm::World& world) {
       Mlp model(7, 2);
-      testing::fill_parameters(model, 0.3 + world.rank());  // rank 0's count
+      testing::fill_parameters(model, 0.3 + world.rank());  // rank 0's values are used
       Mlp first(7, 2);
       testing::fill_parameters(first, 0.3);
       const ShardStore store = shard(model, world.group());
@@ -105,7 +105,7 @@ TEST(GatheredParameters, RefuseToLoseWhatAnotherRankThanTheModifierWrote) {
       const std::string error = write_on(/*writer=*/1, /*modifier=*/0, write);
       EXPECT_THAT(error, AllOf(HasSubstr("'norm0.weight' was written on rank 1"),
                                HasSubstr("not on the modifier_rank, 0"), HasSubstr("modifier_rank = 1")));
-      expect_values(model, expected);  // on all ranks, as the modifier_rank has left them
+      expect_values(model, expected);  // on all ranks, as the modifier_rank left them
     }
     EXPECT_EQ(write_on(/*writer=*/2, /*modifier=*/2, by_operator), "no error");
     const GatheredParameters gathered(params);
@@ -131,7 +131,7 @@ TEST(GatheredParameters, ShowWhatIsWrittenWithoutAModifierRankAndDropItAtTheEnd)
         const at::Tensor written = world.rank() == 0 ? expected[0] * 2 : expected[0];
         for (int round = 0; round < 2; ++round) {
           const GatheredParameters gathered(params);
-          if (world.rank() == 0) params[0].detach().mul_(2);  // ranks need not write alike
+          if (world.rank() == 0) params[0].detach().mul_(2);  // ranks may write different values
           params[3].set_data(at::full_like(expected[3], 5));
           { const GatheredParameters inner({params[0], params[3]}); }
           EXPECT_TRUE(at::equal(params[0], written));
@@ -288,7 +288,7 @@ TEST(GatheredParameters, LeaveTheirValuesToTensorsThatWereMadeOverThem) {
       }
       expect_kept();
       EXPECT_THAT(error_of<UsageError>([&] { params[0].detach().sum(); }), HasSubstr("is partitioned"));
-      kept.zero_();  // it is no memory of the parameter's
+      kept.zero_();  // the parameter does not share its memory
       const GatheredParameters gathered(params);
       EXPECT_TRUE(at::equal(params[0].detach(), expected[0] + 1));
     });
@@ -339,7 +339,7 @@ TEST(GatheredParameters, ForgetWritesWhereAnExceptionEndsThem) {
         world.group().broadcast(expected[index], 0);
         EXPECT_TRUE(at::equal(values[index], expected[index])) << index;
       }
-      EXPECT_GT(values[2].abs().sum().item<float>(), 0.0F);  // persistent ones as well
+      EXPECT_GT(values[2].abs().sum().item<float>(), 0.0F);  // persistent ones too
     });
   }
 }
@@ -353,8 +353,8 @@ TEST(GatheredParameters, LeaveOrdinaryTensorsAlone) {
   EXPECT_EQ(plain.sum().item<float>(), 6.0F);
 }
 
-/// Live bytes once they are at most `bound`, or after five seconds: the transport's threads let go of what
-/// they sent when they get to run.
+/// Waits until the live bytes are at most `bound`, for up to five seconds. The transport's threads release
+/// sent data when they get to run.
 int64_t settled_bytes(const testing::AllocationCounter& counter, int64_t bound) {
   for (int wait = 0; wait < 500 && counter.live_bytes() > bound; ++wait)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -371,7 +371,7 @@ TEST(ShardStore, HoldsThePaddedShareOfEachRankAndNothingElse) {
         expected += (param.numel() + world.size() - 1) / world.size() * 4;
       const ShardStore store = shard(model, world.group());
       EXPECT_EQ(store.bytes(), expected);
-      world.group().barrier();  // the transport lets go of what it sent before
+      world.group().barrier();  // the transport releases what it sent before
       // The transport may hold the last tensor a moment longer.
       const int64_t last = 63 * 4;
       EXPECT_LE(settled_bytes(counter, expected + last), expected + last);

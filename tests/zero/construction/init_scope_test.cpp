@@ -1,4 +1,4 @@
-// Where a zero::Init begins and ends, and what its arguments may be.
+// Begin and end of a zero::Init, and its valid arguments.
 #include <chrono>
 #include <thread>
 
@@ -57,7 +57,7 @@ TEST(ZeroInitScope, NestsWhereBothSayTheSame) {
       const Init off({.enabled = false, .dtype = at::kHalf, .world = world});
     }
     const torch::nn::Linear a(3, 3), b(3, 3), c(3, 3);
-    EXPECT_TRUE(is_partitioned(a->weight));  // the outer one lives on
+    EXPECT_TRUE(is_partitioned(a->weight));  // the outer one continues
     EXPECT_THAT(error_of<UsageError>([&] { const Init other({.dtype = at::kHalf, .world = world}); }),
                 HasSubstr("another zero::Init lives"));
     EXPECT_ERROR(UsageError, Init({.module = a.ptr(), .world = world}),

@@ -55,7 +55,7 @@ TEST_P(ZeroInit, GivesTheValuesOfRankZerosOrdinaryModelWhateverTheConstructorDoe
       torch::manual_seed(kSeed + world.rank());
       const auto model = built_under_init<BuiltNet>({.world = world, .max_whole_bytes = whole});
       EXPECT_TRUE(world.rank() != 0 || at::equal(model->frozen, expected.frozen));
-      model->frozen.copy_(expected.frozen);  // rank 0's by initialize() alone
+      model->frozen.copy_(expected.frozen);  // only initialize() sends rank 0's
       expect_values(*model, expected);
       const auto buffers = model->named_buffers();
       EXPECT_EQ(buffers["norm.running_var"].sum().item<float>(), 13.0F);
@@ -74,7 +74,7 @@ TEST_P(ZeroInit, KeepsSizesTyingGradientFlagsAndWhatIsNoParameter) {
     EXPECT_EQ(model->first->weight.numel(), 104);
     EXPECT_TRUE(model->first->weight.requires_grad());
     EXPECT_TRUE(model->head->parameters()[0].is_same(model->embedding->weight));
-    // Registered without a gradient: it waits for the engine.
+    // Registered without a gradient: it stays whole until the engine takes it.
     EXPECT_FALSE(is_partitioned(model->frozen));
     for (const at::Tensor& buffer : model->buffers()) EXPECT_FALSE(is_partitioned(buffer));
   });
@@ -87,8 +87,8 @@ TEST_P(ZeroInit, HoldsTheShardsAndAFewLayers) {
     const auto model =
         built_under_init<Mlp>({.world = world, .max_whole_bytes = 2 * kLayer}, int64_t{128}, kLayers);
     const int64_t shards = kLayers * kLayer / world.size();
-    EXPECT_LE(counter.live_bytes(), shards + 4096);  // the padding, and what the transport holds a moment
-    // The limit, the newest one, and one that is sent.
+    EXPECT_LE(counter.live_bytes(), shards + 4096);  // padding, and what the transport holds for a moment
+    // The limit, the newest parameter, and one being sent.
     if (world.size() > 1) {
       EXPECT_LE(counter.peak_bytes(), shards + 5 * kLayer);
     }
@@ -100,7 +100,7 @@ TEST_P(ZeroInit, GivesTheSameValuesWhereverTheShardsAre) {
   testing::run_ranks(GetParam(), [&](comm::World& world) {
     torch::manual_seed(kSeed);
     Mlp expected(128, 3);
-    // What comes late, and a second time.
+    // Late changes, and changes of a parameter for the second time.
     const auto change = [](Mlp& model) {
       const c10::NoGradGuard no_grad;
       model.linear(0)->weight.mul_(3.0);
@@ -166,7 +166,7 @@ TEST(ZeroInitShards, AreOfTheTypeThatIsAskedForAndDrawnAsInFullPrecision) {
     EXPECT_EQ(model->last->bias.scalar_type(), at::kBFloat16);
     EXPECT_EQ(shard_of(model->last->bias).scalar_type(), at::kBFloat16);
     EXPECT_EQ(model->norm->running_mean.scalar_type(), at::kFloat);
-    // What no late initialiser computes from rounded values.
+    // Parameters that no late initialiser computes from rounded values.
     const GatheredParameters gathered(model->parameters());
     for (const char* name : {"first.weight", "lstm.weight_hh_l1", "norm.weight", "embedding.weight"}) {
       const at::Tensor found = model->named_parameters()[name];
@@ -183,7 +183,7 @@ TEST(ZeroInitUse, GathersWhatIsReadAndRefusesWrites) {
     torch::manual_seed(kSeed + world.rank());
     const auto model = built_under_init<Mlp>({.world = world}, 7, 2);
     const at::Tensor input = at::arange(14, at::kFloat).view({2, 7});
-    // As code does that adapts a model before initialize().
+    // Code that adapts a model before initialize() does this.
     EXPECT_TRUE(at::equal(model->linear(0)->weight.clone(), plain.linear(0)->weight));
     const at::Tensor loss = model->forward(input).sum();
     plain.forward(input).sum().backward();
@@ -193,7 +193,7 @@ TEST(ZeroInitUse, GathersWhatIsReadAndRefusesWrites) {
           << param.key();
     }
     {
-      // An engine's forward, whose pool this stands for, would train what no engine has.
+      // This pool stands for an engine. Its forward would train a parameter that no engine owns.
       const auto trained = built_under_init<Mlp>({.world = world}, 7, 2);
       const ParameterAccess forward(trained->parameters(), AccessMode::kForward);
       EXPECT_THAT(error_of<UsageError>([&] { model->forward(input); }), HasSubstr("no engine has it"));
@@ -262,7 +262,7 @@ TEST(ZeroInitClose, WithAModelPartitionsItsParametersAndNothingElse) {
     EXPECT_THAT(error_of<UsageError>([&] { model->frozen.zero_(); }), HasSubstr("'frozen'"));
     EXPECT_THAT(error_of<UsageError>([&] { model->last->weight.zero_(); }), HasSubstr("'last.weight'"));
     const c10::AutoGradMode grad(true);
-    EXPECT_FALSE(is_partitioned(at::ones({3}).requires_grad_()));  // it is over
+    EXPECT_FALSE(is_partitioned(at::ones({3}).requires_grad_()));  // the construction has ended
   });
 }
 

@@ -1,5 +1,5 @@
-// The two strategies alone, without autograd: gradients are handed to them as hooks would, in another order
-// on each rank.
+// Tests the two strategies without autograd. Gradients are passed as hooks would, in a different order on
+// each rank.
 #include "deepspeed/zero/gradients/grad_reducer.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST(GradReducer, KeepsThisRanksPartOfTheSumWhateverTheOrderOfGradients) {
     EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected(1 + 2)));
     reduced.reducer->clear();
     EXPECT_FALSE(reduced.reducer->has_result());
-    reduced.backward(2.0);  // nothing of the window before is left
+    reduced.backward(2.0);  // nothing of the previous window is left
     EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected(2 * (1 + 2))));
   });
 }
@@ -64,7 +64,7 @@ TEST(GradReducer, CountsAMissingGradientAsZerosAndAddsUpBackwards) {
     EXPECT_TRUE(reduced.reducer->sums(0).defined());
     reduced.reducer->set_boundary(true);
     reduced.backward(1.0, /*without=*/3);
-    // p1 lacks rank 0's first, p3 both ranks' second.
+    // p1 lacks rank 0's first gradient, p3 both ranks' second one.
     EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected({6, 5, 6, 3})));
     EXPECT_THAT(floats_of(reduced.reducer->sums(0)), ElementsAreArray(reduced.result()));
     reduced.reducer->clear();
@@ -89,8 +89,8 @@ TEST(GradReducer, AveragesBeforeOrAfterTheSum) {
   });
 }
 
-/// Runs a check for every dtype of the parameters, of what is kept and of what travels, and every way to
-/// reduce.
+/// Runs a check for all dtypes and all ways to reduce. The dtypes are those of parameters, kept sums and
+/// travelling sums.
 void for_each_dtype(int world_size,
                     const std::function<void(const ReducerCase&, const comm::ProcessGroup&)>& check) {
   constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
@@ -119,7 +119,7 @@ void for_each_dtype(int world_size,
   });
 }
 
-// 1 and 1/256, whose sum bf16 rounds to 1.
+// The gradients are 1 and 1/256; bf16 rounds their sum to 1.
 TEST(GradReducer, RoundsASumToWhatTravelsAndToWhatIsKeptAlone) {
   for_each_dtype(2, [](const ReducerCase& one, const comm::ProcessGroup& group) {
     const bool is_rounded = one.options.communication_dtype == at::kBFloat16 ||
@@ -148,7 +148,7 @@ TEST(GradReducer, RoundsASumToWhatTravelsAndToWhatIsKeptAlone) {
   });
 }
 
-// Two thirds, which are not rounded to what travels once the sum is there.
+// The mean is two thirds. It must not be rounded to the travelling dtype after the sum.
 TEST(GradReducer, AveragesInTheDtypeOfMoreBits) {
   for_each_dtype(3, [](const ReducerCase& one, const comm::ProcessGroup& group) {
     const at::ScalarType kept = one.options.accumulation_dtype.value_or(one.dtype);
@@ -222,7 +222,7 @@ TEST(GradReducer, SaysOfEachPartOnceThatItIsFinal) {
   });
 }
 
-// 256 of one thing must not become one of another.
+// A parameter's number must not wrap around at 256, which would mean that it does not travel by rows.
 TEST(GradReducer, SendsRowsOfAnyNumberOfParametersAsRows) {
   testing::run_ranks(2, [](comm::World& world) {
     constexpr size_t kNum = 258;
@@ -300,7 +300,7 @@ TEST(GradReducer, LaysItsBucketsAnewBetweenBackwards) {
     EXPECT_TRUE(reduced.reducer->is_open());
     EXPECT_ERROR(UsageError, reduced.reducer->set_bucket_numel(5), "within a backward");
     EXPECT_ERROR(UsageError, reduced.reducer->pause(), "within a backward");
-    reduced.reducer->clear();  // all ranks make the reductions that some may have begun
+    reduced.reducer->clear();  // all ranks complete the reductions that some may have begun
     reduced.backward();
     EXPECT_THAT(reduced.result(), ElementsAreArray(reduced.expected(3)));
   });

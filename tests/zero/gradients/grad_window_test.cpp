@@ -47,7 +47,7 @@ TEST(GradWindow, KeepsForABackwardWhatItsFirstGradientFound) {
   EXPECT_FALSE(window.fix_reduces());
   window.set_boundary(true);
   EXPECT_FALSE(window.reduces());
-  EXPECT_TRUE(window.end_arrivals());  // the boundary came before the end
+  EXPECT_TRUE(window.end_arrivals());  // the boundary was set before the end
   EXPECT_TRUE(window.reduces());
 
   EXPECT_TRUE(window.fix_reduces());

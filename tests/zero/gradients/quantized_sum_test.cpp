@@ -24,7 +24,7 @@ QuantizedSum make_sum(const comm::World& world, int per_node, std::optional<Loco
           loco};
 }
 
-// A rank's contribution: one scale a block of the owners'.
+// Returns a rank's contribution, with one scale per owner's block.
 at::Tensor contribution(int rank, int num_ranks, int64_t numel, int step, at::ScalarType dtype) {
   const at::Tensor flat = (at::arange(num_ranks * numel) * 0.7 + double(3 * rank + 11 * step)).sin();
   return (flat * (1 + rank)).to(dtype);
@@ -39,7 +39,7 @@ at::Tensor exact_sum(const comm::World& world, int64_t numel, int step, at::Scal
   return sum;
 }
 
-// Contributions are at most 1 + rank; each of two roundings errs by at most an eighth of the largest value.
+// Contributions are at most 1 + rank. Each of two roundings errs by at most an eighth of the largest value.
 double bound(const comm::World& world, int per_node) {
   double within = 0, between = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -115,7 +115,7 @@ TEST(QuantizedSum, TellsOwnersOfNumbersThatAreNotFinite) {
   });
 }
 
-// The mean error of the sums of many equal gradients.
+// Returns the mean error of the sums of many equal gradients.
 double drift(const comm::World& world, std::optional<LocoOptions> loco, double factor_after_ten = 1.0) {
   constexpr int64_t kNumel = 2100;
   QuantizedSum sum = make_sum(world, 2, loco);
@@ -136,7 +136,7 @@ TEST(QuantizedSum, ErrorFeedbackMakesUpForWhatRoundingTook) {
     const double plain = drift(world, {});
     EXPECT_LT(drift(world, LocoOptions{.err_beta = 0.0}), 0.25 * plain);
     EXPECT_LT(drift(world, LocoOptions{.err_beta = 0.0}, 64.0), 0.25 * plain);
-    // Errors that are forgotten each time make up for nothing.
+    // Errors that are forgotten each time correct nothing.
     EXPECT_NEAR(drift(world, LocoOptions{.reset_T = 1}), plain, 1e-4 * plain);
   });
 }
@@ -158,7 +158,7 @@ TEST(QuantizedSum, GoesOnWithTheErrorsOfAnotherOfItsLayoutAlone) {
       zero::NamedErrors saved = sum.errors();
       for (auto& [name, tensor] : saved) tensor = tensor.clone();
       QuantizedSum resumed = make_sum(world, per_node, LocoOptions{.reset_T = 4});
-      next(resumed, 7, 2);  // leaves errors that go
+      next(resumed, 7, 2);  // leaves errors that loading replaces
       EXPECT_TRUE(resumed.load_errors(saved, {9, kNumel, 11, kNumel}, at::kCPU));
       EXPECT_EQ(resumed.bytes(), sum.bytes());
       for (const int step : {3, 4, 5})  // the errors are forgotten in between

@@ -1,5 +1,5 @@
-// A reducer of marked parameters on one rank, to which gradients are handed as hooks would, in another order
-// on each rank.
+// A reducer of marked parameters on one rank. Gradients are passed as hooks would, in a different order on
+// each rank.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@
 
 namespace deepspeed::zero {
 
-// 12 elements: buckets of at most 6 are (p3 p2), (p1), (p0) on any stage; the middle of the flat space is in
-// p1.
+// These have 12 elements. Buckets of at most 6 are (p3 p2), (p1), (p0) at any stage. The middle of the flat
+// space is in p1.
 inline const testing::Shapes kReducedShapes = {{3}, {2, 2}, {1, 3}, {2}};
 
 struct ReducerCase {
@@ -27,11 +27,11 @@ struct ReducerCase {
   int stage = 1;
   ReducerOptions options = {};
   SumUse use = {};
-  bool keeps_whole = false;           // the strategy of stage 0, at stage 1 as well
+  bool keeps_whole = false;           // uses stage 0's strategy, also at stage 1
   at::ScalarType dtype = at::kFloat;  // of the parameters and their gradients
 };
 
-/// The ways to reduce at a stage, the plain one first.
+/// Returns the ways to reduce at a stage, the plain one first.
 inline std::vector<ReducerCase> reducer_cases(int stage) {
   const auto with = [&](const std::string& name, auto change) {
     ReducerCase one{name + " at stage " + std::to_string(stage), stage};
@@ -69,7 +69,7 @@ inline std::vector<ReducerCase> reducer_cases(int stage) {
   return cases;
 }
 
-/// A reducer of marked parameters on this rank.
+/// Holds a reducer of marked parameters on this rank.
 struct Reduced {
   Reduced(const ReducerCase& one, const comm::ProcessGroup& group) : rank(group.rank()), size(group.size()) {
     NamedTensors params = testing::marked_params(kReducedShapes);
@@ -91,13 +91,13 @@ struct Reduced {
                   : make_partitioned_gradients(*store, ZeroGroups(group), one.options, use);
   }
 
-  /// As autograd does: the gradient stands in the parameter, then its hook runs.
+  /// Acts like autograd: puts the gradient into the parameter, then runs its hook.
   void give(size_t param, double factor) const {
     store->groups()[0].params[param].tensor.mutable_grad() =
         testing::marked_values(kReducedShapes, param, factor);
     reducer->on_gradient(0, param);
   }
-  /// A backward in which all gradients are one value.
+  /// Runs a backward in which all gradient elements equal `value`.
   void backward_of(double value) const {
     for (size_t param = 0; param < kReducedShapes.size(); ++param) {
       store->groups()[0].params[param].tensor.mutable_grad() =
@@ -106,7 +106,7 @@ struct Reduced {
     }
     reducer->finish_backward();
   }
-  /// A backward with the gradients of all parameters but `without`, times the rank's number from 1 on.
+  /// Runs a backward with all gradients but that of `without`, times factor * (rank + 1).
   void backward(double factor = 1.0, size_t without = kReducedShapes.size()) const {
     for (size_t step = 0; step < kReducedShapes.size(); ++step) {
       const size_t param = rank == 0 ? kReducedShapes.size() - 1 - step : step;
@@ -114,8 +114,8 @@ struct Reduced {
     }
     reducer->finish_backward();
   }
-  /// What this rank keeps where the sum of each parameter over the ranks is its marked values times that
-  /// factor.
+  /// Returns what this rank is expected to keep. The sum over ranks of each parameter is its marked values
+  /// times its factor.
   std::vector<float> expected(const std::vector<double>& factors) const {
     const StoredGroup& group = store->groups()[0];
     const bool is_sharded = store->shards(0) != nullptr;

@@ -11,7 +11,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// Each rank touches other rows, some of them more than one; whole numbers add up without rounding.
+// Each rank touches other rows, some more than once. Integers add up without rounding.
 at::Tensor gradient_of(int rank, int64_t rows, int64_t columns, int64_t touched) {
   at::Tensor values = at::zeros({rows, columns});
   for (int64_t i = 0; i < touched; ++i) {

@@ -1,5 +1,5 @@
-// Gradients of stage 1, which wait for the boundary's backward: against the strategy of stage 0, which keeps
-// a gradient of all parameters in any window.
+// Compares stage 1's gradients, which wait for the boundary's backward, with stage 0's strategy, which keeps
+// gradients of all parameters in any window.
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +27,7 @@ ReducerCase averaging_case(bool keeps_whole) {
   return one;
 }
 
-// One backward each, of gradients that rounding changes.
+// Runs one backward per boundary flag, with gradients that rounding changes.
 void run_window(const Reduced& reduced, const std::vector<bool>& boundaries) {
   double factor = 1.0 / 3;
   for (const bool boundary : boundaries) {
@@ -41,7 +41,7 @@ void run_window(const Reduced& reduced, const std::vector<bool>& boundaries) {
 TEST(WaitingGradients, GiveTheBitsOfStage0WhateverABackwardIsFollowedBy) {
   testing::run_ranks(2, [](comm::World& world) {
     const Reduced reduced(averaging_case(false), world.group()), whole(averaging_case(true), world.group());
-    // Windows of one backward and of several, in turn: the memory that waits comes with the second.
+    // Windows of one and of several backwards alternate. The second one allocates the waiting memory.
     const std::vector<std::vector<bool>> windows = {{true},  {false, true},        {true},
                                                     {false}, {false, false, true}, {true, false, true},
                                                     {true},  {true, false},        {false, true, false}};

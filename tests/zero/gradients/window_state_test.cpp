@@ -36,7 +36,7 @@ TEST(WindowState, IsReducedAfterTheBoundarysBackwardAlone) {
   EXPECT_EQ(after_all_of({kGradient}), kOpen);
   EXPECT_EQ(after_all_of({kGradient, kEnd}), kIdle);
   EXPECT_EQ(after_all_of({kGradient, kEnd, kGradient, kEndAtBoundary}), kReduced);
-  EXPECT_EQ(after_all_of({kEndAtBoundary}), kReduced);  // a backward that gave no gradient
+  EXPECT_EQ(after_all_of({kEndAtBoundary}), kReduced);  // a backward without gradients
   EXPECT_EQ(after_all_of({kGradient, kEndAtBoundary, kClear}), kIdle);
 }
 

@@ -19,7 +19,7 @@ TEST(NodeLayout, HasTheNodeOfARankAndItsLikeOnTheOthers) {
   const NodeLayout all = node_layout({0, 1, 2, 3}, 3, 4);
   EXPECT_THAT(all.node, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(all.across, ElementsAre(3));
-  // The data-parallel ranks beside one slice of a model that two ranks share out.
+  // The data-parallel ranks of one slice, if two ranks share a model.
   const NodeLayout beside_slices = node_layout({1, 3, 5, 7}, 5, 4);
   EXPECT_THAT(beside_slices.node, ElementsAre(5, 7));
   EXPECT_THAT(beside_slices.across, ElementsAre(1, 5));

@@ -51,7 +51,7 @@ TEST(HostSums, WaitForWhatMeetsThePartAlone) {
   sums.take(0, kept, {0, 2}, at::tensor({1.0F, 2.0F}), /*adds=*/true);
   sums.take(0, kept, {2, 4}, at::tensor({3.0F, 4.0F}), /*adds=*/true);
   sums.take(1, other, {0, 2}, at::tensor({5.0F, 6.0F}), /*adds=*/true);
-  EXPECT_THAT(floats_of(kept), Each(0.0F));  // a summand is added by who waits for it
+  EXPECT_THAT(floats_of(kept), Each(0.0F));  // summands are added by the wait
   sums.wait_for(0, {1, 2});
   EXPECT_THAT(floats_of(kept), ElementsAre(1, 2, 0, 0));
   EXPECT_THAT(floats_of(other), Each(0.0F));
@@ -67,7 +67,7 @@ TEST(HostSums, HandTheWaitOver) {
   sums.take(0, kept, {0, 2}, at::tensor({1.0F, 2.0F}), /*adds=*/true);
   sums.take(0, kept, {2, 3}, at::tensor({3.0F}), /*adds=*/true);
   const auto wait = sums.hand_over(0, {0, 1});
-  sums.wait_for_all();  // knows no more of what was given away
+  sums.wait_for_all();  // does not wait for the part that was handed over
   EXPECT_THAT(floats_of(kept), ElementsAre(0, 0, 3));
   wait();
   EXPECT_THAT(floats_of(kept), ElementsAre(1, 2, 3));

@@ -23,7 +23,7 @@ using testing::floats_of;
 /// Copies as if the CPU were another device.
 HostTransfers copying_transfers() { return {at::kCPU, /*pin_memory=*/false, /*always_copies=*/true}; }
 
-/// Of other sizes and dtypes from one to the next, so that a buffer serves several.
+/// Returns tensors of alternating sizes and dtypes, so that a buffer serves several.
 std::vector<at::Tensor> odd_sources() {
   std::vector<at::Tensor> sources;
   const std::vector<int64_t> numels = {3, 100, 1, 17, 100, 2, 64};

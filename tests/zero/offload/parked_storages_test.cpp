@@ -32,7 +32,7 @@ TEST(ParkedStorages, FreeTheMemoryThatTheyLeave) {
   const at::Tensor tensor = at::arange(100'000, at::kFloat);
   ParkedStorages parked;
   parked.park(tensor, false, false);
-  EXPECT_EQ(counter.live_bytes(), 400'000);  // the copy alone
+  EXPECT_EQ(counter.live_bytes(), 400'000);  // only the copy
   parked.restore(false);
   EXPECT_EQ(counter.live_bytes(), 400'000);
 }

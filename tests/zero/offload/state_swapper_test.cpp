@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 using Access = StateSwapper::Access;
 
-/// A master and, from the first step on, a moment of each unit.
+/// Holds a master and, from the first step on, a moment of each unit.
 struct SwappedUnits {
   explicit SwappedUnits(const std::vector<int64_t>& numels) {
     for (const int64_t numel : numels) {
@@ -36,7 +36,7 @@ struct SwappedUnits {
   StateSwapper::TensorsOf all() {
     return [this](size_t unit) { return tensors[unit]; };
   }
-  /// m += 1, w += m, as an optimizer that makes its state at first use.
+  /// Computes m += 1, w += m. Like an optimizer, it makes its state at first use.
   void step(size_t unit) {
     auto& own = tensors[unit];
     if (own.size() == 1) own.push_back(at::zeros(own[0].sizes(), at::kDouble));

@@ -29,9 +29,9 @@ TEST(MemoryOverlap, NamesBothParametersThatShareElements) {
                  "register one tensor in both places");
   };
   refused(3, 2, "low");    // its last element
-  refused(1, 2, "low");    // inside of it
+  refused(1, 2, "low");    // inside it
   refused(7, 2, "high");   // its first element
-  refused(11, 1, "high");  // its last
+  refused(11, 1, "high");  // its last element
   refused(5, 7, "high");   // around it
   const NamedTensor between{"between", memory.narrow(0, 4, 4)};
   overlap.add(between);  // it touches both and shares nothing
@@ -44,7 +44,7 @@ TEST(MemoryOverlap, LetsBlocksOfColumnsLieBetweenEachOther) {
                                            {"right", memory.narrow(1, 3, 3)}};
   MemoryOverlap overlap;
   for (const NamedTensor& block : blocks) overlap.add(block);
-  const NamedTensor row{"row", memory[1]};  // dense, and inside of what the blocks span
+  const NamedTensor row{"row", memory[1]};  // dense, and inside the range of the blocks
   EXPECT_ERROR(UsageError, overlap.add(row), "parameters 'left' and 'row'");
 }
 
@@ -75,7 +75,7 @@ TEST(MemoryOverlap, KnowsPartitionedParametersByWhatTheyShare) {
   const ShardStore store({params}, {}, ZeroGroups(comm::make_fake_world(2).group()),
                          testing::nothing_persistent());
   MemoryOverlap overlap;
-  for (const NamedTensor& param : params) overlap.add(param);  // empty storages both, and not the same
+  for (const NamedTensor& param : params) overlap.add(param);  // both storages are empty, but not the same
   const NamedTensor view{"view", params[1].tensor.detach()};
   EXPECT_ERROR(UsageError, overlap.add(view), "parameters 'p1' and 'view' share memory");
 }

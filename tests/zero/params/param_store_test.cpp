@@ -1,4 +1,4 @@
-// Parameters that cannot be trained together.
+// Tests parameters that cannot be trained together.
 #include "deepspeed/zero/params/param_store.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Models whose parameters are partitioned, for the tests of stage 3.
+// Models with partitioned parameters, for the tests of stage 3.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace deepspeed::testing {
 
 inline std::vector<NamedTensor> named_parameters(const torch::nn::Module& module) {
   std::vector<NamedTensor> params;
-  std::unordered_set<const at::TensorImpl*> seen;  // tied ones stand there twice
+  std::unordered_set<const at::TensorImpl*> seen;  // tied parameters are listed twice
   for (const auto& entry : module.named_parameters()) {
     if (seen.insert(entry.value().unsafeGetTensorImpl()).second)
       params.push_back({entry.key(), entry.value()});
@@ -26,7 +26,7 @@ inline std::vector<NamedTensor> named_parameters(const torch::nn::Module& module
   return params;
 }
 
-/// Nothing stays whole by its size.
+/// Returns options under which no parameter is small enough to stay whole.
 inline zero::ShardStore::Options nothing_persistent(int64_t max_live_numel = 1'000'000'000) {
   zero::ShardStore::Options options;
   options.pool.keys.stage3_param_persistence_threshold = 0;
@@ -39,7 +39,7 @@ inline zero::ShardStore shard(const torch::nn::Module& module, const comm::Proce
   return zero::ShardStore({named_parameters(module)}, {}, zero::ZeroGroups(group), options);
 }
 
-/// Linear and LayerNorm layers in turn, and GELU.
+/// Alternates Linear and LayerNorm layers, with GELU.
 class Mlp : public torch::nn::Module {
  public:
   Mlp(int64_t width, int64_t layers) {

@@ -1,5 +1,4 @@
-// Parameters of a group with values and gradients that tell every element apart, for the tests of single
-// parts of ZeRO.
+// Parameters of a group whose values and gradients identify every element, for tests of single parts of ZeRO.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,8 @@ inline int64_t numel_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// 100 * (index + 1) + 0, 1, 2, ... times `factor`: whole numbers, exact in fp32 and told apart in any order.
+/// Returns (100 * (index + 1) + 0, 1, 2, ...) times `factor`. These are integers, exact in fp32 and all
+/// different.
 inline at::Tensor marked_values(const Shapes& shapes, size_t index, double factor = 1.0) {
   return at::arange(numel_of(shapes[index]), at::kFloat)
       .add(100.0 * double(index + 1))
@@ -29,7 +29,7 @@ inline at::Tensor marked_values(const Shapes& shapes, size_t index, double facto
       .view(shapes[index]);
 }
 
-/// Parameters "p0", "p1", ... of those shapes, with those values.
+/// Returns parameters "p0", "p1", ... of these shapes, with these values.
 inline NamedTensors marked_params(const Shapes& shapes) {
   NamedTensors params;
   for (size_t index = 0; index < shapes.size(); ++index)

@@ -20,7 +20,7 @@ AheadSlots slots_of(const std::vector<Item>& items) {
   return slots;
 }
 
-/// The choice by a look at all slots, one after the other.
+/// Makes the choice by looking at all slots one after the other.
 std::vector<size_t> slow_choice(const std::vector<Item>& items, int64_t room, bool is_sequential) {
   std::vector<size_t> wanted;
   int64_t there = 0, missing = 0;

@@ -36,13 +36,13 @@ at::Tensor rows_of(int64_t width) { return at::arange(3 * width, at::kFloat).cos
 TEST(Coordinator, GathersAheadFromTheSecondPassOn) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
-    Mlp model(8, 3);  // 64 and three times 8 elements a layer
+    Mlp model(8, 3);  // 64 and three times 8 elements per layer
     const ShardStore store = testing::shard(model, world.group(), with_distances(2 * 64 + 4 * 8, 1000));
     for (const int pass : {1, 2, 3}) {
       const ParameterAccess access(store.pool(), AccessMode::kTraining);
       EXPECT_EQ(num_partitioned(store), 12);
       model.linear(0)->weight.sum();
-      // Its own bias, once more itself, its norm, and the next layer's two.
+      // Its own bias, itself again, its norm, and the next layer's weight and bias.
       EXPECT_EQ(num_partitioned(store), pass == 1 ? 11 : 12 - 1 - 5);
       model.forward(rows_of(8));
     }
@@ -81,7 +81,7 @@ TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
       if (pass == 2) {
         EXPECT_EQ(state_of(1), PartitionedStorage::State::kGathering);
       }
-      model.linear(0)->bias.sum();  // here is the one that was ahead, and the next one
+      model.linear(0)->bias.sum();  // this one was gathered ahead, and the next one is now
       EXPECT_EQ(num_partitioned(store), pass == 1 ? 10 : 9);
       EXPECT_EQ(state_of(1), PartitionedStorage::State::kWhole);
       model.forward(rows_of(8));
@@ -92,7 +92,7 @@ TEST(Coordinator, GathersOneParameterAheadWhereTheyComeOneAfterTheOther) {
 TEST(Coordinator, LetsGoOfWhatIsNotUsedAgainSoon) {
   testing::run_ranks(2, [](comm::World& world) {
     const c10::NoGradGuard no_grad;
-    // Between the two uses of the first weight lie 64 elements of another, but for the one that is used now.
+    // Between the two uses of the first weight there are 64 elements, not counting the parameter in use.
     const auto live_in_second_pass = [&](int64_t max_reuse_distance) {
       Mlp model(8, 3);
       const ShardStore store = testing::shard(model, world.group(), with_distances(0, max_reuse_distance));
@@ -104,7 +104,7 @@ TEST(Coordinator, LetsGoOfWhatIsNotUsedAgainSoon) {
           model.linear(layer)->weight.sum();
           live.push_back(store.pool()->live_numel());
         }
-        // Without a trace all stays, as long as there is room.
+        // Without a trace all stay whole, as long as there is room.
         if (pass == 1) {
           EXPECT_EQ(live, (std::vector<int64_t>{64, 128, 192, 192}));
         }
@@ -155,7 +155,7 @@ TEST(Coordinator, KeepsPassesOfDifferentKindsApart) {
     const auto use = [&](AccessMode mode, std::vector<size_t> layers) {
       const ParameterAccess access(store.pool(), mode);
       model.linear(layers[0])->weight.sum();
-      const int64_t ahead = 12 - 1 - num_partitioned(store);  // but for the one that was just used
+      const int64_t ahead = 12 - 1 - num_partitioned(store);  // without the one just used
       for (const size_t layer : layers) model.linear(layer)->weight.sum();
       return ahead;
     };
@@ -164,7 +164,7 @@ TEST(Coordinator, KeepsPassesOfDifferentKindsApart) {
     EXPECT_EQ(use(AccessMode::kTraining, {0, 1, 2}), 1);
     EXPECT_EQ(use(AccessMode::kEvaluation, {2, 0}), 1);
     EXPECT_EQ(use(AccessMode::kAny, {0, 1, 2}), 0);
-    EXPECT_EQ(use(AccessMode::kTraining, {1, 2}), 0);  // another way
+    EXPECT_EQ(use(AccessMode::kTraining, {1, 2}), 0);  // another order
     EXPECT_EQ(use(AccessMode::kTraining, {1, 2}), 1);
   });
 }

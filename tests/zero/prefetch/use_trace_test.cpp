@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// What lies ahead of a pass, at most `max_numel` elements of it, as a window shows it that opens there.
+/// Returns what a window that opens here shows of the pass. It holds at most `max_numel` elements.
 std::vector<uint64_t> ahead(const UseTrace& trace, int64_t max_numel, bool holds_next = false) {
   if (!trace.is_followed()) return {};
   std::vector<uint64_t> keys;
@@ -100,7 +100,7 @@ TEST(UseTrace, HoldsWhatComesNextHoweverLargeItIs) {
   EXPECT_THAT(ahead(trace, 0, /*holds_next=*/true), IsEmpty());
 }
 
-/// A trace that looks through all that lies ahead, at every question.
+/// A trace that searches everything ahead at each query.
 struct SlowTrace {
   std::vector<UseTrace::Entry> entries;
   size_t position = 0;
@@ -162,7 +162,7 @@ struct SlowTrace {
   }
 };
 
-/// A window that goes along with a trace.
+/// A window that follows a trace.
 struct FollowedWindow {
   int64_t max_numel;
   bool holds_next;
@@ -184,7 +184,7 @@ struct FollowedWindow {
   }
 };
 
-/// The next use of a random pass, which mostly follows the trace.
+/// Returns the next use of a random pass, which mostly follows the trace.
 uint64_t random_key(const SlowTrace& trace, std::mt19937& random) {
   const bool follows = trace.is_followed && trace.position < trace.entries.size() && random() % 200 != 0;
   return follows ? trace.entries[trace.position].key : 1 + random() % 12;

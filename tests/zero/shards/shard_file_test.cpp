@@ -47,7 +47,7 @@ at::Tensor content_of(Shard& shard) {
   return values;
 }
 
-/// Of odd sizes, in two types, with values.
+/// Holds shards of odd sizes, in two dtypes, with values.
 struct FileWithShards {
   explicit FileWithShards(const ShardFileOptions& options) : file(std::make_shared<ShardFile>(options)) {
     const std::vector<int64_t> numels = {5000, 1, 1024, 4999, 7};
@@ -73,7 +73,7 @@ TEST(ShardFile, GivesBackWhatWasWrittenInAnyOrderOfReads) {
       for (const std::vector<size_t>& order :
            std::vector<std::vector<size_t>>{{0, 1, 2, 3, 4}, {4, 2, 0, 3, 1}}) {
         if (reads_ahead) {
-          // In another order than the reads: some are there, others under way, or had to make room.
+          // In another order than the reads: some are there, others in flight, or were evicted.
           for (const auto& shard : all.shards) shard->start_read();
         }
         for (const size_t index : order)
@@ -88,7 +88,7 @@ TEST(ShardFile, ReadsAheadAsFarAsThereAreBuffers) {
   FileWithShards all(file_options(folder.path(), 2));
   EXPECT_TRUE(all.shards[0]->start_read());
   EXPECT_TRUE(all.shards[1]->start_read());
-  EXPECT_TRUE(all.shards[0]->start_read());  // it is there
+  EXPECT_TRUE(all.shards[0]->start_read());  // it is already there
   EXPECT_FALSE(all.shards[2]->start_read());
   EXPECT_TRUE(at::equal(content_of(*all.shards[0]), all.expected(0)));
   EXPECT_TRUE(all.shards[2]->start_read());

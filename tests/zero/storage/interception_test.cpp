@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Notes what is used, by the outermost operator, and fills the storage from a copy meanwhile.
+// Notes what the outermost operator uses, and fills the storage from a copy meanwhile.
 class NotingRecord : public StorageRecord {
  public:
   explicit NotingRecord(at::Tensor values) : values_(std::move(values)) {}
@@ -196,7 +196,7 @@ TEST(Interception, TheRecordGoesWithTheLastViewOfItsStorage) {
   EXPECT_EQ(record.use_count(), 1);
 }
 
-// As where a library makes a bias as long as a weight that has become longer.
+// A library does this to make a bias as long as a weight that has grown.
 TEST(Interception, APadByNothingIsTheTensorAgain) {
   Armed bias({6}, true);
   const at::Tensor data = bias.tensor.variable_data();
@@ -205,7 +205,7 @@ TEST(Interception, APadByNothingIsTheTensorAgain) {
   EXPECT_NE(record_of(bias.tensor), nullptr);
   EXPECT_TRUE(at::equal(at::pad(data, {0, 2}).narrow(0, 0, 6), bias.plain));
   EXPECT_EQ(bias.record->take().size(), 1U);
-  at::pad(bias.tensor, {0, 0});  // of a parameter that is trained: a copy, as without partitions
+  at::pad(bias.tensor, {0, 0});  // for a trained parameter it is a copy, as without partitions
   EXPECT_EQ(bias.record->take().size(), 1U);
 }
 
@@ -217,7 +217,7 @@ TEST(Interception, ASetToItselfIsTheTensorAgain) {
   EXPECT_THAT(weight.record->take(), IsEmpty());
   EXPECT_TRUE(at::equal(weight.tensor, weight.plain));
   weight.record->take();
-  weight.tensor.set_(weight.tensor.t());  // another shape of it
+  weight.tensor.set_(weight.tensor.t());  // another shape of itself
   EXPECT_THAT(weight.record->take(), ElementsAre("writes aten::set_"));
 }
 

@@ -13,7 +13,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// 1 to 5 rows of 3; the first two end a sub-group at the latest.
+/// Makes parameters of 1 to 5 rows of 3.
 ShardStore make_rows(const comm::ProcessGroup& group) {
   std::vector<NamedTensor> params;
   for (const int64_t rows : {1, 2, 3, 4, 5})

@@ -1,4 +1,4 @@
-// Trainings at stage 3 against the same ones at other stages: losses and weights after the last step.
+// Compares training at stage 3 with other stages: losses, and weights after the last step.
 #include <functional>
 
 #include <ATen/ATen.h>
@@ -89,7 +89,7 @@ std::unique_ptr<ZeroOptimizer> optimizer_for(const torch::nn::Module& model, con
                                          ZeroGroups(group), zero);
 }
 
-/// Losses, then weights.
+/// Returns losses, then weights.
 std::vector<at::Tensor> train(torch::nn::Module& model, const Recipe& recipe, const comm::ProcessGroup& group,
                               const std::function<at::Tensor(int64_t micro_step)>& loss_of) {
   const auto optimizer = optimizer_for(model, recipe, group);
@@ -114,7 +114,7 @@ std::vector<at::Tensor> train(torch::nn::Module& model, const Recipe& recipe, co
 }
 
 std::vector<at::Tensor> train_odd_net(const Recipe& recipe, const comm::World& world) {
-  testing::OddNet model(0.0, 1 + world.rank());  // rank 0's weights count
+  testing::OddNet model(0.0, 1 + world.rank());  // rank 0's weights are used
   const auto dtype = recipe.dtype;
   return train(model, recipe, world.group(), [&](int64_t micro_step) {
     const auto [inputs, targets] = testing::odd_batch(100 * micro_step + 4 * world.rank(), 4);
@@ -179,7 +179,7 @@ TEST(ShardedTraining, IsTheSameWhateverStaysWholeAndHoweverGradientsTravel) {
   });
 }
 
-// The copies between device and host, in one memory: what is checked is that none comes too early or late.
+// Tests copies between device and host within one memory. None may come too early or too late.
 TEST(ShardedTraining, WithTheStepInAnotherMemoryIsTheSame) {
   for (const int ranks : {1, 3}) {
     testing::run_ranks(ranks, [](comm::World& world) {

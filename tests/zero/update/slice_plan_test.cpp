@@ -1,4 +1,4 @@
-// The rule of where masters and states are, and how weights are read and written, as a table of all cases.
+// Tests the places of masters and states, and the routes of weights, in a table of all cases.
 #include "deepspeed/zero/update/slice_plan.h"
 
 #include <optional>
@@ -17,7 +17,7 @@ constexpr auto kNone = OffloadDevice::kNone, kCpu = OffloadDevice::kCpu, kNvme =
 
 enum class Kept { kFp32Masters, kSplit, kSixteenBit };
 
-/// A row: a slice's situation, whether the optimizer's offload takes it, and what follows.
+/// Is a row: a slice's situation, whether it is offloaded, and the expected plan.
 struct PlanRow {
   at::ScalarType dtype;
   Kept kept;
@@ -38,7 +38,7 @@ constexpr auto kInPlace = WeightRoute::kInPlace, kSent = WeightRoute::kSent, kFe
 constexpr auto kPlain = Kept::kFp32Masters, kSplit = Kept::kSplit, kSixteen = Kept::kSixteenBit;
 
 const std::vector<PlanRow> kPlanRows = {
-    // Nothing is offloaded: fp32 weights are the masters themselves.
+    // Without offload fp32 weights are the masters themselves.
     {kFp32, kPlain, kOnCpu, kDevice, kNone, false, kDevice, kWeights, kInPlace, 0},
     {kFp32, kPlain, kOnGpu, kDevice, kNone, false, kDevice, kWeights, kInPlace, 0},
     {kFp64, kPlain, kOnGpu, kDevice, kNone, false, kDevice, kWeights, kInPlace, 0},
@@ -53,24 +53,24 @@ const std::vector<PlanRow> kPlanRows = {
     {kBf16, kSixteen, kOnGpu, kDevice, kCpu, false, kHost, kWeights, kFetched, 0},
     {kFp32, kPlain, kOnGpu, kDevice, kNvme, false, kDisk, kBeside, kSent, 4},
     {kBf16, kSplit, kOnGpu, kDevice, kNvme, false, kDisk, kHalves, kFetched, 2},
-    // On a CPU the host's memory is the device's: there is nothing to send.
+    // On a CPU, host memory is the device's, so nothing is sent.
     {kFp32, kPlain, kOnCpu, kDevice, kCpu, false, kHost, kWeights, kInPlace, 0},
     {kBf16, kPlain, kOnCpu, kDevice, kCpu, false, kHost, kBeside, kInPlace, 4},
     {kFp32, kPlain, kOnCpu, kDevice, kNvme, false, kDisk, kWeights, kInPlace, 0},
     {kBf16, kSplit, kOnCpu, kDevice, kNvme, false, kDisk, kHalves, kInPlace, 2},
-    // Shards in host memory: an offloaded step finds them there, one on a GPU does not.
+    // Shards in host memory: an offloaded step finds them there, a step on a GPU does not.
     {kFp32, kPlain, kOnGpu, kHost, kCpu, false, kHost, kWeights, kInPlace, 0},
     {kBf16, kSplit, kOnGpu, kHost, kCpu, false, kHost, kHalves, kInPlace, 2},
     {kFp32, kPlain, kOnCpu, kHost, kNone, false, kDevice, kWeights, kInPlace, 0},
     {kFp32, kPlain, kOnGpu, kHost, kNone, false, kDevice, kBeside, kWritten, 4},
     {kBf16, kPlain, kOnGpu, kHost, kNone, false, kDevice, kBeside, kWritten, 4},
     {kBf16, kSixteen, kOnGpu, kHost, kNone, false, kDevice, kWeights, kWritten, 0},
-    // Shards on a disk are never where a step is.
+    // Shards on a disk are never in the memory of a step.
     {kFp32, kPlain, kOnCpu, kDisk, kNone, false, kDevice, kBeside, kWritten, 4},
     {kFp32, kPlain, kOnGpu, kDisk, kCpu, false, kHost, kBeside, kWritten, 4},
     {kBf16, kSixteen, kOnGpu, kDisk, kNvme, false, kDisk, kWeights, kWritten, 0},
     {kBf16, kSplit, kOnCpu, kDisk, kNvme, false, kDisk, kHalves, kWritten, 2},
-    // super_offload: fp32 weights that backward still uses are not stepped under it.
+    // super_offload: fp32 weights that backward still uses are not stepped in place.
     {kFp32, kPlain, kOnCpu, kDevice, kCpu, true, kHost, kBeside, kWritten, 4},
     {kFp32, kPlain, kOnCpu, kHost, kCpu, true, kHost, kBeside, kWritten, 4},
     {kFp32, kPlain, kOnGpu, kHost, kCpu, true, kHost, kBeside, kWritten, 4},

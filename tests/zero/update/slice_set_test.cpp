@@ -1,5 +1,5 @@
-// What a rank owns of a group, cut into slices, and their masters as checkpoints see them. One rank of two is
-// enough: a set sends nothing.
+// What a rank owns of a group, cut into slices, with masters as checkpoints see them. One rank of two is
+// enough, since a set sends nothing.
 #include "deepspeed/zero/update/slice_set.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Rank 1 of two, at stage 1: 10 + 8 elements 0.001, 1.001, ..., of which it owns the last 9.
+/// Is rank 1 of two, at stage 1. Of 10 + 8 elements 0.001, 1.001, ... it owns the last 9.
 struct SecondOfTwo {
   explicit SecondOfTwo(at::ScalarType dtype, const StepOptions& options)
       : world(comm::make_fake_world(2, 1)),

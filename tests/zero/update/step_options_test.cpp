@@ -1,4 +1,4 @@
-// Options that contradict each other where an optimizer is made by hand, without a config's checks.
+// Options that contradict each other, for optimizers made without a config's checks.
 #include "deepspeed/zero/update/step_options.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ namespace {
 
 using testing::marked_params;
 
-/// What is made by hand, and refused.
+/// Describes an optimizer made by hand, which is refused.
 struct HandMade {
   int stage = 2;
   StepOptions update;

@@ -1,4 +1,4 @@
-// Dtypes and storage classes have these names in the pickle of a checkpoint.
+// Lists the names of dtypes and storage classes in the pickle of a checkpoint.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace deepspeed::checkpoint {
 
-/// Returns "float32" for torch.float32; an empty text for a dtype that no file can hold.
+/// Returns "float32" for torch.float32; an empty string for a dtype that no file can hold.
 std::string_view dtype_name(at::ScalarType type);
 std::optional<at::ScalarType> dtype_of_name(std::string_view name);
 
-/// Returns "FloatStorage" for torch.float32; an empty text for the newer dtypes, which torch stores by
+/// Returns "FloatStorage" for torch.float32; an empty string for newer dtypes. torch stores those as
 /// UntypedStorage and a dtype.
 std::string_view storage_class(at::ScalarType type);
 std::optional<at::ScalarType> dtype_of_storage_class(std::string_view name);

@@ -13,7 +13,7 @@ struct Renamed {
   std::string_view new_module, new_name;
 };
 
-// Both tables are those of Python 3's module _compat_pickle.
+// Both tables are taken from Python 3's module _compat_pickle.
 constexpr auto kModules = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"BaseHTTPServer", "http.server"},
     {"CGIHTTPServer", "http.server"},

@@ -30,7 +30,7 @@ WayTimes estimate(const LinkFigures& links, const NodeShape& shape, bool is_all_
       links.between_nodes.latency_us + between((nodes - 1) * places * part) + within((places - 1) * part);
   const double by_nodes = links.between_nodes.latency_us + between((nodes - 1) * part) +
                           links.within_node.latency_us + within((places - 1) * nodes * part);
-  // Parts are put in order in memory, which is as fast as the way within a node at least.
+  // Reordering in memory is at least as fast as sending within a node.
   const double in_order = within(double(bytes));
   if (is_all_reduce) return {2 * flat, 2 * by_nodes};
   return {flat, by_nodes + in_order};

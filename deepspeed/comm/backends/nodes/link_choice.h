@@ -1,5 +1,5 @@
-// Which way a collective of ranks on several nodes is faster, by what was measured of the links. Pure
-// arithmetic, which all ranks do alike. Internal to this folder.
+// Chooses the faster way for a collective of ranks on several nodes, from measured links. This is pure
+// arithmetic with the same result on all ranks. Internal to this folder.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,26 @@
 
 namespace deepspeed::comm {
 
-/// Nodes, with so many ranks each.
+/// Describes the nodes, with `places` ranks each.
 struct NodeShape {
   int num_nodes = 1;
   int places = 1;
 };
 
-/// Microseconds of a collective.
+/// Holds a collective's estimated time in microseconds for both ways.
 struct WayTimes {
   double flat = 0;      // every rank sends every other one its part
   double by_nodes = 0;  // within each node, and between nodes once (node_levels.h)
 };
 
-/// Estimates the times of an all_reduce, all_gather, reduce_scatter or reduce_to_owners over tensors of
-/// `bytes` in all, B of which are a rank's part. Flat, a rank receives (N - 1) L B of other nodes, whose link
-/// it shares with L ranks, and (L - 1) B of its own; by nodes (N - 1) B and (L - 1) N B, and all bytes are
-/// put in order once more. An all_reduce is such a sum and such a gather.
+/// Estimates the times of an all_reduce, all_gather, reduce_scatter or reduce_to_owners. The tensors have
+/// `bytes` in total, of which B are one rank's part. There are N nodes of L ranks. Flat, a rank receives (N -
+/// 1) L B from other nodes over a link shared by L ranks, and (L - 1) B from its own node. By nodes it
+/// receives (N - 1) B and (L - 1) N B, and all bytes are reordered once more. An all_reduce is a sum followed
+/// by a gather.
 WayTimes estimate(const LinkFigures& links, const NodeShape& shape, bool is_all_reduce, int64_t bytes);
 
-/// Says whether the operation is one that can go by nodes, and is faster so.
+/// Returns whether the operation can go by nodes and is faster that way.
 bool is_faster_by_nodes(const LinkFigures& links, const NodeShape& shape, const Operation& operation);
 
 }  // namespace deepspeed::comm

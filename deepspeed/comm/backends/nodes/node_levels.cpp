@@ -1,14 +1,14 @@
-// The steps of each collective between N nodes of L ranks, n elements a rank:
+// Implements collectives between N nodes of L ranks, with n elements per rank, in these steps:
 //
-// all_gather        the ranks at place l gather N inputs; those of a node exchange what they have, which
-//                   comes as (L, N, n) and belongs into (N, L, n)
-// reduce_scatter    the other way round: the input is put in order as (L, N, n) and summed within the node,
-//                   then each place's N parts between nodes
-// reduce_to_owners  as reduce_scatter, with parts of any sizes, packed by place
-// all_reduce        a reduce_scatter within the node, an all_reduce of the parts between nodes, an all_gather
-//                   within the node
+// - all_gather: the ranks at place l gather N inputs. The ranks of a node exchange their results, which
+//   arrive as (L, N, n) and are transposed to (N, L, n).
+// - reduce_scatter: the reverse. The input is transposed to (L, N, n) and summed within the node. Then each
+//   place's N parts are summed between nodes.
+// - reduce_to_owners: like reduce_scatter, with parts of any size, packed by place.
+// - all_reduce: a reduce_scatter within the node, an all_reduce of the parts between nodes, an all_gather
+//   within the node.
 //
-// All steps of a call run on the group's thread, one call after the other, under the call's tag.
+// All steps of a call run on the group's thread, one call after the other, with the call's tag.
 #include "deepspeed/comm/backends/nodes/node_levels.h"
 
 #include <utility>
@@ -84,7 +84,7 @@ class NodeSteps {
     for (const Interval& interval : call.owned) numel += numel_of(interval);
     if (numel == 0) return;
     const at::Tensor packed = at::empty({numel}, flat.options());
-    std::vector<Interval> of_places, of_nodes;  // in `packed`, and of this rank's place in its part of that
+    std::vector<Interval> of_places, of_nodes;  // in `packed`; and for this rank's place, within its part
     int64_t end = 0;
     for (int64_t place = 0; place < places(); ++place) {
       const int64_t begin = end;
@@ -100,7 +100,7 @@ class NodeSteps {
     }
     run(node_, operations::ReduceToOwners{packed, of_places});
     const Interval& part = of_places[size_t(node_.c10d_group()->getRank())];
-    if (part.empty()) return;  // so it is for this place on all nodes
+    if (part.empty()) return;  // it is empty for this place on all nodes
     const at::Tensor sums = packed.narrow(0, part.begin, part.numel());
     run(across_, operations::ReduceToOwners{sums, of_nodes});
     const int node = across_.c10d_group()->getRank();
@@ -120,7 +120,7 @@ class NodeSteps {
   int64_t nodes() const { return across_.c10d_group()->getSize(); }
   int64_t places() const { return node_.c10d_group()->getSize(); }
 
-  // Steps of one call over one connection come in one order on its ranks, so that they may share a tag.
+  // A connection's ranks run the steps of one call in the same order, so the steps can share a tag.
   void run(Connection& connection, const Operation& step) const {
     const Started started = connection.start(step, at::kCPU, call_);
     for (const auto& work : started.works) work->wait();
@@ -147,7 +147,7 @@ Started NodeLevels::start(const Operation& operation, CallHistory::Progress call
             try {
               std::visit(NodeSteps(ways->node, ways->across, call), operation);
             } catch (...) {
-              ways->abort();  // ranks that wait in the other step learn of it at once
+              ways->abort();  // ranks waiting in the other step notice it at once
               throw;
             }
           })},

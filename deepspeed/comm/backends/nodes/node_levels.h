@@ -1,5 +1,5 @@
-// Collectives of a group whose ranks are on several nodes, in steps within each node and between the nodes:
-// each byte crosses the links between nodes once a node in place of once a rank. Internal to this folder.
+// Runs collectives of a group on several nodes in steps within each node and between nodes. Each byte crosses
+// the links between nodes once per node instead of once per rank. Internal to this folder.
 #pragma once
 
 #include <chrono>
@@ -16,21 +16,21 @@
 
 namespace deepspeed::comm {
 
-/// Takes CPU tensors. Calls come from the group's own start(), which all ranks make in one order.
+/// Runs collectives of CPU tensors. Calls come from the group's start(), in the same order on all ranks.
 class NodeLevels {
  public:
-  /// Takes two connected groups of CPU tensors: the ranks on this rank's node, and of each node the one at
-  /// this rank's place.
+  /// Takes two connected groups of CPU tensors. They are the ranks on this rank's node, and those at its
+  /// place on each node.
   NodeLevels(const Backend& backend, c10::intrusive_ptr<c10d::ProcessGroup> node,
              c10::intrusive_ptr<c10d::ProcessGroup> across, const LinkFigures& links,
              std::chrono::milliseconds timeout);
 
-  /// Says whether the operation is one to be done here, since it is faster so.
+  /// Returns whether the operation can be done here and is faster that way.
   bool suits(const Operation& operation) const { return is_faster_by_nodes(links_, shape_, operation); }
-  /// Starts the operation on a thread of the group. A sum of 16-bit numbers is rounded once within the node
-  /// and once between nodes; sums are in the order of the ranks of a node, then of the nodes.
+  /// Starts the operation on a thread of the group. Sums are in the order of a node's ranks, then of the
+  /// nodes. A sum of 16-bit numbers is rounded once within the node and once between nodes.
   Started start(const Operation& operation, CallHistory::Progress call);
-  /// Ends what is under way, and what comes, with an error. Waits for nobody.
+  /// Makes current and later operations fail. Does not wait.
   void abort();
 
  private:

@@ -12,7 +12,7 @@
 namespace deepspeed::comm {
 namespace {
 
-/// Keeps its arena as long as the memory is used.
+/// Keeps its arena alive while the memory is used.
 struct ArenaBlock {
   std::shared_ptr<shm::Arena> arena;
   void* data;
@@ -23,7 +23,7 @@ struct ArenaBlock {
   }
 };
 
-// A storage that grows asks its allocator again, so this is one and not a pointer to memory.
+// A storage that grows calls its allocator again, so it needs one and not just a pointer.
 class ArenaAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -32,7 +32,7 @@ class ArenaAllocator final : public c10::Allocator {
     if (data == nullptr) raise<CommError>("the arena has no room for ", bytes, " bytes");
     return {data, new ArenaBlock{std::move(arena), data}, &ArenaBlock::free, at::kCPU};
   }
-  // Null says that data and context are not one pointer.
+  // Null means that data and context are different pointers.
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
 };
@@ -40,7 +40,7 @@ class ArenaAllocator final : public c10::Allocator {
 }  // namespace
 
 at::Tensor empty_in_arena(int64_t numel, at::ScalarType dtype) {
-  static auto& allocator = *new ArenaAllocator;  // tensors may outlive the statics
+  static auto& allocator = *new ArenaAllocator;  // tensors may outlive other statics
   try {
     return at::detail::empty_generic({numel}, &allocator, c10::DispatchKeySet(c10::DispatchKey::CPU), dtype,
                                      std::nullopt);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kSwitchedOff = "shared memory is switched off";
 
-// Once a process and reason: a job makes many groups.
+// Logs each reason once per process, since a job makes many groups.
 void log_once(const std::string& reason) {
   static auto& mutex = *new std::mutex;
   static auto& told = *new std::set<std::string>;

@@ -1,8 +1,8 @@
-// Who runs an operation.
+// Decides which thread runs an operation.
 //
-// Each is queued with what it does. A rank that waits runs what the queue holds, in order, up to what it
-// waits for, unless the thread of the queue does already: a wait is so over without a change of threads, and
-// a rank that waits elsewhere still does its part. Messages have a thread of their own (messages.h).
+// Operations are queued. A waiting rank runs the queue in order, up to the operation it waits for, unless the
+// queue's thread is already doing so. A wait then ends without a switch of threads, and a rank that waits
+// elsewhere still does its part. Messages have their own thread (messages.h).
 #include "deepspeed/comm/backends/shm/shared_exchange.h"
 
 #include <condition_variable>
@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 using WorkPtr = SharedExchange::WorkPtr;
 using SharedRun = std::function<void(shm::Collectives&, const shm::Call&)>;
 
-// At exit: longer than any operation takes that is not waiting.
+// At exit, longer than any operation takes that is not waiting.
 constexpr std::chrono::seconds kSharedEndLimit(2);
 
 std::optional<kernels::CombineType> combine_type(at::ScalarType type) {
@@ -85,7 +85,7 @@ shm::Reduction reduction_of(at::ScalarType type, ReduceOp op) {
   return {combine_op(op), *combine_type(type)};
 }
 
-/// Can be waited for, and gives c10d the future that some callers ask for.
+/// Is a work to wait for, with the c10d future that some callers need.
 class SharedWork : public c10d::Work {
  public:
   SharedWork() : future_(c10::make_intrusive<at::ivalue::Future>(c10::NoneType::get())) {}
@@ -93,7 +93,7 @@ class SharedWork : public c10d::Work {
   c10::intrusive_ptr<at::ivalue::Future> getFuture() override { return future_; }
 
   void end(std::exception_ptr error) {
-    // First: who has waited may ask the future at once.
+    // first, because a caller whose wait is over may query the future at once
     if (error) {
       future_->setError(error);
     } else {
@@ -115,7 +115,7 @@ struct SharedExchange::State {
       : member(std::move(given)), collectives(*member), messages(*member), timeout(limit) {}
 
   std::unique_ptr<shm::Member> member;
-  shm::Collectives collectives;  // of whoever is busy
+  shm::Collectives collectives;  // for the busy thread
   shm::Messages messages;
   const milliseconds timeout;
 
@@ -127,7 +127,7 @@ struct SharedExchange::State {
   bool stopped = false;
 
   shm::Clock::time_point deadline() const { return shm::Clock::now() + timeout; }
-  /// Runs the oldest operation of the queue. Returns false where there is none, or another thread runs one.
+  /// Runs the oldest operation of the queue. Returns false if there is none, or another thread runs one.
   bool run_next();
   void stop();
   void abort();
@@ -158,7 +158,7 @@ class SharedTask final : public SharedWork {
     } catch (...) {
       error = std::current_exception();
     }
-    run_ = nullptr;  // lets go of the tensors
+    run_ = nullptr;  // releases the tensors
     end(error);
   }
 
@@ -200,7 +200,7 @@ void SharedExchange::State::serve(const std::shared_ptr<State>& state) {
     {
       std::unique_lock lock(state->mutex);
       state->changed.wait(lock, [&] { return state->queue.empty() ? state->stopped : !state->is_busy; });
-      if (state->queue.empty()) return;  // once stopped; what was left has failed soon
+      if (state->queue.empty()) return;  // only after stop; remaining operations have failed quickly
     }
     state->run_next();
   }
@@ -224,7 +224,7 @@ SharedExchange::SharedExchange(std::unique_ptr<shm::Member> member, milliseconds
 SharedExchange::~SharedExchange() {
   if (state_->member->is_child()) return;
   state_->member
-      ->leave();  // before the end of what is under way: who finds it so is told that this rank left
+      ->leave();  // before ending operations, so that peers that notice are told that this rank left
   state_->stop();
   state_->abort();
 }

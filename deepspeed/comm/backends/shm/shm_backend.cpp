@@ -37,7 +37,7 @@ std::optional<ReduceOp> own_op(const c10d::ReduceOp& op) {
   }
 }
 
-// What must be alike on ranks that meet.
+// Hashes everything that must be the same on ranks that meet.
 uint64_t fingerprint_of(c10d::OpType type, const at::Tensor& tensor, int64_t detail) {
   Hash hash;
   hash.add(static_cast<uint64_t>(type));

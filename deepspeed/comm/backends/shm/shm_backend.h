@@ -1,4 +1,4 @@
-// The backend of ranks that share memory, as c10d sees it. Internal to this folder.
+// Presents ranks that share memory to c10d as a backend. Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace deepspeed::comm {
 
-/// Is how c10d calls the backend.
+/// Names the backend in c10d.
 constexpr const char* kShmBackend = "shm";
 
-/// Runs the collectives of dense CPU tensors over shared memory, and all else over the Gloo backend that it
-/// is made with: lists of tensors, reductions to one rank, messages that c10d's users send.
+/// Runs collectives of dense CPU tensors over shared memory, and everything else over Gloo. That is lists of
+/// tensors, reductions to one rank, and messages sent by c10d's users.
 class ShmBackend final : public c10d::Backend {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;

@@ -10,11 +10,11 @@ namespace {
 const char* lock(void* data, size_t bytes) {
   const cudaError_t error = cudaHostRegister(data, bytes, cudaHostRegisterPortable);
   if (error == cudaSuccess) return nullptr;
-  cudaGetLastError();  // it is ours alone
+  cudaGetLastError();  // clears the error, which only we caused
   return cudaGetErrorString(error);
 }
 
-// Errors are ignored, since at the end of the process the driver may be gone already.
+// Errors are ignored: at the end of the process the driver may be gone already.
 void unlock(void* data) {
   cudaHostUnregister(data);
   cudaGetLastError();

@@ -20,26 +20,27 @@ void* begin(const void* neighbour) {
   // CUDAGraph::pool() does not change the graph, but is not const.
   auto* const beside = static_cast<CUDAGraph*>(const_cast<void*>(neighbour));
   const c10::MempoolId_t pool = beside != nullptr ? beside->pool() : c10::MempoolId_t{0, 0};
-  // Autograd's thread launches, and NCCL's asks for events, beside the thread that captures.
+  // During a capture autograd's thread launches work and NCCL's thread queries events, so the mode must be
+  // thread-local.
   graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   return graph.release();
 }
 
-/// Says nothing: that a graph is empty, say, which is meant.
+/// Suppresses warnings, for instance that a graph is empty, which is intended here.
 struct NoWarnings : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-// Of a capture that has failed capture_end() throws before it takes the graph's pool from the allocator, and
-// its own state from the generator: the process would draw no random number any more, and give back no
-// memory. An empty capture in its place ends well, and with it all of that.
+// After a failed capture, capture_end() throws before it removes the graph's pool from the allocator and its
+// own state from the generator. The process could then draw no random numbers and would release no memory. An
+// empty capture in its place ends normally and cleans up all of that.
 void end(void* graph) {
   auto* const captured = static_cast<CUDAGraph*>(graph);
   try {
     captured->capture_end();
   } catch (...) {
     const auto failure = std::current_exception();
-    cudaGetLastError();  // what the capture has noted is told by the exception
+    cudaGetLastError();  // clears the capture's error; the exception reports it
     try {
       NoWarnings none;
       const c10::WarningUtils::WarningHandlerGuard guard(&none);
@@ -47,7 +48,7 @@ void end(void* graph) {
           cudaStreamBeginCapture(at::cuda::getCurrentCUDAStream(), cudaStreamCaptureModeThreadLocal));
       captured->capture_end();
     } catch (const c10::Error&) {
-      cudaGetLastError();  // it had ended, and failed later
+      cudaGetLastError();  // the capture had ended and failed later
     }
     std::rethrow_exception(failure);
   }

@@ -1,4 +1,4 @@
-// Transfers over io_uring: one system call starts them, and the kernel moves the bytes.
+// Runs transfers over io_uring: one system call starts them, and the kernel moves the bytes.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -8,6 +8,7 @@
 #include <liburing.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/message.h"
 #include "deepspeed/io/queue/transfer_queue.h"
 
 namespace deepspeed::io {
@@ -15,7 +16,7 @@ namespace {
 
 class UringQueue : public TransferQueue {
  public:
-  /// Makes the queue. memory: what is registered with the ring, in this order.
+  /// Makes the queue. `memory` was registered with the ring, in this order.
   UringQueue(const io_uring& ring, size_t depth, std::vector<MemoryRegion> memory)
       : ring_(ring), depth_(depth), memory_(std::move(memory)) {}
 
@@ -23,7 +24,7 @@ class UringQueue : public TransferQueue {
     try {
       while (!pending_.empty()) wait();
     } catch (const std::exception&) {
-      // The ring itself failed; leaving it ends what is under way.
+      // The ring itself failed; exiting it ends transfers in progress.
     }
     io_uring_queue_exit(&ring_);
   }
@@ -61,7 +62,7 @@ class UringQueue : public TransferQueue {
       }
       Pending& pending = found->second;
       if (result > 0) pending.done += size_t(result);
-      // The kernel may move less at once; what is left goes on.
+      // The kernel may move only a part; the rest continues.
       if (result > 0 && pending.done < pending.transfer.size && may_go_on(pending.done)) {
         prepare(rest_of(pending));
         continue;
@@ -89,7 +90,7 @@ class UringQueue : public TransferQueue {
     return rest;
   }
 
-  /// Returns which registered memory holds the transfer's; -1: none.
+  /// Returns the registered region that contains the transfer's memory; -1 if there is none.
   int region_of(const Transfer& transfer) const {
     for (size_t index = 0; index < memory_.size(); ++index) {
       const MemoryRegion& region = memory_[index];
@@ -119,11 +120,12 @@ class UringQueue : public TransferQueue {
   io_uring ring_;
   size_t depth_;
   std::vector<MemoryRegion> memory_;
-  size_t num_prepared_ = 0;                        // prepared and not yet submitted
+  size_t num_prepared_ = 0;                        // prepared but not submitted
   std::unordered_map<uint64_t, Pending> pending_;  // by id
 };
 
-/// Says whether the system lets the ring keep the memory: a container may limit what is locked.
+/// Registers the memory with the ring. Returns false if the system refuses, since containers may limit locked
+/// memory.
 bool register_memory(io_uring& ring, const std::vector<MemoryRegion>& memory) {
   std::vector<iovec> buffers;
   for (const MemoryRegion& region : memory) buffers.push_back({region.data, region.size});
@@ -131,6 +133,14 @@ bool register_memory(io_uring& ring, const std::vector<MemoryRegion>& memory) {
 }
 
 }  // namespace
+
+std::string why_no_uring() {
+  io_uring ring{};
+  const int result = io_uring_queue_init(1, &ring, 0);
+  if (result < 0) return message("this system or its container refuses it, ", std::strerror(-result));
+  io_uring_queue_exit(&ring);
+  return "";
+}
 
 std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory) {
   io_uring ring{};

@@ -1,5 +1,5 @@
-// One pass finds the largest absolute value of a block, one writes the codes; dequantizing is one pass.
-// Each runs on the best instruction set of the machine, with the last elements padded.
+// One pass finds a block's largest absolute value, and a second writes the codes. Dequantizing takes one
+// pass. Each uses the machine's best instruction set and pads the last elements.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,9 +19,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-constexpr int64_t kMostCodes = 2048;  // of a block
+constexpr int64_t kMostCodes = 2048;  // per block
 
-/// Calls work(vector, place) for all elements as fp32; the last vector is filled up with zeros.
+/// Calls work(vector, place) for all elements as fp32; the last vector is padded with zeros.
 template <class Type, class Work>
 HWY_INLINE void for_each_vector(const typename Type::Bits* HWY_RESTRICT values, int64_t numel,
                                 const Work& work) {
@@ -35,12 +35,12 @@ HWY_INLINE void for_each_vector(const typename Type::Bits* HWY_RESTRICT values, 
   work(load(d, Type(), rest), i);
 }
 
-/// Returns the largest absolute value; nan where an element is not finite.
+/// Returns the largest absolute value; nan if an element is not finite.
 template <class Type>
 HWY_NOINLINE float largest_of(const typename Type::Bits* HWY_RESTRICT values, int64_t numel) {
   const hn::ScalableTag<float> d;
   auto largest = hn::Zero(d);
-  auto odd = hn::Zero(d);  // x - x is 0 for what is finite, else nan
+  auto odd = hn::Zero(d);  // x - x is 0 for finite x, otherwise nan
   for_each_vector<Type>(values, numel, [&](auto x, int64_t) {
     largest = hn::Max(largest, hn::Abs(x));
     odd = hn::Add(odd, hn::Sub(x, x));
@@ -49,25 +49,25 @@ HWY_NOINLINE float largest_of(const typename Type::Bits* HWY_RESTRICT values, in
   return sum == 0 ? hn::GetLane(hn::MaxOfLanes(d, largest)) : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Rounds to the nearest e4m3 number, whose bits are its code; |x| is at most 448, or little more.
+/// Rounds to the nearest e4m3 number, whose bits are its code. |x| is at most 448, or slightly more.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> float8_of(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
   const auto absolute = hn::Abs(x);
   const auto bits = hn::BitCast(di, absolute);
   const auto sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, x)), hn::Set(di, 0x80));
-  // Half to even in the fourth digit, and the exponent's bias 7 in place of 127.
+  // Rounds half to even in the fourth digit, and replaces the exponent's bias 127 by 7.
   const auto last = hn::And(hn::ShiftRight<20>(bits), hn::Set(di, 1));
   const auto rounded = hn::ShiftRight<20>(hn::Add(hn::Add(bits, last), hn::Set(di, 0x7ffff)));
   const auto normal = hn::Sub(rounded, hn::Set(di, (127 - 7) << 3));
-  // The digits of a sum with 2^14 end at 2^-9, the smallest number that there is.
+  // A sum with 2^14 has its last digit at 2^-9, the smallest e4m3 number.
   const auto magic = hn::Set(d, 0x1p14F);
   const auto small = hn::Sub(hn::BitCast(di, hn::Add(absolute, magic)), hn::BitCast(di, magic));
   const auto is_small = hn::RebindMask(di, hn::Lt(absolute, hn::Set(d, 0x1p-6F)));
   return hn::Or(sign, hn::IfThenElse(is_small, small, normal));
 }
 
-/// Returns what the codes, from 0 to 255, stand for.
+/// Returns the numbers that the codes, from 0 to 255, encode.
 template <class D>
 HWY_INLINE hn::Vec<D> from_float8(D d, hn::Vec<hn::RebindToSigned<D>> codes) {
   const hn::RebindToSigned<D> di;
@@ -101,7 +101,7 @@ HWY_NOINLINE void write_codes(const typename Type::Bits* HWY_RESTRICT values, in
   const auto most = hn::Set(d, static_cast<float>((1 << (bits - 1)) - 1));
   for_each_vector<Type>(values, numel, [&](auto x, int64_t place) {
     const auto scaled = hn::Min(hn::Max(hn::Mul(x, factor), least), most);
-    // The range of a code holds the rounded numbers, so that the order of rounding and clamping is no matter.
+    // The code's range contains the rounded numbers, so rounding and clamping may come in any order.
     hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di, hn::NearestInt(scaled))), d8, codes + place);
   });
 }
@@ -144,7 +144,7 @@ HWY_INLINE void store(D d, hn::Vec<D> value, typename Type::Bits* HWY_RESTRICT t
   }
 }
 
-/// Writes what the codes are, times the scale; is_float8: they are floats.
+/// Writes the decoded codes times the scale. is_float8: they encode floats.
 template <class Type, bool is_float8>
 HWY_NOINLINE void write_values(const int8_t* HWY_RESTRICT codes, int64_t numel, float scale,
                                typename Type::Bits* HWY_RESTRICT values) {

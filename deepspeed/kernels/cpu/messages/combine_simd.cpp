@@ -1,10 +1,10 @@
-// How several arrays become one.
+// Combines several arrays into one.
 //
-// Floating types are read in vectors, all terms of a place one after the other, and stored once: what is read
-// lies before what is written there, so that the result may take the place of a term. 16-bit types stay in
-// fp32 from the first term to the rounding. Integers go tile by tile through loops that the compiler
-// vectorises. What is not read again soon is stored past the caches, where it lies at whole vectors: a store
-// into them would read the line that it fills from memory first.
+// Floating types are read in vectors, all terms of a position in turn, and stored once. Each position is read
+// before it is written, so the result may replace a term. 16-bit types stay in fp32 from the first term to
+// the rounding. Integers are processed tile by tile in loops that the compiler vectorises. Results that are
+// not read again soon bypass the caches if they are aligned to whole vectors. A store into the caches would
+// first read the line from memory.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -46,7 +46,7 @@ struct ProductOf {
   }
 };
 
-// Either NaN is the result: the instructions of some machines drop one of them.
+// A NaN in either argument is the result; some machines' instructions lose one of them.
 template <class V>
 HWY_INLINE V keep_nan(V a, V b, V result) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::IsNaN(b), b, result));
@@ -93,12 +93,12 @@ struct XorOf {
   }
 };
 
-/// Where the terms of one call are.
+/// Holds the terms of one call.
 struct TermArrays {
   const void* const* terms;
   int64_t num_terms;
-  bool stream;    // stores go past the caches
-  double factor;  // of a sum that is scaled
+  bool stream;    // stores bypass the caches
+  double factor;  // for a scaled sum
 
   template <class Bits>
   HWY_INLINE const Bits* at(int64_t term, int64_t index) const {
@@ -106,7 +106,7 @@ struct TermArrays {
   }
 };
 
-/// What happens to a result before it is stored.
+/// Says what happens to a result before it is stored.
 enum class Ending { kNone, kAverage, kScale };
 
 template <Ending kEnding, class D>
@@ -137,13 +137,13 @@ template <class D>
 HWY_INLINE void store_as(D d, Float64, hn::Vec<D> value, bool stream, double* to) {
   store(d, value, stream, to);
 }
-// Half a vector is never streamed.
+// Half a vector never bypasses the caches.
 template <class D, class Type>
 HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, bool, uint16_t* to) {
   hn::StoreU(round_to(d, type, value), hn::Rebind<uint16_t, D>(), to);
 }
 
-/// Combines one vector of places.
+/// Combines one vector of positions.
 template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;
@@ -154,7 +154,8 @@ HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& a
   store_as(d, Type(), ended<kEnding>(d, result, arrays), arrays.stream, to + index);
 }
 
-/// Combines four vectors of places: the additions of a place wait for each other, those of four do not.
+/// Combines four vectors of positions. Additions at one position depend on each other, those of four vectors
+/// do not.
 template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;
@@ -214,7 +215,7 @@ HWY_NOINLINE void combine_floats(typename Type::Bits* to, const TermArrays& arra
   }
   for (; i + lanes <= numel; i += lanes) combine_vector<Type, Op, kEnding>(d, to, arrays, i);
   if (i == numel) return;
-  // The rest goes through a vector that is filled up with zeros.
+  // The rest uses a vector padded with zeros.
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<float>());
   const auto rest = static_cast<size_t>(numel - i) * sizeof(Bits);
   auto result = hn::Zero(d);

@@ -1,5 +1,5 @@
-// The kernels of the CPU for what ranks send each other: sums over ranks, copies past the caches, and numbers
-// of few bits. Links no torch.
+// CPU kernels for messages between ranks: sums over ranks, copies past the caches, and low-bit numbers. Links
+// no torch.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@
 
 namespace deepspeed::kernels {
 
-/// Does what combine() says, for two terms or more and an operation that the type has.
+/// Implements combine() for several terms or a factor. The type must support the operation.
 void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
                   int64_t numel, bool stream, double factor);
 
 /// Copies between ranges that do not overlap, past the caches.
 void copy_past_caches_simd(void* to, const void* from, size_t bytes);
 
-/// Compresses a block by the formula of kernels/sign_compression.h; returns its scale. numel: a multiple of
-/// 64.
+/// Compresses a block by the formula of kernels/sign_compression.h, and returns its scale. numel: a multiple
+/// of 64.
 float compress_sign_block(float* values, float* errors, uint8_t* bits, int64_t numel);
-/// Adds what the bits and their scale stand for.
+/// Adds the values that the bits and their scale encode.
 void add_sign_block(const uint8_t* bits, float scale, float* sums, int64_t numel);
 
-/// Keeps 1 / scale a normal number.
+/// Largest scale, so that 1 / scale stays a normal number.
 inline constexpr float kLargestScale = 0x1p126F;
 
-/// One block: its elements in memory, its codes, and the place of its scale.
+/// Describes one block: its elements in memory, its codes, and the address of its scale.
 struct QuantizedBlock {
   void* values = nullptr;
   ElementType type = ElementType::kFloat32;
@@ -37,7 +37,7 @@ struct QuantizedBlock {
   BlockCode code = BlockCode::kInt8;
 };
 
-/// Reads the values, and writes codes and scale by the formula of kernels/block_quantization.h.
+/// Reads the values; writes codes and scale by the formula of kernels/block_quantization.h.
 void quantize_block_simd(const QuantizedBlock& block);
 /// Reads codes and scale, writes the values.
 void dequantize_block_simd(const QuantizedBlock& block);

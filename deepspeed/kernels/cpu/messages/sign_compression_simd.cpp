@@ -14,7 +14,7 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Elements whose bits are put together before they are stored.
+/// Number of elements whose bits are collected before they are stored.
 constexpr int64_t kWord = 64;
 
 float compress_sign_block_of_target(float* HWY_RESTRICT values, float* HWY_RESTRICT errors,

@@ -14,7 +14,7 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 constexpr double kTwoSqrt2OverPi = 1.5957691216057308;
 constexpr double kCubic = 0.044715;
 
-/// Returns the sigmoid whose product with x is GELU: (1 + tanh(u)) / 2 is sigmoid(2 u).
+/// Returns GELU(x) / x, which is a sigmoid: (1 + tanh(u)) / 2 = sigmoid(2 u).
 template <class D>
 HWY_INLINE hn::Vec<D> gelu_sigmoid(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<D> gelu_derivative(D d, hn::Vec<D> x) {
   return hn::MulAdd(hn::Mul(hn::Mul(x, s), hn::Sub(one, s)), slope, s);
 }
 
-/// Calls body(index, column, span, x) for the vectors of [begin, end), where x is input + bias.
+/// Calls body(index, column, span, x) for the vectors of [begin, end); x is input + bias.
 template <class Type, class Body>
 HWY_INLINE void for_each_biased(Type type, const BiasGeluArrays& a, int64_t begin, int64_t end,
                                 const Body& body) {
@@ -78,7 +78,7 @@ void bias_gelu_backward_of_target(const BiasGeluArrays& a, int64_t begin, int64_
   });
 }
 
-/// The addresses of one row.
+/// Holds the addresses of one row.
 template <class Type>
 struct SwigluRow {
   SwigluRow(const SwigluArrays& a, int64_t row)
@@ -103,7 +103,8 @@ void swiglu_of_target(const SwigluArrays& a, int64_t begin, int64_t end) {
   });
 }
 
-/// With s = sigmoid(gate), the gradients are grad up s (1 + gate (1 - s)) and grad gate s.
+/// Computes the gradients of gate and up. With s = sigmoid(gate) they are grad up s (1 + gate (1 - s)) and
+/// grad gate s.
 void swiglu_backward_of_target(const SwigluArrays& a, int64_t begin, int64_t end) {
   with_type(a.type, [&](auto type) HWY_ATTR {
     using Type = decltype(type);

@@ -31,8 +31,8 @@ HWY_INLINE Wide<Type> element_at(Type type, const BitsOf<Type>* x) {
   return hn::GetLane(load(WideTag<Type>(), type, x, Part{1}));
 }
 
-/// Writes gradient * (softmax - target) over the logits, of which target t has 1 - smoothing and all classes
-/// share the rest. Wide logits have become exponentials.
+/// Writes gradient * (softmax - target) over the logits. The target distribution gives class t 1 - smoothing
+/// and divides the rest among all classes. Wide logits have already been replaced by exponentials.
 template <class Type>
 HWY_INLINE void write_gradient(Type type, BitsOf<Type>* x, int64_t columns, int64_t target,
                                Wide<Type> largest, Wide<Type> sum, Wide<Type> gradient,
@@ -51,7 +51,7 @@ HWY_INLINE void write_gradient(Type type, BitsOf<Type>* x, int64_t columns, int6
       return exp(d, hn::Sub(value, shift));
     }
   };
-  // The target's is rounded once, so it is made before the others are written.
+  // The target's gradient is computed before others overwrite its logit, so that it is rounded once.
   const T at_target =
       hn::GetLane(gradient_of(exponentials(x + target, Part{1}))) - gradient * (1 - smoothing);
   for_each_vector(d, columns, [&](int64_t i, auto span) HWY_ATTR {
@@ -95,7 +95,7 @@ void cross_entropy_rows(Type type, const CrossEntropyArrays& a, int64_t begin, i
       }
       return e;
     });
-    // log(sum) + largest - (1 - smoothing) x_t - smoothing mean, where the large terms meet first.
+    // log(sum) + largest - (1 - smoothing) x_t - smoothing mean, ordered so that large terms cancel first.
     loss = std::log(sum) + (1 - smoothing) * (largest - at_target);
     if (smoothing != 0) loss += smoothing * (largest - mean);
     if (writes) {

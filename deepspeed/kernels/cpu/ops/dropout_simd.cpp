@@ -1,5 +1,5 @@
-// A chunk of a row takes its random words from a small array, which plain loops fill: the compiler makes
-// vectors of them for each instruction set.
+// A chunk of a row reads its random words from a small array. Plain loops fill the array; the compiler
+// vectorises them for each instruction set.
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,10 +13,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-constexpr int kPhiloxBlocks = 32;  // that are made side by side
+constexpr int kPhiloxBlocks = 32;  // computed in parallel
 constexpr int64_t kChunkWords = 1024;
 
-/// Writes the four words of each of kPhiloxBlocks blocks, from the one of counter `first` on.
+/// Writes the four words of kPhiloxBlocks blocks, starting at the counter `first`.
 HWY_NOINLINE void philox_words(const Philox& philox, uint64_t first, uint32_t* HWY_RESTRICT words) {
   uint32_t c0[kPhiloxBlocks], c1[kPhiloxBlocks], c2[kPhiloxBlocks], c3[kPhiloxBlocks];
   for (int i = 0; i < kPhiloxBlocks; ++i) {
@@ -46,10 +46,10 @@ HWY_NOINLINE void philox_words(const Philox& philox, uint64_t first, uint32_t* H
   }
 }
 
-/// The random words of a chunk of elements.
+/// Holds the random words of a chunk of elements.
 class ChunkWords {
  public:
-  /// Makes the words of `count` <= kChunkWords elements, the first of which has the index `first`.
+  /// Computes the words of `count` <= kChunkWords elements; the first has index `first`.
   HWY_INLINE void make(const Philox& philox, int64_t first, int64_t count) {
     skipped_ = first % 4;
     const auto block = static_cast<uint64_t>(first / 4);
@@ -61,10 +61,10 @@ class ChunkWords {
 
  private:
   int64_t skipped_ = 0;
-  uint32_t words_[kChunkWords + 8 * kPhiloxBlocks];  // room for a vector that is read past the end
+  uint32_t words_[kChunkWords + 8 * kPhiloxBlocks];  // room for a vector read beyond the end
 };
 
-/// Returns `scale` where a word is above `limit`, else 0.
+/// Returns `scale` for words above `limit`, otherwise 0.
 template <class D>
 HWY_INLINE hn::Vec<D> keep_factors(D d, const uint32_t* HWY_RESTRICT words, uint32_t limit,
                                    hn::Vec<D> scale) {
@@ -72,7 +72,7 @@ HWY_INLINE hn::Vec<D> keep_factors(D d, const uint32_t* HWY_RESTRICT words, uint
     const hn::RebindToUnsigned<D> du;
     return hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(hn::LoadU(du, words), hn::Set(du, limit))), scale);
   } else {
-    // Words below 2^32 are not negative in the 64 bits of a double's lane.
+    // Words below 2^32 are not negative in the 64-bit lane of a double.
     const hn::RebindToSigned<D> di;
     const auto wide = hn::BitCast(
         di, hn::PromoteTo(hn::RebindToUnsigned<D>(), hn::LoadU(hn::Rebind<uint32_t, D>(), words)));

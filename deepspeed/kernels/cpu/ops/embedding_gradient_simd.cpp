@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Adds up along chains, in a wide row each.
+/// Sums along chains, each into a wide row.
 template <class Type>
 void sum_chains(Type type, const EmbeddingGradientArrays& a, const PositionChains& chains, int64_t begin,
                 int64_t end) {

@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Writes scale * scores + mask to `row`, and returns the largest. A nan may be lost there, and comes back
-/// with the exponentials.
+/// Writes scale * scores + mask to `row`, and returns the largest value. The maximum may miss a nan; it
+/// reappears in the exponentials.
 template <class Type, class MaskType>
 HWY_INLINE Wide<Type> masked_row(Type type, MaskType mask_type, const BitsOf<Type>* HWY_RESTRICT scores,
                                  const BitsOf<MaskType>* HWY_RESTRICT mask, double scale, int64_t columns,
@@ -63,7 +63,7 @@ void masked_softmax_of_target(const MaskedSoftmaxArrays& arrays, int64_t begin, 
   with_type(arrays.type, [&](auto type) HWY_ATTR {
     if (arrays.mask_type == arrays.type) {
       masked_softmax_rows(type, type, arrays, begin, end);
-    } else {  // fp32 beside 16 bits
+    } else {  // fp32 mask with a 16-bit type
       masked_softmax_rows(type, WideType<decltype(type)>(), arrays, begin, end);
     }
   });

@@ -1,6 +1,6 @@
-// A row goes three times through its vectors, the second and third time from a near cache: sum with the
-// residual and its mean, variance around that mean, output. The backward goes twice: sums over the row,
-// together with the row's part of the gradients of weight and bias, then the gradient of the input.
+// Three passes over each row; the second and third read from cache. They compute the sum with the residual
+// and its mean, the variance around that mean, and the output. The backward takes two passes: sums over the
+// row, together with the row's share of the gradients of weight and bias, and then the gradient of the input.
 #include <cmath>
 
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Adds a row of `b` to one of `a` and rounds the sum as it is stored.
+/// Adds two rows and rounds the sum to the stored type.
 template <class Type>
 HWY_INLINE void add_rows(Type type, const BitsOf<Type>* HWY_RESTRICT a, const BitsOf<Type>* HWY_RESTRICT b,
                          BitsOf<Type>* HWY_RESTRICT to, int64_t columns) {
@@ -63,16 +63,17 @@ void norm_rows(Type type, const NormArrays& a, int64_t begin, int64_t end) {
   }
 }
 
-/// What the backward of one row needs beside its arrays.
+/// Holds what one row's backward needs besides its arrays.
 template <class Type>
 struct NormRow {
   const BitsOf<Type>* grad_output;
   const BitsOf<Type>* values;  // the sum, or the output
   Wide<Type> mean, rstd;
-  const Wide<Type>*weight, *bias;  // `bias` where values are the output
+  const Wide<Type>*weight, *bias;  // `bias` is set if values are the output
 };
 
-/// Returns the normalized elements. Values of the output have `bias` taken off, and the weight.
+/// Returns the normalized elements. If values are the output, `bias` is subtracted and the weight divided
+/// out.
 template <class Type, class D, class Span>
 HWY_INLINE hn::Vec<D> normalized(D d, Type type, const NormRow<Type>& row, bool is_output, int64_t i,
                                  Span span) {
@@ -90,8 +91,8 @@ HWY_INLINE hn::Vec<D> weighted(D d, const NormRow<Type>& row, hn::Vec<D> grad, i
   return row.weight == nullptr ? grad : hn::Mul(grad, load(d, WideType<Type>(), row.weight + i, span));
 }
 
-/// With g = grad_output * weight and n the normalized row, the gradient is rstd (g - mean(g) - n mean(g n));
-/// RMS norm has no mean(g). Adds the row to the sums of weight and bias.
+/// Computes a row's gradient: rstd (g - mean(g) - n mean(g n)). g is grad_output * weight and n the
+/// normalized row; RMS norm has no mean(g). Adds the row to the sums of weight and bias.
 template <class Type, bool kIsOutput>
 HWY_INLINE void norm_backward_row(Type type, const NormBackwardArrays& a, const NormRow<Type>& row,
                                   const BitsOf<Type>* HWY_RESTRICT grad_sum,
@@ -103,7 +104,7 @@ HWY_INLINE void norm_backward_row(Type type, const NormBackwardArrays& a, const 
   auto sum = hn::Zero(d), product_sum = hn::Zero(d);
   for_each_vector(d, a.rows.columns, [&](int64_t i, auto span) HWY_ATTR {
     const auto grad = load(d, type, row.grad_output + i, span);
-    // Behind the end grad is 0, and n might be nan (0 / 0).
+    // Beyond the end grad is 0, but n may be nan (0 / 0).
     const auto n = with_rest(d, normalized(d, type, row, kIsOutput, i, span), span, hn::Zero(d));
     const auto g = weighted(d, row, grad, i, span);
     sum = hn::Add(sum, g);

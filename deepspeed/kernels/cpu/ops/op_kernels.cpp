@@ -1,5 +1,5 @@
-// How the fused operators are shared out among threads. Elements and rows of an output go in blocks of any
-// size; sums over rows go by the parts that the caller has set.
+// Distributes the fused operators over threads. Elements and rows of an output form blocks of any size; sums
+// over rows use the caller's parts.
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 namespace deepspeed::kernels {
 namespace {
 
-// A thread's smallest piece, in elements: some 10 microseconds.
+// A thread's smallest piece in elements, about 10 microseconds.
 constexpr int64_t kOpBlockNumel = 16384;
 
-/// Calls run(begin, end) for ranges of [0, count) whose units have `numel` elements each.
+/// Calls run(begin, end) for ranges of [0, count), whose units have `numel` elements each.
 template <class Run>
 void share_out(int64_t count, int64_t numel, const Run& run) {
   const int64_t grain = std::max<int64_t>(1, kOpBlockNumel / std::max<int64_t>(1, numel));
   at::parallel_for(0, count, grain, run);
 }
 
-/// Calls run(part, sums) for each part, with the part's sums set to 0.
+/// Calls run(part, sums) for each part, with the part's sums zeroed.
 template <class Run>
 void share_out_parts(const RowParts& rows, void* sums, ElementType type, const Run& run) {
   const size_t bytes = static_cast<size_t>(rows.columns) * (type == ElementType::kFloat64 ? 8 : 4);
@@ -98,8 +98,8 @@ void run_cpu(const CrossEntropyArrays& arrays) {
             [&](int64_t begin, int64_t end) { cross_entropy_simd(arrays, begin, end); });
 }
 
-// One pass over the positions chains those of each row, in their order, and counts how many come before each
-// distinct row; threads take ranges of distinct rows with like numbers of positions.
+// One pass chains the positions of each row in order, and counts how many come before each distinct row.
+// Threads take ranges of distinct rows with similar numbers of positions.
 void run_cpu(const EmbeddingGradientArrays& arrays) {
   const auto num_embeddings = static_cast<size_t>(arrays.num_embeddings);
   std::vector<int64_t> first(num_embeddings, -1), last(num_embeddings, -1), counts(num_embeddings, 0);
@@ -117,10 +117,10 @@ void run_cpu(const EmbeddingGradientArrays& arrays) {
     last[row] = position;
     ++counts[row];
   }
-  std::vector<int64_t> ends;  // positions of the rows up to each
+  std::vector<int64_t> ends;  // cumulative numbers of positions per row
   int64_t total = 0;
   for (const int64_t row : rows) ends.push_back(total += counts[static_cast<size_t>(row)]);
-  // A row goes with its last position.
+  // A row belongs to the thread with its last position.
   const auto rows_before = [&](int64_t position) {
     return std::upper_bound(ends.begin(), ends.end(), position) - ends.begin();
   };

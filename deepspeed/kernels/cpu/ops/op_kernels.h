@@ -1,6 +1,6 @@
-// The CPU's kernels of the fused operators. run_cpu() shares the work out among threads; functions that end
-// in _simd do a part of it in one thread, on the best instruction set of the machine. No result depends on
-// the number of threads.
+// CPU kernels of the fused operators. run_cpu() distributes the work over threads. Functions ending in _simd
+// do a part of it in one thread, with the machine's best instruction set. No result depends on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace deepspeed::kernels {
 
-/// Normalizes rows, by the formulas of kernels/normalization.h.
+/// Normalizes rows by the formulas of kernels/normalization.h.
 void run_cpu(const NormArrays& arrays);
 void norm_simd(const NormArrays& arrays, int64_t begin, int64_t end);
 /// Writes the rows of the input's gradient, and the sums of each part.
@@ -17,17 +17,17 @@ void run_cpu(const NormBackwardArrays& arrays);
 void norm_backward_simd(const NormBackwardArrays& arrays, int64_t part);
 
 /// Computes the elements [begin, end) by the formulas of kernels/activations.h. `sums`, wide [columns] or
-/// null, takes the gradients of whole rows.
+/// null, receives the gradients of whole rows.
 void run_cpu(const BiasGeluArrays& arrays);
 void bias_gelu_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end);
 void bias_gelu_backward_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end, void* sums);
-/// Computes the rows [begin, end) alike.
+/// Computes the rows [begin, end) by the formulas of kernels/activations.h.
 void run_cpu(const SwigluArrays& arrays);
 void swiglu_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 void swiglu_backward_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 
 /// Writes dropout(input + bias) + residual to the elements [begin, end). `sums`, wide [columns] or null,
-/// takes the output of whole rows.
+/// receives the sums of whole output rows.
 void run_cpu(const DropoutArrays& arrays);
 void dropout_simd(const DropoutArrays& arrays, int64_t begin, int64_t end, void* sums);
 
@@ -37,23 +37,23 @@ void masked_softmax_simd(const MaskedSoftmaxArrays& arrays, int64_t begin, int64
 void run_cpu(const SoftmaxBackwardArrays& arrays);
 void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, int64_t end);
 
-/// Turns heads [begin, end) of batch * heads * positions, by the formula of kernels/rotary.h.
+/// Rotates heads [begin, end) of batch * heads * positions, by the formula of kernels/rotary.h.
 void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
-/// Writes losses and gradients of rows, by the formula of kernels/cross_entropy.h. Those of a target that is
-/// no class are nan.
+/// Writes losses and gradients of rows by the formula of kernels/cross_entropy.h. They are nan for a target
+/// that is not a class.
 void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
-/// The positions of each row of a table, in their order: first[row], then next[position], until -1.
+/// Chains the positions of each table row in order: first[row], then next[position], until -1.
 struct PositionChains {
   const int64_t *rows = nullptr, *first = nullptr, *next = nullptr;
 };
-/// Sums the rows' gradients. Indices are in range; `grad_weight` is 0, and rows that no position takes stay
-/// so.
+/// Sums the gradients of each table row. Indices are in range. `grad_weight` is zeroed, and rows without a
+/// position stay 0.
 void run_cpu(const EmbeddingGradientArrays& arrays);
-/// Sums those of chains.rows[begin, end).
+/// Sums the gradients of chains.rows[begin, end).
 void embedding_gradient_simd(const EmbeddingGradientArrays& arrays, const PositionChains& chains,
                              int64_t begin, int64_t end);
 

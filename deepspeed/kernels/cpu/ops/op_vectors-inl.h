@@ -1,5 +1,5 @@
-// Loops over rows of any stored type, a vector at a time, and the exponential of torch's edges. Included once
-// per instruction set.
+// Loops over rows of any stored type, one vector at a time, and an exponential with torch's edge cases.
+// Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_OPS_OP_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_OPS_OP_VECTORS_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_OPS_OP_VECTORS_INL_H_
@@ -22,18 +22,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// The type of arithmetic and of sums.
+/// Is the type of arithmetic and sums.
 template <class Type>
 using Wide = std::conditional_t<std::is_same_v<Type, Float64>, double, float>;
 template <class Type>
 using WideTag = hn::ScalableTag<Wide<Type>>;
-/// The tag of stored elements that are wide.
+/// Is the tag of stored wide elements.
 template <class Type>
 using WideType = std::conditional_t<std::is_same_v<Type, Float64>, Float64, Float32>;
 template <class Type>
 using BitsOf = typename Type::Bits;
 
-/// Says how many elements of a vector are in a row: all, or `count` at its end.
+/// Says how many elements of a vector are in the row: all of them or `count`.
 struct Full {};
 struct Part {
   size_t count;
@@ -44,7 +44,7 @@ HWY_INLINE hn::Vec<D> load(D d, Type type, const BitsOf<Type>* HWY_RESTRICT from
   return load(d, type, from);
 }
 
-/// Lanes behind the end are 0.
+/// Loads a partial vector; lanes beyond the end are 0.
 template <class D, class Type>
 HWY_INLINE hn::Vec<D> load(D d, Type type, const BitsOf<Type>* HWY_RESTRICT from, Part part) {
   BitsOf<Type> padded[hn::MaxLanes(D())] = {};
@@ -77,7 +77,7 @@ HWY_INLINE void for_each_vector(D d, int64_t count, const Body& body) {
   if (i < count) body(i, Part{static_cast<size_t>(count - i)});
 }
 
-/// Returns `value` with the lanes behind the end set to `rest`.
+/// Returns `value` with the lanes beyond the end set to `rest`.
 template <class D>
 HWY_INLINE hn::Vec<D> with_rest(D, hn::Vec<D> value, Full, hn::Vec<D>) {
   return value;
@@ -87,8 +87,8 @@ HWY_INLINE hn::Vec<D> with_rest(D d, hn::Vec<D> value, Part part, hn::Vec<D> res
   return hn::IfThenElse(hn::FirstN(d, part.count), value, rest);
 }
 
-/// Returns the sum of term(i, Full or Part) over the vectors of [0, count): four running sums, since one
-/// would wait for each addition.
+/// Returns the sum of term(i, Full or Part) over the vectors of [0, count). It uses four running sums, since
+/// additions to one would wait for each other.
 template <class D, class Term>
 HWY_INLINE hn::TFromD<D> sum_of(D d, int64_t count, const Term& term) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -108,7 +108,8 @@ HWY_INLINE hn::TFromD<D> sum_of(D d, int64_t count, const Term& term) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
-/// Returns e^x with the edges of std::exp: Highway's own takes a nan for 0, and knows no x above 104 (1000).
+/// Returns e^x with the edge cases of std::exp. Highway's own returns 0 for nan and does not support x above
+/// 104 (1000 in double).
 template <class D>
 HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   const auto limit = hn::Set(d, sizeof(hn::TFromD<D>) == 4 ? 104 : 1000);
@@ -122,7 +123,7 @@ HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-/// Widens a row that is read for each of many rows. An absent one gives an empty vector.
+/// Widens a row that is reused for many rows. An absent row gives an empty vector.
 template <class Type>
 std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t count) {
   const WideTag<Type> d;
@@ -143,8 +144,7 @@ std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t co
   return wide;
 }
 
-/// Calls body(index, column, count) for the pieces of rows that the elements [begin, end) are, from first to
-/// last.
+/// Calls body(index, column, count) for the pieces of rows in [begin, end), in order.
 template <class Body>
 HWY_INLINE void for_each_row_piece(int64_t columns, int64_t begin, int64_t end, const Body& body) {
   while (begin < end) {

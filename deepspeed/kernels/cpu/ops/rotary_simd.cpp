@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// A head at one position, and the cosines and sines there.
+/// Is a head at one position, with the cosines and sines there.
 template <class Type, class TableType>
 struct RotaryHead {
   const BitsOf<Type>* input;
@@ -19,7 +19,7 @@ struct RotaryHead {
   const BitsOf<TableType>*cos, *sin;
 };
 
-/// Turns the halves [0, half) and [half, 2 half).
+/// Rotates the halves [0, half) and [half, 2 half).
 template <class Type, class TableType>
 HWY_INLINE void turn_halves(Type type, TableType table, const RotaryHead<Type, TableType>& head, int64_t half,
                             bool backward) {
@@ -34,7 +34,7 @@ HWY_INLINE void turn_halves(Type type, TableType table, const RotaryHead<Type, T
   });
 }
 
-/// Turns the neighbours 2 i and 2 i + 1, which it parts in the array `pairs` of 4 half elements.
+/// Rotates the neighbours 2 i and 2 i + 1. `pairs` is scratch memory of 4 half elements for separating them.
 template <class Type, class TableType>
 HWY_INLINE void turn_neighbours(Type type, TableType table, const RotaryHead<Type, TableType>& head,
                                 int64_t half, bool backward, Wide<Type>* HWY_RESTRICT pairs) {
@@ -92,7 +92,7 @@ void rotary_of_target(const RotaryArrays& arrays, int64_t begin, int64_t end) {
   with_type(arrays.type, [&](auto type) HWY_ATTR {
     if (arrays.table_type == arrays.type) {
       turn_heads(type, type, arrays, begin, end);
-    } else {  // fp32 beside 16 bits
+    } else {  // fp32 tables with a 16-bit type
       turn_heads(type, WideType<decltype(type)>(), arrays, begin, end);
     }
   });

@@ -6,12 +6,12 @@
 namespace deepspeed::zero {
 namespace {
 
-// Smaller buckets would cost more by their number than they save.
+// With smaller buckets, more launches cost more than the smaller buffers save.
 constexpr int64_t kLeastBucket = int64_t{2} << 20;
-constexpr int64_t kLeastBuckets = 24;  // of a model that is large enough
+constexpr int64_t kLeastBuckets = 24;  // for a large enough model
 
-/// Returns how many elements travel together: at most what the config allows, and so few that the first
-/// buckets travel while backward makes the others, whose buffers are then small beside the model.
+/// Returns how many elements travel together: at most what the config allows. A model is cut into enough
+/// buckets that the first ones travel during backward, and buffers are small compared with the model.
 int64_t bucket_numel(const ParamStore& store, int64_t most) {
   int64_t all = 0;
   for (const FlatLayout& layout : store.layouts()) all += layout.numel();
@@ -24,7 +24,7 @@ std::vector<size_t> params_per_group(const ParamStore& store) {
   return counts;
 }
 
-// Gradients of fp64 parameters travel in fp64, unless the config names a 16-bit type.
+// Gradients of fp64 parameters travel in fp64, unless the config names a 16-bit dtype.
 at::ScalarType travelling_dtype(const StoredGroup& group, const NamedTensor& param,
                                 const ReducerOptions& options) {
   const bool is_double = group.dtype == at::kDouble;
@@ -44,7 +44,7 @@ std::vector<std::vector<BucketKind>> bucket_kinds(const ParamStore& store, const
       if (options.by_rows.contains(param.tensor.unsafeGetTensorImpl())) {
         kind.by_rows = ++num_by_rows;
       } else {
-        // Biases and the weights of norms are little of what is sent, and sensitive.
+        // Biases and norm weights are a small share of the data, and sensitive.
         kind.is_quantized = options.is_quantized && kind.dtype != at::kDouble && param.tensor.dim() > 1;
       }
       const auto unit = options.units.find(param.tensor.unsafeGetTensorImpl());

@@ -1,5 +1,5 @@
-// The buckets of a model, how gradients lie in them, and how far their launches have come. All of it follows
-// from the partition and the options alone, so that all ranks launch the same collectives in the same order.
+// The buckets of a model, the places of gradients in them, and the progress of their launches. All follows
+// only from the partition and the options, so all ranks launch the same collectives in the same order.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace deepspeed::zero {
 
 class BucketPlan {
  public:
-  /// owned: what this rank keeps of each group. `store` and `options` must outlive it.
+  /// owned: what this rank keeps of each group. `store` and `options` must outlive this object.
   BucketPlan(const ParamStore& store, const comm::ProcessGroup& shard_group, const ReducerOptions& options,
              std::vector<Interval> owned);
 
@@ -26,9 +26,9 @@ class BucketPlan {
   const Bucket& bucket(size_t index) const { return buckets_[index]; }
   const BucketSpace& space() const { return *space_; }
   LaunchOrder& order() { return order_; }
-  /// Lays the buckets anew, with at most so many elements each. Throws UsageError below 1.
+  /// Replaces the buckets by others of at most `numel` elements. Throws UsageError below 1.
   void lay_out(int64_t numel);
-  /// Lets the buckets of a unit go, whatever has arrived.
+  /// Releases the buckets of a unit for launch, whatever has arrived.
   void open_gates(size_t unit);
 
  private:

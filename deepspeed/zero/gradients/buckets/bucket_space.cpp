@@ -5,7 +5,7 @@
 namespace deepspeed::zero {
 namespace {
 
-// One parameter after the other, without gaps.
+// Lays parameters one after the other, without gaps.
 class FlatBucketSpace : public BucketSpace {
  public:
   FlatBucketSpace(const ParamStore& store, const comm::ProcessGroup& shard_group, std::vector<Interval> owned)
@@ -52,8 +52,8 @@ class FlatBucketSpace : public BucketSpace {
   std::vector<Interval> owned_;
 };
 
-// (ranks, shards of the bucket's parameters): what a rank gets lies together, as its shards do in what it
-// keeps.
+// Lays a bucket out as (ranks, shards of its parameters). A rank's shards are contiguous, as in the gradients
+// that it keeps.
 class ShardBucketSpace : public BucketSpace {
  public:
   ShardBucketSpace(const ParamStore& store, const comm::ProcessGroup& shard_group)
@@ -93,20 +93,20 @@ class ShardBucketSpace : public BucketSpace {
   }
 
  private:
-  // Its parameters follow each other, but for ones without elements.
+  // The bucket's parameters are consecutive, apart from those without elements.
   Interval in_kept(const Bucket& bucket) const {
     const ShardLayout& shards = *store_.shards(bucket.group);
     return {shards.place(bucket.params.front()).begin, shards.place(bucket.params.back()).end};
   }
 
-  /// (ranks, shard)
+  /// Returns (ranks, shard).
   at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
     const Interval kept = in_kept(bucket);
     const Interval shard = store_.shards(bucket.group)->place(param);
     return buffer.view({num_ranks_, kept.numel()}).narrow(1, shard.begin - kept.begin, shard.numel());
   }
 
-  /// The shards that the gradient fills, (n, shard), and what is left, which is smaller than one.
+  /// Returns the gradient's whole shards, (n, shard), and the rest, smaller than a shard.
   static std::pair<at::Tensor, at::Tensor> cut(const at::Tensor& gradient, int64_t shard) {
     const at::Tensor flat = gradient.reshape({-1});
     const int64_t whole = flat.numel() / shard;

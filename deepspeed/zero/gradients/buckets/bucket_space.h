@@ -1,5 +1,5 @@
-// How the gradients of a bucket lie in the buffer in which they travel, which part of it each rank gets, and
-// where that part goes in what this rank keeps.
+// Lays gradients out in the buffer of their bucket. It says which part each rank gets, and the place of this
+// rank's part among the gradients that it keeps.
 #pragma once
 
 #include <cstdint>
@@ -15,40 +15,40 @@
 
 namespace deepspeed::zero {
 
-/// This rank's part of a bucket.
+/// Describes this rank's part of a bucket.
 struct PartOfBucket {
   Interval in_buffer;
-  Interval in_kept;  // of the gradients that this rank keeps of the group
+  Interval in_kept;  // among the gradients that this rank keeps of the group
 };
 
 class BucketSpace {
  public:
   virtual ~BucketSpace() = default;
 
-  /// Elements of the buffer.
+  /// Returns the elements of the buffer.
   virtual int64_t numel(const Bucket& bucket) const = 0;
-  /// Whether a parameter's gradient that is a bucket of its own lies as in a buffer already.
+  /// Returns whether a single parameter's gradient already has the layout of its buffer.
   virtual bool is_as_in_parameter() const = 0;
-  // buffer: (numel(bucket)); param: an index of bucket.params; gradient: dense, of the parameter's sizes.
-  // What is put is there when `copies` is flushed.
+  // buffer: (numel(bucket)); param: an index in bucket.params; gradient: dense, of the parameter's sizes.
+  // What put() writes is in the buffer after copies.flush().
   virtual void put(const Bucket& bucket, size_t param, const at::Tensor& gradient, const at::Tensor& buffer,
                    CopyBatch& copies) const = 0;
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
   void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const;
-  /// Returns the gradient of each of the bucket's parameters: contiguous, or (rows, n) of contiguous rows.
+  /// Returns the gradients of the bucket's parameters: contiguous, or (rows, n) of contiguous rows.
   std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const;
-  /// Returns which interval of the buffer each rank gets, by rank, ascending.
+  /// Returns each rank's interval of the buffer, by rank, in ascending order.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;
   virtual PartOfBucket own_part(const Bucket& bucket) const = 0;
 
  private:
-  /// Returns the part of the buffer that a parameter's gradient has, with padding, as gradients() gives it.
+  /// Returns a parameter's part of the buffer, with padding, shaped as in gradients().
   virtual at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
 };
 
-/// Makes the space that fits how the store partitions: flat order, or at stage 3 each rank's shards together.
-/// owned: what this rank keeps of each group. `store` must outlive it.
+/// Makes the space that fits the store's partition. It is in flat order, or at stage 3 each rank's shards are
+/// together. owned: what this rank keeps of each group. `store` must outlive it.
 std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& shard_group,
                                                std::vector<Interval> owned);
 

@@ -6,9 +6,9 @@ namespace deepspeed::zero {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{32} << 20;
-constexpr int64_t kLargeBytes = int64_t{16} << 20;  // a copy of so much is worth its launch
+constexpr int64_t kLargeBytes = int64_t{16} << 20;  // so large a copy is worth its own launch
 
-/// Whether torch copies the two beside others in one launch.
+/// Returns whether torch can make this copy in one launch with others.
 bool can_share_launch(const at::Tensor& destination, const at::Tensor& gradient) {
   return destination.is_cuda() && gradient.device() == destination.device() &&
          gradient.scalar_type() == destination.scalar_type() && gradient.is_contiguous() &&

@@ -1,4 +1,4 @@
-// Copies of many gradients, which a GPU gets as few launches.
+// Groups copies of many gradients into few launches on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace deepspeed::zero {
 
-/// Collects copies on a GPU, and launches them together; on the CPU, whose caches still hold a gradient, each
-/// is made at once. A gradient lives until its copy is launched, so that collected ones take memory: 32 MiB
-/// at most. All calls belong to one stream, and whoever reads or adds to a destination flushes first.
+/// Collects copies on a GPU and launches them together. On the CPU each copy is made at once, while the
+/// gradient is still in the caches. Collected gradients stay alive until the launch, using at most 32 MiB.
+/// All calls must be on one stream. Call flush() before reading or adding to a destination.
 class CopyBatch {
  public:
-  /// Copies between tensors of equal sizes, now or with the next flush().
+  /// Copies between tensors of equal sizes, at once or at the next flush().
   void copy(const at::Tensor& destination, const at::Tensor& gradient);
   void flush();
-  /// Forgets what was not launched yet.
+  /// Forgets the copies that were not launched yet.
   void drop();
 
  private:

@@ -1,4 +1,4 @@
-// Keeps the launches of buckets in their static order while gradients arrive in any order: pure bookkeeping.
+// Launches buckets in their static order while gradients arrive in any order: pure bookkeeping.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@ namespace deepspeed::zero {
 
 class LaunchOrder {
  public:
-  /// `params_per_group`: number of parameters of each group. `is_gated`, by bucket (empty: none): those that
-  /// are complete by open_gate() alone, whatever arrives.
+  /// `params_per_group`: number of parameters of each group. `is_gated`, by bucket (empty: none): buckets
+  /// that only open_gate() completes, whatever arrives.
   LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group,
               std::vector<bool> is_gated = {});
 
-  /// Notes a gradient; a second one of the same parameter in one backward changes nothing.
+  /// Notes a gradient. A second one of the same parameter in one backward changes nothing.
   void mark_arrived(size_t group, size_t param);
   bool has_arrived(size_t group, size_t param) const { return arrived_[group][param]; }
   void open_gate(size_t bucket) { is_open_[bucket] = true; }
-  /// The bucket that a parameter is in; nothing for a parameter without elements.
+  /// Returns the bucket that holds a parameter; empty for a parameter without elements.
   std::optional<size_t> bucket_of(size_t group, size_t param) const;
-  /// Whether the bucket of that parameter was handed out already.
+  /// Returns whether the parameter's bucket was launched.
   bool was_launched(size_t group, size_t param) const;
-  /// The bucket that is handed out next; the number of buckets after the last.
+  /// Returns the index of the next bucket to launch. After the last it is the number of buckets.
   size_t next() const { return next_; }
-  /// The next bucket, if all its gradients are there.
+  /// Returns the next bucket and moves on, if all its gradients have arrived.
   std::optional<size_t> take_complete();
-  /// The next bucket, complete or not.
+  /// Returns the next bucket and moves on, complete or not.
   std::optional<size_t> take_any();
-  /// Back to the state before a backward.
+  /// Restores the state before a backward.
   void reset();
 
  private:

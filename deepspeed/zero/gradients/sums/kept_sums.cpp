@@ -13,8 +13,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Returns factor * piece, made in `dtype` where that has more bits and the product needs them. The piece may
-/// be changed.
+/// Returns factor * piece, computed in `dtype` if that has more bits and they matter. May change the piece.
 at::Tensor scaled_piece(const at::Tensor& piece, double factor, at::ScalarType dtype) {
   int exponent = 0;
   const bool is_exact = std::frexp(factor, &exponent) == 0.5;  // a power of two
@@ -24,7 +23,7 @@ at::Tensor scaled_piece(const at::Tensor& piece, double factor, at::ScalarType d
   return product;
 }
 
-// own = factor * piece, or += where `adds`; the piece may be changed.
+// Computes own = factor * piece, or += if `adds`. May change the piece.
 void write_piece(const at::Tensor& own, const at::Tensor& piece, double factor, bool adds) {
   if (!adds && own.scalar_type() == piece.scalar_type()) return copy_scaled(own, piece, factor);
   const at::Tensor product = scaled_piece(piece, factor, own.scalar_type());
@@ -76,7 +75,7 @@ void KeptSums::sum_replicas() {
   has_all_replicas_ = true;
 }
 
-// Another backward follows in a window whose sums are those of all replicas already.
+// Another backward follows in a window whose sums already include all replicas.
 void KeptSums::reopen_replicas() {
   for (const at::Tensor& own : own_) replicas_.reopen(own);
   has_all_replicas_ = false;
@@ -97,7 +96,7 @@ void KeptSums::move_into(const WaitingSums& waiting) {
   }
 }
 
-// The reduction made before * after * (the sum over ranks); this is its inverse.
+// The reduction made before * after * (the sum over ranks). This is its inverse.
 void KeptSums::wait_again(WaitingSums& waiting, int num_ranks) {
   if (is_empty_) return;
   const double share = num_ranks == 1 ? 1.0 : 1.0 / (reduced_by_.before * reduced_by_.after);

@@ -1,8 +1,8 @@
-// The sums of gradients that a rank keeps from backward to backward: its own part of each group.
+// Holds the sums of gradients that a rank keeps from backward to backward: its own part of each group.
 //
-// They lie in memory of their own, on the device or on the host, and at stage 1 among the gradients that wait
-// for the boundary's backward (waiting_sums.h) once there are any. Where several ranks hold each shard, they
-// add up what they keep at the end of a window.
+// They have their own memory, on the device or on the host. At stage 1 they move into the sums that wait for
+// the boundary's backward (waiting_sums.h), once there are any. If several ranks hold each shard, they add up
+// what they keep at the end of a window.
 #pragma once
 
 #include <cstddef>
@@ -24,38 +24,38 @@ namespace deepspeed::zero {
 
 class KeptSums {
  public:
-  /// owned, options: by group, the interval of its flat space that is kept, and dtype and device of the sums.
-  /// on_host: keeps them in host memory instead; may be null.
+  /// owned, options: each group's kept interval of its flat space, and the sums' dtype and device. on_host:
+  /// keeps the sums in host memory instead; may be null.
   KeptSums(std::vector<Interval> owned, const std::vector<at::TensorOptions>& options,
            std::unique_ptr<HostSums> on_host, ReplicaSum replicas);
 
-  /// Adds a piece of a reduction to the place in a group's part, or puts it there where the window has
-  /// nothing yet; it is multiplied by averaging.after first. piece: on the device. Returns the moment from
-  /// which the piece's memory may be written.
+  /// Multiplies a reduced piece by averaging.after and adds it to a group's part. The first piece in a window
+  /// is copied instead. piece: on the device. Returns the event after which the piece's memory may be
+  /// overwritten.
   device::StreamEvent take(size_t group, const Interval& place, const at::Tensor& piece,
                            const Averaging& averaging);
-  /// Returns the memory of the place where a reduction may put a piece itself, multiplied by averaging.after,
-  /// in place of take(); undefined where take() does more than to copy it.
+  /// Returns memory where a reduction may put a piece directly, multiplied by averaging.after. This replaces
+  /// take(). Undefined if take() must do more than copy.
   at::Tensor place_for(size_t group, const Interval& place, at::ScalarType dtype) const;
-  /// Says that all pieces of a reduction were taken: those of later ones in this window are added to them.
+  /// Ends a reduction. Pieces of later reductions in this window are added to it.
   void end_reduction(const Averaging& averaging);
-  /// Adds the sums up over the replicas. Collective; does nothing in a window without a reduction, and where
-  /// it is done already.
+  /// Adds the sums up over the replicas. Does nothing in a window without a reduction or if it is done
+  /// already. Collective.
   void sum_replicas();
-  /// Forgets the sums, and lets their memory go until the next.
+  /// Forgets the sums and lends their memory out until the next ones.
   void clear();
 
-  /// Lays the sums at their places among those that wait, where they stay from here on.
+  /// Moves the sums to their places among the waiting sums, where they stay.
   void move_into(const WaitingSums& waiting);
-  /// What the window has reduced goes back to one rank's share of a sum over `num_ranks`, and waits with the
-  /// gradients that come now, so that the next reduction leaves it as it is. move_into() comes first.
+  /// Turns the reduced sums back into one rank's share of a sum over `num_ranks`. They then wait with the new
+  /// gradients, and the next reduction does not change them. Call move_into() first.
   void wait_again(WaitingSums& waiting, int num_ranks);
 
   bool is_on_host() const { return on_host_ != nullptr; }
-  /// Returns the elements `part` of a group's sums. In host memory, it waits for these alone.
+  /// Returns the elements `part` of a group's sums. In host memory, it waits only for these.
   at::Tensor part(size_t group, const Interval& part) const;
-  /// Sums in host memory: returns a function, for another thread to call, that waits until a part has its
-  /// values. This object does not wait for that part any more.
+  /// Returns a function that waits, on another thread, until a part has its values. This is for sums in host
+  /// memory. This object no longer waits for that part.
   std::function<void()> hand_over(size_t group, const Interval& part);
   int64_t bytes() const;
 
@@ -64,11 +64,11 @@ class KeptSums {
 
   std::vector<Interval> owned_;        // [group]
   std::vector<at::Tensor> own_;        // [group], (owned numel)
-  std::unique_ptr<HostSums> on_host_;  // where own_ is there and the pieces are not
+  std::unique_ptr<HostSums> on_host_;  // if own_ is in host memory and the pieces are not
   ReplicaSum replicas_;
   bool is_empty_ = true;           // the window has no reduction yet
-  bool has_all_replicas_ = false;  // what own_ holds is the sum over them
-  Averaging reduced_by_;           // what own_ holds
+  bool has_all_replicas_ = false;  // own_ holds the sum over all replicas
+  Averaging reduced_by_;           // how own_ was reduced
 };
 
 }  // namespace deepspeed::zero

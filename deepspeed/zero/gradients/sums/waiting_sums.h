@@ -1,5 +1,4 @@
-// What a rank has summed in backwards that reduce nothing, until one at the accumulation boundary does:
-// stage 1.
+// Holds local sums of backwards that do not reduce, until one at the accumulation boundary does (stage 1).
 #pragma once
 
 #include <cstddef>
@@ -12,34 +11,34 @@
 
 namespace deepspeed::zero {
 
-/// Has a place for the gradient of every parameter, in flat order. Takes no memory before make().
+/// Has a place for every parameter's gradient, in flat order. Takes no memory before make().
 class WaitingSums {
  public:
   explicit WaitingSums(const ParamStore& store);
 
-  /// options: by group, dtype and device of the sums.
+  /// Makes the sums. options: by group, their dtype and device.
   void make(const std::vector<at::TensorOptions>& options);
   bool is_made() const { return !flat_.empty(); }
 
-  /// Adds a gradient of this rank, of any layout, to its parameter's sum. make() comes first.
+  /// Adds a gradient of this rank, of any layout, to its parameter's sum. Call make() first.
   void add(size_t group, size_t param, const at::Tensor& gradient);
   bool has(size_t group, size_t param) const { return has_[group][param]; }
-  /// Returns the sum in the parameter's sizes, a view.
+  /// Returns the sum as a view in the parameter's sizes.
   at::Tensor sum(size_t group, size_t param) const;
-  /// Returns the sum, which does not wait any more. Its values are there until others are written.
+  /// Returns the sum and stops keeping it. Its values stay until others are written.
   at::Tensor take(size_t group, size_t param);
-  /// From here on all of a group's parameters have sums: what lies at their places.
+  /// Marks all of a group's parameters as having sums: the values at their places.
   void keep_all(size_t group) { has_[group].assign(has_[group].size(), true); }
-  /// Forgets all sums, and lets their memory go until the next.
+  /// Forgets all sums and lends their memory out until the next ones.
   void clear();
 
-  /// (padded numel) of the group
+  /// Returns the group's buffer, (padded numel).
   const at::Tensor& flat(size_t group) const { return flat_[group]; }
   int64_t bytes() const;
 
  private:
   const ParamStore& store_;
-  std::vector<at::Tensor> flat_;        // [group]; empty: not made
+  std::vector<at::Tensor> flat_;        // [group]; empty before make()
   std::vector<std::vector<bool>> has_;  // [group][param]
 };
 

@@ -12,7 +12,7 @@ constexpr LinkFigures kSlowBetween{{10, 40}, {100, 1}}, kAlike{{10, 40}, {10, 80
 constexpr int64_t kMegabyte = 1'000'000;
 
 TEST(LinkChoice, TimesFollowFromLatenciesAndBytes) {
-  // Parts of 250,000 bytes: 2 Mbit take 50 us within a node, and 2000 us over a link of 1 Gbit/s alone.
+  // For parts of 250,000 bytes, 2 Mbit take 50 us within a node and 2000 us over a link of 1 Gbit/s alone.
   const WayTimes gather = estimate(kSlowBetween, kTwoOfTwo, false, kMegabyte);
   EXPECT_DOUBLE_EQ(gather.flat, 100 + 2 * 4000 + 50);
   EXPECT_DOUBLE_EQ(gather.by_nodes, 100 + 4000 + 10 + 2 * 50 + 4 * 50);

@@ -1,4 +1,4 @@
-// Collectives by nodes, for which one machine stands and a file says how fast their links are.
+// Collectives by nodes, tested on one machine with a file that gives the speed of the links.
 #include "deepspeed/comm/backends/nodes/node_levels.h"
 
 #include <csignal>
@@ -32,12 +32,12 @@ using testing::RankOutcome;
 using testing::run_ranks;
 using testing::TemporaryFolder;
 
-// By these every collective from a few bytes on is faster by nodes.
+// With these, every collective of more than a few bytes is faster by nodes.
 constexpr LinkFigures kFastWithin{{0, 400}, {1, 0.1}};
-// By these none is.
+// With these, none is.
 constexpr LinkFigures kSlowWithin{{1000, 0.01}, {1, 100}};
 
-/// Has the ranks that are made while it lives read the figures, on nodes of so many ranks.
+/// Makes ranks created during its lifetime read the figures, with `ranks_per_node` ranks per node.
 class LinksOfJobs {
  public:
   LinksOfJobs(const LinkFigures& figures, int ranks_per_node) : path_(folder_.path() / "links.json") {
@@ -56,7 +56,7 @@ class LinksOfJobs {
   std::filesystem::path path_;
 };
 
-/// Whole numbers, whose sums are exact in every type that is tested.
+/// Returns whole numbers, whose sums are exact in every tested type.
 at::Tensor known(int rank, int64_t numel, at::ScalarType type) {
   return (at::arange(numel, at::kFloat).remainder(5) + rank % 3).to(type);
 }
@@ -67,7 +67,7 @@ at::Tensor sum_of_known(const World& world, int64_t numel, at::ScalarType type) 
   return sum;
 }
 
-/// Bytes that this rank receives of other nodes in `body`.
+/// Returns the bytes that this rank receives from other nodes in `body`.
 double bytes_between(const World& world, const std::function<void()>& body) {
   CommsLogger& logger = CommsLogger::instance();
   logger.start({.ranks_per_node = world.ranks_per_node()});
@@ -99,7 +99,7 @@ void expect_sums_and_gathers(const World& world, int64_t numel, at::ScalarType t
   for (int from = 0; from < n; ++from)
     EXPECT_TRUE(whole.narrow(0, from * numel, numel).equal(known(from, numel, type))) << what() << from;
 
-  // Uneven owners with gaps between them; one has nothing.
+  // Uneven owners with gaps between them; one owns nothing.
   std::vector<Interval> owned;
   int64_t end = 1;
   for (int owner = 0; owner < n; ++owner) {

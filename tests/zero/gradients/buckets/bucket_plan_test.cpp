@@ -11,7 +11,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// The buckets of three parameters of 4 elements, on one rank without a process group of its own.
+/// Lays out three parameters of 4 elements, on one rank of a fake world.
 class BucketPlanTest : public ::testing::Test {
  protected:
   BucketPlanTest() { options.keys.reduce_bucket_size = 8; }

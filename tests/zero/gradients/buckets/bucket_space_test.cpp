@@ -25,7 +25,7 @@ using testing::Shapes;
 constexpr float kUntouched = -1;
 const Shapes kSpaceShapes = {{3}, {2, 2}, {2}};
 
-/// The space of a store on one rank of a world that nobody else is in.
+/// Holds a store and its space, on one rank of a fake world.
 struct SpaceOfRank {
   SpaceOfRank(std::unique_ptr<ParamStore> made, const comm::ProcessGroup& group, std::vector<Interval> owned)
       : store(std::move(made)),
@@ -48,7 +48,7 @@ SpaceOfRank flat_space(int rank) {
   return {std::move(store), comm::make_fake_world(2, rank).group(), std::move(owned)};
 }
 
-// On three ranks shards of 1, 2 and 1 elements.
+// On three ranks, shards of 1, 2 and 1 elements.
 SpaceOfRank shard_space(int rank) {
   const comm::ProcessGroup group = comm::make_fake_world(3, rank).group();
   return {std::make_unique<ShardStore>(std::vector<NamedTensors>{testing::marked_params(kSpaceShapes)},
@@ -77,7 +77,7 @@ TEST(FlatBucketSpace, PutsOneParameterAfterTheOther) {
 TEST(FlatBucketSpace, CutsABucketWherePartitionsMeet) {
   for (int rank = 0; rank < 2; ++rank) {
     const SpaceOfRank flat = flat_space(rank);
-    // The last three elements of the second partition are padding, which no bucket has.
+    // The last three elements of the second partition are padding, which is in no bucket.
     EXPECT_THAT(flat.space->owned(flat.bucket()), ElementsAre(Interval{0, 6}, Interval{6, 9}));
     const PartOfBucket own = flat.space->own_part(flat.bucket());
     EXPECT_EQ(own.in_buffer, (rank == 0 ? Interval{0, 6} : Interval{6, 9}));
@@ -93,7 +93,7 @@ TEST(FlatBucketSpace, CountsFromTheBeginOfABucketAndOfWhatIsKept) {
   EXPECT_EQ(flat.space->numel(last), 2);
   EXPECT_THAT(flat.space->owned(last), ElementsAre(Interval{0, 0}, Interval{0, 2}));
   EXPECT_EQ(flat.space->own_part(last).in_kept, (Interval{1, 3}));
-  const Bucket& middle = flat.buckets[1];  // [3, 7): three elements are rank 0's
+  const Bucket& middle = flat.buckets[1];  // [3, 7): three elements belong to rank 0
   EXPECT_THAT(flat.space->owned(middle), ElementsAre(Interval{0, 3}, Interval{3, 4}));
   EXPECT_EQ(flat.space->own_part(middle).in_buffer, (Interval{3, 4}));
   EXPECT_EQ(flat.space->own_part(middle).in_kept, (Interval{0, 1}));

@@ -68,7 +68,7 @@ TEST(KeptSums, WaitAgainAsTheShareThatTheNextReductionLeavesAsItIs) {
   EXPECT_THAT(floats_of(waiting.flat(0).narrow(0, owned.begin, owned.numel())), Each(8.0F));
   kept.wait_again(waiting, /*num_ranks=*/2);
   EXPECT_THAT(floats_of(waiting.flat(0).narrow(0, 0, owned.begin)), Each(0.0F));
-  EXPECT_THAT(floats_of(kept.part(0, {0, owned.numel()})), Each(64.0F));  // times 0.25, and then 0.5, it is 8
+  EXPECT_THAT(floats_of(kept.part(0, {0, owned.numel()})), Each(64.0F));  // times 0.25 and 0.5 it is 8
   EXPECT_TRUE(waiting.has(0, 0) && waiting.has(0, 1));
   kept.wait_again(waiting, /*num_ranks=*/2);  // nothing was reduced since
   EXPECT_THAT(floats_of(kept.part(0, {0, owned.numel()})), Each(64.0F));

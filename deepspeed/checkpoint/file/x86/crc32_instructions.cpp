@@ -1,7 +1,7 @@
-// After V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel
-// 2009, for the bit-reflected polynomial of zip: 128 bits are moved over the bits behind them by two products
-// with powers of x modulo the polynomial; four such streams run side by side.
-#include "deepspeed/checkpoint/file/crc32_folded.h"
+// Follows V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel
+// 2009, for the bit-reflected polynomial of zip. Two products with powers of x modulo the polynomial move 128
+// bits onto later bits. Four such streams run side by side.
+#include "deepspeed/checkpoint/file/crc32_instructions.h"
 
 #include <immintrin.h>
 
@@ -14,14 +14,14 @@ DEEPSPEED_CRC_TARGET inline __m128i load(const uint8_t* bytes) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
 }
 
-/// Moves `value` on by the distance of `powers`, and adds it to what stands there.
+/// Moves `value` forward by the distance of `powers` and adds it to the bits there.
 DEEPSPEED_CRC_TARGET inline __m128i fold(__m128i value, __m128i powers, __m128i there) {
   const __m128i low = _mm_clmulepi64_si128(value, powers, 0x00);
   const __m128i high = _mm_clmulepi64_si128(value, powers, 0x11);
   return _mm_xor_si128(_mm_xor_si128(low, high), there);
 }
 
-/// The remainder of 128 bits, by Barrett's reduction.
+/// Returns the remainder of 128 bits, by Barrett reduction.
 DEEPSPEED_CRC_TARGET inline uint32_t reduce(__m128i value, __m128i by_16_bytes) {
   const __m128i low_words = _mm_setr_epi32(~0, 0, ~0, 0);
   value = _mm_xor_si128(_mm_srli_si128(value, 8), _mm_clmulepi64_si128(value, by_16_bytes, 0x10));
@@ -36,9 +36,9 @@ DEEPSPEED_CRC_TARGET inline uint32_t reduce(__m128i value, __m128i by_16_bytes) 
 
 }  // namespace
 
-bool can_fold_crc32() { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
+bool has_crc32_instructions() { return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"); }
 
-DEEPSPEED_CRC_TARGET uint32_t fold_crc32(uint32_t state, const uint8_t* bytes, size_t size) {
+DEEPSPEED_CRC_TARGET uint32_t crc32_by_instructions(uint32_t state, const uint8_t* bytes, size_t size) {
   const __m128i by_64_bytes = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
   const __m128i by_16_bytes = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
   __m128i a = _mm_xor_si128(load(bytes), _mm_cvtsi32_si128(int(state)));
