@@ -246,6 +246,18 @@ def test_initial_weights_keep_their_dtype():
         DeepSpeedTransformerLayer(config_of(), [*weights[:5], weights[6], *weights[6:]], biases)
 
 
+def test_a_forward_checks_the_config_only_after_a_change():
+    layer, x = DeepSpeedTransformerLayer(config_of()), torch.randn(2, 4, 8)
+    checked = layer._core_config()
+    layer(x)
+    with torch.no_grad():
+        assert not layer(x).requires_grad
+        assert layer._core_config() is checked
+    layer.config.hidden_dropout_ratio = 2.0
+    with pytest.raises(ValueError, match=r"hidden_dropout_ratio: got 2.0, expected a number, from 0 to 1, or -1"):
+        layer(x)
+
+
 def test_eval_and_training_false_leave_dropout_out():
     layer = DeepSpeedTransformerLayer(config_of(attn_dropout_ratio=0.5, hidden_dropout_ratio=0.5))
     x = torch.randn(2, 4, 8)

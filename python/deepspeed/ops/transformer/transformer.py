@@ -143,6 +143,7 @@ class DeepSpeedTransformerLayer(nn.Module):
     layer_id = 0  # of the next layer
     attn_qkvw: nn.Parameter
     attn_qkvb: nn.Parameter
+    _checked: tuple[dict[str, Any], _core.TransformerConfig] | None = None
 
     def __init__(
         self,
@@ -155,7 +156,6 @@ class DeepSpeedTransformerLayer(nn.Module):
         self.config.__dict__.update(_core.TransformerConfig.from_dict(_keys_of(config)).checked().to_dict())
         self.config.layer_id = DeepSpeedTransformerLayer.layer_id
         DeepSpeedTransformerLayer.layer_id += 1
-        self._checked: tuple[dict[str, Any], _core.TransformerConfig] | None = None
         if self.config.local_rank >= 0 and get_accelerator().is_available() and get_accelerator().device_name() != "cpu":
             get_accelerator().set_device(self.config.local_rank)
         if initial_weights is None and initial_biases is None:
@@ -175,10 +175,10 @@ class DeepSpeedTransformerLayer(nn.Module):
         return [getattr(self, name) for name in _NAMES]
 
     def _core_config(self) -> _core.TransformerConfig:
-        """Returns the config as the core has checked it, which is done again if an attribute has changed."""
-        if self._checked is None or self._checked[0] != vars(self.config):
-            core = _core.TransformerConfig.from_dict(_keys_of(self.config)).checked()
-            self._checked = (dict(vars(self.config)), core)
+        """Returns the config as the core has checked it. Checks it again only if a key has changed."""
+        keys = {**_keys_of(self.config), "is_grad_enabled": True}  # the mode of torch decides
+        if self._checked is None or self._checked[0] != keys:
+            self._checked = keys, _core.TransformerConfig.from_dict(keys).checked()
         return self._checked[1]
 
     def __getstate__(self) -> dict[str, Any]:
