@@ -17,12 +17,12 @@ namespace {
 struct SoftmaxCall {
   double scale = 1;
   bool learns_mask = false;
-  std::vector<int64_t> mask_sizes = {};  // of a mask that learns
+  std::vector<int64_t> mask_sizes = {};  // if learns_mask
   at::ScalarType mask_dtype = at::kFloat;
 };
 
-/// Keeps its output. A mask that learns takes the gradient of the softmax's argument, summed over what it
-/// broadcasts to.
+/// Keeps its output for backward. A learned mask gets the gradient of the softmax's argument, summed over the
+/// dimensions that it broadcasts to.
 struct MaskedSoftmax : torch::autograd::Function<MaskedSoftmax> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& scores,
                             const OptionalTensor& given_mask, double scale, bool learns_mask) {

@@ -76,7 +76,8 @@ struct DropoutCall {
   bool has_residual;
 };
 
-/// dropout(input + bias) + residual. Keeps the seed, the offset and, for its shape and dtype, the bias.
+/// Computes dropout(input + bias) + residual. Keeps the Philox and the bias, whose shape and dtype backward
+/// needs.
 struct BiasDropoutResidual : torch::autograd::Function<BiasDropoutResidual> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const OptionalTensor& given_bias, const OptionalTensor& given_residual,

@@ -14,7 +14,7 @@
 namespace deepspeed::ops {
 namespace {
 
-/// What backward needs besides tensors.
+/// Holds what backward needs besides tensors.
 struct ChunkedLoss {
   kernels::WantedGradients wanted;
   LinearCrossEntropyOptions options;
@@ -25,8 +25,8 @@ struct ChunkedLoss {
   }
 };
 
-/// Runs over the chunks. `inputs` are hidden, weight, bias and targets. Without `row_gradients` each loss
-/// counts once, and the gradients have factors.
+/// Computes all chunks. `inputs` are hidden, weight, bias and targets. Without `row_gradients` each loss has
+/// weight 1, and the gradients have factors.
 kernels::LinearCrossEntropy run_chunks(const variable_list& inputs, const at::Tensor& row_gradients,
                                        const kernels::WantedGradients& wanted,
                                        const LinearCrossEntropyOptions& options) {
@@ -36,7 +36,7 @@ kernels::LinearCrossEntropy run_chunks(const variable_list& inputs, const at::Te
   });
 }
 
-/// Multiplies a gradient, which may be undefined, by a number: in its own memory or in other.
+/// Returns a gradient, which may be undefined, times a number. `in_place` reuses its memory.
 at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool in_place) {
   if (!gradient.defined()) return gradient;
   const at::Tensor result = in_place ? gradient : at::empty_like(gradient);
@@ -44,14 +44,14 @@ at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool
   return result;
 }
 
-/// Returns what each loss counts for, as one number: 1 / (number of rows that count), or 1.
+/// Returns the weight of every loss: 1 / (number of rows that count), or 1.
 at::Tensor weight_of_losses(const at::Tensor& targets, const ChunkedLoss& loss, at::ScalarType dtype) {
   const at::TensorOptions options = targets.options().dtype(dtype);
   if (loss.options.reduction != Reduction::kMean) return at::ones({}, options);
   return targets.ne(loss.options.ignore_index).sum().to(dtype).reciprocal_();
 }
 
-/// hidden [rows, features], weight, bias or undefined, targets [rows]. Returns the loss, or losses [rows].
+/// Returns the loss, or losses [rows]. `hidden` is [rows, features], `targets` [rows].
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
                             const OptionalTensor& bias, const at::Tensor& targets, const ChunkedLoss& loss) {
@@ -65,7 +65,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     const kernels::LinearCrossEntropyGradients& of_losses = made.gradients;
     variable_list saved =
         in_forward ? variable_list{of_losses.hidden, of_losses.weight, of_losses.bias} : inputs;
-    // If no row counts, each is infinite and the gradients are zeros, as torch's.
+    // If no row counts, the weight is infinite and the gradients are zeros, as in torch.
     saved.push_back(in_forward ? of_losses.factors.mul(each.clamp_max(1)) : each);
     save_value(context, loss);
     context->save_for_backward(saved);

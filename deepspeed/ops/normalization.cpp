@@ -15,7 +15,7 @@ struct NormCall {
   bool is_rms, has_residual;
 };
 
-/// Layer norm or RMS norm. Returns the output, and with a residual the sum; keeps the sum and the statistics.
+/// Computes a layer norm or RMS norm. Returns the output, and with a residual also the sum.
 struct Norm : torch::autograd::Function<Norm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& input,
                                const OptionalTensor& given_residual, const OptionalTensor& given_weight,
@@ -38,7 +38,7 @@ struct Norm : torch::autograd::Function<Norm> {
     const auto call = saved_value<NormCall>(context);
     const at::Tensor grad_output = gradients[0];
     const at::Tensor grad_sum = call.has_residual ? gradients[1] : at::Tensor();
-    if (!grad_output.defined()) return {grad_sum, grad_sum, {}, {}, {}, {}};  // the output was not used
+    if (!grad_output.defined()) return {grad_sum, grad_sum, {}, {}, {}, {}};  // only the sum was used
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &mean = saved[1], &rstd = saved[2], &weight = saved[3],
                      &bias = saved[4];
@@ -52,8 +52,8 @@ struct Norm : torch::autograd::Function<Norm> {
   }
 };
 
-/// The sum of a product's result, in 16 bits under autocast, and of a residual that may be fp32 is fp32, as
-/// torch's is.
+/// Normalizes input + residual. Under autocast the input may have 16 bits and the residual fp32; their sum is
+/// then fp32, as in torch.
 std::pair<at::Tensor, at::Tensor> with_residual(const at::Tensor& input, const at::Tensor& residual,
                                                 const OptionalTensor& weight, const OptionalTensor& bias,
                                                 double eps, bool is_rms) {

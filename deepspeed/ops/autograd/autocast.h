@@ -1,4 +1,4 @@
-// What autocast asks of the operators of this layer, which it does not know.
+// Autocast knows only torch's operators. These functions do its casts for the operators of this layer.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -6,13 +6,13 @@
 
 namespace deepspeed::ops {
 
-/// Returns whether autocast is on for the device of a tensor, which may be undefined.
+/// Returns whether autocast is on for a tensor's device. The tensor may be undefined.
 inline bool is_autocast(const at::Tensor& tensor) {
   return tensor.defined() && (tensor.is_cpu() || tensor.is_cuda()) &&
          at::autocast::is_autocast_enabled(tensor.device().type());
 }
 
-/// Returns the tensor, cast to autocast's dtype if autocast is on.
+/// Returns the tensor, cast to autocast's dtype if autocast is on for its device.
 inline at::Tensor in_autocast_dtype(const at::Tensor& tensor) {
   if (!is_autocast(tensor)) return tensor;
   const at::DeviceType device = tensor.device().type();

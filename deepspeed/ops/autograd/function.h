@@ -1,4 +1,4 @@
-// What the autograd functions of this layer share.
+// Helpers that the autograd functions of this layer share.
 #pragma once
 
 #include <initializer_list>
@@ -20,7 +20,7 @@ inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
   return tensor.value_or(at::Tensor());
 }
 
-/// An argument of an operator that it cannot do without.
+/// Names an argument that an operator needs.
 struct NeededTensor {
   const char* name;
   const at::Tensor& tensor;
@@ -35,7 +35,7 @@ inline void require_defined(const char* op, std::initializer_list<NeededTensor> 
   }
 }
 
-/// Throws NotSupportedError if a backward is to be differentiated itself: kernels have no second derivative.
+/// Throws NotSupportedError if a backward runs with create_graph: kernels have no second derivative.
 inline void refuse_create_graph(const std::string& op,
                                 const std::source_location& where = std::source_location::current()) {
   if (!c10::GradMode::is_enabled()) return;
@@ -44,7 +44,7 @@ inline void refuse_create_graph(const std::string& op,
                               "without, or use torch's own operators there");
 }
 
-/// Says whether the gradient of a tensor is wanted.
+/// Returns whether autograd will compute the gradient of a tensor.
 inline bool wants_gradient(const std::optional<at::Tensor>& tensor) {
   return c10::GradMode::is_enabled() && tensor && tensor->defined() && tensor->requires_grad();
 }

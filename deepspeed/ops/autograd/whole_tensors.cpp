@@ -16,17 +16,17 @@ namespace {
 using WholeFunction = std::function<void()>;
 using WholeOperator = c10::TypedOperatorHandle<void(at::TensorList, int64_t)>;
 
-// The address of the function is an argument, since operators take no other C++ values.
+// The function is passed by its address, because operators take no C++ functions.
 void call_with_whole(at::TensorList, int64_t function) {
-  // Casts inside are those of a kernel, which reads their results at once.
+  // Below autograd ZeRO computes casts at once (zero/storage/interception.cpp), as a kernel needs them.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   (*reinterpret_cast<const WholeFunction*>(function))();
 }
 
-/// Returns the operator of a name, which its first call registers.
+/// Returns the operator of a name. The first call registers it.
 WholeOperator whole_operator(const char* name) {
   static std::mutex mutex;
-  // Never destroyed: the dispatcher may be gone before.
+  // Never destroyed, because the dispatcher may be destroyed earlier.
   static auto& library =
       *new torch::Library(torch::Library::FRAGMENT, "deepspeed", std::nullopt, __FILE__, __LINE__);
   static auto& known = *new std::map<std::string, WholeOperator, std::less<>>();

@@ -1,5 +1,5 @@
-// Kernels read tensors by their addresses. A parameter that ZeRO has partitioned has no data there until it
-// is gathered.
+// Kernels read tensors by their addresses. A parameter that ZeRO has partitioned has no data there until ZeRO
+// gathers it.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace deepspeed::ops {
 
-/// Runs a function as the operator deepspeed::<name> of torch, whose arguments are `tensors`.
+/// Runs a function as torch's operator deepspeed::<name>, whose arguments are `tensors`.
 void run_with_whole(const char* name, at::TensorList tensors, const std::function<void()>& function);
 
-/// Calls a function while the data of all `tensors` is whole, and returns its result.
+/// Calls a function while all `tensors` are gathered, and returns its result.
 ///
-/// ZeRO gathers partitioned tensors around an operator, in the order of its arguments, and its errors name
-/// the operator; profiles name it too. Tensors may be undefined. The function runs below autograd. A call on
-/// ordinary tensors costs a microsecond.
+/// ZeRO gathers partitioned tensors around an operator, in the order of its arguments. Its errors, and
+/// profiles, name the operator. Tensors may be undefined. The function runs below autograd. For ordinary
+/// tensors a call costs a microsecond.
 template <class Function>
 auto with_whole(const char* name, at::TensorList tensors, const Function& function) {
   using Result = std::invoke_result_t<Function>;

@@ -11,7 +11,7 @@
 namespace deepspeed::ops {
 namespace {
 
-// What is added to the scores of a token that a mask of booleans hides: a row of them alone stays finite.
+// Is added to the scores of a token that a boolean mask hides. It is finite, so a fully hidden row is, too.
 constexpr double kUnseen = std::numeric_limits<float>::lowest();
 
 bool is_computed(at::ScalarType dtype) {

@@ -1,8 +1,8 @@
-// 1. transformer_layer() casts what autocast casts, and has its arguments checked (layer_arguments.h).
-// 2. LayerNode::forward draws the seeds of dropout, computes with the weights whole (with_whole), and saves
-//    the weights, the mask and the Activations.
-// 3. LayerNode::backward takes the steps from the end. What the options left out it computes again: the GELU,
-//    the dropped probabilities, the rows that a layer norm took. A gradient that nobody wants is left out.
+// 1. transformer_layer() does autocast's casts and checks the arguments (layer_arguments.h).
+// 2. LayerNode::forward draws the seeds of dropout, computes while the weights are gathered (with_whole), and
+//    saves the weights, the mask and the Activations.
+// 3. LayerNode::backward reverses the steps. It computes again what the options did not keep: the GELU, the
+//    dropped probabilities, the inputs of layer norms. It skips products for gradients that are not needed.
 #include "deepspeed/ops/transformer/layer_function.h"
 
 #include <string>
@@ -32,27 +32,27 @@ using kernels::Philox;
 
 constexpr size_t kNumWeights = kTransformerWeights.size();
 
-/// Beside the weights and the mask, what backward needs of a forward.
+/// Holds what backward needs from forward, apart from the weights and the mask.
 struct Activations {
   at::Tensor input;         // hidden_states; undefined for pre-LN with normalize_invertible
   at::Tensor normed;        // pre-LN: LN(input), [T, H]
-  at::Tensor context;       // of the attention, [T, H]
+  at::Tensor context;       // result of the attention, [T, H]
   at::Tensor middle_sum;    // r, [T, H]; undefined with normalize_invertible
   at::Tensor middle;        // f, [T, H]
   at::Tensor intermediate;  // f Wi^T, [T, I]
   at::Tensor activated;     // its GELU; undefined with gelu_checkpoint
-  at::Tensor output_sum;    // post-LN: what the last norm took, [T, H]; undefined with normalize_invertible
-  at::Tensor output;        // post-LN with normalize_invertible: the result
-  at::Tensor mean, rstd;    // of the outer norm's rows, [T]; no mean with normalize_invertible
+  at::Tensor output_sum;    // post-LN: the last norm's input, [T, H]; undefined with normalize_invertible
+  at::Tensor output;        // post-LN with normalize_invertible: the layer's output
+  at::Tensor mean, rstd;    // the outer norm's, [T]; mean is undefined with normalize_invertible
   at::Tensor middle_mean, middle_rstd;
 };
 
-/// What a call is beside its tensors.
+/// Holds all of a call that is not a tensor.
 struct LayerCall {
-  DeepSpeedTransformerConfig options;  // without dropout outside of training
+  DeepSpeedTransformerConfig options;  // ratios are 0 outside of training
   int64_t batch = 0, sequence = 0;
-  Philox probabilities = {}, attention_output = {}, layer_output = {};  // of the three dropouts
-  AttentionKind attention_kind = AttentionKind::kWritten;               // what the forward has taken
+  Philox probabilities = {}, attention_output = {}, layer_output = {};  // for the three dropouts
+  AttentionKind attention_kind = AttentionKind::kWritten;               // that forward used
 
   std::string name() const { return layer_name(options); }
   AttentionCall attention(const at::Tensor& mask) const {
@@ -67,7 +67,7 @@ struct LayerCall {
   }
 };
 
-/// All tensors that are not variables, for autograd.
+/// Holds the arguments of the node that autograd does not differentiate.
 struct LayerArguments {
   at::Tensor mask;
   LayerCall call;
@@ -82,7 +82,7 @@ Philox draw(const DeepSpeedTransformerConfig& options, double ratio, const at::D
   return philox;
 }
 
-/// Fills `kept` and `attended`. Returns the output, of the shape of x.
+/// Returns the output, with the shape of x. Fills `kept` and `attended`.
 at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const TransformerWeights& w,
                        const LayerCall& call, Activations& kept, AttentionResult& attended) {
   const DeepSpeedTransformerConfig& options = call.options;
@@ -126,7 +126,7 @@ at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const Transf
   return output;
 }
 
-/// Goes back through one layer. The members are what its steps share.
+/// Computes the backward of one layer. Its members are what the steps share.
 class LayerBackward {
  public:
   LayerBackward(const Activations& kept, variable_list attention_kept, const at::Tensor& mask,
@@ -138,7 +138,7 @@ class LayerBackward {
         call_(call),
         wanted_(wanted) {}
 
-  /// Returns the gradients of hidden_states and of the weights that are wanted.
+  /// Returns the gradients of hidden_states and of the weights; undefined for those not wanted.
   variable_list run(const at::Tensor& grad_output) {
     const at::Tensor gradient = flat(grad_output.contiguous());
     return call_.options.pre_layer_norm ? run_pre_norm(gradient) : run_post_norm(gradient);
@@ -195,7 +195,7 @@ class LayerBackward {
     return norm.input;
   }
 
-  /// Returns the gradient of the queries, keys and values; `attended` is what was multiplied to get them.
+  /// Returns the gradient of queries, keys and values. Their product's input was `attended`.
   at::Tensor attend(const at::Tensor& gradient, const at::Tensor& attended) {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);
@@ -211,7 +211,7 @@ class LayerBackward {
   at::Tensor dropped_bias(const at::Tensor& gradient, at::Tensor TransformerWeights::*bias_gradient,
                           const at::Tensor& bias, const Philox& philox) {
     const double ratio = call_.options.hidden_dropout_ratio;
-    if (ratio == 0) {  // the gradient is its own
+    if (ratio == 0) {  // dropout's gradient is its argument
       gradients_.*bias_gradient = sum_of_rows(gradient, bias);
       return gradient;
     }
@@ -306,7 +306,7 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
       const TransformerWeights whole = weights_of(weights);
       return LayerBackward(kept, attention_kept, mask, whole, call, wanted).run(gradients[0]);
     });
-    found.emplace_back();  // of the arguments
+    found.emplace_back();  // for `arguments`
     return found;
   }
 };

@@ -1,6 +1,6 @@
-// The function of autograd that a transformer layer is: one node, whose backward is written by hand.
+// A transformer layer as one autograd node, whose backward is written by hand.
 //
-// With x [T, H] (T = batch * sequence), drop() a mask scaled by 1 / (1 - ratio) and LN() a layer norm:
+// Let x be [T, H] with T = batch * sequence, drop() a dropout, and LN() a layer norm.
 //   before-norm: a = attention(LN(x; norm) Wqkv^T + b), r = x + drop(a Wo^T + bo), f = LN(r; attn_n),
 //                y = r + drop(gelu(f Wi^T + bi) Wout^T + bout)
 //   after-norm:  a = attention(x Wqkv^T + b), r = x + drop(a Wo^T + bo), f = LN(r; attn_n),
@@ -15,14 +15,16 @@
 
 namespace deepspeed::ops {
 
-/// Returns the layer's output, of the shape and dtype of hidden_states.
+/// Returns the layer's output, with the shape and dtype of hidden_states.
 ///
 /// hidden_states: [batch, sequence, H] in float32, bfloat16, float16 or float64, on the CPU or a CUDA device.
-/// attention_mask: added to the scores, [batch or 1, heads or 1, sequence or 1, sequence], floating, no
-/// gradient comes to it; undefined: none. Matrices have the dtype of hidden_states, vectors that or float32.
-/// Under autocast states and matrices are cast. config: checked(). Throws UsageError that names the layer and
-/// the tensor, also for more sequences than batch_size. Its backward throws NotSupportedError where it is to
-/// be differentiated again, and UsageError for normalize_invertible where a norm weight is 0.
+/// attention_mask: is added to the scores, [batch or 1, heads or 1, sequence or 1, sequence]; undefined means
+/// none. It is floating or boolean, and gets no gradient. Matrices have the dtype of hidden_states, vectors
+/// that dtype or float32. Under autocast states and matrices are cast. config: a result of checked().
+///
+/// Throws UsageError that names the layer and the tensor, also for more sequences than batch_size. Backward
+/// throws NotSupportedError for create_graph. With normalize_invertible it throws UsageError on the CPU if a
+/// norm weight is 0.
 at::Tensor transformer_layer(const at::Tensor& hidden_states, const at::Tensor& attention_mask,
                              const TransformerWeights& weights, const DeepSpeedTransformerConfig& config,
                              bool is_training);

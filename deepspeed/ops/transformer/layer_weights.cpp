@@ -11,7 +11,7 @@ namespace deepspeed::ops {
 namespace {
 
 constexpr size_t kNumInitial = 8;
-constexpr size_t kNumJoined = 3;  // queries, keys and values become one
+constexpr size_t kNumJoined = 3;  // queries, keys and values become one weight
 
 int64_t number_of(WeightSize size, int64_t hidden, int64_t inter) {
   switch (size) {
@@ -93,7 +93,7 @@ TransformerWeights joined_weights(const DeepSpeedTransformerConfig& config,
   }
   const at::NoGradGuard no_grad;
   TransformerWeights joined;
-  size_t next = 0;  // of the initial weights
+  size_t next = 0;  // index of an initial weight
   for (size_t i = 0; i < kTransformerWeights.size(); i += 2) {
     const TransformerWeight &weight = kTransformerWeights[i], &bias = kTransformerWeights[i + 1];
     std::vector<int64_t> sizes = sizes_of(weight, config.hidden_size, config.intermediate_size);

@@ -1,4 +1,4 @@
-// The parameters of a transformer layer, in one table. What registers, checks, draws and copies them loops
+// The parameters of a transformer layer in one table. Code that registers, checks, draws or copies them loops
 // over it.
 #pragma once
 
@@ -12,23 +12,24 @@
 
 namespace deepspeed::ops {
 
-/// Holds a layer's parameters in DeepSpeed's names and order. Matrices are [out, in], as those of torch's
-/// Linear.
+/// Holds a layer's parameters in DeepSpeed's names and order. Matrices are [out, in], as in torch's Linear.
 struct TransformerWeights {
-  at::Tensor attn_qkvw, attn_qkvb;  // rows of the queries, of the keys, of the values
-  at::Tensor attn_ow, attn_ob;      // the output of the attention
-  at::Tensor attn_nw, attn_nb;      // the layer norm behind the attention
+  at::Tensor attn_qkvw, attn_qkvb;  // rows for the queries, then the keys, then the values
+  at::Tensor attn_ow, attn_ob;      // the attention's output
+  at::Tensor attn_nw, attn_nb;      // the layer norm after the attention
   at::Tensor inter_w, inter_b;
   at::Tensor output_w, output_b;
-  at::Tensor norm_w, norm_b;  // the layer norm at the beginning, or at the end
+  at::Tensor norm_w, norm_b;  // the layer norm at the beginning (pre_layer_norm) or at the end
 };
 
-/// Names the sizes of weights: H is the hidden size, I the intermediate one.
+/// Names a size of a weight. H is the hidden size, I the intermediate size.
 enum class WeightSize { kNone, kHidden, kThreeHidden, kIntermediate };  // 0, H, 3H, I
 
-/// Says what a new weight holds. Those of outputs, which are added to a residual, may be drawn smaller.
+/// Says how a new weight is filled. Outputs are added to a residual and may be drawn with a smaller
+/// deviation.
 enum class WeightStart { kZeros, kOnes, kNormal, kNormalOfOutput };
 
+/// Describes one weight.
 struct TransformerWeight {
   const char* name;
   at::Tensor TransformerWeights::*member;
@@ -38,7 +39,7 @@ struct TransformerWeight {
   constexpr bool is_matrix() const { return columns != WeightSize::kNone; }
 };
 
-/// Lists all weights; each is followed by its bias.
+/// Lists all weights. A bias follows its weight.
 inline constexpr std::array<TransformerWeight, 12> kTransformerWeights = [] {
   using W = TransformerWeights;
   using enum WeightSize;
@@ -59,28 +60,29 @@ inline constexpr std::array<TransformerWeight, 12> kTransformerWeights = [] {
   }};
 }();
 
-/// Returns the place of a member in the table.
+/// Returns the index of a member in the table.
 constexpr size_t index_of(at::Tensor TransformerWeights::*member) {
   size_t index = 0;
   while (kTransformerWeights[index].member != member) ++index;
   return index;
 }
 
-/// Returns the sizes of a weight of a layer with these sizes.
+/// Returns a weight's sizes in a layer with this hidden and intermediate size.
 std::vector<int64_t> sizes_of(const TransformerWeight& weight, int64_t hidden_size,
                               int64_t intermediate_size);
 
-/// Returns the weights from a list in the table's order. Throws UsageError for another number.
+/// Names the tensors of a list in the table's order. Throws UsageError if their number is wrong.
 TransformerWeights weights_of(at::TensorList list);
-/// Returns the list.
+/// Lists the weights in the table's order.
 std::vector<at::Tensor> list_of(const TransformerWeights& weights);
 
-/// Draws the matrices from N(0, initializer_range), and sets norms to 1 and biases to 0. With
-/// adjust_init_range outputs have initializer_range / sqrt(2 num_hidden_layers). Throws ConfigError if one of
-/// them is missing.
+/// Draws the matrices from N(0, initializer_range); sets norms to 1 and biases to 0.
+///
+/// With adjust_init_range the deviation of outputs is initializer_range / sqrt(2 num_hidden_layers). Throws
+/// ConfigError if one of these keys is missing.
 void draw_weights(const TransformerWeights& weights, const DeepSpeedTransformerConfig& config);
 
-/// Returns copies of another implementation's weights, as transformer_layer.h says. config: checked().
+/// Copies another implementation's weights, as described in transformer_layer.h. config: from checked().
 TransformerWeights joined_weights(const DeepSpeedTransformerConfig& config,
                                   const std::vector<at::Tensor>& weights,
                                   const std::vector<at::Tensor>& biases);

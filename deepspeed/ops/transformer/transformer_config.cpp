@@ -34,7 +34,7 @@ config::Option ratio_or_unset() {
       "from 0 to 1, or -1");
 }
 
-/// Scripts that number no layers give null.
+/// Reads null, which scripts that do not number layers pass, as -1.
 config::Option null_is_unset() {
   return config::normalized_by([](const Json& value) { return value.is_null() ? Json(-1) : value; });
 }
@@ -84,7 +84,7 @@ const config::Table<Config>& layer_table() {
   return table;
 }
 
-/// Reads keys by the table.
+/// Reads the keys with the table.
 Config read_layer(const Json& keys) {
   static const config::Field section = config::section("", "", layer_table().fields());
   Config read;
@@ -98,7 +98,8 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Decodes UTF-16: its byte order mark tells the order, the place of the first null byte where there is none.
+/// Parses UTF-16. The byte order mark tells the byte order, or without one the position of the first null
+/// byte.
 Json parse_utf16(const std::string& bytes, const std::string& path) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const bool has_mark = (byte(0) == 0xff && byte(1) == 0xfe) || (byte(0) == 0xfe && byte(1) == 0xff);

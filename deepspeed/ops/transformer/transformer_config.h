@@ -1,4 +1,4 @@
-// What a DeepSpeedTransformerLayer is, in DeepSpeed's keys.
+// The config of a DeepSpeedTransformerLayer, with DeepSpeed's keys.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace deepspeed::ops {
 
-/// Holds DeepSpeed's keys with their defaults; -1 stands for "not given". docs/transformer_layer.md says what
-/// they mean.
+/// Holds DeepSpeed's keys with their defaults. -1 means "not given". docs/transformer_layer.md explains the
+/// keys.
 struct DEEPSPEED_API DeepSpeedTransformerConfig {
   int64_t batch_size = -1;
   int64_t hidden_size = -1;
@@ -37,16 +37,17 @@ struct DEEPSPEED_API DeepSpeedTransformerConfig {
   bool test_gemm = false;
   bool is_grad_enabled = true;
 
-  /// Reads an object of these keys. Throws ConfigError for an unknown key, and a value of a wrong type or
+  /// Reads an object with these keys. Throws ConfigError for an unknown key or a value of a wrong type or
   /// range.
   static DeepSpeedTransformerConfig from_dict(const Json& keys);
-  /// Reads a file in UTF-8, or in UTF-16 as DeepSpeed expects it. Throws IoError too.
+  /// Reads a file in UTF-8, or in UTF-16 as DeepSpeed does. Throws as from_dict() does, and IoError.
   static DeepSpeedTransformerConfig from_json_file(const std::filesystem::path& path);
   /// Returns all keys with their values.
   Json to_dict() const;
 
-  /// Returns the config with what -1 stands for in intermediate_size and the ratios. Throws ConfigError for a
-  /// value out of range or a size that is missing, NotSupportedError for test_gemm.
+  /// Replaces -1 in intermediate_size and the ratios by what it stands for.
+  ///
+  /// Throws ConfigError for a value out of range or a missing size, and NotSupportedError for test_gemm.
   DeepSpeedTransformerConfig checked() const;
 };
 

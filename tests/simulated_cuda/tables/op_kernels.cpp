@@ -66,8 +66,8 @@ void compute(const PartSumsArrays& a) {
   }
 }
 
-// launch_of() returns the launch of a kernel with what it reads and writes, and turns the addresses of the
-// device in its arrays into places of bytes.
+// Each launch_of() returns a launch that lists what a kernel reads and writes. It replaces the device
+// addresses in the arrays by addresses of their bytes.
 
 PointerLaunch launch_of(NormArrays& arrays) {
   const auto rows = static_cast<size_t>(arrays.rows), columns = static_cast<size_t>(arrays.columns);

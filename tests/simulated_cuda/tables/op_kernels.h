@@ -7,7 +7,7 @@ namespace deepspeed::kernels {
 
 using OpLaunches = decltype(CudaKernels::ops);
 
-/// Returns their part of the table of kernels.
+/// Returns the entries of the fused operators in the table of kernels.
 OpLaunches simulated_ops();
 
 }  // namespace deepspeed::kernels
