@@ -126,7 +126,7 @@ TEST(OpModules, HaveTheParametersOfTorchsModules) {
 }
 
 // Far positions have angles whose fraction fp32 loses.
-TEST(OpModules, RotaryEmbeddingTurnsInTheInputsPrecision) {
+TEST(OpModules, RotateInTheInputsPrecision) {
   constexpr int64_t kFirst = 3990;
   RotaryEmbedding rotary(4000, 8);
   const at::Tensor input = at::randn({2, 3, 5, 8}, at::kDouble);
@@ -144,7 +144,7 @@ TEST(OpModules, RotaryEmbeddingTurnsInTheInputsPrecision) {
 }
 
 // A gradient of the softmax's tail is below what fp16 holds until the loss scale comes.
-TEST(OpModules, LinearCrossEntropyTrainsInHalfAsItDoesWithoutItsGradientsInForward) {
+TEST(OpModules, TrainEquallyInHalfWithAndWithoutGradientsInForward) {
   testing::run_ranks(1, [](comm::World& world) {
     constexpr int64_t kRows = 1024, kClasses = 4000, kFeatures = 8;
     const auto gradients = [&](bool in_forward) {

@@ -88,7 +88,7 @@ TEST(TransformerConfig, ReadsFilesInUtf8AndUtf16) {
   EXPECT_ERROR(IoError, DeepSpeedTransformerConfig::from_json_file(folder.path() / "none.json"), "none.json");
 }
 
-TEST(TransformerConfig, FillsInWhatMinusOneStandsFor) {
+TEST(TransformerConfig, ReplacesMinusOneByWhatItStandsFor) {
   const auto config = DeepSpeedTransformerConfig{.hidden_size = 8, .heads = 2, .huggingface = true}.checked();
   EXPECT_EQ(config.intermediate_size, 32);
   EXPECT_EQ(config.attn_dropout_ratio, 0);

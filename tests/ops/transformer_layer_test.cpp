@@ -281,7 +281,7 @@ TEST(TransformerLayer, HasEqualBitsWithWhatBackwardComputesAgain) {
   }
 }
 
-TEST(TransformerLayer, DrawsAnewAtEachCallAndRepeatsUnderASeed) {
+TEST(TransformerLayer, DrawsAgainAtEachCallAndRepeatsUnderASeed) {
   const LayerRun first = run_layer(small_case(true));
   expect_equal_bits(run_layer(small_case(true)), first, "one seed");
   LayerCase other = small_case(true);
@@ -302,7 +302,7 @@ TEST(TransformerLayer, DrawsAnewAtEachCallAndRepeatsUnderASeed) {
   EXPECT_TRUE(transformer_layer(x, {}, weights, evaluated.config, true).equal(output(false)));
 }
 
-TEST(TransformerLayer, ComputesTheGradientsAloneThatAreWanted) {
+TEST(TransformerLayer, ComputesOnlyTheGradientsThatAreWanted) {
   for (const bool pre : {true, false}) {
     const LayerCase made = small_case(pre, 0, 0);
     torch::manual_seed(5);
