@@ -16,8 +16,8 @@ namespace deepspeed::activation {
 class DEEPSPEED_API SelectivePolicy {
  public:
   /// operators: names below autograd, such as "aten::mm"; all overloads count except those that write into an
-  /// argument. Throws UsageError for a name unknown to torch, and for operators that write an argument, return
-  /// a view of one, or return nothing, as the fused operators of deepspeed::ops do.
+  /// argument. Throws UsageError for a name unknown to torch, and for operators that write an argument,
+  /// return a view of one, or return nothing, as the fused operators of deepspeed::ops do.
   explicit SelectivePolicy(const std::vector<std::string>& operators);
 
   /// Keeps matrix products, convolutions and attention. (Korthikanti et al., "Reducing Activation
