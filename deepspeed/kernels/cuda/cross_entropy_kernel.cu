@@ -34,7 +34,7 @@ struct OnlineSum {
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyArrays a) {
   using W = Wide<T>;
-  const W smoothing = W(a.label_smoothing);
+  const W smoothing = W(a.label_smoothing), share = smoothing / W(a.columns);
   // Calls body(column) for this thread's columns.
   const auto for_each_column = [&](const auto& body) {
     for (int64_t i = int64_t{Block::lane()} * kWidth; i < a.columns; i += kOpThreads * kWidth) body(i);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyA
     }
     if (a.row_gradients == nullptr) continue;
     const W gradient = static_cast<const W*>(a.row_gradients)[row];
-    const W factor = gradient / sum, even = gradient * smoothing / W(a.columns);
+    const W factor = gradient / sum, even = gradient * share;
     const W of_target = gradient * (W(1) - smoothing);
     for_each_column([&](int64_t i) {
       W values[kWidth];
