@@ -34,8 +34,8 @@ struct Norm : torch::autograd::Function<Norm> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_create_graph("a norm");
     const auto call = saved_value<NormCall>(context);
+    refuse_create_graph(call.is_rms ? "rms_norm" : "layer_norm");
     const at::Tensor grad_output = gradients[0];
     const at::Tensor grad_sum = call.has_residual ? gradients[1] : at::Tensor();
     if (!grad_output.defined()) return {grad_sum, grad_sum, {}, {}, {}, {}};  // only the sum was used

@@ -254,11 +254,26 @@ TEST(Functional, NamesTheOperatorAndTheArgumentThatIsUndefined) {
 }
 
 TEST(Functional, RefusesASecondDerivative) {
-  const at::Tensor input = at::randn({4, 6}).set_requires_grad(true);
-  EXPECT_ERROR(NotSupportedError,
-               torch::autograd::grad({bias_gelu(input).sum()}, {input}, {}, /*retain_graph=*/true,
-                                     /*create_graph=*/true),
-               "bias_gelu has no second derivative", "ran with create_graph", "run it without");
+  const at::Tensor input = at::randn({4, 6}).set_requires_grad(true), tables = at::zeros({2, 1});
+  const at::Tensor heads = input.view({1, 2, 2, 6}), targets = at::zeros({4}, at::kLong);
+  const std::pair<std::string, at::Tensor> results[] = {
+      {"layer_norm", ops::layer_norm(input)},
+      {"rms_norm", add_rms_norm(input, input).first},
+      {"bias_gelu", bias_gelu(input)},
+      {"swiglu", swiglu(input)},
+      {"swiglu", swiglu(input, input)},
+      {"dropout", ops::dropout(input)},
+      {"masked_softmax", masked_softmax(input)},
+      {"rotary_embedding", rotary_embedding(heads, tables, tables)},
+      {"embedding", ops::embedding(input, targets)},
+      {"linear_cross_entropy", linear_cross_entropy(input, at::ones({3, 6}), targets)},
+  };
+  for (const auto& [op, result] : results) {
+    EXPECT_ERROR(NotSupportedError,
+                 torch::autograd::grad({result.sum()}, {input}, {}, /*retain_graph=*/true,
+                                       /*create_graph=*/true),
+                 op + " has no second derivative", "ran with create_graph", "run it without");
+  }
 }
 
 TEST(Functional, NamesTheArgumentThatDoesNotFit) {
