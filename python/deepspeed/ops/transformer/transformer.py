@@ -21,7 +21,7 @@ _NAMES = tuple(name for name, _ in _core.TransformerConfig.from_dict({}).sizes()
 
 
 class TransformerConfig:
-    """Holds the sizes of a transformer layer; -1 stands for what was not given."""
+    """Holds the sizes of a transformer layer. -1 means "not given"."""
 
     def __init__(
         self,
@@ -46,21 +46,21 @@ class TransformerConfig:
 
 
 class DeepSpeedTransformerConfig(TransformerConfig):
-    """Says what a DeepSpeedTransformerLayer is.
+    """Configures a DeepSpeedTransformerLayer.
 
-    batch_size: the most sequences of a forward; -1 allows any number.
-    hidden_size, heads: H, a multiple of the number of heads. intermediate_size: I; -1 is 4 H.
-    attn_dropout_ratio, hidden_dropout_ratio: of the attention's probabilities, and of both outputs that are added to a residual;
-        0 to 1, or -1 for none.
-    num_hidden_layers, initializer_range: new matrices are drawn from N(0, initializer_range). With adjust_init_range those whose
-        results are added to a residual get initializer_range / sqrt(2 num_hidden_layers).
-    local_rank: the CUDA device that becomes the current one; -1 leaves it.
-    seed: of the masks of dropout, whose offsets torch's generator gives; -1 leaves both to the generator.
-    fp16: forward refuses another dtype than float16.
-    pre_layer_norm: normalizes the inputs of the two blocks, else their sums.
-    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward computes again what they name instead of keeping it.
-    stochastic_mode: permits results that differ from run to run; they are equal all the same.
-    return_tuple, huggingface: forward returns a tuple of one. training: False leaves dropout out, as eval() does.
+    batch_size: the most sequences that a forward takes; -1 allows any number.
+    hidden_size, heads: H, a multiple of the number of heads. intermediate_size: I; -1 means 4 H.
+    attn_dropout_ratio, hidden_dropout_ratio: dropout of the attention's probabilities, and of both outputs that are added to a
+        residual; 0 to 1, or -1 for none.
+    num_hidden_layers, initializer_range: new matrices are drawn from N(0, initializer_range). With adjust_init_range the deviation
+        of those whose results are added to a residual is initializer_range / sqrt(2 num_hidden_layers).
+    local_rank: the CUDA device that becomes the current one; -1 changes nothing.
+    seed: the seed of dropout masks. Their offsets come from torch's generator, and with -1 the seed does, too.
+    fp16: forward refuses any dtype but float16.
+    pre_layer_norm: normalizes the inputs of the two blocks, otherwise their sums.
+    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward computes what they name again instead of keeping it.
+    stochastic_mode: permits results that differ from run to run, but they do not differ.
+    return_tuple, huggingface: forward returns a tuple with one element. training: False turns dropout off, as eval() does.
     """
 
     def __init__(
@@ -131,16 +131,18 @@ class DeepSpeedTransformerConfig(TransformerConfig):
 
 
 class DeepSpeedTransformerLayer(nn.Module):
-    """A transformer layer of an encoder, with DeepSpeed's parameters (H hidden_size, I intermediate_size): attn_qkvw [3H, H],
-    attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w,
-    norm_b [H].
+    """Is an encoder's transformer layer with DeepSpeed's parameters.
 
-    initial_weights, initial_biases: of another implementation, eight each: queries, keys, values, attention output, the norm behind
-    the attention, intermediate, output, last norm. They are copied; matrices are [out, in]; a bias that is None is 0. Raises
-    ConfigError for a value out of range, UsageError for other weights.
+    With H hidden_size and I intermediate_size they are attn_qkvw [3H, H], attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb
+    [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w, norm_b [H].
+
+    initial_weights, initial_biases: eight each of another implementation: queries, keys, values, attention output, the norm after
+    the attention, intermediate, output, last norm. They are copied. Matrices are [out, in]. A bias that is None means 0.
+
+    Raises ConfigError for a value out of range, and UsageError for a wrong number or shape of weights.
     """
 
-    layer_id = 0  # of the next layer
+    layer_id = 0  # the next layer's
     attn_qkvw: nn.Parameter
     attn_qkvb: nn.Parameter
     _checked: tuple[dict[str, Any], _core.TransformerConfig] | None = None
@@ -168,7 +170,7 @@ class DeepSpeedTransformerLayer(nn.Module):
                 setattr(self, name, nn.Parameter(value))
 
     def init_transformer_weights(self, adjust_init_range: bool = False) -> None:
-        """Draws all weights anew. Raises ConfigError if initializer_range or num_hidden_layers is missing."""
+        """Draws all weights again. Raises ConfigError if initializer_range or num_hidden_layers is missing."""
         self._core_config().draw(self._weights(), adjust_init_range)
 
     def _weights(self) -> list[torch.Tensor]:
@@ -176,7 +178,7 @@ class DeepSpeedTransformerLayer(nn.Module):
 
     def _core_config(self) -> _core.TransformerConfig:
         """Returns the config as the core has checked it. Checks it again only if a key has changed."""
-        keys = {**_keys_of(self.config), "is_grad_enabled": True}  # the mode of torch decides
+        keys = {**_keys_of(self.config), "is_grad_enabled": True}  # torch.is_grad_enabled() decides
         if self._checked is None or self._checked[0] != keys:
             self._checked = keys, _core.TransformerConfig.from_dict(keys).checked()
         return self._checked[1]
@@ -197,14 +199,14 @@ class DeepSpeedTransformerLayer(nn.Module):
         grads: list[list[Any]] | None = None,
         **others: Any,
     ) -> torch.Tensor | tuple[torch.Tensor]:
-        """Returns a tensor like hidden_states, in a tuple where the config says return_tuple.
+        """Returns a tensor like hidden_states, in a tuple if the config says return_tuple.
 
-        hidden_states: [batch, sequence, H], float32, bfloat16, float16 or float64 as the matrices.
-        attention_mask: is added to the scores, [batch or 1, heads or 1, sequence or 1, sequence], such as 0 and -10000; or
-            booleans, True where a token is seen.
-        grads: a list that gets [gradient, name] of each weight in backward, in DeepSpeed's names for its tests.
-        All else is for callers that pass None; Raises NotSupportedError for other values. Raises UsageError for a wrong shape, dtype
-        or device, and for more sequences than batch_size.
+        hidden_states: [batch, sequence, H] in the dtype of the matrices: float32, bfloat16, float16 or float64.
+        attention_mask: [batch or 1, heads or 1, sequence or 1, sequence]. Numbers, such as 0 and -10000, are added to the scores.
+            Booleans are True for a token that is seen.
+        grads: a list to which backward appends [gradient, name] for each weight, in the names of DeepSpeed's tests.
+        The other arguments exist for callers that pass None. Raises NotSupportedError for other values, and UsageError for a wrong
+        shape, dtype or device, and for more sequences than batch_size.
         """
         others.update(
             head_mask=head_mask,
@@ -231,7 +233,7 @@ def _keys_of(config: DeepSpeedTransformerConfig) -> dict[str, Any]:
 
 
 def _collect(grads: list[list[Any]], layer: DeepSpeedTransformerLayer) -> None:
-    """Appends the gradients as they come, those of queries, keys and values apart."""
+    """Appends each gradient when backward computes it. Queries, keys and values are separate entries."""
     parts = dict(zip(_NAMES[2:], ("O_W", "O_B", "N2_W", "N2_B", "int_W", "int_B", "out_W", "out_B", "norm_W", "norm_B")))
     hidden = layer.config.hidden_size
 
