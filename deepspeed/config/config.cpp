@@ -29,7 +29,7 @@ BatchSizes choose_elastic_sizes(const Json& elasticity, const BatchSizes& given,
                           batch.train_batch_size / (batch.micro_batch_size * world)};
   const auto require_same = [&](const char* key, const std::optional<int64_t>& size,
                                 const std::optional<int64_t>& expected) {
-    if (!size || size == expected || elasticity.value("ignore_non_elastic_batch_info", false)) return;
+    if (!size || size == expected || rules.ignore_non_elastic_batch_info) return;
     raise<ConfigError>(key, ": got ", *size, " beside elasticity.enabled true, which chooses ", *expected,
                        "; leave the key out, or set elasticity.ignore_non_elastic_batch_info to true");
   };

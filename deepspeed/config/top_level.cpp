@@ -155,7 +155,7 @@ std::vector<Entry<DeepSpeedConfig>> parallel_entries() {
 std::vector<Entry<DeepSpeedConfig>> training_entries() {
   using C = DeepSpeedConfig;
   return {
-      kept_section("elasticity", &C::elasticity, elasticity_keys(),
+      kept_section("elasticity", &C::elasticity, elasticity_table().fields(),
                    "Batch sizes that fit many numbers of devices."),
       kept_section("autotuning", &C::autotuning, autotuning_keys(), "A search for the fastest config."),
       kept_section("eigenvalue", &C::eigenvalue, eigenvalue_keys(),

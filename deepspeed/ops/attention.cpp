@@ -1,60 +1,75 @@
+#include <utility>
+#include <vector>
+
 #include <ATen/ExpandUtils.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "deepspeed/kernels/ops/masked_softmax.h"
 #include "deepspeed/kernels/ops/rotary.h"
-#include "deepspeed/ops/autograd_function.h"
-#include "deepspeed/ops/dispatched.h"
+#include "deepspeed/ops/autograd/function.h"
+#include "deepspeed/ops/autograd/whole_tensors.h"
 #include "deepspeed/ops/functional.h"
+#include "deepspeed/tensor/saved_value.h"
 
 namespace deepspeed::ops {
 namespace {
 
-/// Keeps its output. A mask that learns takes the gradient of the softmax's argument, summed over what it
-/// broadcasts to.
+struct SoftmaxCall {
+  double scale = 1;
+  bool learns_mask = false;
+  std::vector<int64_t> mask_sizes = {};  // if learns_mask
+  at::ScalarType mask_dtype = at::kFloat;
+};
+
+/// Keeps its output for backward. A learned mask gets the gradient of the softmax's argument, summed over the
+/// dimensions that it broadcasts to.
 struct MaskedSoftmax : torch::autograd::Function<MaskedSoftmax> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& scores, const OptionalTensor& mask,
-                            double scale, bool learns_mask) {
-    const at::Tensor output = dispatched::masked_softmax(scores, mask, scale);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& scores,
+                            const OptionalTensor& given_mask, double scale, bool learns_mask) {
+    const at::Tensor mask = or_undefined(given_mask);
+    const at::Tensor output = with_whole("masked_softmax", {scores, mask},
+                                         [&] { return kernels::masked_softmax(scores, mask, scale); });
     context->save_for_backward({output});
-    context->saved_data["scale"] = scale;
-    if (learns_mask) {
-      context->saved_data["mask_sizes"] = mask->sizes().vec();
-      context->saved_data["mask_dtype"] = static_cast<int64_t>(mask->scalar_type());
-    }
+    SoftmaxCall call{scale, learns_mask};
+    if (learns_mask) call.mask_sizes = mask.sizes().vec(), call.mask_dtype = mask.scalar_type();
+    save_value(context, std::move(call));
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("masked_softmax");
-    auto& data = context->saved_data;
-    const double scale = data["scale"].toDouble();
+    const auto call = saved_value<SoftmaxCall>(context);
     const at::Tensor output = context->get_saved_variables()[0];
-    if (data.count("mask_sizes") == 0) {
-      return {kernels::masked_softmax_backward(gradients[0], output, scale), {}, {}, {}};
+    if (!call.learns_mask) {
+      return {kernels::masked_softmax_backward(gradients[0], output, call.scale), {}, {}, {}};
     }
     const at::Tensor grad = kernels::masked_softmax_backward(gradients[0], output, 1.0);
-    const auto dtype = static_cast<at::ScalarType>(data["mask_dtype"].toInt());
-    const at::Tensor grad_mask = at::sum_to(grad.to(dtype), data["mask_sizes"].toIntVector());
-    return {grad.mul(scale), grad_mask, {}, {}};
+    const at::Tensor grad_mask = at::sum_to(grad.to(call.mask_dtype), call.mask_sizes);
+    return {grad.mul(call.scale), grad_mask, {}, {}};
   }
 };
 
+kernels::RotaryPairs kernel_pairs(RotaryPairs pairs) {
+  return pairs == RotaryPairs::kNeighbours ? kernels::RotaryPairs::kNeighbours
+                                           : kernels::RotaryPairs::kHalves;
+}
+
 struct RotaryEmbedding : torch::autograd::Function<RotaryEmbedding> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& cos,
-                            const at::Tensor& sin, bool neighbours) {
+                            const at::Tensor& sin, kernels::RotaryPairs pairs) {
     context->save_for_backward({cos, sin});
-    context->saved_data["neighbours"] = neighbours;
-    return kernels::rotary_embedding(input, cos, sin, pairs_of(neighbours));
+    save_value(context, pairs);
+    return with_whole("rotary_embedding", {input, cos, sin},
+                      [&] { return kernels::rotary_embedding(input, cos, sin, pairs); });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("rotary_embedding");
     const variable_list saved = context->get_saved_variables();
-    const kernels::RotaryPairs pairs = pairs_of(context->saved_data["neighbours"].toBool());
-    return {kernels::rotary_embedding(gradients[0], saved[0], saved[1], pairs, true), {}, {}, {}};
-  }
-  static kernels::RotaryPairs pairs_of(bool neighbours) {
-    return neighbours ? kernels::RotaryPairs::kNeighbours : kernels::RotaryPairs::kHalves;
+    const auto pairs = saved_value<kernels::RotaryPairs>(context);
+    const at::Tensor grad = with_whole("rotary_embedding", {gradients[0], saved[0], saved[1]}, [&] {
+      return kernels::rotary_embedding(gradients[0], saved[0], saved[1], pairs, /*backward=*/true);
+    });
+    return {grad, {}, {}, {}};
   }
 };
 
@@ -78,7 +93,7 @@ at::Tensor rotary_embedding(const at::Tensor& input, const at::Tensor& cos, cons
   if (wants_gradient(cos) || wants_gradient(sin)) {
     raise<UsageError>("cos or sin requires a gradient, but they take none; pass their detach()");
   }
-  return RotaryEmbedding::apply(input, cos, sin, pairs == RotaryPairs::kNeighbours);
+  return RotaryEmbedding::apply(input, cos, sin, kernel_pairs(pairs));
 }
 
 }  // namespace deepspeed::ops

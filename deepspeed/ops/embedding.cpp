@@ -2,27 +2,31 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "deepspeed/kernels/ops/embedding_gradient.h"
-#include "deepspeed/ops/autograd_function.h"
+#include "deepspeed/ops/autograd/function.h"
 #include "deepspeed/ops/functional.h"
+#include "deepspeed/tensor/saved_value.h"
 
 namespace deepspeed::ops {
 namespace {
+
+struct EmbeddingCall {
+  int64_t num_embeddings, padding_index;
+};
 
 struct Embedding : torch::autograd::Function<Embedding> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& weight, const at::Tensor& indices,
                             int64_t padding_index) {
     context->save_for_backward({indices});
-    context->saved_data["num_embeddings"] = weight.size(0);
-    context->saved_data["padding_index"] = padding_index;
+    save_value(context, EmbeddingCall{weight.size(0), padding_index});
     return at::embedding(weight, indices, padding_index);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("embedding");
+    const auto call = saved_value<EmbeddingCall>(context);
     const at::Tensor indices = context->get_saved_variables()[0];
-    return {kernels::embedding_gradient(gradients[0], indices, context->saved_data["num_embeddings"].toInt(),
-                                        context->saved_data["padding_index"].toInt()),
-            {},
-            {}};
+    const at::Tensor grad =
+        kernels::embedding_gradient(gradients[0], indices, call.num_embeddings, call.padding_index);
+    return {grad, {}, {}};
   }
 };
 

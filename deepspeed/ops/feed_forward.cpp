@@ -4,37 +4,44 @@
 
 #include "deepspeed/kernels/ops/activations.h"
 #include "deepspeed/kernels/ops/dropout.h"
-#include "deepspeed/ops/autograd_function.h"
-#include "deepspeed/ops/dispatched.h"
+#include "deepspeed/ops/autograd/autocast.h"
+#include "deepspeed/ops/autograd/function.h"
+#include "deepspeed/ops/autograd/whole_tensors.h"
 #include "deepspeed/ops/functional.h"
+#include "deepspeed/tensor/saved_value.h"
 
 namespace deepspeed::ops {
 namespace {
 
 struct BiasGelu : torch::autograd::Function<BiasGelu> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const OptionalTensor& bias) {
-    context->save_for_backward({input, or_undefined(bias)});
-    return dispatched::bias_gelu(input, bias);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const OptionalTensor& given_bias) {
+    const at::Tensor bias = or_undefined(given_bias);
+    context->save_for_backward({input, bias});
+    return with_whole("bias_gelu", {input, bias}, [&] { return kernels::bias_gelu(input, bias); });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("bias_gelu");
     const variable_list saved = context->get_saved_variables();
-    const auto [input, bias] = dispatched::bias_gelu_backward(gradients[0], saved[0], or_none(saved[1]));
-    return {input, bias};
+    const auto made = with_whole("bias_gelu_backward", {gradients[0], saved[0], saved[1]}, [&] {
+      return kernels::bias_gelu_backward(gradients[0], saved[0], saved[1]);
+    });
+    return {made.input, made.bias};
   }
 };
 
 struct Swiglu : torch::autograd::Function<Swiglu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
-    return kernels::swiglu(gate, up);
+    return with_whole("swiglu", {gate, up}, [&] { return kernels::swiglu(gate, up); });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("swiglu");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor grad_gate = at::empty(saved[0].sizes(), saved[0].options());
     const at::Tensor grad_up = at::empty_like(grad_gate);
-    kernels::swiglu_backward(gradients[0], saved[0], saved[1], grad_gate, grad_up);
+    with_whole("swiglu_backward", {gradients[0], saved[0], saved[1]},
+               [&] { kernels::swiglu_backward(gradients[0], saved[0], saved[1], grad_gate, grad_up); });
     return {grad_gate, grad_up};
   }
 };
@@ -48,45 +55,52 @@ at::Tensor half_of(const at::Tensor& tensor, int64_t half) {
 struct SwigluOfHalves : torch::autograd::Function<SwigluOfHalves> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_and_up) {
     context->save_for_backward({gate_and_up});
-    return kernels::swiglu(half_of(gate_and_up, 0), half_of(gate_and_up, 1));
+    return with_whole("swiglu", {gate_and_up},
+                      [&] { return kernels::swiglu(half_of(gate_and_up, 0), half_of(gate_and_up, 1)); });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("swiglu");
     const at::Tensor gate_and_up = context->get_saved_variables()[0];
     const at::Tensor grad = at::empty(gate_and_up.sizes(), gate_and_up.options());
-    kernels::swiglu_backward(gradients[0], half_of(gate_and_up, 0), half_of(gate_and_up, 1), half_of(grad, 0),
-                             half_of(grad, 1));
+    with_whole("swiglu_backward", {gradients[0], gate_and_up}, [&] {
+      kernels::swiglu_backward(gradients[0], half_of(gate_and_up, 0), half_of(gate_and_up, 1),
+                               half_of(grad, 0), half_of(grad, 1));
+    });
     return {grad};
   }
 };
 
-/// dropout(input + bias) + residual. Keeps the seed, the offset and, for its shape and dtype, the bias.
+struct DropoutCall {
+  double ratio;
+  kernels::Philox philox;
+  bool has_residual;
+};
+
+/// Computes dropout(input + bias) + residual. Keeps the Philox and the bias, whose shape and dtype backward
+/// needs.
 struct BiasDropoutResidual : torch::autograd::Function<BiasDropoutResidual> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const OptionalTensor& bias,
-                            const OptionalTensor& residual, double ratio, int64_t seed, int64_t offset) {
-    context->save_for_backward({or_undefined(bias)});
-    context->saved_data["ratio"] = ratio;
-    context->saved_data["seed"] = seed;
-    context->saved_data["offset"] = offset;
-    context->saved_data["has_residual"] = residual.has_value();
-    return dispatched::bias_dropout_residual(input, bias, residual, ratio, seed, offset);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const OptionalTensor& given_bias, const OptionalTensor& given_residual,
+                            double ratio, const kernels::Philox& philox) {
+    const at::Tensor bias = or_undefined(given_bias), residual = or_undefined(given_residual);
+    context->save_for_backward({bias});
+    save_value(context, DropoutCall{ratio, philox, residual.defined()});
+    return with_whole("bias_dropout_residual", {input, bias, residual},
+                      [&] { return kernels::bias_dropout_residual(input, bias, residual, ratio, philox); });
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_create_graph("dropout");
-    auto& data = context->saved_data;
-    const kernels::Philox philox{static_cast<uint64_t>(data["seed"].toInt()),
-                                 static_cast<uint64_t>(data["offset"].toInt())};
+    const auto call = saved_value<DropoutCall>(context);
     const auto made = kernels::bias_dropout_residual_backward(gradients[0], context->get_saved_variables()[0],
-                                                              data["ratio"].toDouble(), philox);
-    return {made.input, made.bias, data["has_residual"].toBool() ? gradients[0] : at::Tensor(), {}, {}, {}};
+                                                              call.ratio, call.philox);
+    return {made.input, made.bias, call.has_residual ? gradients[0] : at::Tensor(), {}, {}};
   }
 };
 
 at::Tensor drop(const at::Tensor& input, const OptionalTensor& bias, const OptionalTensor& residual,
                 double ratio) {
   const kernels::Philox philox = ratio == 0 ? kernels::Philox{} : kernels::next_philox(input.device());
-  return BiasDropoutResidual::apply(input, bias, residual, ratio, static_cast<int64_t>(philox.seed),
-                                    static_cast<int64_t>(philox.offset));
+  return BiasDropoutResidual::apply(input, bias, residual, ratio, philox);
 }
 
 }  // namespace

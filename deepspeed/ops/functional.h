@@ -1,10 +1,10 @@
-// The fused operators with autograd: `deepspeed.ops`. Each makes in one pass over its tensors what several
-// operators of torch make in as many.
+// The fused operators with autograd: `deepspeed.ops`. Each computes in one pass over its tensors what takes
+// several operators of torch one pass each.
 //
-// Tensors are fp32, bf16, fp16 or fp64, on the CPU or on CUDA; arithmetic and sums are fp32 (of fp64 fp64). A
-// parameter (weight, bias) has its input's dtype or, beside 16 bits, fp32. Shapes and dtypes that do not fit
-// are a UsageError, and never go another way. Backward cannot be differentiated itself: create_graph is a
-// UsageError. Parameters that ZeRO has partitioned are taken as they are.
+// Tensors are fp32, bf16, fp16 or fp64, on the CPU or on CUDA. Arithmetic and sums are fp32, or fp64 for fp64
+// tensors. A parameter (weight, bias) has its input's dtype; for 16-bit inputs it may also be fp32. Shapes
+// and dtypes that do not fit raise UsageError; there is no silent fallback. There is no second derivative:
+// create_graph raises NotSupportedError. Parameters that ZeRO has partitioned may be passed as they are.
 #pragma once
 
 #include <cstdint>
@@ -19,71 +19,77 @@ namespace deepspeed::ops {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// Returns (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension. `input` is [..., n];
-/// weight and bias are [n], or left out.
+/// Returns (x - mean) / sqrt(variance + eps) * weight + bias.
+///
+/// Mean and variance are those of the last dimension. `input` is [..., n]. `weight` and `bias` are [n], and
+/// may be left out.
 DEEPSPEED_API at::Tensor layer_norm(const at::Tensor& input, const OptionalTensor& weight = {},
                                     const OptionalTensor& bias = {}, double eps = 1e-5);
-/// Returns layer_norm(input + residual) and that sum, which goes on as the next residual.
+/// Returns layer_norm(input + residual) and that sum, which is the next residual.
 DEEPSPEED_API std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& input,
                                                                const at::Tensor& residual,
                                                                const OptionalTensor& weight = {},
                                                                const OptionalTensor& bias = {},
                                                                double eps = 1e-5);
 
-/// Returns x / sqrt(mean(x^2) + eps) * weight over the last dimension. The product is rounded once, as
-/// torch.rms_norm does.
+/// Returns x / sqrt(mean(x^2) + eps) * weight over the last dimension. The product is rounded once, as by
+/// torch.rms_norm.
 DEEPSPEED_API at::Tensor rms_norm(const at::Tensor& input, const OptionalTensor& weight = {},
                                   double eps = 1e-6);
-/// Returns rms_norm(input + residual) and that sum.
+/// Returns rms_norm(input + residual) and that sum, which is the next residual.
 DEEPSPEED_API std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& input,
                                                              const at::Tensor& residual,
                                                              const OptionalTensor& weight = {},
                                                              double eps = 1e-6);
 
-/// Returns the tanh form of GELU of input + bias. `input` is [..., n], `bias` [n] or left out.
+/// Returns GELU of input + bias, in its tanh form. `input` is [..., n], `bias` is [n] or left out.
 DEEPSPEED_API at::Tensor bias_gelu(const at::Tensor& input, const OptionalTensor& bias = {});
 
-/// Returns silu(gate) * up, of two tensors of one shape.
+/// Returns silu(gate) * up. Both tensors have the same shape.
 DEEPSPEED_API at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
-/// Does so of the halves of [..., 2 n]: gate first, then up. The result is [..., n].
+/// Returns silu(gate) * up, [..., n]. The argument holds gate, then up: [..., 2 n].
 DEEPSPEED_API at::Tensor swiglu(const at::Tensor& gate_and_up);
 
-/// Returns input * keep / (1 - ratio), where keep is 0 with probability `ratio`, else 1. The mask is not
-/// kept: backward makes it again. Random numbers come from the generator of the input's device. Outside of
-/// training it returns `input`.
+/// Returns input * mask / (1 - ratio). The mask is 0 with probability `ratio`, otherwise 1.
+///
+/// The mask is not kept: backward computes it again. Random numbers come from the generator of the input's
+/// device. Without `training` the result is `input`.
 DEEPSPEED_API at::Tensor dropout(const at::Tensor& input, double ratio = 0.5, bool training = true);
-/// Returns dropout(input + bias) + residual. `input` and `residual` are [..., n], `bias` is [n] or left out.
+/// Returns dropout(input + bias) + residual. `input` and `residual` are [..., n]; `bias` is [n] or left out.
 DEEPSPEED_API at::Tensor bias_dropout_residual(const at::Tensor& input, const OptionalTensor& bias,
                                                const at::Tensor& residual, double ratio = 0.5,
                                                bool training = true);
 
-/// Returns softmax(scale * scores + mask) over the last dimension. Scores are [..., keys], of at most 6
-/// dimensions. The mask broadcasts to them and has all keys: 0 where a key counts, -inf where it does not, or
-/// a bias, which may be learned.
+/// Returns softmax(scale * scores + mask) over the last dimension.
+///
+/// Scores are [..., keys], with at most 6 dimensions. The mask broadcasts to them and has all keys. It is 0
+/// for a key that counts and -inf for one that does not, or it is a bias, which may be learned.
 DEEPSPEED_API at::Tensor masked_softmax(const at::Tensor& scores, const OptionalTensor& mask = {},
                                         double scale = 1.0);
 
 enum class RotaryPairs {
-  kHalves,      // element i turns with i + rotary / 2, as in GPT-NeoX and Llama
-  kNeighbours,  // element 2 i turns with 2 i + 1, as in GPT-J
+  kHalves,      // elements i and i + rotary / 2 are a pair, as in GPT-NeoX and Llama
+  kNeighbours,  // elements 2 i and 2 i + 1 are a pair, as in GPT-J
 };
 struct RotaryTables {
   at::Tensor cos, sin;  // [positions, rotary / 2]
 };
-/// Returns cos and sin, [positions, rotary / 2], of position * base^(-2 i / rotary). An fp64 input takes
-/// tables of fp64, others those of fp32.
+/// Returns cos and sin of position * base^(-2 i / rotary), each [positions, rotary / 2]. An fp64 input needs
+/// fp64 tables, any other input fp32 ones.
 DEEPSPEED_API RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base = 10000.0,
                                          const at::Device& device = at::kCPU, int64_t first_position = 0,
                                          at::ScalarType dtype = at::kFloat);
-/// Returns heads [batch, heads, positions, dim] that are turned by their positions, in the input's strides.
-/// `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim, and
-/// take no gradients.
+/// Rotates heads [batch, heads, positions, dim] by their positions. The result has the input's strides.
+///
+/// `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim. They
+/// get no gradients.
 DEEPSPEED_API at::Tensor rotary_embedding(const at::Tensor& input, const at::Tensor& cos,
                                           const at::Tensor& sin, RotaryPairs pairs = RotaryPairs::kHalves);
 
-/// Returns rows of `weight` [num_embeddings, dim]. `indices` is [...], int64 or int32; the result is [...,
-/// dim]. The row `padding_index` takes no gradient. The gradient is dense; on the CPU its sums have a fixed
-/// order.
+/// Returns rows of `weight`, which is [num_embeddings, dim].
+///
+/// `indices` is [...], int64 or int32; the result is [..., dim]. The row `padding_index` gets no gradient.
+/// The gradient is dense; on the CPU its sums have a fixed order.
 DEEPSPEED_API at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices,
                                    std::optional<int64_t> padding_index = {});
 
@@ -93,20 +99,22 @@ struct LinearCrossEntropyOptions {
   int64_t ignore_index = -100;   // rows with this target do not count
   double label_smoothing = 0.0;  // in [0, 1]
   Reduction reduction = Reduction::kMean;
-  // Make the gradients together with the losses, and keep them until backward: one product less. Else
-  // backward makes the logits again, and nothing is kept. Losses of kNone always do the latter.
+  // Computes the gradients together with the losses and keeps them until backward, which saves a product.
+  // Otherwise nothing is kept, and backward computes the logits again, as it always does for kNone.
   bool gradients_in_forward = true;
-  // Rows of logits that exist at a time. 0 takes as many as fit 64 MiB (on a CPU in fp32), at least 32; on
-  // CUDA all if an eighth of the free memory holds them, else as many as fit a GiB.
+  // Rows of logits that exist at a time. 0 means as many as fit in 64 MiB (in fp32 on a CPU), at least 32. On
+  // CUDA it means all if they fit in an eighth of the free memory, otherwise as many as fit in a GiB.
   int64_t chunk_rows = 0;
 };
 
-/// Returns the cross entropy of the logits hidden weight^T + bias, fp32 (fp64), without ever keeping them: a
-/// chunk of rows exists at a time. `hidden` is [..., features], `weight` [classes, features], `bias`
-/// [classes] or left out, `targets` [...], int64. A weight of fp32 beside 16 bits makes logits of fp32. In
-/// fp16 the gradients wait in the middle of its range, whatever loss scale comes. Under autocast hidden,
-/// weight and bias are cast to its dtype. On the CPU a target outside of [0, classes) is a UsageError; on
-/// CUDA it makes the loss nan.
+/// Returns the cross entropy of the logits hidden weight^T + bias, without keeping all logits.
+///
+/// Only a chunk of rows of logits exists at a time. `hidden` is [..., features], `weight` is
+/// [classes, features], `bias` is [classes] or left out, and `targets` is [...], int64. The loss is fp32, or
+/// fp64 for fp64 tensors. An fp32 weight with a 16-bit `hidden` gives fp32 logits. In fp16 gradients are kept
+/// in the middle of its range, whatever the loss scale will be. Under autocast hidden, weight and bias are
+/// cast to its dtype. On the CPU a target outside of [0, classes) raises UsageError; on CUDA it makes the
+/// loss nan.
 DEEPSPEED_API at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                               const at::Tensor& targets, const OptionalTensor& bias = {},
                                               const LinearCrossEntropyOptions& options = {});

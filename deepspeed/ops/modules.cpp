@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/ops/autograd_function.h"
+#include "deepspeed/ops/autograd/function.h"
 
 namespace deepspeed::ops {
 
@@ -54,8 +54,7 @@ LinearCrossEntropyImpl::LinearCrossEntropyImpl(int64_t features, int64_t classes
 }
 
 at::Tensor LinearCrossEntropyImpl::forward(const at::Tensor& hidden, const at::Tensor& targets) {
-  return linear_cross_entropy(hidden, weight, targets,
-                              bias.defined() ? OptionalTensor(bias) : OptionalTensor(), options_);
+  return linear_cross_entropy(hidden, weight, targets, bias, options_);
 }
 
 RotaryEmbeddingImpl::RotaryEmbeddingImpl(int64_t positions, int64_t rotary, double base, RotaryPairs pairs)

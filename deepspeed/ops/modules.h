@@ -1,5 +1,5 @@
-// The fused operators that have parameters, as modules of torch. Names of parameters are those of torch's own
-// modules.
+// Modules of torch for the fused operators that have parameters. The parameters have the names that they have
+// in torch's own modules.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace deepspeed::ops {
 
-/// layer_norm() with `weight` of ones and `bias` of zeros, [size].
+/// Holds `weight` and `bias`, [size], for layer_norm(). They start as ones and zeros.
 class DEEPSPEED_API LayerNormImpl : public torch::nn::Module {
  public:
   explicit LayerNormImpl(int64_t size, double eps = 1e-5);
@@ -28,7 +28,7 @@ class DEEPSPEED_API LayerNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LayerNorm);
 
-/// rms_norm() with `weight` of ones, [size].
+/// Holds `weight`, [size], for rms_norm(). It starts as ones.
 class DEEPSPEED_API RMSNormImpl : public torch::nn::Module {
  public:
   explicit RMSNormImpl(int64_t size, double eps = 1e-6);
@@ -43,7 +43,8 @@ class DEEPSPEED_API RMSNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(RMSNorm);
 
-/// embedding() with a `weight` of normal numbers, [num_embeddings, dim]; the padding row is 0.
+/// Holds `weight`, [num_embeddings, dim], for embedding(). It starts as normal numbers, with a padding row of
+/// zeros.
 class DEEPSPEED_API EmbeddingImpl : public torch::nn::Module {
  public:
   EmbeddingImpl(int64_t num_embeddings, int64_t dim, std::optional<int64_t> padding_index = {});
@@ -56,9 +57,9 @@ class DEEPSPEED_API EmbeddingImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Embedding);
 
-/// linear_cross_entropy() with a `weight` [classes, features] and, if asked for, a `bias` [classes], both
-/// uniform in
-/// +-1 / sqrt(features).
+/// Holds `weight` and an optional `bias` for linear_cross_entropy().
+///
+/// They are [classes, features] and [classes], and start uniform within 1 / sqrt(features) of 0.
 class DEEPSPEED_API LinearCrossEntropyImpl : public torch::nn::Module {
  public:
   LinearCrossEntropyImpl(int64_t features, int64_t classes, bool has_bias = false,
@@ -72,17 +73,18 @@ class DEEPSPEED_API LinearCrossEntropyImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LinearCrossEntropy);
 
-/// rotary_embedding() of positions 0, 1, ... with tables of `positions` rows, which are no parameters and no
-/// buffers. They follow the input: in fp64 beside fp64, in fp32 beside others, on its device.
+/// Holds tables of `positions` rows for rotary_embedding(), neither parameters nor buffers.
+///
+/// The tables are on the input's device, in fp64 for an fp64 input and in fp32 for any other.
 class DEEPSPEED_API RotaryEmbeddingImpl : public torch::nn::Module {
  public:
   RotaryEmbeddingImpl(int64_t positions, int64_t rotary, double base = 10000.0,
                       RotaryPairs pairs = RotaryPairs::kHalves);
-  /// Turns heads [batch, heads, positions, dim], of which the first one is at `first_position`.
+  /// Rotates heads [batch, heads, positions, dim]. Their first position is `first_position`.
   at::Tensor forward(const at::Tensor& input, int64_t first_position = 0);
 
  private:
-  /// Makes the tables anew where they do not fit a tensor.
+  /// Computes the tables again if the input needs another device or dtype.
   void follow(const at::Tensor& input);
 
   int64_t positions_, rotary_;

@@ -134,6 +134,10 @@ TEST(ElasticBatch, NamesTheKeyOfWhatDoesNotFit) {
                "expected one of: 1, 2, 4");
   const auto read = [](const char* text) { ElasticRules::from_json(Json::parse(text)); };
   EXPECT_ERROR(ConfigError, read(R"({"micro_batch_sizes": []})"), "elasticity.micro_batch_sizes");
+  EXPECT_ERROR(ConfigError, read(R"({"min_gpu": 3})"), "elasticity.min_gpu: unknown key",
+               "did you mean 'elasticity.min_gpus'");
+  EXPECT_ERROR(ConfigError, read(R"({"max_gpus": 0})"),
+               "elasticity.max_gpus: got 0, expected a whole number of at least 1");
   EXPECT_ERROR(ConfigError, read(R"({"min_gpus": 3, "max_gpus": 2})"), "elasticity.min_gpus: got 3");
   EXPECT_ERROR(ConfigError, read(R"({"version": 0.3})"), "elasticity.version: got 0.3, expected 0.1 or 0.2");
   EXPECT_ERROR(ConfigError, read(R"({"version": 0.1, "model_parallel_size": 2})"),
@@ -163,7 +167,7 @@ TEST(ElasticBatch, MustEqualTheSchedulersValues) {
   EXPECT_ERROR(ConfigError, load_config(text, 1), "elasticity.micro_batch_sizes: differs",
                "DEEPSPEED_ELASTICITY_CONFIG");
   env::set("DEEPSPEED_ELASTICITY_CONFIG",
-           R"({"max_train_batch_size": 8, "micro_batch_sizes": [2], "version": 0.1})");
+           R"({"max_train_batch_size": 8, "micro_batch_sizes": [2], "version": 0.1, "queue": "a"})");
   EXPECT_NO_THROW(load_config(text, 1));
   env::set("DEEPSPEED_ELASTICITY_CONFIG", std::nullopt);
 }

@@ -79,7 +79,7 @@ Tensors run_on(const at::Device& device, at::ScalarType dtype, const DeepSpeedTr
   }
   TransformerWeights weights;
   for (size_t i = 0; i < kTransformerWeights.size(); ++i) {
-    weights.*kTransformerWeights[i].second = learned[1 + i];
+    weights.*kTransformerWeights[i].member = learned[1 + i];
   }
   at::manual_seed(6);
   const at::Tensor output = transformer_layer(learned[0], mask, weights, config, /*is_training=*/true);

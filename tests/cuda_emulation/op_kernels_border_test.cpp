@@ -174,7 +174,8 @@ TEST_P(OpKernelBorder, Normalizes) {
             a.rows = n, a.columns = shape.columns, a.eps = 1e-5, a.type = a.parameter_type = element(type);
             return a;
           },
-          [](const NormArrays& a, int64_t n) { norm_simd(a, n - 1, n); }, &launch_norm, {shape.row_block()});
+          [](const NormArrays& a, int64_t n) { norm_simd(a, n - 1, n); }, &launch<NormArrays>,
+          {shape.row_block()});
       EXPECT_EQ(output.difference(), "");
       EXPECT_EQ(sum.difference(), "");
       EXPECT_EQ(mean.difference(), "");
@@ -193,7 +194,7 @@ TEST_P(OpKernelBorder, Normalizes) {
             return a;
           },
           [](const NormBackwardArrays& a, int64_t n) { norm_backward_simd(a, parts_of(n) - 1); },
-          &launch_norm_backward, {static_cast<uint64_t>(parts - 1)});
+          &launch<NormBackwardArrays>, {static_cast<uint64_t>(parts - 1)});
       EXPECT_EQ(grad_input.difference(), "");
       EXPECT_EQ(weights.difference(), "");
       EXPECT_EQ(biases.difference(), "");
@@ -211,6 +212,7 @@ TEST_P(OpKernelBorder, Activates) {
       const auto gelu = [&](bool backward, bool has_bias) {
         return [&, backward, has_bias](Side side, int64_t n) {
           BiasGeluArrays a;
+          a.backward = backward;
           a.input = input.on(side), a.bias = has_bias ? bias.on(side) : nullptr;
           a.grad_output = backward ? grad.on(side) : nullptr, a.output = output.on(side);
           a.bias_parts = backward && has_bias ? sums.on(side) : nullptr;
@@ -220,13 +222,13 @@ TEST_P(OpKernelBorder, Activates) {
       };
       run(shape, gelu(false, true),
           [&](const BiasGeluArrays& a, int64_t n) { bias_gelu_simd(a, (n - 1) * columns, n * columns); },
-          &launch_bias_gelu, {shape.segment_block()});
+          &launch<BiasGeluArrays>, {shape.segment_block()});
       EXPECT_EQ(output.difference(), "");
       run(shape, gelu(true, false),
           [&](const BiasGeluArrays& a, int64_t n) {
             bias_gelu_backward_simd(a, (n - 1) * columns, n * columns, nullptr);
           },
-          &launch_bias_gelu_backward, {shape.segment_block()});
+          &launch<BiasGeluArrays>, {shape.segment_block()});
       EXPECT_EQ(output.difference(), "");
       run(shape, gelu(true, true),
           [&](const BiasGeluArrays& a, int64_t n) {
@@ -234,7 +236,7 @@ TEST_P(OpKernelBorder, Activates) {
             std::fill_n(own, columns, 0.0F);
             bias_gelu_backward_simd(a, first_row(a.rows, a.rows.parts - 1) * columns, n * columns, own);
           },
-          &launch_bias_gelu_backward, {shape.part_block(parts, elements_of_pack(type))});
+          &launch<BiasGeluArrays>, {shape.part_block(parts, elements_of_pack(type))});
       EXPECT_EQ(std::memcmp(output.row({true, false}), output.row({true, true}), 96 * size_of(type)), 0);
       EXPECT_EQ(std::memcmp(sums.row({true, false}), sums.row({true, true}), 96 * sizeof(float)), 0);
       EXPECT_EQ(std::memcmp(sums.row({false, false}), sums.row({false, true}), 96 * sizeof(float)), 0);
@@ -248,6 +250,7 @@ TEST_P(OpKernelBorder, Activates) {
             return static_cast<char*>(array.on(side)) + static_cast<size_t>(shape.columns) * size_of(type);
           };
           SwigluArrays a;
+          a.backward = backward;
           a.gate = both.on(side), a.up = second(both);
           if (!backward) a.output = half.on(side);
           if (backward)
@@ -258,10 +261,10 @@ TEST_P(OpKernelBorder, Activates) {
         };
       };
       run(shape, swiglu(false), [](const SwigluArrays& a, int64_t n) { swiglu_simd(a, n - 1, n); },
-          &launch_swiglu, {shape.segment_block()});
+          &launch<SwigluArrays>, {shape.segment_block()});
       EXPECT_EQ(half.difference(), "");
       run(shape, swiglu(true), [](const SwigluArrays& a, int64_t n) { swiglu_backward_simd(a, n - 1, n); },
-          &launch_swiglu_backward, {shape.segment_block()});
+          &launch<SwigluArrays>, {shape.segment_block()});
       EXPECT_EQ(grads.difference(), "");
     }
   }
@@ -293,7 +296,7 @@ TEST_P(OpKernelBorder, Drops) {
     };
     dropout_simd(arrays(cpu, false), (rows - 1) * columns, rows * columns, nullptr);
     emulation::single_blocks() = {shape.segment_block()};
-    ASSERT_EQ(launch_dropout(arrays(device, false), nullptr), cudaSuccess);
+    ASSERT_EQ(launch(arrays(device, false), nullptr), cudaSuccess);
     compare(columns, "dropout");
     float* const own = reinterpret_cast<float*>(sums.row(cpu));
     std::fill_n(own, columns, 0.0F);
@@ -302,7 +305,7 @@ TEST_P(OpKernelBorder, Drops) {
     dropout_simd(of_cpu, (rows - 1) * columns, rows * columns, own);
     if (rows > (int64_t{1} << 24)) continue;  // a part has more rows than a test has time for
     emulation::single_blocks() = {shape.part_block(parts, elements_of_pack(type))};
-    ASSERT_EQ(launch_dropout(arrays(device, true), nullptr), cudaSuccess);
+    ASSERT_EQ(launch(arrays(device, true), nullptr), cudaSuccess);
     compare(96, "dropout with sums");
     EXPECT_EQ(std::memcmp(sums.row(cpu), sums.row(device), 96 * sizeof(float)), 0);
   }
@@ -325,7 +328,7 @@ TEST_P(OpKernelBorder, TakesTheSoftmax) {
             return a;
           },
           [](const MaskedSoftmaxArrays& a, int64_t n) { masked_softmax_simd(a, n - 1, n); },
-          &launch_masked_softmax, {shape.row_block()});
+          &launch<MaskedSoftmaxArrays>, {shape.row_block()});
       EXPECT_EQ(output.difference(), "");
       run(
           shape,
@@ -336,7 +339,7 @@ TEST_P(OpKernelBorder, TakesTheSoftmax) {
             return a;
           },
           [](const SoftmaxBackwardArrays& a, int64_t n) { softmax_backward_simd(a, n - 1, n); },
-          &launch_softmax_backward, {shape.row_block()});
+          &launch<SoftmaxBackwardArrays>, {shape.row_block()});
       EXPECT_EQ(scores.difference(), "");
     }
   }
@@ -371,7 +374,7 @@ TEST_P(OpKernelBorder, TurnsHeads) {
           a.type = a.table_type = element(type);
           return a;
         },
-        [](const RotaryArrays& a, int64_t n) { rotary_simd(a, n - 1, n); }, &launch_rotary,
+        [](const RotaryArrays& a, int64_t n) { rotary_simd(a, n - 1, n); }, &launch<RotaryArrays>,
         {static_cast<uint64_t>(block)});
     EXPECT_EQ(output.difference(), "");
   }
@@ -395,7 +398,7 @@ TEST_P(OpKernelBorder, TakesTheCrossEntropy) {
           return a;
         },
         [](const CrossEntropyArrays& a, int64_t n) { cross_entropy_simd(a, n - 1, n); },
-        &launch_cross_entropy, {block_of(rows - 1, rows, kThreads)});
+        &launch<CrossEntropyArrays>, {block_of(rows - 1, rows, kThreads)});
     EXPECT_EQ(losses.difference(), "");
     EXPECT_EQ(logits.difference(), "");
   }
@@ -421,7 +424,7 @@ TEST_P(OpKernelBorder, SumsRowsOfAnEmbedding) {
   const int64_t taken[] = {rows - 1};
   embedding_gradient_simd(arrays({false, false}, of_cpu.data()), {taken, first.data(), next.data()}, 0, 1);
   emulation::single_blocks() = {shape.segment_block()};
-  ASSERT_EQ(launch_embedding_gradient(arrays({true, false}, of_device.data()), nullptr), cudaSuccess);
+  ASSERT_EQ(launch(arrays({true, false}, of_device.data()), nullptr), cudaSuccess);
   const size_t last = static_cast<size_t>((rows - 1) * columns) * 4, bytes = static_cast<size_t>(columns) * 4;
   EXPECT_EQ(std::memcmp(of_cpu.data() + last, grad.row({false, false}), bytes), 0);
   EXPECT_EQ(std::memcmp(of_device.data() + last, grad.row({true, false}), bytes), 0);

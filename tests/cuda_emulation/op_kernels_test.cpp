@@ -85,8 +85,7 @@ TEST_P(OpKernel, NormalizesAsTheCpuDoes) {
           return a;
         };
         norm_simd(arrays([](TwinArray& twin) { return twin.on_cpu(); }), 0, kRows);
-        ASSERT_EQ(launch_norm(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr),
-                  cudaSuccess);
+        ASSERT_EQ(launch(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr), cudaSuccess);
         ASSERT_EQ(sum.difference(), "");
         expect_near_twins(rstd, 1e-4, "rstd");
         if (columns > 1) expect_near_twins(output, 1e-4, "output");
@@ -109,8 +108,7 @@ TEST_P(OpKernel, NormalizesAsTheCpuDoes) {
         for (int64_t part = 0; part < kParts; ++part) {
           norm_backward_simd(backward([](TwinArray& twin) { return twin.on_cpu(); }), part);
         }
-        ASSERT_EQ(launch_norm_backward(backward([](TwinArray& twin) { return twin.on_device(); }), nullptr),
-                  cudaSuccess);
+        ASSERT_EQ(launch(backward([](TwinArray& twin) { return twin.on_device(); }), nullptr), cudaSuccess);
         if (columns > 1) expect_near_twins(grad_input, 1e-4, "grad_input");
         expect_near_twins(weights, 1e-4, "weight_parts");
         expect_near_twins(biases, 1e-4, "bias_parts");
@@ -131,7 +129,7 @@ TEST_P(OpKernel, SumsPartsInOneOrTwoArrays) {
           a.parts[0] = first.on_device(), a.sums[0] = of_first.on_device();
           if (has_two) a.parts[1] = second.on_device(), a.sums[1] = of_second.on_device();
           a.num_parts = num_parts, a.columns = columns, a.type = element(type);
-          ASSERT_EQ(launch_part_sums(a, nullptr), cudaSuccess);
+          ASSERT_EQ(launch(a, nullptr), cudaSuccess);
           const auto sum = [&](OpArray& parts, OpArray& sums) {
             for (int64_t column = 0; column < columns; ++column) {
               double exact = 0;
@@ -168,8 +166,7 @@ TEST_P(OpKernel, NormalizesBackwardFromTheOutput) {
     return a;
   };
   norm_backward_simd(arrays([](TwinArray& twin) { return twin.on_cpu(); }), 0);
-  ASSERT_EQ(launch_norm_backward(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr),
-            cudaSuccess);
+  ASSERT_EQ(launch(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr), cudaSuccess);
   expect_near_twins(grad_input, 1e-4, "grad_input");
   expect_near_twins(weights, 1e-4, "weight_parts");
 }
@@ -185,6 +182,7 @@ TEST_P(OpKernel, ActivatesAsTheCpuDoes) {
       OpArray plain(type, numel, 4), grad_input(type, numel), parts(wide_type(type), kParts * columns);
       const auto gelu = [&](auto on, bool backward, bool has_bias) {
         BiasGeluArrays a;
+        a.backward = backward;
         a.input = on(backward ? plain : input);
         a.bias = has_bias ? on(bias) : nullptr;
         a.grad_output = backward ? on(grad) : nullptr;
@@ -198,7 +196,7 @@ TEST_P(OpKernel, ActivatesAsTheCpuDoes) {
       const auto device = [](TwinArray& twin) { return twin.on_device(); };
       for (const bool has_bias : {true, false}) {
         bias_gelu_simd(gelu(cpu, false, has_bias), 0, numel);
-        ASSERT_EQ(launch_bias_gelu(gelu(device, false, has_bias), nullptr), cudaSuccess);
+        ASSERT_EQ(launch(gelu(device, false, has_bias), nullptr), cudaSuccess);
         expect_near_twins(output, 1e-5, "gelu");
         const BiasGeluArrays backward = gelu(cpu, true, has_bias);
         parts.fill([](int64_t) { return 0.0; });
@@ -207,7 +205,7 @@ TEST_P(OpKernel, ActivatesAsTheCpuDoes) {
           bias_gelu_backward_simd(backward, first_row(backward.rows, part) * columns,
                                   first_row(backward.rows, part + 1) * columns, sums);
         }
-        ASSERT_EQ(launch_bias_gelu_backward(gelu(device, true, has_bias), nullptr), cudaSuccess);
+        ASSERT_EQ(launch(gelu(device, true, has_bias), nullptr), cudaSuccess);
         expect_near_twins(grad_input, 1e-5, "gelu backward");
         if (has_bias) expect_near_twins(parts, 1e-4, "bias_parts");
       }
@@ -218,6 +216,7 @@ TEST_P(OpKernel, ActivatesAsTheCpuDoes) {
           return static_cast<char*>(on(twin)) + twin.bytes_of(columns);
         };
         SwigluArrays a;
+        a.backward = backward;
         a.gate = on(both), a.up = half(both);
         a.gate_stride = a.up_stride = a.grad_gate_stride = a.grad_up_stride = 2 * columns;
         a.rows = kRows, a.columns = columns, a.type = element(type);
@@ -226,10 +225,10 @@ TEST_P(OpKernel, ActivatesAsTheCpuDoes) {
         return a;
       };
       swiglu_simd(swiglu(cpu, false), 0, kRows);
-      ASSERT_EQ(launch_swiglu(swiglu(device, false), nullptr), cudaSuccess);
+      ASSERT_EQ(launch(swiglu(device, false), nullptr), cudaSuccess);
       expect_near_twins(output, 1e-5, "swiglu");
       swiglu_backward_simd(swiglu(cpu, true), 0, kRows);
-      ASSERT_EQ(launch_swiglu_backward(swiglu(device, true), nullptr), cudaSuccess);
+      ASSERT_EQ(launch(swiglu(device, true), nullptr), cudaSuccess);
       expect_near_twins(grads, 1e-5, "swiglu backward");
     }
   }
@@ -261,7 +260,7 @@ TEST_P(OpKernel, DropsTheBitsThatTheCpuDrops) {
         const auto cpu = [](TwinArray& twin) { return twin.on_cpu(); };
         const auto device = [](TwinArray& twin) { return twin.on_device(); };
         dropout_simd(arrays(cpu, false), 0, numel, nullptr);
-        ASSERT_EQ(launch_dropout(arrays(device, false), nullptr), cudaSuccess);
+        ASSERT_EQ(launch(arrays(device, false), nullptr), cudaSuccess);
         ASSERT_EQ(output.difference(), "") << ratio;
         const DropoutArrays backward = arrays(cpu, true);
         parts.fill([](int64_t) { return 0.0; });
@@ -270,7 +269,7 @@ TEST_P(OpKernel, DropsTheBitsThatTheCpuDrops) {
                        first_row(backward.rows, part + 1) * columns,
                        parts.cpu.data() + parts.bytes_of(part * columns));
         }
-        ASSERT_EQ(launch_dropout(arrays(device, true), nullptr), cudaSuccess);
+        ASSERT_EQ(launch(arrays(device, true), nullptr), cudaSuccess);
         ASSERT_EQ(grad_input.difference(), "") << ratio;
         ASSERT_EQ(parts.difference(), "") << ratio;
       }
@@ -299,7 +298,7 @@ TEST_P(OpKernel, TakesTheSoftmaxAsTheCpuDoes) {
       const auto cpu = [](TwinArray& twin) { return twin.on_cpu(); };
       const auto device = [](TwinArray& twin) { return twin.on_device(); };
       masked_softmax_simd(arrays(cpu), 0, kRows);
-      ASSERT_EQ(launch_masked_softmax(arrays(device), nullptr), cudaSuccess);
+      ASSERT_EQ(launch(arrays(device), nullptr), cudaSuccess);
       expect_near_twins(output, 1e-5, "softmax");
       const auto backward = [&](auto on) {
         SoftmaxBackwardArrays a;
@@ -309,7 +308,7 @@ TEST_P(OpKernel, TakesTheSoftmaxAsTheCpuDoes) {
       };
       output.copy_to_device();
       softmax_backward_simd(backward(cpu), 0, kRows);
-      ASSERT_EQ(launch_softmax_backward(backward(device), nullptr), cudaSuccess);
+      ASSERT_EQ(launch(backward(device), nullptr), cudaSuccess);
       expect_near_twins(grad, 1e-5, "softmax backward, in place");
     }
   }
@@ -344,8 +343,7 @@ TEST_P(OpKernel, TurnsHeadsAsTheCpuDoes) {
             return a;
           };
           rotary_simd(arrays([](TwinArray& twin) { return twin.on_cpu(); }), 0, kBatch * kHeads * kPositions);
-          ASSERT_EQ(launch_rotary(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr),
-                    cudaSuccess);
+          ASSERT_EQ(launch(arrays([](TwinArray& twin) { return twin.on_device(); }), nullptr), cudaSuccess);
           expect_near_twins(output, 1e-6, "rotary");
         }
       }
@@ -379,8 +377,7 @@ TEST_P(OpKernel, TakesTheCrossEntropyAsTheCpuDoes) {
         };
         for (const bool has_gradients : {false, true}) {
           cross_entropy_simd(arrays([](TwinArray& twin) { return twin.on_cpu(); }, has_gradients), 0, kRows);
-          ASSERT_EQ(launch_cross_entropy(
-                        arrays([](TwinArray& twin) { return twin.on_device(); }, has_gradients), nullptr),
+          ASSERT_EQ(launch(arrays([](TwinArray& twin) { return twin.on_device(); }, has_gradients), nullptr),
                     cudaSuccess);
           expect_near_twins(losses, 1e-5, "losses");
           expect_near_twins(logits, 1e-5, "gradients");
@@ -398,7 +395,7 @@ TEST_P(OpKernel, MakesNanOfATargetThatIsNoClass) {
   CrossEntropyArrays a;
   a.logits = logits.on_device(), a.targets = targets.device_as<int64_t>(), a.losses = losses.on_device();
   a.row_gradients = ones.on_device(), a.rows = 2, a.columns = 4, a.ignore_index = -100;
-  ASSERT_EQ(launch_cross_entropy(a, nullptr), cudaSuccess);
+  ASSERT_EQ(launch(a, nullptr), cudaSuccess);
   EXPECT_TRUE(std::isnan(losses.device_as<float>()[0]));
   EXPECT_FALSE(std::isnan(losses.device_as<float>()[1]));
   EXPECT_TRUE(std::isnan(logits.device_as<float>()[3]));
@@ -427,20 +424,20 @@ TEST_P(OpKernel, SumsRowsOfAnEmbedding) {
       a.grad_weight = sums.on_device();
       a.positions = kPositions, a.dim = dim, a.num_embeddings = kTableRows, a.padding_index = 1,
       a.type = element(type);
-      ASSERT_EQ(launch_embedding_gradient(a, nullptr), cudaSuccess);
+      ASSERT_EQ(launch(a, nullptr), cudaSuccess);
       expect_near_twins(sums, 1e-5, "sums");
     }
   }
 }
 
 TEST(OpKernelLaunch, SucceedsForNoElements) {
-  EXPECT_EQ(launch_norm({}, nullptr), cudaSuccess);
-  EXPECT_EQ(launch_swiglu({}, nullptr), cudaSuccess);
-  EXPECT_EQ(launch_dropout({}, nullptr), cudaSuccess);
-  EXPECT_EQ(launch_masked_softmax({}, nullptr), cudaSuccess);
-  EXPECT_EQ(launch_rotary({}, nullptr), cudaSuccess);
-  EXPECT_EQ(launch_cross_entropy({}, nullptr), cudaSuccess);
-  EXPECT_EQ(launch_embedding_gradient({}, nullptr), cudaSuccess);
+  EXPECT_EQ(launch(NormArrays(), nullptr), cudaSuccess);
+  EXPECT_EQ(launch(SwigluArrays(), nullptr), cudaSuccess);
+  EXPECT_EQ(launch(DropoutArrays(), nullptr), cudaSuccess);
+  EXPECT_EQ(launch(MaskedSoftmaxArrays(), nullptr), cudaSuccess);
+  EXPECT_EQ(launch(RotaryArrays(), nullptr), cudaSuccess);
+  EXPECT_EQ(launch(CrossEntropyArrays(), nullptr), cudaSuccess);
+  EXPECT_EQ(launch(EmbeddingGradientArrays(), nullptr), cudaSuccess);
 }
 
 }  // namespace

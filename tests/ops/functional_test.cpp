@@ -20,7 +20,7 @@ namespace {
 
 Tensors both(std::pair<at::Tensor, at::Tensor> pair) { return {pair.first, pair.second}; }
 
-TEST(Functional, NormsHaveTheirGradients) {
+TEST(Functional, ReturnsTheGradientsOfNorms) {
   at::manual_seed(1);
   check_gradients([](const Tensors& t) { return Tensors{ops::layer_norm(t[0], t[1], t[2])}; },
                   {learned({2, 3, 7}), learned({7}), learned({7})}, "layer_norm");
@@ -37,7 +37,7 @@ TEST(Functional, NormsHaveTheirGradients) {
                   {learned({4, 5}), learned({4, 5}), at::randn({5}, at::kDouble)}, "the sum");
 }
 
-TEST(Functional, FeedForwardOperatorsHaveTheirGradients) {
+TEST(Functional, ReturnsTheGradientsOfFeedForwardOperators) {
   at::manual_seed(2);
   check_gradients([](const Tensors& t) { return Tensors{bias_gelu(t[0], t[1])}; },
                   {learned({3, 9}), learned({9})}, "bias_gelu");
@@ -50,7 +50,7 @@ TEST(Functional, FeedForwardOperatorsHaveTheirGradients) {
                   "swiglu of a transposed tensor");
 }
 
-TEST(Functional, DropoutHasTheGradientOfItsMask) {
+TEST(Functional, AppliesDropoutsMaskToItsGradient) {
   check_gradients(
       [](const Tensors& t) {
         at::manual_seed(3);  // one mask for all calls
@@ -67,7 +67,7 @@ TEST(Functional, DropoutHasTheGradientOfItsMask) {
   EXPECT_TRUE(at::equal(ops::dropout(input, 0.5), first));
 }
 
-TEST(Functional, ARecomputedRegionDropsTheSameElements) {
+TEST(Functional, DropsTheSameElementsInARecomputedRegion) {
   const at::Tensor input = at::randn({30, 40}).set_requires_grad(true);
   const auto region = [](at::Tensor x) { return ops::dropout(x, 0.5) * x; };
   at::manual_seed(5);
@@ -80,7 +80,26 @@ TEST(Functional, ARecomputedRegionDropsTheSameElements) {
   EXPECT_TRUE(at::equal(torch::autograd::grad({recomputed.sum()}, {input})[0], expected));
 }
 
-TEST(Functional, AttentionOperatorsHaveTheirGradients) {
+TEST(Functional, ReturnsTheSameLossInARegionThatKeepsProducts) {
+  at::manual_seed(8);
+  const at::Tensor hidden = at::randn({20, 6}).set_requires_grad(true),
+                   weight = at::randn({9, 6}).set_requires_grad(true);
+  const at::Tensor targets = at::randint(9, {20}, at::kLong);
+  const auto region = [&](at::Tensor h, at::Tensor w) { return linear_cross_entropy(h * 2, w, targets); };
+  const Tensors expected = torch::autograd::grad({region(hidden, weight)}, {hidden, weight});
+  const auto policy = checkpointing::SelectivePolicy::matmuls_and_attention();
+  const at::Tensor loss = checkpointing::checkpoint({.keep = policy}, region, hidden, weight);
+  const Tensors recomputed = torch::autograd::grad({loss}, {hidden, weight});
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(recomputed[i], expected[i])) << i;
+}
+
+TEST(Functional, RefusesToBeNamedByASelectivePolicy) {
+  swiglu(at::ones({2, 4}));
+  EXPECT_ERROR(UsageError, checkpointing::SelectivePolicy({"deepspeed::swiglu"}), "deepspeed::swiglu",
+               "returns nothing");
+}
+
+TEST(Functional, ReturnsTheGradientsOfAttentionOperators) {
   at::manual_seed(6);
   check_gradients([](const Tensors& t) { return Tensors{masked_softmax(t[0], t[1], 0.5)}; },
                   {learned({2, 2, 3, 5}), at::randn({2, 1, 1, 5}, at::kDouble)}, "masked_softmax");
@@ -96,7 +115,7 @@ TEST(Functional, AttentionOperatorsHaveTheirGradients) {
   }
 }
 
-TEST(Functional, EmbeddingHasItsGradient) {
+TEST(Functional, ReturnsTheGradientOfAnEmbedding) {
   at::manual_seed(7);
   const at::Tensor indices = at::tensor({1, 4, 1, 0, 1, 3}, at::kLong).view({2, 3});
   check_gradients([&](const Tensors& t) { return Tensors{ops::embedding(t[0], indices)}; }, {learned({5, 3})},
@@ -107,7 +126,7 @@ TEST(Functional, EmbeddingHasItsGradient) {
   EXPECT_EQ(grad[4].sum().item<float>(), 3.0F);
 }
 
-TEST(Functional, TakesParametersOfFp32BesideSixteenBits) {
+TEST(Functional, TakesFp32ParametersWithSixteenBitInputs) {
   const at::Tensor input = at::randn({6, 8}).to(at::kBFloat16).set_requires_grad(true);
   const at::Tensor weight = at::rand({8}).set_requires_grad(true),
                    bias = at::rand({8}).set_requires_grad(true);
@@ -235,11 +254,26 @@ TEST(Functional, NamesTheOperatorAndTheArgumentThatIsUndefined) {
 }
 
 TEST(Functional, RefusesASecondDerivative) {
-  const at::Tensor input = at::randn({4, 6}).set_requires_grad(true);
-  EXPECT_ERROR(UsageError,
-               torch::autograd::grad({bias_gelu(input).sum()}, {input}, {}, /*retain_graph=*/true,
-                                     /*create_graph=*/true),
-               "the backward of bias_gelu ran with create_graph");
+  const at::Tensor input = at::randn({4, 6}).set_requires_grad(true), tables = at::zeros({2, 1});
+  const at::Tensor heads = input.view({1, 2, 2, 6}), targets = at::zeros({4}, at::kLong);
+  const std::pair<std::string, at::Tensor> results[] = {
+      {"layer_norm", ops::layer_norm(input)},
+      {"rms_norm", add_rms_norm(input, input).first},
+      {"bias_gelu", bias_gelu(input)},
+      {"swiglu", swiglu(input)},
+      {"swiglu", swiglu(input, input)},
+      {"dropout", ops::dropout(input)},
+      {"masked_softmax", masked_softmax(input)},
+      {"rotary_embedding", rotary_embedding(heads, tables, tables)},
+      {"embedding", ops::embedding(input, targets)},
+      {"linear_cross_entropy", linear_cross_entropy(input, at::ones({3, 6}), targets)},
+  };
+  for (const auto& [op, result] : results) {
+    EXPECT_ERROR(NotSupportedError,
+                 torch::autograd::grad({result.sum()}, {input}, {}, /*retain_graph=*/true,
+                                       /*create_graph=*/true),
+                 op + " has no second derivative", "ran with create_graph", "run it without");
+  }
 }
 
 TEST(Functional, NamesTheArgumentThatDoesNotFit) {

@@ -22,7 +22,7 @@ at::Tensor some_targets() {
   return targets;
 }
 
-TEST(LinearCrossEntropyOp, HasItsGradientsForEveryReductionAndWay) {
+TEST(LinearCrossEntropyOp, ReturnsItsGradientsForEveryReductionInForwardOrBackward) {
   at::manual_seed(1);
   const at::Tensor targets = some_targets();
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
@@ -63,7 +63,7 @@ TEST(LinearCrossEntropyOp, AgreesWithTorch) {
       linear_cross_entropy(hidden, weight, none_counts).isnan().item<bool>());  // as torch's mean of nothing
 }
 
-TEST(LinearCrossEntropyOp, GivesItsGradientsAgainWhereTheGraphIsRetained) {
+TEST(LinearCrossEntropyOp, ReturnsItsGradientsAgainIfTheGraphIsRetained) {
   const at::Tensor hidden = at::randn({kRows, 6}).set_requires_grad(true);
   const at::Tensor weight = at::randn({kClasses, 6}).set_requires_grad(true),
                    targets = some_targets().flatten();
@@ -98,7 +98,7 @@ double rms_error(const at::Tensor& got, const at::Tensor& expected) {
 }
 
 // One gradient of a logit is 1 / (rows * classes), 6e-8 here, where fp16 ends at 6e-8.
-TEST(LinearCrossEntropyOp, KeepsGradientsOfHalfWholeUntilALossScaleComes) {
+TEST(LinearCrossEntropyOp, KeepsThePrecisionOfHalfGradientsUntilTheLossScaleComes) {
   constexpr int64_t kManyRows = 1024, kManyClasses = 16'000, kFeatures = 8;
   at::manual_seed(3);
   const at::Tensor hidden = at::randn({kManyRows, kFeatures}).to(at::kHalf);
@@ -129,7 +129,7 @@ TEST(LinearCrossEntropyOp, KeepsGradientsOfHalfWholeUntilALossScaleComes) {
 }
 
 // No power of two that the range of fp16 is filled by may leave it.
-TEST(LinearCrossEntropyOp, LeavesTheRangeOfHalfForNoValueThatIsFinite) {
+TEST(LinearCrossEntropyOp, KeepsFiniteGradientsInTheRangeOfHalf) {
   const at::Tensor targets = at::zeros({kRows}, at::kLong);
   for (const double of_hidden : {0.0, 1e-4, 1.0, 3e4}) {
     for (const double of_weight : {0.0, 1e-4, 1.0, 3e4}) {
@@ -152,7 +152,7 @@ TEST(LinearCrossEntropyOp, LeavesTheRangeOfHalfForNoValueThatIsFinite) {
   EXPECT_FALSE(torch::autograd::grad({loss}, {weight})[0].isfinite().all().item<bool>());
 }
 
-TEST(LinearCrossEntropyOp, TakesParametersOfFp32BesideSixteenBits) {
+TEST(LinearCrossEntropyOp, TakesFp32ParametersWithSixteenBitInputs) {
   at::manual_seed(4);
   const at::Tensor weight = at::randn({kClasses, 6}), bias = at::randn({kClasses}),
                    targets = some_targets().flatten();
@@ -199,7 +199,7 @@ int64_t peak_of(const std::function<at::Tensor()>& loss, const Tensors& learned)
   return counter.peak_bytes();
 }
 
-TEST(LinearCrossEntropyOp, HoldsAThirdOfTheMemoryOfTorch) {
+TEST(LinearCrossEntropyOp, NeedsAThirdOfTorchsMemory) {
   constexpr int64_t kManyRows = 1024, kVocabulary = 50'000, kFeatures = 64;
   const at::Tensor hidden = at::randn({kManyRows, kFeatures}).set_requires_grad(true);
   const at::Tensor weight = at::randn({kVocabulary, kFeatures}).mul_(0.02).set_requires_grad(true);

@@ -31,12 +31,13 @@ struct Block : torch::nn::Module {
         up(register_module("up",
                            torch::nn::Linear(torch::nn::LinearOptions(kWidth, 4 * kWidth).bias(false)))),
         up_bias(register_parameter("up_bias", at::zeros({4 * kWidth}))),
-        down(register_module("down", torch::nn::Linear(4 * kWidth, kWidth))) {}
+        down(register_module("down", torch::nn::Linear(4 * kWidth, kWidth))),
+        queries(register_parameter("queries", at::randn({1, kHeads, kPositions, kWidth / kHeads}))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     const auto heads =
         qkv(norm1(x)).view({x.size(0), x.size(1), 3, kHeads, kWidth / kHeads}).permute({2, 0, 3, 1, 4});
-    const at::Tensor q = rotary(heads[0]), k = rotary(heads[1]);
+    const at::Tensor q = rotary(heads[0]) + rotary(queries), k = rotary(heads[1]);
     const at::Tensor mask = at::full({x.size(1), x.size(1)}, -INFINITY, x.options()).triu_(1);
     const at::Tensor attention = masked_softmax(q.matmul(k.transpose(-1, -2)), mask, 0.35).matmul(heads[2]);
     const at::Tensor projected = out(attention.transpose(1, 2).reshape(x.sizes()));
@@ -53,6 +54,7 @@ struct Block : torch::nn::Module {
   torch::nn::Linear up;
   at::Tensor up_bias;
   torch::nn::Linear down;
+  at::Tensor queries;
 };
 
 struct FusedModel : torch::nn::Module {
@@ -95,6 +97,20 @@ TEST(OpModules, TrainBitEqualAtEveryStage) {
   });
 }
 
+TEST(OpModules, NameTheirOperatorInErrorsOfStage3) {
+  testing::run_ranks(2, [](comm::World& world) {
+    const Json config = {{"train_micro_batch_size_per_gpu", 2},
+                         {"optimizer", {{"type", "Adam"}}},
+                         {"zero_optimization", {{"stage", 3}, {"stage3_param_persistence_threshold", 0}}}};
+    const auto model = std::make_shared<FusedModel>();
+    const auto engine = initialize(model, {.config = config, .world = world}).engine;
+    EXPECT_ERROR(UsageError, model->block->norm1(at::ones({2, kWidth})), "block.norm1.weight",
+                 "deepspeed::norm uses it outside of an access window");
+    EXPECT_ERROR(UsageError, model->block->rotary(model->block->queries), "block.queries",
+                 "deepspeed::rotary_embedding uses it");
+  });
+}
+
 TEST(OpModules, HaveTheParametersOfTorchsModules) {
   const FusedModel model;
   std::vector<std::string> names;
@@ -110,7 +126,7 @@ TEST(OpModules, HaveTheParametersOfTorchsModules) {
 }
 
 // Far positions have angles whose fraction fp32 loses.
-TEST(OpModules, RotaryEmbeddingTurnsInTheInputsPrecision) {
+TEST(OpModules, RotateInTheInputsPrecision) {
   constexpr int64_t kFirst = 3990;
   RotaryEmbedding rotary(4000, 8);
   const at::Tensor input = at::randn({2, 3, 5, 8}, at::kDouble);
@@ -128,7 +144,7 @@ TEST(OpModules, RotaryEmbeddingTurnsInTheInputsPrecision) {
 }
 
 // A gradient of the softmax's tail is below what fp16 holds until the loss scale comes.
-TEST(OpModules, LinearCrossEntropyTrainsInHalfAsItDoesWithoutItsGradientsInForward) {
+TEST(OpModules, TrainEquallyInHalfWithAndWithoutGradientsInForward) {
   testing::run_ranks(1, [](comm::World& world) {
     constexpr int64_t kRows = 1024, kClasses = 4000, kFeatures = 8;
     const auto gradients = [&](bool in_forward) {

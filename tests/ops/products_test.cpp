@@ -16,7 +16,7 @@ void expect_near_product(const at::Tensor& seen, const at::Tensor& expected, con
   EXPECT_TRUE(at::allclose(seen.to(at::kDouble), expected, 1e-3, 1e-3)) << what;
 }
 
-TEST(Products, OfLargeMatricesOfAnyLayoutAreThoseOfDouble) {
+TEST(Products, AgreeWithDoubleForLargeMatricesOfAnyLayout) {
   at::manual_seed(1);
   constexpr int64_t kRows = 130, kInner = 97, kColumns = 160;  // 2^20 multiplications and more
   const at::Tensor a = at::randn({kRows, kInner}), b = at::randn({kInner, kColumns});
@@ -35,7 +35,7 @@ TEST(Products, OfLargeMatricesOfAnyLayoutAreThoseOfDouble) {
   expect_near_product(add_product(row.to(at::kDouble), a, b), expected + row, "with a row of doubles added");
 }
 
-TEST(Products, KeepWhatIsNoNumber) {
+TEST(Products, KeepInfinityAndNan) {
   at::Tensor a = at::ones({128, 128}), b = at::ones({128, 128});
   a[3][5] = INFINITY;
   b[5][7] = -INFINITY;

@@ -88,7 +88,7 @@ TEST(TransformerConfig, ReadsFilesInUtf8AndUtf16) {
   EXPECT_ERROR(IoError, DeepSpeedTransformerConfig::from_json_file(folder.path() / "none.json"), "none.json");
 }
 
-TEST(TransformerConfig, FillsInWhatMinusOneStandsFor) {
+TEST(TransformerConfig, ReplacesMinusOneByWhatItStandsFor) {
   const auto config = DeepSpeedTransformerConfig{.hidden_size = 8, .heads = 2, .huggingface = true}.checked();
   EXPECT_EQ(config.intermediate_size, 32);
   EXPECT_EQ(config.attn_dropout_ratio, 0);
@@ -100,10 +100,16 @@ TEST(TransformerConfig, NamesTheKeyThatIsWrong) {
   using Config = DeepSpeedTransformerConfig;
   EXPECT_ERROR(ConfigError, Config::from_dict({{"hiden_size", 8}}), "hiden_size",
                "did you mean 'hidden_size'");
-  EXPECT_ERROR(ConfigError, Config::from_dict({{"heads", 1.5}}), "heads: got 1.5, expected an integer");
-  EXPECT_ERROR(ConfigError, Config::from_dict({{"seed", "1"}}), "seed: got \"1\", expected an integer");
-  EXPECT_ERROR(ConfigError, Config::from_dict({{"fp16", 1}}), "fp16: got 1, expected true or false");
-  EXPECT_ERROR(ConfigError, Config::from_dict({{"initializer_range", true}}), "initializer_range: got true");
+  EXPECT_ERROR(ConfigError, Config::from_dict({{"heads", 1.5}}),
+               "heads: got 1.5, expected a whole number of at least 1");
+  EXPECT_ERROR(ConfigError, Config::from_dict({{"seed", "one"}}),
+               "seed: got \"one\", expected a whole number of at least -1");
+  EXPECT_ERROR(ConfigError, Config::from_dict({{"fp16", 2}}), "fp16: got 2, expected true or false");
+  EXPECT_ERROR(ConfigError, Config::from_dict({{"initializer_range", "wide"}}),
+               "initializer_range: got \"wide\", expected a number");
+  EXPECT_ERROR(ConfigError, Config::from_dict({{"hidden_dropout_ratio", 1.5}}),
+               "hidden_dropout_ratio: got 1.5, expected a number, from 0 to 1, or -1");
+  EXPECT_EQ(Config::from_dict({{"layer_id", nullptr}, {"seed", "5"}}).seed, 5);
   EXPECT_ERROR(ConfigError, Config::from_dict(Json::array()), "expected a JSON object");
   const auto changed = [](auto change) {
     Config config = small_config();

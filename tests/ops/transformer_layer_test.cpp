@@ -170,13 +170,14 @@ double tolerance_of(at::ScalarType dtype) {
 
 std::vector<at::Tensor> leaves_of(const at::Tensor& x, const TransformerWeights& weights) {
   std::vector<at::Tensor> leaves = {x};
-  for (const auto& [name, member] : ops::kTransformerWeights) leaves.push_back(weights.*member);
+  for (const auto& weight : ops::kTransformerWeights) leaves.push_back(weights.*weight.member);
   return leaves;
 }
 
 TransformerWeights map_weights(TransformerWeights weights,
                                const std::function<at::Tensor(const at::Tensor&)>& map) {
-  for (const auto& [name, member] : ops::kTransformerWeights) weights.*member = map(weights.*member);
+  for (const auto& [name, member, rows, columns, start] : ops::kTransformerWeights)
+    weights.*member = map(weights.*member);
   return weights;
 }
 
@@ -210,7 +211,7 @@ void expect_case(uint64_t seed) {
   EXPECT_EQ(seen[0].scalar_type(), made.dtype);
   expect_near(seen[0], wanted[0], tolerance, "gradient of hidden_states of " + made.text());
   for (size_t i = 0; i < ops::kTransformerWeights.size(); ++i) {
-    const auto& [name, member] = ops::kTransformerWeights[i];
+    const auto& [name, member, rows, columns, start] = ops::kTransformerWeights[i];
     EXPECT_EQ(seen[i + 1].scalar_type(), (weights.*member).scalar_type()) << name;
     expect_near(seen[i + 1], wanted[i + 1], tolerance, message("gradient of ", name, " of ", made.text()));
   }
@@ -280,7 +281,7 @@ TEST(TransformerLayer, HasEqualBitsWithWhatBackwardComputesAgain) {
   }
 }
 
-TEST(TransformerLayer, DrawsAnewAtEachCallAndRepeatsUnderASeed) {
+TEST(TransformerLayer, DrawsAgainAtEachCallAndRepeatsUnderASeed) {
   const LayerRun first = run_layer(small_case(true));
   expect_equal_bits(run_layer(small_case(true)), first, "one seed");
   LayerCase other = small_case(true);
@@ -301,7 +302,7 @@ TEST(TransformerLayer, DrawsAnewAtEachCallAndRepeatsUnderASeed) {
   EXPECT_TRUE(transformer_layer(x, {}, weights, evaluated.config, true).equal(output(false)));
 }
 
-TEST(TransformerLayer, ComputesTheGradientsAloneThatAreWanted) {
+TEST(TransformerLayer, ComputesOnlyTheGradientsThatAreWanted) {
   for (const bool pre : {true, false}) {
     const LayerCase made = small_case(pre, 0, 0);
     torch::manual_seed(5);
@@ -315,7 +316,7 @@ TEST(TransformerLayer, ComputesTheGradientsAloneThatAreWanted) {
       TransformerWeights own = map_weights(weights, [](const at::Tensor& w) { return w.detach(); });
       at::Tensor leaf = x;
       if (i > 0) {
-        leaf = (own.*ops::kTransformerWeights[i - 1].second).requires_grad_();
+        leaf = (own.*ops::kTransformerWeights[i - 1].member).requires_grad_();
       }
       const at::Tensor loss = transformer_layer(states, {}, own, made.config, true).square().sum();
       EXPECT_TRUE(torch::autograd::grad({loss}, {leaf})[0].equal(expected[i])) << i;

@@ -3,7 +3,7 @@
 import pytest
 
 from deepspeed.elasticity import compute_elastic_config
-from deepspeed.elasticity.config import ElasticityConfigError, ElasticityIncompatibleWorldSize
+from deepspeed.elasticity.config import ElasticityConfig, ElasticityConfigError, ElasticityIncompatibleWorldSize
 
 SIZES = {"enabled": True, "max_train_batch_size": 100, "micro_batch_sizes": [4, 8], "max_gpus": 64}
 
@@ -48,3 +48,26 @@ def test_chooses_a_batch_for_the_jobs_world_by_the_rules_of_machines(monkeypatch
     monkeypatch.setenv("WORLD_SIZE", "5")
     assert batch(0.2) == (100, [5])
     assert batch(0.2, return_microbatch=True) == (100, [5], 4)
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ({"enabled": True, "micro_batch_sizes": [4]}, "elasticity.max_train_batch_size: is missing beside elasticity.enabled true"),
+        ({**SIZES, "min_gpu": 2}, "elasticity.min_gpu: unknown key.*did you mean 'elasticity.min_gpus'"),
+        ({**SIZES, "max_gpus": 0}, "elasticity.max_gpus: got 0, expected a whole number of at least 1"),
+        ({**SIZES, "micro_batch_sizes": []}, "elasticity.micro_batch_sizes: got \\[\\], expected positive whole numbers"),
+    ],
+)
+def test_a_fault_of_the_section_is_named_by_its_key(section, text):
+    with pytest.raises(ElasticityConfigError, match=text):
+        compute_elastic_config({"elasticity": section}, "0.19.6")
+    with pytest.raises(ElasticityConfigError, match=text):
+        ElasticityConfig(section)
+
+
+def test_the_config_has_the_defaults_of_the_core():
+    config = ElasticityConfig({"max_train_batch_size": 8})
+    assert (config.enabled, config.max_acceptable_batch_size, config.micro_batches) == (False, 8, [2, 4, 6])
+    assert (config.min_time, config.version, config.prefer_larger_batch_size) == (0, 0.2, True)
+    assert config.repr() == {"max_train_batch_size": 8}

@@ -192,6 +192,8 @@ def test_takes_deepspeeds_arguments_of_the_config(tmp_path):
     assert DeepSpeedTransformerConfig.from_dict({"hidden_size": 16, "heads": 4}).num_hidden_layers == -1
     with pytest.raises(ValueError, match="hiden_size.*did you mean 'hidden_size'"):
         DeepSpeedTransformerConfig.from_dict({"hiden_size": 16})
+    with pytest.raises(ValueError, match="heads: got 0, expected a whole number of at least 1"):
+        DeepSpeedTransformerConfig.from_dict({"heads": 0})
 
 
 def test_exports_the_layer_under_its_names():
@@ -229,6 +231,31 @@ def test_has_twelve_parameters():
     following.load_state_dict(layer.state_dict())
     assert torch.equal(following(x), output)
     assert isinstance(DeepSpeedTransformerLayer(config_of(huggingface=True))(x), tuple)
+
+
+def test_keeps_the_dtype_of_initial_weights():
+    sizes = [(8, 8), (8, 8), (8, 8), (8, 8), (8,), (12, 8), (8, 12), (8,)]
+    weights = [torch.randn(size).half() for size in sizes]
+    biases = [None, *(torch.randn(size[0]).half() for size in sizes[1:])]
+    layer = DeepSpeedTransformerLayer(config_of(initializer_range=-1), weights, biases)
+    assert all(parameter.dtype == torch.float16 and parameter.requires_grad for parameter in layer.parameters())
+    assert torch.equal(layer.attn_qkvw, torch.cat(weights[:3]))
+    assert torch.equal(layer.attn_qkvb, torch.cat([torch.zeros(8).half(), *biases[1:3]]))
+    assert torch.equal(layer.output_w, weights[6]) and torch.equal(layer.norm_b, biases[7])
+    with pytest.raises(ValueError, match=r"inter_w: got sizes \[8, 12\], expected sizes \[12, 8\]"):
+        DeepSpeedTransformerLayer(config_of(), [*weights[:5], weights[6], *weights[6:]], biases)
+
+
+def test_checks_the_config_only_after_a_change():
+    layer, x = DeepSpeedTransformerLayer(config_of()), torch.randn(2, 4, 8)
+    checked = layer._core_config()
+    layer(x)
+    with torch.no_grad():
+        assert not layer(x).requires_grad
+        assert layer._core_config() is checked
+    layer.config.hidden_dropout_ratio = 2.0
+    with pytest.raises(ValueError, match=r"hidden_dropout_ratio: got 2.0, expected a number, from 0 to 1, or -1"):
+        layer(x)
 
 
 def test_leaves_dropout_out_in_eval_and_with_training_false():

@@ -40,7 +40,9 @@ at::Tensor value_of(const at::Tensor& tensor) {
 void see_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   KeptResults* const results = current_results;
   const c10::DispatchKeySet below = keys & kBelowKeeping;
-  if (results == nullptr || !results->keeps(op.operator_name().name)) return op.redispatchBoxed(below, stack);
+  // An overload that writes into an argument, as mm.out, has no result that could stand for that.
+  if (results == nullptr || !results->keeps(op.operator_name().name) || op.schema().is_mutable())
+    return op.redispatchBoxed(below, stack);
   if (results->replays()) return results->give_back(op, stack);
   const KeepingScope inside(nullptr);  // operators called inside are part of this one
   std::optional<GeneratorStates> before;
@@ -49,11 +51,11 @@ void see_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   results->keep(op, *stack, before && *before != GeneratorStates::now());
 }
 
-bool writes_or_aliases(const c10::FunctionSchema& schema) {
+bool has_own_results(const c10::FunctionSchema& schema) {
   const auto& results = schema.returns();
-  return schema.is_mutable() || std::any_of(results.begin(), results.end(), [](const c10::Argument& result) {
-           return result.alias_info() != nullptr;
-         });
+  return !schema.is_mutable() && !results.empty() &&
+         std::none_of(results.begin(), results.end(),
+                      [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
 
 /// Throws if torch has no operator of this name, or if its results cannot be kept.
@@ -65,9 +67,9 @@ void check_operator(const std::string& name) {
     const auto op = c10::Dispatcher::singleton().findSchema(known);
     if (!op) continue;
     found = true;
-    if (writes_or_aliases(op->schema())) {
-      raise<UsageError>("SelectivePolicy: operator '", name, "' writes or returns a view of an argument, ",
-                        "expected one with new results, such as aten::mm");
+    if (!has_own_results(op->schema())) {
+      raise<UsageError>("SelectivePolicy: operator '", name, "' writes an argument, returns a view of one, ",
+                        "or returns nothing, expected one with new results, such as aten::mm");
     }
   }
   if (!found) {

@@ -15,8 +15,9 @@ namespace deepspeed::activation {
 /// a region is recomputed.
 class DEEPSPEED_API SelectivePolicy {
  public:
-  /// operators: names below autograd, such as "aten::mm"; all overloads count. Throws UsageError for a name
-  /// unknown to torch, and for operators that write an argument or return a view of one.
+  /// operators: names below autograd, such as "aten::mm"; all overloads count except those that write into an
+  /// argument. Throws UsageError for a name unknown to torch, and for operators that write an argument,
+  /// return a view of one, or return nothing, as the fused operators of deepspeed::ops do.
   explicit SelectivePolicy(const std::vector<std::string>& operators);
 
   /// Keeps matrix products, convolutions and attention. (Korthikanti et al., "Reducing Activation

@@ -15,6 +15,8 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/config/table/read.h"
+#include "deepspeed/config/tools/tables.h"
 
 namespace deepspeed::config {
 namespace {
@@ -138,7 +140,11 @@ void check_scheduler(const ElasticRules& rules) {
   if (!section.is_object())
     raise<ConfigError>(kElasticityVariable, ": got '", text->substr(0, 80),
                        "', expected the section as JSON");
-  const ElasticRules expected = ElasticRules::from_json(section);
+  Json agreed = Json::object();  // a scheduler may have keys of its own beside these
+  for (const char* key : {"max_train_batch_size", "micro_batch_sizes", "version"}) {
+    if (section.contains(key)) agreed[key] = section[key];
+  }
+  const ElasticRules expected = ElasticRules::from_json(agreed);
   const auto differ = [](const char* key) {
     raise<ConfigError>("elasticity.", key, ": differs from the scheduler's value (the variable ",
                        kElasticityVariable, "); set both to the same value");
@@ -150,38 +156,16 @@ void check_scheduler(const ElasticRules& rules) {
 
 }  // namespace
 
-ElasticRules ElasticRules::from_json(const Json& section) {
-  const auto whole = [&](const char* key, int64_t otherwise) {
-    const auto found = section.find(key);
-    if (found == section.end()) return otherwise;
-    if (!found->is_number_integer() || found->get<int64_t>() < 1)
-      raise<ConfigError>("elasticity.", key, ": got ", found->dump(),
-                         ", expected a whole number of at least 1");
-    return found->get<int64_t>();
-  };
+ElasticRules ElasticRules::from_json(const Json& given) {
+  static const Field keys = section("elasticity", "", elasticity_table().fields());
+  ElasticRules rules;
+  elasticity_table().assign(rules, read_section(keys, given, "elasticity"));
   for (const char* key : {"max_train_batch_size", "micro_batch_sizes"}) {
-    if (section.value("enabled", false) && !section.contains(key))
+    if (rules.enabled && !given.contains(key))
       raise<ConfigError>("elasticity.", key, ": is missing, but elasticity.enabled true needs it");
   }
-  ElasticRules rules;
-  rules.max_train_batch_size = whole("max_train_batch_size", rules.max_train_batch_size);
-  rules.min_gpus = whole("min_gpus", rules.min_gpus);
-  rules.max_gpus = whole("max_gpus", rules.max_gpus);
-  rules.num_gpus_per_node = whole("num_gpus_per_node", rules.num_gpus_per_node);
-  rules.model_parallel_size = whole("model_parallel_size", rules.model_parallel_size);
-  rules.prefer_larger_batch = section.value("prefer_larger_batch", rules.prefer_larger_batch);
-  rules.version = section.value("version", rules.version);
-  if (const auto sizes = section.find("micro_batch_sizes"); sizes != section.end()) {
-    rules.micro_batch_sizes.clear();
-    bool fits = sizes->is_array() && !sizes->empty();
-    for (const Json& size : *sizes) {
-      fits = fits && size.is_number_integer() && size.get<int64_t>() > 0;
-      if (fits) rules.micro_batch_sizes.push_back(size.get<int64_t>());
-    }
-    if (!fits)
-      raise<ConfigError>("elasticity.micro_batch_sizes: got ", sizes->dump(),
-                         ", expected positive whole numbers");
-  }
+  if (rules.micro_batch_sizes.empty())
+    raise<ConfigError>("elasticity.micro_batch_sizes: got [], expected positive whole numbers");
   if (rules.min_gpus > rules.max_gpus) {
     raise<ConfigError>("elasticity.min_gpus: got ", rules.min_gpus,
                        ", expected at most elasticity.max_gpus, ", rules.max_gpus);
@@ -194,6 +178,8 @@ ElasticRules ElasticRules::from_json(const Json& section) {
   }
   return rules;
 }
+
+Json ElasticRules::to_json() const { return elasticity_table().to_json(*this); }
 
 ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices) {
   if (rules.version != 0.1) return choose_batch_of_nodes(rules, num_devices);

@@ -1,7 +1,8 @@
 // The arguments of fused operators for CPU and CUDA kernels: raw pointers and sizes.
 //
 // Arrays have the type `type`, unless their comment says otherwise. "Wide" means fp32, or fp64 for fp64
-// arrays. A null pointer means that the array is not given.
+// arrays. A null pointer means that the array is not given. `backward` says which direction to compute, for
+// operators whose two directions share a struct.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +61,7 @@ struct BiasGeluArrays {
   void* output = nullptr;                        // in backward: gradient of the input
   void* bias_parts = nullptr;                    // wide [parts, columns], for backward
   RowParts rows;
+  bool backward = false;
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
@@ -69,6 +71,7 @@ struct SwigluArrays {
   void *output = nullptr, *grad_gate = nullptr, *grad_up = nullptr;
   int64_t rows = 0, columns = 0;
   int64_t gate_stride = 0, up_stride = 0, grad_gate_stride = 0, grad_up_stride = 0;
+  bool backward = false;
   ElementType type = ElementType::kFloat32;
 };
 
@@ -146,5 +149,15 @@ struct EmbeddingGradientArrays {
   int64_t positions = 0, dim = 0, num_embeddings = 0, padding_index = -1;
   ElementType type = ElementType::kFloat32;
 };
+
+/// Holds a list of such structs.
+template <class... Arrays>
+struct ArraysList {};
+
+/// Lists the fused operators. Each kernel is known by its arrays: the launches and the table of kernels
+/// follow.
+using OpArrays = ArraysList<NormArrays, NormBackwardArrays, PartSumsArrays, BiasGeluArrays, SwigluArrays,
+                            DropoutArrays, MaskedSoftmaxArrays, SoftmaxBackwardArrays, RotaryArrays,
+                            CrossEntropyArrays, EmbeddingGradientArrays>;
 
 }  // namespace deepspeed::kernels

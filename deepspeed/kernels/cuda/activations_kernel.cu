@@ -125,49 +125,35 @@ __global__ void __launch_bounds__(kOpThreads) swiglu_backward_kernel(SwigluArray
 
 }  // namespace
 
-cudaError_t launch_bias_gelu(const BiasGeluArrays& arrays, cudaStream_t stream) {
-  const RowParts& rows = arrays.rows;
-  const bool packed = are_packed(arrays.type, {rows.columns}, {arrays.input, arrays.bias, arrays.output});
-  return with_team(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team) {
-    return launch_kernel(&bias_gelu_kernel<decltype(element), width(), decltype(team)>,
-                         segment_shape(rows.rows, rows.columns, decltype(team)::kThreads, stream), arrays);
-  });
-}
-
-cudaError_t launch_bias_gelu_backward(const BiasGeluArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const BiasGeluArrays& arrays, cudaStream_t stream) {
   const RowParts& rows = arrays.rows;
   const bool packed =
       are_packed(arrays.type, {rows.columns}, {arrays.input, arrays.bias, arrays.grad_output, arrays.output});
-  if (arrays.bias_parts != nullptr) {
+  if (arrays.backward && arrays.bias_parts != nullptr) {
     return with_width(arrays.type, packed, [&](auto element, auto width) {
       return launch_kernel(&bias_gelu_backward_kernel<decltype(element), width()>,
                            parts_shape(rows, width(), stream), arrays);
     });
   }
   return with_team(arrays.type, rows.columns, packed, [&](auto element, auto width, auto team) {
-    return launch_kernel(&gelu_backward_kernel<decltype(element), width(), decltype(team)>,
-                         segment_shape(rows.rows, rows.columns, decltype(team)::kThreads, stream), arrays);
-  });
-}
-
-cudaError_t launch_swiglu(const SwigluArrays& arrays, cudaStream_t stream) {
-  const bool packed = are_packed(arrays.type, {arrays.columns, arrays.gate_stride, arrays.up_stride},
-                                 {arrays.gate, arrays.up, arrays.output});
-  return with_team(arrays.type, arrays.columns, packed, [&](auto element, auto width, auto team) {
-    return launch_kernel(&swiglu_kernel<decltype(element), width(), decltype(team)>,
-                         segment_shape(arrays.rows, arrays.columns, decltype(team)::kThreads, stream),
+    auto* const kernel = arrays.backward ? &gelu_backward_kernel<decltype(element), width(), decltype(team)>
+                                         : &bias_gelu_kernel<decltype(element), width(), decltype(team)>;
+    return launch_kernel(kernel, segment_shape(rows.rows, rows.columns, decltype(team)::kThreads, stream),
                          arrays);
   });
 }
 
-cudaError_t launch_swiglu_backward(const SwigluArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const SwigluArrays& arrays, cudaStream_t stream) {
   const bool packed = are_packed(
       arrays.type,
       {arrays.columns, arrays.gate_stride, arrays.up_stride, arrays.grad_gate_stride, arrays.grad_up_stride},
-      {arrays.gate, arrays.up, arrays.grad_output, arrays.grad_gate, arrays.grad_up});
+      {arrays.gate, arrays.up, arrays.output, arrays.grad_output, arrays.grad_gate, arrays.grad_up});
   return with_team(arrays.type, arrays.columns, packed, [&](auto element, auto width, auto team) {
-    return launch_kernel(&swiglu_backward_kernel<decltype(element), width(), decltype(team)>,
-                         segment_shape(arrays.rows, arrays.columns, decltype(team)::kThreads, stream),
+    auto* const kernel = arrays.backward ? &swiglu_backward_kernel<decltype(element), width(), decltype(team)>
+                                         : &swiglu_kernel<decltype(element), width(), decltype(team)>;
+    return launch_kernel(kernel, segment_shape(arrays.rows, arrays.columns, decltype(team)::kThreads, stream),
                          arrays);
   });
 }

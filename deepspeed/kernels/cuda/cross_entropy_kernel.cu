@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(kOpThreads) cross_entropy_kernel(CrossEntropyA
 
 }  // namespace
 
-cudaError_t launch_cross_entropy(const CrossEntropyArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const CrossEntropyArrays& arrays, cudaStream_t stream) {
   const bool packed = are_packed(arrays.type, {arrays.columns}, {arrays.logits});
   return with_width(arrays.type, packed, [&](auto element, auto width) {
     return launch_kernel(&cross_entropy_kernel<decltype(element), width()>,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
 #include <c10/core/Device.h>
 
@@ -28,31 +29,39 @@ struct CudaKernels {
   Launch<const QuantizedArray&> quantize, dequantize, add_quantized;
   Launch<float*, float*, uint8_t*, float*, int64_t> compress_signs;
   Launch<const uint8_t*, const float*, float*, int64_t> add_signs;
-  Launch<const NormArrays&> norm;
-  Launch<const NormBackwardArrays&> norm_backward;
-  Launch<const PartSumsArrays&> part_sums;
-  Launch<const BiasGeluArrays&> bias_gelu, bias_gelu_backward;
-  Launch<const SwigluArrays&> swiglu, swiglu_backward;
-  Launch<const DropoutArrays&> dropout;
-  Launch<const MaskedSoftmaxArrays&> masked_softmax;
-  Launch<const SoftmaxBackwardArrays&> softmax_backward;
-  Launch<const RotaryArrays&> rotary;
-  Launch<const CrossEntropyArrays&> cross_entropy;
-  Launch<const EmbeddingGradientArrays&> embedding_gradient;
+
+  template <class... Arrays>
+  static std::tuple<Launch<const Arrays&>...> launches_of(ArraysList<Arrays...>);
+  decltype(launches_of(OpArrays())) ops;  // one for the arrays of each fused operator
 };
 
-/// Launches a kernel of the table on `device`. Throws NotSupportedError without the CUDA library, and Error
-/// if the launch fails.
-template <class... Parameters, class... Arguments>
-void launch_on(const at::Device& device, CudaKernels::Launch<Parameters...> CudaKernels::*kernel,
-               const Arguments&... arguments) {
+/// Calls launch(kernels) with the table. Throws NotSupportedError without the CUDA library, and Error if the
+/// launch fails.
+template <class LaunchOne>
+void launch_from_table(const at::Device& device, const LaunchOne& launch) {
   const auto* const kernels = device::cuda_table<CudaKernels>();
   if (kernels == nullptr) {
     raise<NotSupportedError>("the elements lie on ", device, ", but ", device::why_no_cuda(),
                              "; or move them to the CPU");
   }
-  const char* const error = (kernels->*kernel)(device.index(), arguments...);
+  const char* const error = launch(*kernels);
   if (error != nullptr) raise<Error>("the launch on ", device, " failed: ", error);
+}
+
+/// Launches a kernel of the table on `device`. Throws as launch_from_table() does.
+template <class... Parameters, class... Arguments>
+void launch_on(const at::Device& device, CudaKernels::Launch<Parameters...> CudaKernels::*kernel,
+               const Arguments&... arguments) {
+  launch_from_table(
+      device, [&](const CudaKernels& kernels) { return (kernels.*kernel)(device.index(), arguments...); });
+}
+
+/// Launches the kernel of a fused operator on `device`. Throws as launch_from_table() does.
+template <class Arrays>
+void launch_on(const at::Device& device, const Arrays& arrays) {
+  launch_from_table(device, [&](const CudaKernels& kernels) {
+    return std::get<CudaKernels::Launch<const Arrays&>>(kernels.ops)(device.index(), arrays);
+  });
 }
 
 }  // namespace deepspeed::kernels

@@ -138,7 +138,8 @@ __global__ void __launch_bounds__(kOpThreads) dropout_sums_kernel(DropoutArrays 
 
 }  // namespace
 
-cudaError_t launch_dropout(const DropoutArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const DropoutArrays& arrays, cudaStream_t stream) {
   const RowParts& rows = arrays.rows;
   const bool packed =
       are_packed(arrays.type, {rows.columns}, {arrays.input, arrays.bias, arrays.residual, arrays.output});

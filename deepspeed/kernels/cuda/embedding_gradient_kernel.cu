@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kOpThreads) embedding_gradient_kernel(Embeddin
 
 }  // namespace
 
-cudaError_t launch_embedding_gradient(const EmbeddingGradientArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const EmbeddingGradientArrays& arrays, cudaStream_t stream) {
   const bool packed = are_packed(arrays.type, {arrays.dim}, {arrays.grad_output});
   return with_team(arrays.type, arrays.dim, packed, [&](auto element, auto width, auto team) {
     return launch_kernel(&embedding_gradient_kernel<decltype(element), width(), decltype(team)>,

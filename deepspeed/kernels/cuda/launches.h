@@ -41,20 +41,11 @@ cudaError_t launch_dequantize(const QuantizedArray& array, cudaStream_t stream);
 /// Adds the numbers that the codes stand for to the values, which are fp32.
 cudaError_t launch_add_quantized(const QuantizedArray& array, cudaStream_t stream);
 
-// The fused operators compute the formulas of their headers in kernels/. Sums over rows use the same order on
-// every call, except that threads add to an embedding's row in any order.
-cudaError_t launch_norm(const NormArrays& arrays, cudaStream_t stream);
-cudaError_t launch_norm_backward(const NormBackwardArrays& arrays, cudaStream_t stream);
-cudaError_t launch_part_sums(const PartSumsArrays& arrays, cudaStream_t stream);
-cudaError_t launch_bias_gelu(const BiasGeluArrays& arrays, cudaStream_t stream);
-cudaError_t launch_bias_gelu_backward(const BiasGeluArrays& arrays, cudaStream_t stream);
-cudaError_t launch_swiglu(const SwigluArrays& arrays, cudaStream_t stream);
-cudaError_t launch_swiglu_backward(const SwigluArrays& arrays, cudaStream_t stream);
-cudaError_t launch_dropout(const DropoutArrays& arrays, cudaStream_t stream);
-cudaError_t launch_masked_softmax(const MaskedSoftmaxArrays& arrays, cudaStream_t stream);
-cudaError_t launch_softmax_backward(const SoftmaxBackwardArrays& arrays, cudaStream_t stream);
-cudaError_t launch_rotary(const RotaryArrays& arrays, cudaStream_t stream);
-cudaError_t launch_cross_entropy(const CrossEntropyArrays& arrays, cudaStream_t stream);
-cudaError_t launch_embedding_gradient(const EmbeddingGradientArrays& arrays, cudaStream_t stream);
+/// Launches the kernel of a fused operator, which its .cu file defines for its arrays, one of OpArrays.
+///
+/// Operators compute the formulas of their headers in kernels/. Sums over rows use the same order on every
+/// call, except that threads add to an embedding's row in any order.
+template <class Arrays>
+cudaError_t launch(const Arrays& arrays, cudaStream_t stream);
 
 }  // namespace deepspeed::kernels

@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(kOpThreads) softmax_backward_kernel(SoftmaxBac
 
 }  // namespace
 
-cudaError_t launch_masked_softmax(const MaskedSoftmaxArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const MaskedSoftmaxArrays& arrays, cudaStream_t stream) {
   bool packed = are_packed(arrays.type, {arrays.columns}, {arrays.scores, arrays.mask, arrays.output});
   for (int dim = 0; dim < arrays.mask_dims; ++dim) {
     packed = packed && are_packed(arrays.type, {arrays.mask_strides[dim]}, {});
@@ -99,7 +100,8 @@ cudaError_t launch_masked_softmax(const MaskedSoftmaxArrays& arrays, cudaStream_
   });
 }
 
-cudaError_t launch_softmax_backward(const SoftmaxBackwardArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const SoftmaxBackwardArrays& arrays, cudaStream_t stream) {
   const bool packed =
       are_packed(arrays.type, {arrays.columns}, {arrays.grad_output, arrays.output, arrays.grad_input});
   return with_row(arrays.type, arrays.columns, packed, [&](auto element, auto width, auto team, auto kept) {

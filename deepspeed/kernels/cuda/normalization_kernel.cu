@@ -224,7 +224,8 @@ __global__ void __launch_bounds__(kOpThreads, blocks_at_once(kWidth))
 
 }  // namespace
 
-cudaError_t launch_norm(const NormArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const NormArrays& arrays, cudaStream_t stream) {
   const bool packed =
       are_packed(arrays.type, {arrays.columns},
                  {arrays.input, arrays.residual, arrays.weight, arrays.bias, arrays.output, arrays.sum});
@@ -234,7 +235,8 @@ cudaError_t launch_norm(const NormArrays& arrays, cudaStream_t stream) {
   });
 }
 
-cudaError_t launch_norm_backward(const NormBackwardArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const NormBackwardArrays& arrays, cudaStream_t stream) {
   const RowParts& rows = arrays.rows;
   const bool packed = are_packed(arrays.type, {rows.columns},
                                  {arrays.grad_output, arrays.grad_sum, arrays.sum, arrays.output,

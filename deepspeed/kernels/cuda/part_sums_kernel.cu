@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(kOpThreads) part_sums_kernel(PartSumsArrays a)
 
 }  // namespace
 
-cudaError_t launch_part_sums(const PartSumsArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const PartSumsArrays& arrays, cudaStream_t stream) {
   const int64_t blocks =
       (arrays.columns + kPartColumns - 1) / kPartColumns * (arrays.parts[1] == nullptr ? 1 : 2);
   return with_stored_type(arrays.type, [&](auto element) {

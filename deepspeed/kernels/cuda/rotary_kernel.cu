@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kOpThreads) rotary_kernel(RotaryArrays a) {
 
 }  // namespace
 
-cudaError_t launch_rotary(const RotaryArrays& arrays, cudaStream_t stream) {
+template <>
+cudaError_t launch(const RotaryArrays& arrays, cudaStream_t stream) {
   const int64_t* const from = arrays.input_strides;
   const int64_t* const to = arrays.output_strides;
   const bool packed = are_packed(arrays.type,

@@ -91,7 +91,7 @@ at::Tensor bias_gelu(const at::Tensor& given, const at::Tensor& given_bias) {
   const at::Tensor bias = op_parameter("bias", given_bias, input);
   const at::Tensor output = at::empty_like(input);
   if (input.numel() == 0) return output;
-  run_op(input.device(), &bias_gelu_cpu, &CudaKernels::bias_gelu, gelu_arrays(input, bias, output));
+  run_op(input.device(), gelu_arrays(input, bias, output));
   return output;
 }
 
@@ -108,9 +108,10 @@ BiasGeluGradients bias_gelu_backward(const at::Tensor& given, const at::Tensor& 
   }
   BiasGeluArrays arrays = gelu_arrays(input, bias, gradients.input);
   const at::Tensor parts = empty_parts(arrays.rows, input, bias);
+  arrays.backward = true;
   arrays.grad_output = grad_output.const_data_ptr();
   arrays.bias_parts = mutable_data(parts);
-  run_op(input.device(), &bias_gelu_backward_cpu, &CudaKernels::bias_gelu_backward, arrays);
+  run_op(input.device(), arrays);
   gradients.bias = sums_of_parts({parts, bias})[0];
   return gradients;
 }
@@ -121,7 +122,7 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   if (output.numel() == 0) return output;
   SwigluArrays arrays = swiglu_arrays(inputs);
   arrays.output = output.data_ptr();
-  run_op(gate.device(), &swiglu_cpu, &CudaKernels::swiglu, arrays);
+  run_op(gate.device(), arrays);
   return output;
 }
 
@@ -133,12 +134,13 @@ void swiglu_backward(const at::Tensor& given, const at::Tensor& gate, const at::
   const int64_t up_stride = output_stride("grad_up", grad_up, gate);
   if (gate.numel() == 0) return;
   SwigluArrays arrays = swiglu_arrays(inputs);
+  arrays.backward = true;
   arrays.grad_output = grad_output.const_data_ptr();
   arrays.grad_gate = grad_gate.data_ptr();
   arrays.grad_up = grad_up.data_ptr();
   arrays.grad_gate_stride = gate_stride;
   arrays.grad_up_stride = up_stride;
-  run_op(gate.device(), &swiglu_backward_cpu, &CudaKernels::swiglu_backward, arrays);
+  run_op(gate.device(), arrays);
 }
 
 }  // namespace deepspeed::kernels

@@ -92,7 +92,7 @@ void run_rows(const at::Tensor& logits, const at::Tensor& targets, const at::Ten
   arrays.ignore_index = options.ignore_index;
   arrays.label_smoothing = options.label_smoothing;
   arrays.type = element_type(logits.scalar_type());
-  run_op(logits.device(), &cross_entropy_cpu, &CudaKernels::cross_entropy, arrays);
+  run_op(logits.device(), arrays);
 }
 
 /// Holds the arguments of a linear layer, checked and contiguous.

@@ -10,12 +10,11 @@ namespace deepspeed::kernels {
 
 /// Runs the kernel of `device`, the CPU or a CUDA device. Throws as launch_on() does.
 template <class Arrays>
-void run_op(const at::Device& device, void (*on_cpu)(const Arrays&),
-            CudaKernels::Launch<const Arrays&> CudaKernels::*on_cuda, const Arrays& arrays) {
+void run_op(const at::Device& device, const Arrays& arrays) {
   if (device.is_cuda()) {
-    launch_on(device, on_cuda, arrays);
+    launch_on(device, arrays);
   } else {
-    on_cpu(arrays);
+    run_cpu(arrays);
   }
 }
 

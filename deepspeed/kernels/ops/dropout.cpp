@@ -37,7 +37,7 @@ DropoutArrays dropout_arrays(const at::Tensor& input, const at::Tensor& output, 
 }
 
 void run_dropout(const at::Tensor& input, const DropoutArrays& arrays) {
-  if (input.numel() != 0) run_op(input.device(), &dropout_cpu, &CudaKernels::dropout, arrays);
+  if (input.numel() != 0) run_op(input.device(), arrays);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ at::Tensor embedding_gradient(const at::Tensor& given, const at::Tensor& given_i
     arrays.num_embeddings = num_embeddings;
     arrays.padding_index = padding_index;
     arrays.type = element_type(grad_output.scalar_type());
-    run_op(grad_output.device(), &embedding_gradient_cpu, &CudaKernels::embedding_gradient, arrays);
+    run_op(grad_output.device(), arrays);
   }
   return grad_weight.to(grad_output.scalar_type());
 }

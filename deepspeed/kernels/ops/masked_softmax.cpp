@@ -49,7 +49,7 @@ void write_softmax(const at::Tensor& scores, const at::Tensor& given_mask, doubl
   }
   arrays.type = element_type(scores.scalar_type());
   arrays.mask_type = parameter_type(mask, scores);
-  run_op(scores.device(), &masked_softmax_cpu, &CudaKernels::masked_softmax, arrays);
+  run_op(scores.device(), arrays);
 }
 
 void write_backward(const at::Tensor& grad_output, const at::Tensor& output, double scale,
@@ -64,7 +64,7 @@ void write_backward(const at::Tensor& grad_output, const at::Tensor& output, dou
   arrays.columns = columns;
   arrays.scale = scale;
   arrays.type = element_type(output.scalar_type());
-  run_op(output.device(), &softmax_backward_cpu, &CudaKernels::softmax_backward, arrays);
+  run_op(output.device(), arrays);
 }
 
 void check_in_place(const char* name, const at::Tensor& tensor) {

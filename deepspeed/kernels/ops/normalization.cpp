@@ -48,7 +48,7 @@ NormalizedRows normalize(const at::Tensor& given, const at::Tensor& given_residu
   arrays.eps = eps;
   arrays.type = element_type(input.scalar_type());
   arrays.parameter_type = parameter_type(weight.defined() ? weight : bias, input);
-  run_op(input.device(), &norm_cpu, &CudaKernels::norm, arrays);
+  run_op(input.device(), arrays);
   return result;
 }
 
@@ -107,7 +107,7 @@ NormGradients normalize_backward(const at::Tensor& given, const SavedNorm& saved
   arrays.is_rms = saved.is_rms;
   arrays.type = element_type(values.scalar_type());
   arrays.parameter_type = parameter_type(weight.defined() ? weight : bias, values);
-  run_op(values.device(), &norm_backward_cpu, &CudaKernels::norm_backward, arrays);
+  run_op(values.device(), arrays);
   const auto [of_weight, of_bias] = sums_of_parts({weight_parts, weight}, {bias_parts, bias});
   gradients.weight = of_weight;
   gradients.bias = of_bias;

@@ -33,7 +33,7 @@ std::array<at::Tensor, 2> sums_of_parts(const PartedGradient& first, const Parte
     arrays.parts[next] = gradients[i]->parts.const_data_ptr();
     arrays.sums[next++] = sums[i].data_ptr();
   }
-  launch_on(any.parts.device(), &CudaKernels::part_sums, arrays);
+  launch_on(any.parts.device(), arrays);
   return sums;
 }
 

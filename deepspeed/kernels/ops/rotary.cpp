@@ -62,7 +62,7 @@ at::Tensor rotary_embedding(const at::Tensor& given, const at::Tensor& given_cos
   arrays.backward = backward;
   arrays.type = element_type(input.scalar_type());
   arrays.table_type = element_type(cos.scalar_type());
-  run_op(input.device(), &rotary_cpu, &CudaKernels::rotary, arrays);
+  run_op(input.device(), arrays);
   return output;
 }
 

@@ -1,7 +1,11 @@
-// Where one of torch's operators takes the call, it does all (torch_attention.h). Else heads are copied
-// apart, [batch * heads, sequence, d]; scores become probabilities in place (masked_softmax_), which are
-// dropped and multiplied by the values. Backward takes the same steps from the end. The gradients of queries,
-// keys and values are written into one tensor, from which one copy makes the gradient of qkv.
+// If one of torch's operators takes the call, it computes everything (torch_attention.h). Otherwise:
+//
+// 1. Heads are copied to [batch * heads, sequence, d].
+// 2. Their scores become probabilities in place (masked_softmax_).
+// 3. Probabilities are dropped and multiplied by the values.
+//
+// Backward reverses these steps. It writes the gradients of queries, keys and values into one tensor, and
+// copies that into the gradient of qkv.
 #include "deepspeed/ops/transformer/attention.h"
 
 #include <ATen/ops/empty_like.h>
@@ -14,7 +18,7 @@
 namespace deepspeed::ops {
 namespace {
 
-/// Undoes by_heads() by a copy: [T, n H].
+/// Undoes by_heads() with a copy. Returns [T, n H].
 at::Tensor by_tokens(const at::Tensor& heads, const HeadSizes& sizes) {
   return heads.view({-1, sizes.batch, sizes.heads, sizes.sequence, sizes.width})
       .permute({1, 3, 0, 2, 4})

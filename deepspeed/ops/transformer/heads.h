@@ -1,4 +1,4 @@
-// How the heads of an attention lie in the tokens of a layer.
+// The layout of an attention's heads in a layer's tokens.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ struct HeadSizes {
   int64_t batch, sequence, heads, width;
 };
 
-/// Views [T, n H] as n of [batch, heads, sequence, d]: [n, batch, heads, sequence, d].
+/// Views [T, n H] as [n, batch, heads, sequence, d].
 inline at::Tensor by_heads(const at::Tensor& tokens, const HeadSizes& sizes) {
   return tokens.view({sizes.batch, sizes.sequence, -1, sizes.heads, sizes.width}).permute({2, 0, 3, 1, 4});
 }

@@ -11,7 +11,7 @@
 namespace deepspeed::ops {
 namespace {
 
-// What is added to the scores of a token that a mask of booleans hides: a row of them alone stays finite.
+// Is added to the scores of a token that a boolean mask hides. It is finite, so a fully hidden row is, too.
 constexpr double kUnseen = std::numeric_limits<float>::lowest();
 
 bool is_computed(at::ScalarType dtype) {
@@ -52,19 +52,17 @@ void check_states(const at::Tensor& x, const DeepSpeedTransformerConfig& config)
 void check_weights(const at::Tensor& x, const TransformerWeights& weights,
                    const DeepSpeedTransformerConfig& config) {
   const std::string name = layer_name(config);
-  for (const auto& [key, member] : kTransformerWeights) {
-    if (!(weights.*member).defined()) raise<UsageError>(name, ": ", key, " is undefined");
+  for (const auto& entry : kTransformerWeights) {
+    if (!(weights.*entry.member).defined()) raise<UsageError>(name, ": ", entry.name, " is undefined");
   }
   const int64_t hidden = x.size(2), inter = weights.inter_b.numel();
-  const std::vector<int64_t> shapes[] = {
-      {3 * hidden, hidden}, {3 * hidden}, {hidden, hidden}, {hidden}, {hidden}, {hidden},
-      {inter, hidden},      {inter},      {hidden, inter},  {hidden}, {hidden}, {hidden}};
-  for (size_t i = 0; i < kTransformerWeights.size(); ++i) {
-    const auto& [key, member] = kTransformerWeights[i];
-    const at::Tensor& weight = weights.*member;
-    if (weight.sizes() != at::IntArrayRef(shapes[i])) {
+  for (const auto& entry : kTransformerWeights) {
+    const char* const key = entry.name;
+    const at::Tensor& weight = weights.*entry.member;
+    const std::vector<int64_t> sizes = sizes_of(entry, hidden, inter);
+    if (weight.sizes() != at::IntArrayRef(sizes)) {
       raise<UsageError>(name, ": ", key, ": got sizes ", weight.sizes(), ", expected ",
-                        at::IntArrayRef(shapes[i]), " for hidden_states of ", x.sizes());
+                        at::IntArrayRef(sizes), " for hidden_states of ", x.sizes());
     }
     if (weight.device() != x.device()) {
       raise<UsageError>(name, ": ", key, " is on ", weight.device(), ", hidden_states are on ", x.device());

@@ -1,4 +1,4 @@
-// Checks what a transformer layer is given, so that errors name the layer and the tensor.
+// Checks the arguments of a transformer layer. Errors name the layer and the tensor.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace deepspeed::ops {
 
-/// Names a layer in errors.
+/// Returns the name of a layer for errors.
 std::string layer_name(const DeepSpeedTransformerConfig& config);
 
-/// Throws UsageError for another shape or dtype than transformer_layer() takes.
+/// Throws UsageError for a shape or dtype that transformer_layer() does not take.
 void check_states(const at::Tensor& hidden_states, const DeepSpeedTransformerConfig& config);
 void check_weights(const at::Tensor& hidden_states, const TransformerWeights& weights,
                    const DeepSpeedTransformerConfig& config);
 
-/// Returns the mask as numbers in the type of the scores' arithmetic, undefined where there is none. Throws
-/// UsageError.
+/// Returns the mask as numbers in the dtype that scores are computed in. It is undefined if there is none.
+/// Throws UsageError.
 at::Tensor checked_mask(const at::Tensor& mask, const at::Tensor& hidden_states,
                         const DeepSpeedTransformerConfig& config);
 

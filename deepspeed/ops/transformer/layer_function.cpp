@@ -1,16 +1,14 @@
-// 1. transformer_layer() casts what autocast casts, and has its arguments checked (layer_arguments.h).
-// 2. LayerNode::forward draws the seeds of dropout, computes with the weights whole (with_whole), and saves
-//    the weights, the mask and the Activations.
-// 3. LayerNode::backward takes the steps from the end. What the options left out it computes again: the GELU,
-//    the dropped probabilities, the rows that a layer norm took. A gradient that nobody wants is left out.
+// 1. transformer_layer() does autocast's casts and checks the arguments (layer_arguments.h).
+// 2. LayerNode::forward draws the seeds of dropout, computes while the weights are gathered (with_whole), and
+//    saves the weights, the mask and the Activations.
+// 3. LayerNode::backward reverses the steps. It computes again what the options did not keep: the GELU, the
+//    dropped probabilities, the inputs of layer norms. It skips products for gradients that are not needed.
 #include "deepspeed/ops/transformer/layer_function.h"
 
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -18,10 +16,12 @@
 #include "deepspeed/kernels/ops/activations.h"
 #include "deepspeed/kernels/ops/dropout.h"
 #include "deepspeed/kernels/ops/normalization.h"
+#include "deepspeed/ops/autograd/autocast.h"
+#include "deepspeed/ops/autograd/function.h"
+#include "deepspeed/ops/autograd/whole_tensors.h"
 #include "deepspeed/ops/transformer/attention.h"
 #include "deepspeed/ops/transformer/layer_arguments.h"
 #include "deepspeed/ops/transformer/products.h"
-#include "deepspeed/ops/transformer/whole_tensors.h"
 #include "deepspeed/tensor/saved_value.h"
 #include "deepspeed/tensor/struct_members.h"
 
@@ -29,32 +29,30 @@ namespace deepspeed::ops {
 namespace {
 
 using kernels::Philox;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 constexpr size_t kNumWeights = kTransformerWeights.size();
 
-/// Beside the weights and the mask, what backward needs of a forward.
+/// Holds what backward needs from forward, apart from the weights and the mask.
 struct Activations {
   at::Tensor input;         // hidden_states; undefined for pre-LN with normalize_invertible
   at::Tensor normed;        // pre-LN: LN(input), [T, H]
-  at::Tensor context;       // of the attention, [T, H]
+  at::Tensor context;       // result of the attention, [T, H]
   at::Tensor middle_sum;    // r, [T, H]; undefined with normalize_invertible
   at::Tensor middle;        // f, [T, H]
   at::Tensor intermediate;  // f Wi^T, [T, I]
   at::Tensor activated;     // its GELU; undefined with gelu_checkpoint
-  at::Tensor output_sum;    // post-LN: what the last norm took, [T, H]; undefined with normalize_invertible
-  at::Tensor output;        // post-LN with normalize_invertible: the result
-  at::Tensor mean, rstd;    // of the outer norm's rows, [T]; no mean with normalize_invertible
+  at::Tensor output_sum;    // post-LN: the last norm's input, [T, H]; undefined with normalize_invertible
+  at::Tensor output;        // post-LN with normalize_invertible: the layer's output
+  at::Tensor mean, rstd;    // the outer norm's, [T]; mean is undefined with normalize_invertible
   at::Tensor middle_mean, middle_rstd;
 };
 
-/// What a call is beside its tensors.
+/// Holds all of a call that is not a tensor.
 struct LayerCall {
-  DeepSpeedTransformerConfig options;  // without dropout outside of training
+  DeepSpeedTransformerConfig options;  // ratios are 0 outside of training
   int64_t batch = 0, sequence = 0;
-  Philox probabilities = {}, attention_output = {}, layer_output = {};  // of the three dropouts
-  AttentionKind attention_kind = AttentionKind::kWritten;               // what the forward has taken
+  Philox probabilities = {}, attention_output = {}, layer_output = {};  // for the three dropouts
+  AttentionKind attention_kind = AttentionKind::kWritten;               // that forward used
 
   std::string name() const { return layer_name(options); }
   AttentionCall attention(const at::Tensor& mask) const {
@@ -69,17 +67,11 @@ struct LayerCall {
   }
 };
 
-/// All tensors that are not variables, for autograd.
+/// Holds the arguments of the node that autograd does not differentiate.
 struct LayerArguments {
   at::Tensor mask;
   LayerCall call;
 };
-
-TransformerWeights weights_of(at::TensorList list) {
-  TransformerWeights weights;
-  for (size_t i = 0; i < kNumWeights; ++i) weights.*kTransformerWeights[i].second = list[i];
-  return weights;
-}
 
 at::Tensor flat(const at::Tensor& states) { return states.view({-1, states.size(-1)}); }
 
@@ -90,7 +82,7 @@ Philox draw(const DeepSpeedTransformerConfig& options, double ratio, const at::D
   return philox;
 }
 
-/// Fills `kept` and `attended`. Returns the output, of the shape of x.
+/// Returns the output, with the shape of x. Fills `kept` and `attended`.
 at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const TransformerWeights& w,
                        const LayerCall& call, Activations& kept, AttentionResult& attended) {
   const DeepSpeedTransformerConfig& options = call.options;
@@ -129,11 +121,12 @@ at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const Transf
   const at::Tensor output = norm.output.view(x.sizes());
   kept.rstd = norm.rstd;
   if (keeps_sums) kept.mean = norm.mean;
-  (keeps_sums ? kept.output_sum : kept.output) = keeps_sums ? output_sum : output;
+  if (keeps_sums) kept.output_sum = output_sum;
+  if (!keeps_sums) kept.output = output;
   return output;
 }
 
-/// Goes back through one layer. The members are what its steps share.
+/// Computes the backward of one layer. Its members are what the steps share.
 class LayerBackward {
  public:
   LayerBackward(const Activations& kept, variable_list attention_kept, const at::Tensor& mask,
@@ -145,7 +138,7 @@ class LayerBackward {
         call_(call),
         wanted_(wanted) {}
 
-  /// Returns the gradients of hidden_states and of the weights that are wanted.
+  /// Returns the gradients of hidden_states and of the weights; undefined for those not wanted.
   variable_list run(const at::Tensor& grad_output) {
     const at::Tensor gradient = flat(grad_output.contiguous());
     return call_.options.pre_layer_norm ? run_pre_norm(gradient) : run_post_norm(gradient);
@@ -176,11 +169,11 @@ class LayerBackward {
         dropped_bias(gradient, &TransformerWeights::output_b, w_.output_b, call_.layer_output);
     const at::Tensor activated =
         kept_.activated.defined() ? kept_.activated : kernels::bias_gelu(kept_.intermediate, w_.inter_b);
-    matrix(&TransformerWeights::output_w, output, activated);
+    matrix<&TransformerWeights::output_w>(output, activated);
     const auto gelu =
         kernels::bias_gelu_backward(product(output, w_.output_w), kept_.intermediate, w_.inter_b);
     gradients_.inter_b = gelu.bias;
-    matrix(&TransformerWeights::inter_w, gelu.input, kept_.middle);
+    matrix<&TransformerWeights::inter_w>(gelu.input, kept_.middle);
     return gelu.input;
   }
 
@@ -202,15 +195,15 @@ class LayerBackward {
     return norm.input;
   }
 
-  /// Returns the gradient of the queries, keys and values; `attended` is what was multiplied to get them.
+  /// Returns the gradient of queries, keys and values. Their product's input was `attended`.
   at::Tensor attend(const at::Tensor& gradient, const at::Tensor& attended) {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);
-    matrix(&TransformerWeights::attn_ow, output, kept_.context);
+    matrix<&TransformerWeights::attn_ow>(output, kept_.context);
     const at::Tensor grad_qkv =
         attention_backward(product(output, w_.attn_ow),
                            {call_.attention_kind, kept_.context, attention_kept_}, call_.attention(mask_));
-    matrix(&TransformerWeights::attn_qkvw, grad_qkv, attended);
+    matrix<&TransformerWeights::attn_qkvw>(grad_qkv, attended);
     gradients_.attn_qkvb = sum_of_rows(grad_qkv, w_.attn_qkvb);
     return grad_qkv;
   }
@@ -218,7 +211,7 @@ class LayerBackward {
   at::Tensor dropped_bias(const at::Tensor& gradient, at::Tensor TransformerWeights::*bias_gradient,
                           const at::Tensor& bias, const Philox& philox) {
     const double ratio = call_.options.hidden_dropout_ratio;
-    if (ratio == 0) {  // the gradient is its own
+    if (ratio == 0) {  // dropout's gradient is its argument
       gradients_.*bias_gradient = sum_of_rows(gradient, bias);
       return gradient;
     }
@@ -231,11 +224,9 @@ class LayerBackward {
     return gradient.sum(0, /*keepdim=*/false, bias.scalar_type());
   }
 
-  void matrix(at::Tensor TransformerWeights::*weight, const at::Tensor& gradient, const at::Tensor& input) {
-    for (size_t i = 0; i < kNumWeights; ++i) {
-      if (kTransformerWeights[i].second == weight && wanted_[1 + i])
-        gradients_.*weight = product(gradient.t(), input);
-    }
+  template <at::Tensor TransformerWeights::*weight>
+  void matrix(const at::Tensor& gradient, const at::Tensor& input) {
+    if (wanted_[1 + index_of(weight)]) gradients_.*weight = product(gradient.t(), input);
   }
 
   kernels::NormGradients norm_backward(const at::Tensor& gradient, const at::Tensor& sum,
@@ -258,7 +249,7 @@ class LayerBackward {
       found.emplace_back();
     }
     for (size_t i = 0; i < kNumWeights; ++i) {
-      found.push_back(wanted_[1 + i] ? gradients_.*kTransformerWeights[i].second : at::Tensor());
+      found.push_back(wanted_[1 + i] ? gradients_.*kTransformerWeights[i].member : at::Tensor());
     }
     return found;
   }
@@ -284,10 +275,9 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
     call.layer_output = draw(options, options.hidden_dropout_ratio, device);
     Activations kept;
     AttentionResult attended;
-    at::Tensor output;
-    with_whole(weights, [&] {
-      output =
-          run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept, attended);
+    const at::Tensor output = with_whole("transformer_layer", weights, [&] {
+      return run_forward(hidden_states.contiguous(), arguments.mask, weights_of(weights), call, kept,
+                         attended);
     });
     call.attention_kind = attended.kind;
     variable_list saved = weights.vec();
@@ -302,10 +292,7 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto call = saved_value<LayerCall>(context);
-    if (at::GradMode::is_enabled()) {
-      raise<NotSupportedError>(call.name(),
-                               " has no second derivative: call backward() without create_graph");
-    }
+    refuse_create_graph(call.name());
     const variable_list saved = context->get_saved_variables();
     const at::TensorList weights = at::TensorList(saved).slice(0, kNumWeights);
     size_t next = kNumWeights;
@@ -314,13 +301,12 @@ class LayerNode : public torch::autograd::Function<LayerNode> {
     std::apply([&](auto&... tensors) { ((tensors = saved[next++]), ...); }, visit_detail::tie_members(kept));
     std::vector<bool> wanted;
     for (size_t i = 0; i <= kNumWeights; ++i) wanted.push_back(context->needs_input_grad(i));
-    variable_list found;
-    with_whole(weights, [&] {
-      const variable_list attention_kept(saved.begin() + static_cast<std::ptrdiff_t>(next), saved.end());
+    const variable_list attention_kept(saved.begin() + static_cast<std::ptrdiff_t>(next), saved.end());
+    variable_list found = with_whole("transformer_layer_backward", weights, [&] {
       const TransformerWeights whole = weights_of(weights);
-      found = LayerBackward(kept, attention_kept, mask, whole, call, wanted).run(gradients[0]);
+      return LayerBackward(kept, attention_kept, mask, whole, call, wanted).run(gradients[0]);
     });
-    found.emplace_back();  // of the arguments
+    found.emplace_back();  // for `arguments`
     return found;
   }
 };
@@ -339,20 +325,16 @@ at::Tensor transformer_layer(const at::Tensor& hidden_states, const at::Tensor& 
       is_training && config.training ? config : without_dropout(config);
   at::Tensor x = hidden_states;
   TransformerWeights cast = weights;
-  const at::DeviceType device = x.defined() ? x.device().type() : at::kCPU;
-  if ((device == at::kCPU || device == at::kCUDA) && at::autocast::is_autocast_enabled(device)) {
-    const at::ScalarType dtype = at::autocast::get_autocast_dtype(device);
-    x = at::autocast::cached_cast(dtype, x, device);
-    for (const auto member : {&TransformerWeights::attn_qkvw, &TransformerWeights::attn_ow,
-                              &TransformerWeights::inter_w, &TransformerWeights::output_w}) {
-      cast.*member = at::autocast::cached_cast(dtype, cast.*member, device);
+  if (is_autocast(x)) {
+    x = in_autocast_dtype(x);
+    for (const TransformerWeight& weight : kTransformerWeights) {
+      if (weight.is_matrix()) cast.*weight.member = in_autocast_dtype(cast.*weight.member);
     }
   }
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   check_states(x, options);
   check_weights(x, cast, options);
-  variable_list list;
-  for (const auto& [name, member] : kTransformerWeights) list.push_back(cast.*member);
+  const variable_list list = list_of(cast);
   const at::AutoGradMode with_grad(at::GradMode::is_enabled() && options.is_grad_enabled);
   const LayerArguments arguments{checked_mask(attention_mask, x, options),
                                  LayerCall{options, x.size(0), x.size(1)}};

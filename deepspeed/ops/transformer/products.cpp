@@ -17,19 +17,21 @@ namespace {
 using OptionalTensor = std::optional<at::Tensor>;
 using Scalars = c10::List<std::optional<at::Scalar>>;
 
-constexpr int64_t kOneDnnNumel = int64_t{1} << 20;  // multiplications from which on a call of oneDNN pays
+constexpr int64_t kOneDnnNumel = int64_t{1} << 20;  // oneDNN pays from this many multiplications
 
 bool cpu_multiplies(at::ScalarType dtype) {
 #if defined(__x86_64__)
-  // What oneDNN asks for; without it torch multiplies element by element.
+  // oneDNN needs these; without them torch multiplies element by element.
   if (dtype == at::kBFloat16) return at::get_cpu_capability() == "AVX512";
   if (dtype == at::kHalf) return __builtin_cpu_supports("avx512fp16") != 0;
 #endif
   return dtype != at::kHalf && dtype != at::kBFloat16;
 }
 
-/// Says whether MKL, by which torch multiplies float32, leaves speed to oneDNN: its best products are for
-/// Intel's processors alone. On AMD's with AVX-512 oneDNN is 1.1 to 1.5 times as fast.
+/// Returns whether oneDNN multiplies float32 faster than MKL, which torch uses, does here.
+///
+/// MKL's best kernels run only on Intel processors. On AMD processors with AVX-512 oneDNN is 1.1 to 1.5 times
+/// as fast.
 bool prefers_onednn() {
 #if defined(__x86_64__)
   static const bool prefers = at::get_cpu_capability() == "AVX512" && __builtin_cpu_is("intel") == 0;
@@ -39,7 +41,9 @@ bool prefers_onednn() {
 #endif
 }
 
-/// Torch's linear layers by oneDNN, which its compiler uses: x w^T + bias, and with `other` added.
+/// Holds torch's linear layers over oneDNN, which torch's compiler uses.
+///
+/// `plain` computes x w^T + bias. `adding` adds another tensor to that.
 struct OneDnnLinear {
   using Plain = at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view,
                            Scalars, std::optional<std::string_view>);
@@ -49,7 +53,7 @@ struct OneDnnLinear {
   c10::TypedOperatorHandle<Adding> adding;
 };
 
-/// Returns them, or null where this torch has none.
+/// Returns torch's operators, or null if this torch does not have them.
 const OneDnnLinear* onednn_linear() {
   static const std::optional<OneDnnLinear> found = []() -> std::optional<OneDnnLinear> {
     const auto plain = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -62,7 +66,7 @@ const OneDnnLinear* onednn_linear() {
 
 bool lies_densely(const at::Tensor& matrix) { return matrix.is_contiguous() || matrix.t().is_contiguous(); }
 
-/// Returns the operators if they suit a product of matrices.
+/// Returns the operators if they suit the product a b, otherwise null.
 const OneDnnLinear* onednn_for(const at::Tensor& a, const at::Tensor& b) {
   const bool suits = a.dim() == 2 && a.is_cpu() && a.scalar_type() == at::kFloat && a.is_contiguous() &&
                      b.scalar_type() == at::kFloat && lies_densely(b) &&

@@ -1,6 +1,6 @@
-// The operators take views of qkv, [batch, heads, sequence, d], and give their results in such a layout that
-// the context is a view of the output. Memory-efficient attention writes the gradients of queries, keys and
-// values side by side; the others have no such place for them, and they are copied.
+// The operators take views of qkv, [batch, heads, sequence, d]. The layout of their results makes the context
+// a view of the output. Memory-efficient attention writes the gradients of queries, keys and values side by
+// side, as qkv has them. The gradients of other operators are copied there.
 #include "deepspeed/ops/transformer/torch_attention.h"
 
 #include <algorithm>
@@ -30,18 +30,20 @@ namespace {
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-constexpr int64_t kAlignment = 8;  // elements, of heads and of rows of the mask
+constexpr int64_t kAlignment = 8;  // in elements, for heads and for rows of the mask
 
 bool is_row_of_keys(const at::Tensor& mask) { return mask.size(1) == 1 && mask.size(2) == 1; }
 
-/// Returns the mask in the dtype of the scores, undefined without one. Where a whole row is hidden, the sum
-/// of a score and the least number would be -inf, and the row nan; the bound leaves room for it.
+/// Returns the mask in the dtype of the scores, or undefined if there is none.
+///
+/// In a row that is fully hidden, a score plus the lowest number would be -inf, and the row nan. The bound
+/// prevents that.
 at::Tensor bias_of(const AttentionCall& call, at::ScalarType dtype) {
   if (!call.mask.defined()) return {};
   return call.mask.clamp_min(dtype == at::kHalf ? -65504.0 : -1e38).to(dtype);
 }
 
-/// Returns the mask as memory-efficient attention takes it: of all sizes, rows at multiples of kAlignment.
+/// Returns the mask for memory-efficient attention: expanded, with rows at multiples of kAlignment.
 at::Tensor aligned_bias_of(const AttentionCall& call, const at::Tensor& query) {
   const at::Tensor bias = bias_of(call, query.scalar_type());
   if (!bias.defined()) return bias;
@@ -53,22 +55,22 @@ at::Tensor aligned_bias_of(const AttentionCall& call, const at::Tensor& query) {
   return aligned.expand({query.size(0), query.size(1), query.size(2), query.size(2)});
 }
 
-std::optional<at::Tensor> optional_tensor(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-/// Asks torch for the operator of a training step: backwards know fewer sizes than forwards.
+/// Asks torch for an operator that can train. Backward supports fewer sizes than forward.
 at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, const HeadSizes& sizes) {
   const at::AutoGradMode with_grad(true);
   const at::Tensor heads = by_heads(qkv.detach(), sizes);
   std::array<at::Tensor, 3> learned;
   for (int i = 0; i < 3; ++i) learned[static_cast<size_t>(i)] = heads[i].detach().set_requires_grad(true);
   return static_cast<at::SDPBackend>(at::_fused_sdp_choice(learned[0], learned[1], learned[2],
-                                                           optional_tensor(bias_of(call, qkv.scalar_type())),
+                                                           or_none(bias_of(call, qkv.scalar_type())),
                                                            call.dropout_ratio, false, sizes.scale()));
 }
 
-/// Returns the gradients where they lie, if this is side by side, as qkv is laid out; else undefined.
+/// Returns a view of the gradients if they lie side by side as in qkv, otherwise undefined.
 at::Tensor joined_in_place(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
   const auto [of_queries, of_keys, of_values] = gradients;
   const int64_t hidden = sizes.heads * sizes.width, row = 3 * hidden, begin = of_queries.storage_offset();
@@ -81,7 +83,7 @@ at::Tensor joined_in_place(const Gradients& gradients, const HeadSizes& sizes, c
   return of_queries.as_strided(qkv.sizes(), {row, 1}, begin);
 }
 
-/// Lays the gradients side by side, as qkv is laid out: on a GPU by one launch at most.
+/// Returns the gradients side by side as in qkv. On a GPU this takes at most one launch.
 at::Tensor joined(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
   if (const at::Tensor there = joined_in_place(gradients, sizes, qkv); there.defined()) return there;
   const auto [of_queries, of_keys, of_values] = gradients;
@@ -127,7 +129,7 @@ AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call
   };
   if (kind == AttentionKind::kFlashOfCpu) {
     const auto [output, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-        queries, keys, values, 0.0, false, optional_tensor(call.mask), scale);
+        queries, keys, values, 0.0, false, or_none(call.mask), scale);
     take(output, {sums});
   } else if (kind == AttentionKind::kFlash) {
     const auto [output, sums, of_queries, of_keys, most_queries, most_keys, state, unused, debug] =
@@ -135,13 +137,13 @@ AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call
     take(output, {sums, state, unused});
   } else if (kind == AttentionKind::kEfficient) {
     const auto [output, sums, seed, offset] = at::_scaled_dot_product_efficient_attention(
-        queries, keys, values, optional_tensor(aligned_bias_of(call, queries)), true, ratio, false, scale);
+        queries, keys, values, or_none(aligned_bias_of(call, queries)), true, ratio, false, scale);
     take(output, {sums, seed, offset});
   } else {
     const auto [output, sums, of_queries, of_keys, most_queries, most_keys, seed, offset, debug] =
         at::_scaled_dot_product_cudnn_attention(queries, keys, values,
-                                                optional_tensor(bias_of(call, queries.scalar_type())), true,
-                                                ratio, false, false, scale);
+                                                or_none(bias_of(call, queries.scalar_type())), true, ratio,
+                                                false, false, scale);
     take(output, {sums, seed, offset});
   }
   return result;
@@ -158,10 +160,9 @@ at::Tensor torch_attention_backward(const at::Tensor& grad_context, const Attent
   const at::Tensor output = by_heads(result.context.to(type), sizes)[0], &sums = result.kept[1];
   const double ratio = call.dropout_ratio, scale = sizes.scale();
   if (result.kind == AttentionKind::kFlashOfCpu) {
-    return joined(
-        at::_scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, queries, keys, values, output, sums, 0.0, false, optional_tensor(call.mask), scale),
-        sizes, qkv);
+    return joined(at::_scaled_dot_product_flash_attention_for_cpu_backward(
+                      gradient, queries, keys, values, output, sums, 0.0, false, or_none(call.mask), scale),
+                  sizes, qkv);
   }
   const at::Tensor &seed = result.kept[2], &offset = result.kept[3];
   if (result.kind == AttentionKind::kFlash) {
@@ -174,9 +175,9 @@ at::Tensor torch_attention_backward(const at::Tensor& grad_context, const Attent
     const auto by_token = [](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
     const auto [of_queries, of_keys, of_values, of_bias] = at::_efficient_attention_backward(
         by_token(gradient), by_token(queries), by_token(keys), by_token(values),
-        optional_tensor(aligned_bias_of(call, queries)), by_token(output), {}, {}, sizes.sequence,
-        sizes.sequence, sums, ratio, seed, offset, /*custom_mask_type=*/0, /*bias_requires_grad=*/false,
-        scale, {}, {}, /*shared_storage_dqdkdv=*/true);
+        or_none(aligned_bias_of(call, queries)), by_token(output), {}, {}, sizes.sequence, sizes.sequence,
+        sums, ratio, seed, offset, /*custom_mask_type=*/0, /*bias_requires_grad=*/false, scale, {}, {},
+        /*shared_storage_dqdkdv=*/true);
     return joined({by_token(of_queries), by_token(of_keys), by_token(of_values)}, sizes, qkv);
   }
   return joined(

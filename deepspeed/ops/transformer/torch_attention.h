@@ -1,5 +1,5 @@
-// Attention by torch's fused operators: flash attention of the CPU, and flash, memory-efficient and cuDNN's
-// attention of CUDA.
+// Attention by torch's fused operators: flash attention on the CPU, and flash, memory-efficient or cuDNN's
+// attention on CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,15 +8,15 @@
 
 namespace deepspeed::ops {
 
-/// Returns which operator takes a call, kWritten where none does.
+/// Returns the operator that can compute a call, or kWritten if none can.
 ///
-/// On the CPU it is flash attention for a call without dropout. On CUDA torch chooses, by the sizes, the
-/// device and its own switches (torch.backends.cuda.enable_flash_sdp() and others). None takes float64, a
-/// dropout of 1 or with a seed of its own, nor, in 16 bits, to which it would be rounded, a mask of more than
-/// a row of keys a sequence.
+/// On the CPU flash attention takes calls without dropout. On CUDA torch chooses by the sizes, the device and
+/// its own switches (torch.backends.cuda.enable_flash_sdp() and others). On CUDA no operator takes float64, a
+/// dropout ratio of 1, or a dropout with its own seed. In 16 bits none takes a mask with more than one row of
+/// keys for each sequence, because the operator would round it to 16 bits.
 AttentionKind torch_attention_kind(const at::Tensor& qkv, const AttentionCall& call);
 
-/// Does what attention() does, by an operator that torch_attention_kind() has returned.
+/// Computes attention() by an operator that torch_attention_kind() returned.
 AttentionResult torch_attention(const at::Tensor& qkv, const AttentionCall& call, AttentionKind kind);
 at::Tensor torch_attention_backward(const at::Tensor& grad_context, const AttentionResult& result,
                                     const AttentionCall& call);

@@ -4,69 +4,92 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
-#include "deepspeed/config/table/nearest_key.h"
+#include "deepspeed/config/table/coerce.h"
+#include "deepspeed/config/table/read.h"
+#include "deepspeed/config/table/table.h"
 
 namespace deepspeed::ops {
 namespace {
 
 using Config = DeepSpeedTransformerConfig;
-using ConfigMember = std::variant<int64_t Config::*, double Config::*, bool Config::*>;
 
-const std::vector<std::pair<std::string, ConfigMember>>& layer_keys() {
-  static const std::vector<std::pair<std::string, ConfigMember>> keys = {
-      {"batch_size", &Config::batch_size},
-      {"hidden_size", &Config::hidden_size},
-      {"intermediate_size", &Config::intermediate_size},
-      {"heads", &Config::heads},
-      {"attn_dropout_ratio", &Config::attn_dropout_ratio},
-      {"hidden_dropout_ratio", &Config::hidden_dropout_ratio},
-      {"num_hidden_layers", &Config::num_hidden_layers},
-      {"initializer_range", &Config::initializer_range},
-      {"layer_norm_eps", &Config::layer_norm_eps},
-      {"local_rank", &Config::local_rank},
-      {"seed", &Config::seed},
-      {"fp16", &Config::fp16},
-      {"pre_layer_norm", &Config::pre_layer_norm},
-      {"normalize_invertible", &Config::normalize_invertible},
-      {"gelu_checkpoint", &Config::gelu_checkpoint},
-      {"adjust_init_range", &Config::adjust_init_range},
-      {"attn_dropout_checkpoint", &Config::attn_dropout_checkpoint},
-      {"stochastic_mode", &Config::stochastic_mode},
-      {"return_tuple", &Config::return_tuple},
-      {"training", &Config::training},
-      {"huggingface", &Config::huggingface},
-      {"layer_id", &Config::layer_id},
-      {"test_gemm", &Config::test_gemm},
-      {"is_grad_enabled", &Config::is_grad_enabled},
-  };
-  return keys;
+config::Option positive_or_unset() {
+  return config::accepted_if(
+      [](const Json& value) {
+        const auto number = config::as_int(value);
+        return number && (*number > 0 || *number == -1);
+      },
+      "above 0, or -1");
 }
 
-void read_member(Config& config, int64_t Config::*member, const std::string& key, const Json& value) {
-  if (!value.is_number_integer())
-    raise<ConfigError>(key, ": got ", json_excerpt(value), ", expected an integer");
-  config.*member = value.get<int64_t>();
-}
-void read_member(Config& config, double Config::*member, const std::string& key, const Json& value) {
-  if (!value.is_number()) raise<ConfigError>(key, ": got ", json_excerpt(value), ", expected a number");
-  config.*member = value.get<double>();
-}
-void read_member(Config& config, bool Config::*member, const std::string& key, const Json& value) {
-  if (!value.is_boolean()) raise<ConfigError>(key, ": got ", json_excerpt(value), ", expected true or false");
-  config.*member = value.get<bool>();
+config::Option ratio_or_unset() {
+  return config::accepted_if(
+      [](const Json& value) {
+        const auto ratio = config::as_float(value);
+        return ratio && ((*ratio >= 0 && *ratio <= 1) || *ratio == -1);
+      },
+      "from 0 to 1, or -1");
 }
 
-[[noreturn]] void raise_unknown(const std::string& key) {
-  std::vector<std::string> known;
-  for (const auto& [name, member] : layer_keys()) known.push_back(name);
-  raise<ConfigError>(key, ": is no key of a transformer layer",
-                     config::did_you_mean(config::nearest_keys(key, known, 1)));
+/// Reads null, which scripts that do not number layers pass, as -1.
+config::Option null_is_unset() {
+  return config::normalized_by([](const Json& value) { return value.is_null() ? Json(-1) : value; });
+}
+
+const config::Table<Config>& layer_table() {
+  using config::at_least;
+  using config::entry;
+  static const config::Table<Config> table({
+      entry("batch_size", &Config::batch_size, "The most sequences of a forward; -1: any number.",
+            {positive_or_unset()}),
+      entry("hidden_size", &Config::hidden_size, "H, a multiple of heads.", {at_least(1)}),
+      entry("intermediate_size", &Config::intermediate_size, "I; -1: 4 H.", {positive_or_unset()}),
+      entry("heads", &Config::heads, "The number of heads.", {at_least(1)}),
+      entry("attn_dropout_ratio", &Config::attn_dropout_ratio,
+            "The dropout of the attention's probabilities; -1: none.", {ratio_or_unset()}),
+      entry("hidden_dropout_ratio", &Config::hidden_dropout_ratio,
+            "The dropout of both outputs that are added to a residual; -1: none.", {ratio_or_unset()}),
+      entry("num_hidden_layers", &Config::num_hidden_layers,
+            "The layers of the model, for adjust_init_range."),
+      entry("initializer_range", &Config::initializer_range, "The standard deviation of new matrices."),
+      entry("layer_norm_eps", &Config::layer_norm_eps, "Is added to variances.", {at_least(0)}),
+      entry("local_rank", &Config::local_rank, "The CUDA device that becomes the current one; -1: leaves it.",
+            {at_least(-1)}),
+      entry("seed", &Config::seed,
+            "The seed of dropout's masks; torch's generator gives their offsets, and with -1 the seed too.",
+            {at_least(-1)}),
+      entry("fp16", &Config::fp16, "Refuses hidden states of another dtype than float16."),
+      entry("pre_layer_norm", &Config::pre_layer_norm,
+            "Normalizes the inputs of the two blocks, otherwise their sums."),
+      entry("normalize_invertible", &Config::normalize_invertible,
+            "Keeps only the outputs of the layer norms: no weight of a norm may be 0."),
+      entry("gelu_checkpoint", &Config::gelu_checkpoint, "Backward computes the GELU again."),
+      entry("adjust_init_range", &Config::adjust_init_range,
+            "Draws attn_ow and output_w with initializer_range / sqrt(2 num_hidden_layers)."),
+      entry("attn_dropout_checkpoint", &Config::attn_dropout_checkpoint,
+            "Backward drops the probabilities again."),
+      entry("stochastic_mode", &Config::stochastic_mode,
+            "Permits results that differ by run; they are equal all the same."),
+      entry("return_tuple", &Config::return_tuple, "Only Python: forward returns a tuple of one."),
+      entry("training", &Config::training, "False leaves dropout out, as eval() does."),
+      entry("huggingface", &Config::huggingface, "The older name of return_tuple."),
+      entry("layer_id", &Config::layer_id, "Errors name the layer by it; -1: layers count themselves.",
+            {null_is_unset()}),
+      entry("test_gemm", &Config::test_gemm, "Must be false: libraries choose how they multiply matrices."),
+      entry("is_grad_enabled", &Config::is_grad_enabled, "False: forward keeps nothing for a backward."),
+  });
+  return table;
+}
+
+/// Reads the keys with the table.
+Config read_layer(const Json& keys) {
+  static const config::Field section = config::section("", "", layer_table().fields());
+  Config read;
+  layer_table().assign(read, config::read_section(section, keys, ""));
+  return read;
 }
 
 std::string bytes_of(const std::filesystem::path& path) {
@@ -75,7 +98,8 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Decodes UTF-16: its byte order mark tells the order, the place of the first null byte where there is none.
+/// Parses UTF-16. The byte order mark tells the byte order, or without one the position of the first null
+/// byte.
 Json parse_utf16(const std::string& bytes, const std::string& path) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const bool has_mark = (byte(0) == 0xff && byte(1) == 0xfe) || (byte(0) == 0xfe && byte(1) == 0xff);
@@ -97,28 +121,12 @@ bool is_utf16(const std::string& bytes) {
   return (first == 0xff && second == 0xfe) || (first == 0xfe && second == 0xff) || first == 0 || second == 0;
 }
 
-template <class Number>
-void check_range(const char* key, Number value, bool fits, const char* expected) {
-  if (!fits) raise<ConfigError>(key, ": got ", value, ", expected ", expected);
-}
-
-bool is_ratio(double value) { return value == -1 || (value >= 0 && value <= 1); }
-
 }  // namespace
 
 Config Config::from_dict(const Json& keys) {
   if (!keys.is_object())
     raise<ConfigError>("a transformer layer: got ", json_excerpt(keys), ", expected a JSON object");
-  Config config;
-  for (const auto& [key, value] : keys.items()) {
-    const auto found = std::find_if(layer_keys().begin(), layer_keys().end(),
-                                    [&, &name = key](const auto& entry) { return entry.first == name; });
-    if (found == layer_keys().end()) raise_unknown(key);
-    if (key == "layer_id" && value.is_null()) continue;  // of scripts that number no layers
-    std::visit([&, &name = key, &given = value](auto member) { read_member(config, member, name, given); },
-               found->second);
-  }
-  return config;
+  return read_layer(keys);
 }
 
 Config Config::from_json_file(const std::filesystem::path& path) {
@@ -126,33 +134,16 @@ Config Config::from_json_file(const std::filesystem::path& path) {
   return from_dict(is_utf16(bytes) ? parse_utf16(bytes, path.string()) : parse_json(bytes, path.string()));
 }
 
-Json Config::to_dict() const {
-  Json keys = Json::object();
-  for (const auto& [name, member] : layer_keys()) {
-    std::visit([&, &key = name](auto place) { keys[key] = this->*place; }, member);
-  }
-  return keys;
-}
+Json Config::to_dict() const { return layer_table().to_json(*this); }
 
 Config Config::checked() const {
-  check_range("hidden_size", hidden_size, hidden_size > 0, "a positive number");
-  check_range("heads", heads, heads > 0, "a positive number");
+  Config config = read_layer(to_dict());
   if (hidden_size % heads != 0)
     raise<ConfigError>("hidden_size: got ", hidden_size, ", expected a multiple of heads, ", heads);
-  check_range("intermediate_size", intermediate_size, intermediate_size > 0 || intermediate_size == -1,
-              "a positive number, or -1 for 4 hidden_size");
-  check_range("batch_size", batch_size, batch_size > 0 || batch_size == -1,
-              "a positive number, or -1 for any");
-  check_range("attn_dropout_ratio", attn_dropout_ratio, is_ratio(attn_dropout_ratio), "0 to 1, or -1");
-  check_range("hidden_dropout_ratio", hidden_dropout_ratio, is_ratio(hidden_dropout_ratio), "0 to 1, or -1");
-  check_range("layer_norm_eps", layer_norm_eps, layer_norm_eps >= 0, "a number of at least 0");
-  check_range("local_rank", local_rank, local_rank >= -1, "the number of a device, or -1");
-  check_range("seed", seed, seed >= -1, "a number of at least 0, or -1");
   if (test_gemm) {
     raise<NotSupportedError>(
         "test_gemm is not supported: cuBLAS and oneDNN choose how they multiply matrices; leave it out");
   }
-  Config config = *this;
   if (intermediate_size == -1) config.intermediate_size = 4 * hidden_size;
   config.attn_dropout_ratio = std::max(attn_dropout_ratio, 0.0);
   config.hidden_dropout_ratio = std::max(hidden_dropout_ratio, 0.0);

@@ -1,4 +1,4 @@
-// What a DeepSpeedTransformerLayer is, in DeepSpeed's keys.
+// The config of a DeepSpeedTransformerLayer, with DeepSpeed's keys.
 #pragma once
 
 #include <cstdint>
@@ -9,42 +9,45 @@
 
 namespace deepspeed::ops {
 
-/// The keys and defaults are DeepSpeed's; -1 stands for "not given".
+/// Holds DeepSpeed's keys with their defaults. -1 means "not given". docs/transformer_layer.md explains the
+/// keys.
 struct DEEPSPEED_API DeepSpeedTransformerConfig {
-  int64_t batch_size = -1;         // the most sequences of a forward; -1: any number
-  int64_t hidden_size = -1;        // H, a multiple of `heads`
-  int64_t intermediate_size = -1;  // I; -1: 4 H
+  int64_t batch_size = -1;
+  int64_t hidden_size = -1;
+  int64_t intermediate_size = -1;
   int64_t heads = -1;
-  double attn_dropout_ratio = -1;    // of the attention's probabilities, in [0, 1]; -1: none
-  double hidden_dropout_ratio = -1;  // of both outputs that are added to a residual; -1: none
-  int64_t num_hidden_layers = -1;    // of the model: its initialisation depends on it (adjust_init_range)
-  double initializer_range = -1;     // standard deviation of the new matrices
+  double attn_dropout_ratio = -1;
+  double hidden_dropout_ratio = -1;
+  int64_t num_hidden_layers = -1;
+  double initializer_range = -1;
   double layer_norm_eps = 1e-12;
-  int64_t local_rank = -1;  // the CUDA device that becomes the current one; -1: leaves it
-  int64_t seed = -1;  // of the masks of dropout, whose offsets torch's generator gives; -1: it gives both
-  bool fp16 = false;  // forward refuses hidden states of another dtype than float16
-  bool pre_layer_norm = true;         // normalizes the inputs of the two blocks; else their sums
-  bool normalize_invertible = false;  // keeps the layer norms' outputs alone: no norm weight may be 0
-  bool gelu_checkpoint = false;       // backward computes the GELU again
-  bool adjust_init_range = true;      // attn_ow, output_w get initializer_range / sqrt(2 num_hidden_layers)
-  bool attn_dropout_checkpoint = false;  // backward drops the probabilities again
-  bool stochastic_mode = false;          // permits results that differ by run; they are equal all the same
-  bool return_tuple = false;             // Python alone: forward returns a tuple of one
-  bool training = true;                  // false: no dropout, as after eval()
-  bool huggingface = false;              // the older name of return_tuple
-  int64_t layer_id = -1;                 // errors name the layer by it; -1: layers count themselves
-  bool test_gemm = false;                // must be false: libraries choose how they multiply matrices
-  bool is_grad_enabled = true;           // false: forward keeps nothing for a backward
+  int64_t local_rank = -1;
+  int64_t seed = -1;
+  bool fp16 = false;
+  bool pre_layer_norm = true;
+  bool normalize_invertible = false;
+  bool gelu_checkpoint = false;
+  bool adjust_init_range = true;
+  bool attn_dropout_checkpoint = false;
+  bool stochastic_mode = false;
+  bool return_tuple = false;
+  bool training = true;
+  bool huggingface = false;
+  int64_t layer_id = -1;
+  bool test_gemm = false;
+  bool is_grad_enabled = true;
 
-  /// Reads an object of these keys. Throws ConfigError for an unknown key and for a value of a wrong type.
+  /// Reads an object with these keys. Throws ConfigError for an unknown key or a value of a wrong type or
+  /// range.
   static DeepSpeedTransformerConfig from_dict(const Json& keys);
-  /// Reads a file in UTF-8, or in UTF-16 as DeepSpeed expects it. Throws IoError too.
+  /// Reads a file in UTF-8, or in UTF-16 as DeepSpeed does. Throws as from_dict() does, and IoError.
   static DeepSpeedTransformerConfig from_json_file(const std::filesystem::path& path);
   /// Returns all keys with their values.
   Json to_dict() const;
 
-  /// Returns the config with what -1 stands for in intermediate_size and the ratios. Throws ConfigError for a
-  /// value out of range, NotSupportedError for test_gemm.
+  /// Replaces -1 in intermediate_size and the ratios by what it stands for.
+  ///
+  /// Throws ConfigError for a value out of range or a missing size, and NotSupportedError for test_gemm.
   DeepSpeedTransformerConfig checked() const;
 };
 

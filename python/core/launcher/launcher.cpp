@@ -27,6 +27,10 @@ launcher::ResourcePool pool_of(const Hosts& hosts) {
   return pool;
 }
 
+config::ElasticRules elastic_rules(const py::dict& section) {
+  return config::ElasticRules::from_json(to_json(section, "elasticity"));
+}
+
 Hosts hosts_of(const launcher::ResourcePool& pool) {
   Hosts hosts;
   for (const launcher::HostSlots& node : pool) hosts.emplace_back(node.host, node.slots);
@@ -98,10 +102,12 @@ void bind_launcher(py::module_& module) {
       },
       "words"_a);
   module.def(
+      "elastic_rules", [](const py::dict& section) { return from_json(elastic_rules(section).to_json()); },
+      "section"_a, "Returns all keys of the section elasticity with their values.");
+  module.def(
       "elastic_batch",
       [](const py::dict& section, int64_t num_devices) {
-        const auto rules = config::ElasticRules::from_json(to_json(section, "elasticity"));
-        const config::ElasticBatch batch = config::elastic_batch(rules, num_devices);
+        const config::ElasticBatch batch = config::elastic_batch(elastic_rules(section), num_devices);
         return std::make_tuple(batch.train_batch_size, batch.valid_counts, batch.micro_batch_size);
       },
       "section"_a, "num_devices"_a);

@@ -37,28 +37,6 @@ def elasticity_errors() -> Iterator[None]:
         raise
 
 
-_DEFAULTS = {
-    "enabled": False,
-    "max_train_batch_size": 2000,
-    "micro_batch_sizes": [2, 4, 6],
-    "min_gpus": 1,
-    "max_gpus": 10000,
-    "num_gpus_per_node": 1,
-    "model_parallel_size": 1,
-    "min_time": 0,
-    "version": 0.2,
-    "prefer_larger_batch": True,
-    "ignore_non_elastic_batch_info": False,
-}
-
-
-def require_sizes(enabled: bool, section: Mapping[str, Any]) -> None:
-    """Raises ElasticityConfigError if the section is enabled but lacks sizes to choose from."""
-    for key in ("max_train_batch_size", "micro_batch_sizes"):
-        if enabled and key not in section:
-            raise ElasticityConfigError(f"elasticity.{key}: missing, expected it beside elasticity.enabled true")
-
-
 def batch_of(section: Mapping[str, Any], world_size: int) -> tuple[int, list[int], int]:
     """Returns (train batch size, numbers of devices that fit, micro batch size).
 
@@ -74,9 +52,11 @@ class ElasticityConfig:
     """Holds the section's values under DeepSpeed's names. Raises ElasticityConfigError for the faults that the core finds."""
 
     def __init__(self, param_dict: Mapping[str, Any]) -> None:
-        values = {**_DEFAULTS, **param_dict}
-        require_sizes(values["enabled"], param_dict)
-        batch_of(values, 0)
+        try:
+            values = _core.elastic_rules(dict(param_dict))
+        except ConfigError as error:
+            raise ElasticityConfigError(str(error)) from None
+        batch_of(param_dict, 0)
         self.enabled: bool = values["enabled"]
         self.max_acceptable_batch_size: int = values["max_train_batch_size"]
         self.micro_batches: list[int] = values["micro_batch_sizes"]

@@ -12,7 +12,6 @@ from deepspeed.elasticity.config import (
     ElasticityError,
     ElasticityIncompatibleWorldSize,
     batch_of,
-    require_sizes,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ def compute_elastic_config(
     section = config[_SECTION]
     if not section.get("enabled", False):
         raise ElasticityConfigError("elasticity.enabled: got false, expected true for elastic training")
-    require_sizes(True, section)
     numbers = tuple(int(number) for number in re.findall(r"\d+", target_deepspeed_version)[:3])
     if numbers < _OLDEST_DEEPSPEED:
         raise ElasticityError(f"target_deepspeed_version: got {target_deepspeed_version}, expected 0.3.8 or newer, which knows elasticity")

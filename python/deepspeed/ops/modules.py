@@ -1,4 +1,4 @@
-"""Wraps the fused operators that have parameters as torch modules. Parameters have the names of torch's own modules."""
+"""Modules of torch for the fused operators that have parameters. The parameters have the names of torch's own modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["Embedding", "LayerNorm", "LinearCrossEntropy", "RMSNorm", "RotaryEmb
 
 
 class LayerNorm(torch.nn.Module):
-    """Applies layer_norm() with a weight [size] of ones and a bias [size] of zeros. With a residual it returns (norm, sum)."""
+    """Applies layer_norm() with a weight and a bias, [size], that start as ones and zeros.
+
+    With a residual it returns (norm, sum).
+    """
 
     def __init__(self, size: int, eps: float = 1e-5, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -31,7 +34,7 @@ class LayerNorm(torch.nn.Module):
 
 
 class RMSNorm(torch.nn.Module):
-    """Applies rms_norm() with a weight [size] of ones. With a residual it returns (norm, sum)."""
+    """Applies rms_norm() with a weight, [size], that starts as ones. With a residual it returns (norm, sum)."""
 
     def __init__(self, size: int, eps: float = 1e-6, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -45,7 +48,7 @@ class RMSNorm(torch.nn.Module):
 
 
 class Embedding(torch.nn.Module):
-    """Applies embedding() with a weight [num_embeddings, dim] of normal numbers; the padding row is 0."""
+    """Applies embedding() with a weight, [num_embeddings, dim], of normal numbers. The padding row starts as 0."""
 
     def __init__(
         self, num_embeddings: int, dim: int, padding_index: int | None = None, device: Any = None, dtype: torch.dtype | None = None
@@ -62,9 +65,9 @@ class Embedding(torch.nn.Module):
 
 
 class LinearCrossEntropy(torch.nn.Module):
-    """Applies linear_cross_entropy() with a weight [classes, features] and optionally a bias [classes].
+    """Applies linear_cross_entropy() with a weight [classes, features] and an optional bias [classes].
 
-    Both are uniform in +-1 / sqrt(features). `options` are the keywords of linear_cross_entropy().
+    Both start uniform within 1 / sqrt(features) of 0. `options` are the keywords of linear_cross_entropy().
     """
 
     def __init__(
@@ -87,9 +90,9 @@ class LinearCrossEntropy(torch.nn.Module):
 
 
 class RotaryEmbedding(torch.nn.Module):
-    """Applies rotary_embedding() with tables of `positions` rows, neither parameters nor buffers.
+    """Applies rotary_embedding() with tables of `positions` rows, which are neither parameters nor buffers.
 
-    They follow the input: fp64 for fp64, fp32 for others, on its device.
+    The tables are on the input's device, in fp64 for an fp64 input and in fp32 for any other.
     """
 
     def __init__(self, positions: int, rotary: int, base: float = 10000.0, pairs: Literal["halves", "neighbours"] = "halves") -> None:
@@ -99,7 +102,7 @@ class RotaryEmbedding(torch.nn.Module):
         self.tables = functional.rotary_tables(*self.arguments)
 
     def forward(self, input: Tensor, first_position: int = 0) -> Tensor:
-        """Rotates heads [batch, heads, positions, dim], the first of which is at `first_position`."""
+        """Rotates heads [batch, heads, positions, dim]. Their first position is `first_position`."""
         end = first_position + input.shape[2]
         if first_position < 0 or end > len(self.tables[0]):
             raise ValueError(

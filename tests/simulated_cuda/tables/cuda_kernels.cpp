@@ -172,8 +172,6 @@ const char* launch_add_signs(int device, const uint8_t* bits, const float* scale
 
 namespace deepspeed::simulated {
 
-namespace simulated_ops = kernels::simulated_ops;
-
 const kernels::CudaKernels cuda_kernels = {
     .adam = &kernels::launch_adam,
     .update = &kernels::launch_update,
@@ -184,19 +182,7 @@ const kernels::CudaKernels cuda_kernels = {
     .add_quantized = &kernels::launch_add_quantized,
     .compress_signs = &kernels::launch_compress_signs,
     .add_signs = &kernels::launch_add_signs,
-    .norm = &simulated_ops::launch_norm,
-    .norm_backward = &simulated_ops::launch_norm_backward,
-    .part_sums = &simulated_ops::launch_part_sums,
-    .bias_gelu = &simulated_ops::launch_bias_gelu,
-    .bias_gelu_backward = &simulated_ops::launch_bias_gelu_backward,
-    .swiglu = &simulated_ops::launch_swiglu,
-    .swiglu_backward = &simulated_ops::launch_swiglu_backward,
-    .dropout = &simulated_ops::launch_dropout,
-    .masked_softmax = &simulated_ops::launch_masked_softmax,
-    .softmax_backward = &simulated_ops::launch_softmax_backward,
-    .rotary = &simulated_ops::launch_rotary,
-    .cross_entropy = &simulated_ops::launch_cross_entropy,
-    .embedding_gradient = &simulated_ops::launch_embedding_gradient,
+    .ops = kernels::simulated_ops(),
 };
 
 }  // namespace deepspeed::simulated

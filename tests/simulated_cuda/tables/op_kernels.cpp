@@ -10,7 +10,7 @@
 
 #include "tests/simulated_cuda/tables/pointer_launch.h"
 
-namespace deepspeed::kernels::simulated_ops {
+namespace deepspeed::kernels {
 namespace {
 
 size_t wide_bytes(ElementType type) { return type == ElementType::kFloat64 ? 8 : 4; }
@@ -23,47 +23,21 @@ size_t bytes_of_parts(const RowParts& rows, ElementType type) {
   return static_cast<size_t>(rows.parts * rows.columns) * wide_bytes(type);
 }
 
-template <void (*run)(const BiasGeluArrays&)>
-const char* run_bias_gelu(int device, const BiasGeluArrays& given) {
-  BiasGeluArrays arrays = given;
-  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
-  PointerLaunch launch("kernels::bias_gelu");
-  launch.reads(arrays.input, bytes);
-  launch.reads(arrays.bias, static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type));
-  launch.reads(arrays.grad_output, bytes);
-  launch.writes(arrays.output, bytes);
-  launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
-  launch.run(device, [arrays] { run(arrays); });
-  return nullptr;
+template <class Arrays>
+void compute(const Arrays& arrays) {
+  run_cpu(arrays);
 }
 
-template <void (*run)(const SwigluArrays&)>
-const char* run_swiglu(int device, const SwigluArrays& given) {
-  SwigluArrays arrays = given;
-  const auto bytes_at = [&](int64_t stride) {
-    return static_cast<size_t>((arrays.rows - 1) * stride + arrays.columns) * bytes_of(arrays.type);
-  };
-  PointerLaunch launch("kernels::swiglu");
-  launch.reads(arrays.gate, bytes_at(arrays.gate_stride));
-  launch.reads(arrays.up, bytes_at(arrays.up_stride));
-  launch.reads(arrays.grad_output, bytes_at(arrays.columns));
-  launch.writes(arrays.output, bytes_at(arrays.columns));
-  launch.writes(arrays.grad_gate, bytes_at(arrays.grad_gate_stride));
-  launch.writes(arrays.grad_up, bytes_at(arrays.grad_up_stride));
-  launch.run(device, [arrays] { run(arrays); });
-  return nullptr;
-}
-
-/// The device's kernel adds to wide rows, which the CPU's writes in the type of the gradients.
-void add_rows_of(const EmbeddingGradientArrays& arrays) {
+/// The device's kernel adds to wide rows; the CPU's writes them in the type of the gradients.
+void compute(const EmbeddingGradientArrays& arrays) {
   const auto count = static_cast<size_t>(arrays.num_embeddings * arrays.dim);
   if (arrays.type == ElementType::kFloat32 || arrays.type == ElementType::kFloat64) {
-    return embedding_gradient_cpu(arrays);
+    return run_cpu(arrays);
   }
   std::vector<uint16_t> rounded(count);
   EmbeddingGradientArrays narrow = arrays;
   narrow.grad_weight = rounded.data();
-  embedding_gradient_cpu(narrow);
+  run_cpu(narrow);
   auto* const wide = static_cast<float*>(arrays.grad_weight);
   for (size_t i = 0; i < count; ++i) {
     wide[i] = arrays.type == ElementType::kFloat16
@@ -82,43 +56,20 @@ void sum_parts(const void* given, void* sums, int64_t num_parts, int64_t columns
   }
 }
 
-}  // namespace
-
-const char* launch_part_sums(int device, const PartSumsArrays& given) {
-  PartSumsArrays arrays = given;
-  const auto columns = static_cast<size_t>(arrays.columns);
-  PointerLaunch launch("kernels::part_sums");
+void compute(const PartSumsArrays& a) {
+  auto* const sum = a.type == ElementType::kFloat64   ? &sum_parts<double, double>
+                    : a.type == ElementType::kFloat32 ? &sum_parts<float, float>
+                    : a.type == ElementType::kFloat16 ? &sum_parts<c10::Half, float>
+                                                      : &sum_parts<c10::BFloat16, float>;
   for (int i = 0; i < 2; ++i) {
-    launch.reads(arrays.parts[i], static_cast<size_t>(arrays.num_parts) * columns * wide_bytes(arrays.type));
-    launch.writes(arrays.sums[i], columns * bytes_of(arrays.type));
+    if (a.parts[i] != nullptr) sum(a.parts[i], a.sums[i], a.num_parts, a.columns);
   }
-  launch.run(device, [a = arrays] {
-    auto* const sum = a.type == ElementType::kFloat64   ? &sum_parts<double, double>
-                      : a.type == ElementType::kFloat32 ? &sum_parts<float, float>
-                      : a.type == ElementType::kFloat16 ? &sum_parts<c10::Half, float>
-                                                        : &sum_parts<c10::BFloat16, float>;
-    for (int i = 0; i < 2; ++i) {
-      if (a.parts[i] != nullptr) sum(a.parts[i], a.sums[i], a.num_parts, a.columns);
-    }
-  });
-  return nullptr;
 }
 
-const char* launch_bias_gelu(int device, const BiasGeluArrays& arrays) {
-  return run_bias_gelu<&bias_gelu_cpu>(device, arrays);
-}
-const char* launch_bias_gelu_backward(int device, const BiasGeluArrays& arrays) {
-  return run_bias_gelu<&bias_gelu_backward_cpu>(device, arrays);
-}
-const char* launch_swiglu(int device, const SwigluArrays& arrays) {
-  return run_swiglu<&swiglu_cpu>(device, arrays);
-}
-const char* launch_swiglu_backward(int device, const SwigluArrays& arrays) {
-  return run_swiglu<&swiglu_backward_cpu>(device, arrays);
-}
+// Each launch_of() returns a launch that lists what a kernel reads and writes. It replaces the device
+// addresses in the arrays by addresses of their bytes.
 
-const char* launch_norm(int device, const NormArrays& given) {
-  NormArrays arrays = given;
+PointerLaunch launch_of(NormArrays& arrays) {
   const auto rows = static_cast<size_t>(arrays.rows), columns = static_cast<size_t>(arrays.columns);
   const size_t bytes = rows * columns * bytes_of(arrays.type),
                parameter = columns * bytes_of(arrays.parameter_type);
@@ -131,12 +82,10 @@ const char* launch_norm(int device, const NormArrays& given) {
   launch.writes(arrays.sum, bytes);
   launch.writes(arrays.mean, rows * wide_bytes(arrays.type));
   launch.writes(arrays.rstd, rows * wide_bytes(arrays.type));
-  launch.run(device, [arrays] { norm_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_norm_backward(int device, const NormBackwardArrays& given) {
-  NormBackwardArrays arrays = given;
+PointerLaunch launch_of(NormBackwardArrays& arrays) {
   const size_t bytes = bytes_of_rows(arrays.rows, arrays.type),
                parts = bytes_of_parts(arrays.rows, arrays.type);
   const size_t statistic = static_cast<size_t>(arrays.rows.rows) * wide_bytes(arrays.type);
@@ -152,12 +101,45 @@ const char* launch_norm_backward(int device, const NormBackwardArrays& given) {
   launch.writes(arrays.grad_input, bytes);
   launch.writes(arrays.weight_parts, parts);
   launch.writes(arrays.bias_parts, parts);
-  launch.run(device, [arrays] { norm_backward_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_dropout(int device, const DropoutArrays& given) {
-  DropoutArrays arrays = given;
+PointerLaunch launch_of(PartSumsArrays& arrays) {
+  const auto columns = static_cast<size_t>(arrays.columns);
+  PointerLaunch launch("kernels::part_sums");
+  for (int i = 0; i < 2; ++i) {
+    launch.reads(arrays.parts[i], static_cast<size_t>(arrays.num_parts) * columns * wide_bytes(arrays.type));
+    launch.writes(arrays.sums[i], columns * bytes_of(arrays.type));
+  }
+  return launch;
+}
+
+PointerLaunch launch_of(BiasGeluArrays& arrays) {
+  const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
+  PointerLaunch launch("kernels::bias_gelu");
+  launch.reads(arrays.input, bytes);
+  launch.reads(arrays.bias, static_cast<size_t>(arrays.rows.columns) * bytes_of(arrays.parameter_type));
+  launch.reads(arrays.grad_output, bytes);
+  launch.writes(arrays.output, bytes);
+  launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
+  return launch;
+}
+
+PointerLaunch launch_of(SwigluArrays& arrays) {
+  const auto bytes_at = [&](int64_t stride) {
+    return static_cast<size_t>((arrays.rows - 1) * stride + arrays.columns) * bytes_of(arrays.type);
+  };
+  PointerLaunch launch("kernels::swiglu");
+  launch.reads(arrays.gate, bytes_at(arrays.gate_stride));
+  launch.reads(arrays.up, bytes_at(arrays.up_stride));
+  launch.reads(arrays.grad_output, bytes_at(arrays.columns));
+  launch.writes(arrays.output, bytes_at(arrays.columns));
+  launch.writes(arrays.grad_gate, bytes_at(arrays.grad_gate_stride));
+  launch.writes(arrays.grad_up, bytes_at(arrays.grad_up_stride));
+  return launch;
+}
+
+PointerLaunch launch_of(DropoutArrays& arrays) {
   const size_t bytes = bytes_of_rows(arrays.rows, arrays.type);
   PointerLaunch launch("kernels::dropout");
   launch.reads(arrays.input, bytes);
@@ -165,12 +147,10 @@ const char* launch_dropout(int device, const DropoutArrays& given) {
   launch.reads(arrays.residual, bytes);
   launch.writes(arrays.output, bytes);
   launch.writes(arrays.bias_parts, bytes_of_parts(arrays.rows, arrays.type));
-  launch.run(device, [arrays] { dropout_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_masked_softmax(int device, const MaskedSoftmaxArrays& given) {
-  MaskedSoftmaxArrays arrays = given;
+PointerLaunch launch_of(MaskedSoftmaxArrays& arrays) {
   const size_t bytes = static_cast<size_t>(arrays.rows * arrays.columns) * bytes_of(arrays.type);
   int64_t mask_numel = arrays.columns;
   for (int dim = 0; dim < arrays.mask_dims; ++dim) {
@@ -180,23 +160,19 @@ const char* launch_masked_softmax(int device, const MaskedSoftmaxArrays& given) 
   launch.reads(arrays.scores, bytes);
   launch.reads(arrays.mask, static_cast<size_t>(mask_numel) * bytes_of(arrays.mask_type));
   launch.writes(arrays.output, bytes);
-  launch.run(device, [arrays] { masked_softmax_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_softmax_backward(int device, const SoftmaxBackwardArrays& given) {
-  SoftmaxBackwardArrays arrays = given;
+PointerLaunch launch_of(SoftmaxBackwardArrays& arrays) {
   const size_t bytes = static_cast<size_t>(arrays.rows * arrays.columns) * bytes_of(arrays.type);
   PointerLaunch launch("kernels::softmax_backward");
   launch.reads(arrays.grad_output, bytes);
   launch.reads(arrays.output, bytes);
   launch.writes(arrays.grad_input, bytes);
-  launch.run(device, [arrays] { softmax_backward_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_rotary(int device, const RotaryArrays& given) {
-  RotaryArrays arrays = given;
+PointerLaunch launch_of(RotaryArrays& arrays) {
   const auto heads_bytes = [&](const int64_t(&strides)[3]) {
     const int64_t last = (arrays.batch - 1) * strides[0] + (arrays.heads - 1) * strides[1] +
                          (arrays.positions - 1) * strides[2];
@@ -210,32 +186,43 @@ const char* launch_rotary(int device, const RotaryArrays& given) {
   launch.reads(arrays.cos, table_bytes);
   launch.reads(arrays.sin, table_bytes);
   launch.writes(arrays.output, heads_bytes(arrays.output_strides));
-  launch.run(device, [arrays] { rotary_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_cross_entropy(int device, const CrossEntropyArrays& given) {
-  CrossEntropyArrays arrays = given;
+PointerLaunch launch_of(CrossEntropyArrays& arrays) {
   const auto rows = static_cast<size_t>(arrays.rows);
   PointerLaunch launch("kernels::cross_entropy");
   launch.writes(arrays.logits, rows * static_cast<size_t>(arrays.columns) * bytes_of(arrays.type));
   launch.reads(arrays.targets, rows * sizeof(int64_t));
   launch.reads(arrays.row_gradients, rows * wide_bytes(arrays.type));
   launch.writes(arrays.losses, rows * wide_bytes(arrays.type));
-  launch.run(device, [arrays] { cross_entropy_cpu(arrays); });
-  return nullptr;
+  return launch;
 }
 
-const char* launch_embedding_gradient(int device, const EmbeddingGradientArrays& given) {
-  EmbeddingGradientArrays arrays = given;
+PointerLaunch launch_of(EmbeddingGradientArrays& arrays) {
   const auto positions = static_cast<size_t>(arrays.positions), dim = static_cast<size_t>(arrays.dim);
   PointerLaunch launch("kernels::embedding_gradient");
   launch.reads(arrays.grad_output, positions * dim * bytes_of(arrays.type));
   launch.reads(arrays.indices, positions * sizeof(int64_t));
   launch.writes(arrays.grad_weight,
                 static_cast<size_t>(arrays.num_embeddings) * dim * wide_bytes(arrays.type));
-  launch.run(device, [arrays] { add_rows_of(arrays); });
+  return launch;
+}
+
+template <class Arrays>
+const char* launch_simulated(int device, const Arrays& given) {
+  Arrays arrays = given;
+  launch_of(arrays).run(device, [arrays] { compute(arrays); });
   return nullptr;
 }
 
-}  // namespace deepspeed::kernels::simulated_ops
+template <class... Arrays>
+OpLaunches table_of(ArraysList<Arrays...>) {
+  return {&launch_simulated<Arrays>...};
+}
+
+}  // namespace
+
+OpLaunches simulated_ops() { return table_of(OpArrays()); }
+
+}  // namespace deepspeed::kernels

@@ -1,22 +1,13 @@
-// The kernels of the fused operators over the simulated device, rows of the table of kernels.
+// The kernels of the fused operators over the simulated device.
 #pragma once
 
-#include "deepspeed/kernels/arguments/op_arrays.h"
+#include "deepspeed/kernels/cuda/cuda_kernels.h"
 
-namespace deepspeed::kernels::simulated_ops {
+namespace deepspeed::kernels {
 
-const char* launch_norm(int device, const NormArrays& arrays);
-const char* launch_norm_backward(int device, const NormBackwardArrays& arrays);
-const char* launch_part_sums(int device, const PartSumsArrays& arrays);
-const char* launch_bias_gelu(int device, const BiasGeluArrays& arrays);
-const char* launch_bias_gelu_backward(int device, const BiasGeluArrays& arrays);
-const char* launch_swiglu(int device, const SwigluArrays& arrays);
-const char* launch_swiglu_backward(int device, const SwigluArrays& arrays);
-const char* launch_dropout(int device, const DropoutArrays& arrays);
-const char* launch_masked_softmax(int device, const MaskedSoftmaxArrays& arrays);
-const char* launch_softmax_backward(int device, const SoftmaxBackwardArrays& arrays);
-const char* launch_rotary(int device, const RotaryArrays& arrays);
-const char* launch_cross_entropy(int device, const CrossEntropyArrays& arrays);
-const char* launch_embedding_gradient(int device, const EmbeddingGradientArrays& arrays);
+using OpLaunches = decltype(CudaKernels::ops);
 
-}  // namespace deepspeed::kernels::simulated_ops
+/// Returns the entries of the fused operators in the table of kernels.
+OpLaunches simulated_ops();
+
+}  // namespace deepspeed::kernels

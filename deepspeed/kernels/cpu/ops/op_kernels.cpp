@@ -38,25 +38,21 @@ void share_out_parts(const RowParts& rows, void* sums, ElementType type, const R
 
 }  // namespace
 
-void norm_cpu(const NormArrays& arrays) {
+void run_cpu(const NormArrays& arrays) {
   share_out(arrays.rows, arrays.columns, [&](int64_t begin, int64_t end) { norm_simd(arrays, begin, end); });
 }
 
-void norm_backward_cpu(const NormBackwardArrays& arrays) {
+void run_cpu(const NormBackwardArrays& arrays) {
   share_out_parts(arrays.rows, nullptr, arrays.type,
                   [&](int64_t part, void*) { norm_backward_simd(arrays, part); });
 }
 
-void bias_gelu_cpu(const BiasGeluArrays& arrays) {
-  share_out(arrays.rows.rows * arrays.rows.columns, 1,
-            [&](int64_t begin, int64_t end) { bias_gelu_simd(arrays, begin, end); });
-}
-
-void bias_gelu_backward_cpu(const BiasGeluArrays& arrays) {
+void run_cpu(const BiasGeluArrays& arrays) {
   const int64_t columns = arrays.rows.columns;
   if (arrays.bias_parts == nullptr) {
     return share_out(arrays.rows.rows * columns, 1, [&](int64_t begin, int64_t end) {
-      bias_gelu_backward_simd(arrays, begin, end, nullptr);
+      if (arrays.backward) return bias_gelu_backward_simd(arrays, begin, end, nullptr);
+      bias_gelu_simd(arrays, begin, end);
     });
   }
   share_out_parts(arrays.rows, arrays.bias_parts, arrays.type, [&](int64_t part, void* sums) {
@@ -65,17 +61,12 @@ void bias_gelu_backward_cpu(const BiasGeluArrays& arrays) {
   });
 }
 
-void swiglu_cpu(const SwigluArrays& arrays) {
-  share_out(arrays.rows, arrays.columns,
-            [&](int64_t begin, int64_t end) { swiglu_simd(arrays, begin, end); });
+void run_cpu(const SwigluArrays& arrays) {
+  auto* const rows_of = arrays.backward ? &swiglu_backward_simd : &swiglu_simd;
+  share_out(arrays.rows, arrays.columns, [&](int64_t begin, int64_t end) { rows_of(arrays, begin, end); });
 }
 
-void swiglu_backward_cpu(const SwigluArrays& arrays) {
-  share_out(arrays.rows, arrays.columns,
-            [&](int64_t begin, int64_t end) { swiglu_backward_simd(arrays, begin, end); });
-}
-
-void dropout_cpu(const DropoutArrays& arrays) {
+void run_cpu(const DropoutArrays& arrays) {
   const int64_t columns = arrays.rows.columns;
   if (arrays.bias_parts == nullptr) {
     return share_out(arrays.rows.rows * columns, 1,
@@ -87,29 +78,29 @@ void dropout_cpu(const DropoutArrays& arrays) {
   });
 }
 
-void masked_softmax_cpu(const MaskedSoftmaxArrays& arrays) {
+void run_cpu(const MaskedSoftmaxArrays& arrays) {
   share_out(arrays.rows, arrays.columns,
             [&](int64_t begin, int64_t end) { masked_softmax_simd(arrays, begin, end); });
 }
 
-void softmax_backward_cpu(const SoftmaxBackwardArrays& arrays) {
+void run_cpu(const SoftmaxBackwardArrays& arrays) {
   share_out(arrays.rows, arrays.columns,
             [&](int64_t begin, int64_t end) { softmax_backward_simd(arrays, begin, end); });
 }
 
-void rotary_cpu(const RotaryArrays& arrays) {
+void run_cpu(const RotaryArrays& arrays) {
   share_out(arrays.batch * arrays.heads * arrays.positions, arrays.dim,
             [&](int64_t begin, int64_t end) { rotary_simd(arrays, begin, end); });
 }
 
-void cross_entropy_cpu(const CrossEntropyArrays& arrays) {
+void run_cpu(const CrossEntropyArrays& arrays) {
   share_out(arrays.rows, arrays.columns,
             [&](int64_t begin, int64_t end) { cross_entropy_simd(arrays, begin, end); });
 }
 
 // One pass chains the positions of each row in order, and counts how many come before each distinct row.
 // Threads take ranges of distinct rows with similar numbers of positions.
-void embedding_gradient_cpu(const EmbeddingGradientArrays& arrays) {
+void run_cpu(const EmbeddingGradientArrays& arrays) {
   const auto num_embeddings = static_cast<size_t>(arrays.num_embeddings);
   std::vector<int64_t> first(num_embeddings, -1), last(num_embeddings, -1), counts(num_embeddings, 0);
   std::vector<int64_t> next(static_cast<size_t>(arrays.positions), -1), rows;

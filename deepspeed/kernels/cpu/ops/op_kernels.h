@@ -1,6 +1,6 @@
-// CPU kernels of the fused operators. Functions ending in _cpu distribute the work over threads. Those ending
-// in _simd do a part of it in one thread, with the machine's best instruction set. No result depends on the
-// number of threads.
+// CPU kernels of the fused operators. run_cpu() distributes the work over threads. Functions ending in _simd
+// do a part of it in one thread, with the machine's best instruction set. No result depends on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,40 @@
 namespace deepspeed::kernels {
 
 /// Normalizes rows by the formulas of kernels/normalization.h.
-void norm_cpu(const NormArrays& arrays);
+void run_cpu(const NormArrays& arrays);
 void norm_simd(const NormArrays& arrays, int64_t begin, int64_t end);
 /// Writes the rows of the input's gradient, and the sums of each part.
-void norm_backward_cpu(const NormBackwardArrays& arrays);
+void run_cpu(const NormBackwardArrays& arrays);
 void norm_backward_simd(const NormBackwardArrays& arrays, int64_t part);
 
 /// Computes the elements [begin, end) by the formulas of kernels/activations.h. `sums`, wide [columns] or
 /// null, receives the gradients of whole rows.
-void bias_gelu_cpu(const BiasGeluArrays& arrays);
+void run_cpu(const BiasGeluArrays& arrays);
 void bias_gelu_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end);
-void bias_gelu_backward_cpu(const BiasGeluArrays& arrays);
 void bias_gelu_backward_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end, void* sums);
 /// Computes the rows [begin, end) by the formulas of kernels/activations.h.
-void swiglu_cpu(const SwigluArrays& arrays);
+void run_cpu(const SwigluArrays& arrays);
 void swiglu_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
-void swiglu_backward_cpu(const SwigluArrays& arrays);
 void swiglu_backward_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 
 /// Writes dropout(input + bias) + residual to the elements [begin, end). `sums`, wide [columns] or null,
 /// receives the sums of whole output rows.
-void dropout_cpu(const DropoutArrays& arrays);
+void run_cpu(const DropoutArrays& arrays);
 void dropout_simd(const DropoutArrays& arrays, int64_t begin, int64_t end, void* sums);
 
 /// Computes by the formulas of kernels/masked_softmax.h.
-void masked_softmax_cpu(const MaskedSoftmaxArrays& arrays);
+void run_cpu(const MaskedSoftmaxArrays& arrays);
 void masked_softmax_simd(const MaskedSoftmaxArrays& arrays, int64_t begin, int64_t end);
-void softmax_backward_cpu(const SoftmaxBackwardArrays& arrays);
+void run_cpu(const SoftmaxBackwardArrays& arrays);
 void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, int64_t end);
 
 /// Rotates heads [begin, end) of batch * heads * positions, by the formula of kernels/rotary.h.
-void rotary_cpu(const RotaryArrays& arrays);
+void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
 /// Writes losses and gradients of rows by the formula of kernels/cross_entropy.h. They are nan for a target
 /// that is not a class.
-void cross_entropy_cpu(const CrossEntropyArrays& arrays);
+void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
 /// Chains the positions of each table row in order: first[row], then next[position], until -1.
@@ -54,7 +52,7 @@ struct PositionChains {
 };
 /// Sums the gradients of each table row. Indices are in range. `grad_weight` is zeroed, and rows without a
 /// position stay 0.
-void embedding_gradient_cpu(const EmbeddingGradientArrays& arrays);
+void run_cpu(const EmbeddingGradientArrays& arrays);
 /// Sums the gradients of chains.rows[begin, end).
 void embedding_gradient_simd(const EmbeddingGradientArrays& arrays, const PositionChains& chains,
                              int64_t begin, int64_t end);

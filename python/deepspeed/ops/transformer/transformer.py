@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 from typing import TYPE_CHECKING
 
@@ -11,23 +10,18 @@ import torch
 from torch import nn
 
 from deepspeed import _core
-from deepspeed._errors import ConfigError, NotSupportedError, UsageError
+from deepspeed._errors import NotSupportedError
 from deepspeed.accelerator import get_accelerator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_NAMES = (
-    *("attn_qkvw", "attn_qkvb", "attn_ow", "attn_ob", "attn_nw", "attn_nb"),
-    *("inter_w", "inter_b", "output_w", "output_b", "norm_w", "norm_b"),
-)
-_NORMS = ("attn_nw", "norm_w")
-_OUTPUTS = ("attn_ow", "output_w")  # added to a residual
+_NAMES = tuple(name for name, _ in _core.TransformerConfig.from_dict({}).sizes())
 
 
 class TransformerConfig:
-    """Holds the sizes of a transformer layer; -1 means not given."""
+    """Holds the sizes of a transformer layer. -1 means "not given"."""
 
     def __init__(
         self,
@@ -52,21 +46,21 @@ class TransformerConfig:
 
 
 class DeepSpeedTransformerConfig(TransformerConfig):
-    """Describes a DeepSpeedTransformerLayer.
+    """Configures a DeepSpeedTransformerLayer.
 
-    batch_size: the most sequences of a forward; -1 allows any number.
-    hidden_size, heads: H, a multiple of the number of heads. intermediate_size: I; -1 is 4 H.
-    attn_dropout_ratio, hidden_dropout_ratio: of the attention's probabilities, and of both outputs that are added to a residual;
-        0 to 1, or -1 for none.
-    num_hidden_layers, initializer_range: new matrices are drawn from N(0, initializer_range). With adjust_init_range those whose
-        results are added to a residual use initializer_range / sqrt(2 num_hidden_layers).
-    local_rank: the CUDA device to make the current one; -1 changes nothing.
-    seed: of the dropout masks, whose offsets come from torch's generator; with -1 the seed does, too.
-    fp16: forward refuses other dtypes than float16.
-    pre_layer_norm: normalizes the inputs of the two blocks; otherwise their sums.
-    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward recomputes what they name instead of keeping it.
-    stochastic_mode: permits results that differ from run to run; they are equal nevertheless.
-    return_tuple, huggingface: forward returns a tuple of one. training: False turns dropout off, as eval() does.
+    batch_size: the most sequences that a forward takes; -1 allows any number.
+    hidden_size, heads: H, a multiple of the number of heads. intermediate_size: I; -1 means 4 H.
+    attn_dropout_ratio, hidden_dropout_ratio: dropout of the attention's probabilities, and of both outputs that are added to a
+        residual; 0 to 1, or -1 for none.
+    num_hidden_layers, initializer_range: new matrices are drawn from N(0, initializer_range). With adjust_init_range the deviation
+        of those whose results are added to a residual is initializer_range / sqrt(2 num_hidden_layers).
+    local_rank: the CUDA device that becomes the current one; -1 changes nothing.
+    seed: the seed of dropout masks. Their offsets come from torch's generator, and with -1 the seed does, too.
+    fp16: forward refuses any dtype but float16.
+    pre_layer_norm: normalizes the inputs of the two blocks, otherwise their sums.
+    normalize_invertible, gelu_checkpoint, attn_dropout_checkpoint: backward computes what they name again instead of keeping it.
+    stochastic_mode: permits results that differ from run to run, but they do not differ.
+    return_tuple, huggingface: forward returns a tuple with one element. training: False turns dropout off, as eval() does.
     """
 
     def __init__(
@@ -121,35 +115,37 @@ class DeepSpeedTransformerConfig(TransformerConfig):
 
     @classmethod
     def from_dict(cls, json_object: Mapping[str, Any]) -> DeepSpeedTransformerConfig:
-        """Reads {key: value}. Raises ConfigError for an unknown key and for a value of a wrong type."""
-        return cls._of(_core.transformer_config(dict(json_object)))
+        """Reads {key: value}. Raises ConfigError for an unknown key, and for a value of a wrong type or range."""
+        return cls._of(_core.TransformerConfig.from_dict(dict(json_object)))
 
     @classmethod
     def from_json_file(cls, json_file: str | os.PathLike[str]) -> DeepSpeedTransformerConfig:
         """Reads a file in UTF-8, or in UTF-16 as DeepSpeed expects it. Raises IoError too."""
-        return cls._of(_core.read_transformer_config(os.fspath(json_file)))
+        return cls._of(_core.TransformerConfig.from_json_file(os.fspath(json_file)))
 
     @classmethod
-    def _of(cls, keys: Mapping[str, Any]) -> DeepSpeedTransformerConfig:
+    def _of(cls, core: _core.TransformerConfig) -> DeepSpeedTransformerConfig:
         config = cls()
-        config.__dict__.update(keys)
+        config.__dict__.update(core.to_dict())
         return config
 
 
 class DeepSpeedTransformerLayer(nn.Module):
-    """Computes an encoder's transformer layer, with DeepSpeed's parameters.
+    """Is an encoder's transformer layer with DeepSpeed's parameters.
 
-    With hidden_size H and intermediate_size I they are attn_qkvw [3H, H], attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb
+    With H hidden_size and I intermediate_size they are attn_qkvw [3H, H], attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb
     [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w, norm_b [H].
 
-    initial_weights, initial_biases: of another implementation, eight each: queries, keys, values, attention output, the norm after
-    the attention, intermediate, output, last norm. They are copied. Matrices are [out, in]; a bias that is None means 0. Raises
-    ConfigError for a value out of range, and UsageError for weights that do not fit.
+    initial_weights, initial_biases: eight each of another implementation: queries, keys, values, attention output, the norm after
+    the attention, intermediate, output, last norm. They are copied. Matrices are [out, in]. A bias that is None means 0.
+
+    Raises ConfigError for a value out of range, and UsageError for a wrong number or shape of weights.
     """
 
-    layer_id = 0  # number of the next layer
+    layer_id = 0  # the next layer's
     attn_qkvw: nn.Parameter
     attn_qkvb: nn.Parameter
+    _checked: tuple[dict[str, Any], _core.TransformerConfig] | None = None
 
     def __init__(
         self,
@@ -159,55 +155,36 @@ class DeepSpeedTransformerLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = copy.copy(config)
-        self.config.__dict__.update(_core.checked_transformer_config(_keys_of(config)))
+        self.config.__dict__.update(_core.TransformerConfig.from_dict(_keys_of(config)).checked().to_dict())
         self.config.layer_id = DeepSpeedTransformerLayer.layer_id
         DeepSpeedTransformerLayer.layer_id += 1
         if self.config.local_rank >= 0 and get_accelerator().is_available() and get_accelerator().device_name() != "cpu":
             get_accelerator().set_device(self.config.local_rank)
         if initial_weights is None and initial_biases is None:
-            for name, sizes in self._shapes().items():
+            for name, sizes in self._core_config().sizes():
                 setattr(self, name, nn.Parameter(torch.empty(sizes)))
             self.init_transformer_weights(self.config.adjust_init_range)
         else:
-            self._copy(list(initial_weights or ()), list(initial_biases or ()))
+            joined = self._core_config().join(list(initial_weights or ()), list(initial_biases or ()))
+            for name, value in zip(_NAMES, joined, strict=True):
+                setattr(self, name, nn.Parameter(value))
 
     def init_transformer_weights(self, adjust_init_range: bool = False) -> None:
         """Draws all weights again. Raises ConfigError if initializer_range or num_hidden_layers is missing."""
-        deviation = self.config.initializer_range
-        if deviation < 0:
-            raise ConfigError(f"[config] initializer_range: got {deviation}, expected the standard deviation of new weights")
-        layers = self.config.num_hidden_layers
-        if adjust_init_range and layers < 1:
-            raise ConfigError(f"[config] num_hidden_layers: got {layers}, expected a positive number, or adjust_init_range=False")
-        output_deviation = deviation / math.sqrt(2.0 * layers) if adjust_init_range else deviation
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if parameter.dim() == 2:
-                    parameter.normal_(0.0, output_deviation if name in _OUTPUTS else deviation)
-                else:
-                    parameter.fill_(1.0 if name in _NORMS else 0.0)
+        self._core_config().draw(self._weights(), adjust_init_range)
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        hidden, inter = self.config.hidden_size, self.config.intermediate_size
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_NAMES, (hidden,))
-        shapes.update(attn_qkvw=(3 * hidden, hidden), attn_qkvb=(3 * hidden,), attn_ow=(hidden, hidden))
-        shapes.update(inter_w=(inter, hidden), inter_b=(inter,), output_w=(hidden, inter))
-        return shapes
+    def _weights(self) -> list[torch.Tensor]:
+        return [getattr(self, name) for name in _NAMES]
 
-    def _copy(self, weights: list[torch.Tensor], biases: list[torch.Tensor | None]) -> None:
-        if len(weights) != 8 or len(biases) != 8:
-            raise UsageError(
-                f"got {len(weights)} initial_weights and {len(biases)} initial_biases, expected 8 each: of queries, keys, values, "
-                "attention output, its norm, intermediate, output, norm"
-            )
-        whole = [w.new_zeros(w.size(0)) if b is None else b for w, b in zip(weights, biases)]
-        values = [torch.cat([part.detach() for part in weights[:3]]), torch.cat([part.detach() for part in whole[:3]])]
-        for weight, bias in zip(weights[3:], whole[3:]):
-            values += [weight.detach().clone(), bias.detach().clone()]
-        for (name, shape), value in zip(self._shapes().items(), values, strict=True):
-            if value.shape != shape:
-                raise UsageError(f"the initial value of {name} is of {tuple(value.shape)}, expected {shape}")
-            setattr(self, name, nn.Parameter(value))
+    def _core_config(self) -> _core.TransformerConfig:
+        """Returns the config as the core has checked it. Checks it again only if a key has changed."""
+        keys = {**_keys_of(self.config), "is_grad_enabled": True}  # torch.is_grad_enabled() decides
+        if self._checked is None or self._checked[0] != keys:
+            self._checked = keys, _core.TransformerConfig.from_dict(keys).checked()
+        return self._checked[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_checked": None}
 
     def forward(
         self,
@@ -222,14 +199,14 @@ class DeepSpeedTransformerLayer(nn.Module):
         grads: list[list[Any]] | None = None,
         **others: Any,
     ) -> torch.Tensor | tuple[torch.Tensor]:
-        """Returns a tensor like hidden_states, in a tuple if the config sets return_tuple.
+        """Returns a tensor like hidden_states, in a tuple if the config says return_tuple.
 
-        hidden_states: [batch, sequence, H], float32, bfloat16, float16 or float64 as the matrices.
-        attention_mask: is added to the scores, [batch or 1, heads or 1, sequence or 1, sequence], such as 0 and -10000; or
-            booleans, True for tokens that are seen.
-        grads: a list that gets [gradient, name] of each weight in backward, with the names of DeepSpeed's tests.
-        All other arguments must be None. Raises NotSupportedError for other values, and UsageError for a wrong shape, dtype or
-        device, or for more sequences than batch_size.
+        hidden_states: [batch, sequence, H] in the dtype of the matrices: float32, bfloat16, float16 or float64.
+        attention_mask: [batch or 1, heads or 1, sequence or 1, sequence]. Numbers, such as 0 and -10000, are added to the scores.
+            Booleans are True for a token that is seen.
+        grads: a list to which backward appends [gradient, name] for each weight, in the names of DeepSpeed's tests.
+        The other arguments exist for callers that pass None. Raises NotSupportedError for other values, and UsageError for a wrong
+        shape, dtype or device, and for more sequences than batch_size.
         """
         others.update(
             head_mask=head_mask,
@@ -245,10 +222,9 @@ class DeepSpeedTransformerLayer(nn.Module):
                 f"DeepSpeedTransformerLayer: {given[0]} is not supported: the layer is an encoder's; use the model's own layer"
             )
         self.config.is_grad_enabled = torch.is_grad_enabled()
-        weights = [getattr(self, name) for name in _NAMES]
         if grads is not None:
             _collect(grads, self)
-        output = _core.transformer_layer(hidden_states, attention_mask, weights, _keys_of(self.config), self.training)
+        output = self._core_config().forward(hidden_states, attention_mask, self._weights(), self.training)
         return (output,) if self.config.return_tuple else output
 
 
@@ -257,7 +233,7 @@ def _keys_of(config: DeepSpeedTransformerConfig) -> dict[str, Any]:
 
 
 def _collect(grads: list[list[Any]], layer: DeepSpeedTransformerLayer) -> None:
-    """Appends the gradients as they arrive, those of queries, keys and values separately."""
+    """Appends each gradient when backward computes it. Queries, keys and values are separate entries."""
     parts = dict(zip(_NAMES[2:], ("O_W", "O_B", "N2_W", "N2_B", "int_W", "int_B", "out_W", "out_B", "norm_W", "norm_B")))
     hidden = layer.config.hidden_size
 

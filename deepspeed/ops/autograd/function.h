@@ -1,11 +1,11 @@
-// What the autograd functions of this folder share.
+// Helpers that the autograd functions of this layer share.
 #pragma once
 
 #include <initializer_list>
 #include <optional>
 #include <source_location>
+#include <string>
 
-#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -20,17 +20,13 @@ inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
   return tensor.value_or(at::Tensor());
 }
 
-inline std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
-
-/// An argument of an operator that it cannot do without.
+/// Names an argument that an operator needs.
 struct NeededTensor {
   const char* name;
   const at::Tensor& tensor;
 };
 
-/// Throws UsageError where a tensor is undefined, before c10 does, which knows neither operator nor argument.
+/// Throws UsageError if a tensor is undefined. The error of c10 would name neither operator nor argument.
 inline void require_defined(const char* op, std::initializer_list<NeededTensor> arguments,
                             const std::source_location& where = std::source_location::current()) {
   for (const NeededTensor& argument : arguments) {
@@ -39,21 +35,18 @@ inline void require_defined(const char* op, std::initializer_list<NeededTensor> 
   }
 }
 
-/// Throws UsageError where a backward is to be differentiated itself: the kernels have no second derivative.
-inline void refuse_create_graph(const char* op) {
+/// Throws NotSupportedError if a backward runs with create_graph: kernels have no second derivative.
+inline void refuse_create_graph(const std::string& op,
+                                const std::source_location& where = std::source_location::current()) {
   if (!c10::GradMode::is_enabled()) return;
-  raise<UsageError>("the backward of ", op,
-                    " ran with create_graph, but has no derivative itself; run it without, or "
-                    "use torch's own operators there");
+  raise_at<NotSupportedError>(where, op,
+                              " has no second derivative, but its backward ran with create_graph; run it "
+                              "without, or use torch's own operators there");
 }
 
-/// Says whether the gradient of a tensor is wanted.
+/// Returns whether autograd will compute the gradient of a tensor.
 inline bool wants_gradient(const std::optional<at::Tensor>& tensor) {
   return c10::GradMode::is_enabled() && tensor && tensor->defined() && tensor->requires_grad();
-}
-
-inline bool is_autocast(const at::Tensor& tensor) {
-  return at::autocast::is_autocast_enabled(tensor.device().type());
 }
 
 }  // namespace deepspeed::ops

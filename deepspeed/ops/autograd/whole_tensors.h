@@ -1,0 +1,34 @@
+// Kernels read tensors by their addresses. A parameter that ZeRO has partitioned has no data there until ZeRO
+// gathers it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+namespace deepspeed::ops {
+
+/// Runs a function as torch's operator deepspeed::<name>, whose arguments are `tensors`.
+void run_with_whole(const char* name, at::TensorList tensors, const std::function<void()>& function);
+
+/// Calls a function while all `tensors` are gathered, and returns its result.
+///
+/// ZeRO gathers partitioned tensors around an operator, in the order of its arguments. Its errors, and
+/// profiles, name the operator. Tensors may be undefined. The function runs below autograd. For ordinary
+/// tensors a call costs a microsecond.
+template <class Function>
+auto with_whole(const char* name, at::TensorList tensors, const Function& function) {
+  using Result = std::invoke_result_t<Function>;
+  if constexpr (std::is_void_v<Result>) {
+    run_with_whole(name, tensors, [&] { function(); });
+  } else {
+    std::optional<Result> result;
+    run_with_whole(name, tensors, [&] { result.emplace(function()); });
+    return *std::move(result);
+  }
+}
+
+}  // namespace deepspeed::ops
