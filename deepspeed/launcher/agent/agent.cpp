@@ -24,8 +24,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/launcher/agent/plan_ranks.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"

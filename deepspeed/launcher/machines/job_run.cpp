@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/numbers.h"
 #include "deepspeed/launcher/machines/job_loop.h"
