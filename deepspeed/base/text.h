@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "deepspeed/base/export.h"
 
@@ -23,5 +25,12 @@ DEEPSPEED_API bool is_utf8(const std::string& text);
 
 /// Returns the text with a '?' for each byte outside any UTF-8 character.
 DEEPSPEED_API std::string as_utf8(const std::string& text);
+
+/// Decodes `text` in an alphabet of RFC 4648: with '+' and '/', or '-' and '_'. The padding at the end may be
+/// missing. Returns nothing for other characters or an impossible length.
+DEEPSPEED_API std::optional<std::string> decode_base64(std::string_view text);
+
+/// Encodes `bytes` in RFC 4648's alphabet for URLs ('-' and '_'), padded with '='.
+DEEPSPEED_API std::string encode_base64(std::string_view bytes);
 
 }  // namespace deepspeed

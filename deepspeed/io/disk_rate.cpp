@@ -16,15 +16,15 @@ namespace deepspeed::io {
 namespace {
 
 /// Is a file only for the measurement, removed at the end.
-class ScratchFile {
+class MeasuredFile {
  public:
-  explicit ScratchFile(const std::filesystem::path& folder) : folder_(folder) {
+  explicit MeasuredFile(const std::filesystem::path& folder) : folder_(folder) {
     file_ = open_scratch_file(folder, /*needs_direct=*/true);
     if (file_ < 0) fail("cannot make a file with O_DIRECT in ", errno);
   }
-  ~ScratchFile() { ::close(file_); }
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
+  ~MeasuredFile() { ::close(file_); }
+  MeasuredFile(const MeasuredFile&) = delete;
+  MeasuredFile& operator=(const MeasuredFile&) = delete;
 
   [[noreturn]] void fail(const char* what, int error) const {
     raise<IoError>(what, folder_, ": ", std::strerror(error));
@@ -69,7 +69,7 @@ DiskRate measure_disk(const std::filesystem::path& folder, const DiskRateOptions
   if (options.bytes == 0 || options.loops < 1) {
     raise<UsageError>(options.loops, " loops over ", options.bytes, " bytes, expected at least one of each");
   }
-  const ScratchFile file(folder);
+  const MeasuredFile file(folder);
   const AlignedBuffer written(align_up(options.bytes)), read(written.size());
   fill(written);
   file.reserve(written.size());

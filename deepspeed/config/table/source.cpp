@@ -3,9 +3,9 @@
 #include <system_error>
 #include <utility>
 
-#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/config/table/read.h"
 
 namespace deepspeed::config {

@@ -17,10 +17,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "deepspeed/base/base64.h"
 #include "deepspeed/base/descriptor.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/launcher/link/abandoned.h"
 
 namespace deepspeed::launcher {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "deepspeed/base/base64.h"
+#include "deepspeed/base/text.h"
 
 namespace deepspeed::launcher {
 namespace {

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/launcher/args/announce.h"
 #include "deepspeed/launcher/args/exit_code.h"
 #include "deepspeed/launcher/args/numbers.h"

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <utility>
 
-#include "deepspeed/base/base64.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/base/text_file.h"
 #include "deepspeed/launcher/args/numbers.h"
 

@@ -1,4 +1,4 @@
-#include "deepspeed/base/base64.h"
+#include "deepspeed/base/text.h"
 
 #include <string>
 
