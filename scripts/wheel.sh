@@ -56,6 +56,8 @@ partial=$(mktemp -d)
 build=$PWD/build/$kind-$tag-torch-$version
 log=$build.log
 mkdir -p build
+# CMake reads a toolchain's flags once.
+[ "$build/CMakeCache.txt" -nt "$system/made_by" ] || rm -f "$build/CMakeCache.txt"
 trap 'rm -rf "$partial"' EXIT
 defines=(
   CMAKE_TOOLCHAIN_FILE="$system/toolchain.cmake"

@@ -7,6 +7,7 @@ group at any time: two threads do not keep one order on all ranks.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import signal
@@ -71,6 +72,10 @@ def leave_world() -> None:
         engine.__dict__["_core"] = None
     if not has_failed:
         _core.leave_world(has_failed)
+    if has_failed and dist.is_initialized() and dist.get_backend() != "gloo":
+        # torch 2.15 waits for its device when the process ends. Other ranks may never give the device their parts.
+        with contextlib.suppress(RuntimeError):
+            dist.distributed_c10d._abort_process_group()
     if dist.is_initialized() and dist.get_backend() == "gloo":
         held = _core.HeldGroups(list(dist.distributed_c10d._world.pg_map))
         dist.destroy_process_group()

@@ -38,8 +38,8 @@ _PARTS = (
 )
 
 
-def _run(*words):
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
+def _run(*words, **variables):
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, "LC_ALL": "C", **variables}).stdout
 
 
 def _system_symbols():
@@ -102,7 +102,9 @@ def archive_problems(path):
 
 def problems(wheel, torch_site):
     """Returns what is wrong with a wheel, as texts."""
-    report = json.loads(_run(sys.executable, "-m", "auditwheel", "show", "--json", wheel))
+    # auditwheel counts what the wheel's libraries need themselves: at run time they are torch's (its libgomp), not the system's.
+    places = {"LD_LIBRARY_PATH": f"{torch_site}/torch/lib"}
+    report = json.loads(_run(sys.executable, "-m", "auditwheel", "show", "--json", wheel, **places))
     if "error" in report:
         return [report["error"]]
     machine = wheel.stem.rpartition("linux_")[2].rpartition("-")[2]

@@ -60,7 +60,7 @@ foreach(_kind EXE SHARED MODULE)
   # -B: the compiler would find its own system's files first. Without sections that nobody refers to, objects of
   # libstdc++_beyond.a are no more than what is used of them.
   set(CMAKE_${_kind}_LINKER_FLAGS_INIT
-    "--sysroot=${_root} -L${_root}/link -B${_root}/usr/lib/@TRIPLET@ -L${_root}/lib/@TRIPLET@ -Wl,--gc-sections")
+    "--sysroot=${_root} -L${_root}/link -B${_root}/usr/lib/@TRIPLET@ -L${_root}/lib/@TRIPLET@ -Wl,-rpath-link,${_root}/link,--gc-sections")
 endforeach()
 string(APPEND CMAKE_SHARED_LINKER_FLAGS_INIT " -Wl,-z,defs")
 """.replace("@TRIPLET@", _TRIPLET)
@@ -264,6 +264,9 @@ def _older_libraries(folder):
     link.mkdir()
     (link / "libgcc_s.so").write_text(f"GROUP ( /lib/{_TRIPLET}/libgcc_s.so.1 -lgcc )\n")
     (link / "libstdc++.so").write_text(f"INPUT ( /usr/lib/{_TRIPLET}/libstdc++.so.6 /link/libstdc++_beyond.a )\n")
+    # A wheel takes liburing along, so the linker finds this machine's: programs do not name it, but the library does.
+    for path in pathlib.Path(f"/usr/lib/{_TRIPLET}").glob("liburing.so.?"):
+        shutil.copy(path, link)
     return offered
 
 

@@ -44,12 +44,17 @@ std::optional<c10::Device> used_device() {
 
 /// Gives pages their memory using all cores. The driver, which locks them, would use only one.
 void populate(void* data, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  constexpr int kPopulate = MADV_POPULATE_WRITE;
+#else
+  constexpr int kPopulate = 23;  // headers before glibc 2.35 lack it
+#endif
   constexpr size_t kLeast = size_t{32} << 20;  // per thread
   const size_t threads = std::clamp<size_t>(bytes / kLeast, 1, size_t(at::get_num_threads()));
   const size_t page = page_bytes(), share = (bytes / threads / page + 1) * page;
   const auto populate_share = [=](size_t begin) {
     // Kernels before 5.14 do not support this; there the driver does the work.
-    ::madvise(static_cast<char*>(data) + begin, std::min(share, bytes - begin), MADV_POPULATE_WRITE);
+    ::madvise(static_cast<char*>(data) + begin, std::min(share, bytes - begin), kPopulate);
   };
   std::vector<std::jthread> others;
   for (size_t begin = share; begin < bytes; begin += share) others.emplace_back(populate_share, begin);
