@@ -22,7 +22,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/hash.h"
-#include "deepspeed/config/table/base64.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/launcher/link/channel.h"
 #include "deepspeed/launcher/link/messages.h"
 #include "deepspeed/launcher/link/tcp_link.h"
@@ -63,12 +63,12 @@ TEST(CarriedJob, ArrivesAsItWasWhateverItHolds) {
   for (const auto& [key, wrong] :
        {std::pair("words", "[1]"), std::pair("exports", "[\"a\"]"), std::pair("addresses", "[1]"),
         std::pair("folder", "7"), std::pair("secret", "null"), std::pair("port", "\"7\"")}) {
-    Json json = Json::parse(config::decode_base64(text).value());
+    Json json = Json::parse(decode_base64(text).value());
     json[key] = Json::parse(wrong);
-    EXPECT_ERROR(UsageError, CarriedJob::from_text(config::encode_base64(json.dump())),
+    EXPECT_ERROR(UsageError, CarriedJob::from_text(encode_base64(json.dump())),
                  "the description of the job is damaged");
     json.erase(key);
-    EXPECT_ERROR(UsageError, CarriedJob::from_text(config::encode_base64(json.dump())),
+    EXPECT_ERROR(UsageError, CarriedJob::from_text(encode_base64(json.dump())),
                  "the description of the job is damaged");
   }
   EXPECT_ERROR(UsageError, CarriedJob::from_text(text.substr(0, text.size() / 2)), "is damaged");
