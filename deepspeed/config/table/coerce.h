@@ -5,18 +5,19 @@
 #include <cstdint>
 #include <optional>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
 
 /// Reads a truth value. Accepts true, false, 0, 1, and the words true/false, yes/no, on/off, t/f, y/n, 1/0 in
 /// any case.
-std::optional<bool> as_bool(const Json& value);
+DEEPSPEED_API std::optional<bool> as_bool(const Json& value);
 
 /// Reads a 64-bit whole number. Also accepts a float without fraction, text, and a truth value (1 or 0).
-std::optional<int64_t> as_int(const Json& value);
+DEEPSPEED_API std::optional<int64_t> as_int(const Json& value);
 
 /// Reads a finite number. Also accepts text and a truth value.
-std::optional<double> as_float(const Json& value);
+DEEPSPEED_API std::optional<double> as_float(const Json& value);
 
 }  // namespace deepspeed::config

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 #include "deepspeed/config/table/field.h"
 
@@ -17,7 +18,7 @@ std::string join(const std::string& path, const std::string& key);
 /// Reads the keys in `given`, under their current names and with canonical values. Values are bool, int64,
 /// double, string in a choice's spelling, lists and objects. Nested sections are read the same way. `path`
 /// names the section in errors.
-Json read_section(const Field& section, const Json& given, const std::string& path);
+DEEPSPEED_API Json read_section(const Field& section, const Json& given, const std::string& path);
 
 /// Finds the field that a key names, directly or by an alias. Null if there is none.
 const Field* find_field(const std::vector<Field>& fields, const std::string& key);
