@@ -43,9 +43,9 @@ DEEPSPEED_API std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& i
 /// Returns the tanh form of GELU of input + bias. `input` is [..., n], `bias` [n] or left out.
 DEEPSPEED_API at::Tensor bias_gelu(const at::Tensor& input, const OptionalTensor& bias = {});
 
-/// Returns silu(gate) * up, of two tensors of one shape.
+/// Returns silu(gate) * up. Both tensors have the same shape.
 DEEPSPEED_API at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
-/// Does so of the halves of [..., 2 n]: gate first, then up. The result is [..., n].
+/// Returns silu(gate) * up, [..., n]. The argument holds gate, then up: [..., 2 n].
 DEEPSPEED_API at::Tensor swiglu(const at::Tensor& gate_and_up);
 
 /// Returns input * keep / (1 - ratio), where keep is 0 with probability `ratio`, else 1. The mask is not
