@@ -114,7 +114,7 @@ TEST(LinearCrossEntropyOp, KeepsThePrecisionOfHalfGradientsUntilTheLossScaleCome
   const Tensors exact = learned_in(at::kDouble);
   const Tensors expected = torch::autograd::grad(
       {at::cross_entropy_loss(at::linear(exact[0], exact[1], exact[2]), targets)}, exact);
-  // Of a chunk or of all rows at once, under the scales of a run that begins and of one that goes on.
+  // Takes all rows at once or in chunks, under the loss scales of a new run and of a later step.
   for (const int64_t chunk_rows : {int64_t{0}, kManyRows}) {
     const Tensors t = learned_in(at::kHalf);
     const at::Tensor loss = linear_cross_entropy(t[0], t[1], targets, t[2], {.chunk_rows = chunk_rows});

@@ -24,7 +24,6 @@
 #include "deepspeed/device/large_blocks.h"
 
 namespace deepspeed::zero {
-namespace {}  // namespace
 
 StateSwapper::StateSwapper(StateSwapperOptions options, TensorsOf tensors_of)
     : options_(std::move(options)),
