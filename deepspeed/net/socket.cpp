@@ -1,3 +1,5 @@
+// An address is turned into a listening socket, or into one that connects: begin_to_connect() starts, and connect_to()
+// also waits and tells why it failed. On a socket of this machine the other end has to be a process of the same user.
 #include "deepspeed/net/socket.h"
 
 #include <algorithm>

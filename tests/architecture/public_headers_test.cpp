@@ -43,7 +43,7 @@ TEST(PublicHeaders, AreThoseOfTheGoldenList) {
   if (golden != actual) std::ofstream(written) << actual;
   EXPECT_EQ(golden, actual) << "deepspeed.h reaches other headers; if that is meant, copy " << written
                             << " to tests/golden/public_headers.txt";
-  EXPECT_LE(reached.size(), 67u) << "what programs do not name goes behind a pointer";
+  EXPECT_LE(reached.size(), 69u) << "what programs do not name goes behind a pointer";
 }
 
 }  // namespace

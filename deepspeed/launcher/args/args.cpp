@@ -166,6 +166,16 @@ std::vector<std::string> spell_out_flags(const CLI::App& app, std::vector<std::s
   return names;
 }
 
+/// Returns an error text of CLI11 with the flag as it was given. CLI11 writes the first of its names.
+std::string naming_as_given(const CLI::App& app, std::string text, const std::vector<std::string>& given) {
+  for (const std::string& flag : given) {
+    const std::string first = app.get_option(flag)->get_name();
+    const size_t at = text.find(first + " = ");
+    if (at != std::string::npos) text.replace(at, first.size(), flag);
+  }
+  return text;
+}
+
 /// Returns the text of a flag that only prints, if one is given.
 std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
   if (raw.help_markdown) return config::help_markdown();
@@ -332,7 +342,7 @@ ParsedArgs parse_args(std::vector<std::string> words) {
   } catch (const CLI::CallForVersion&) {
     return {{}, app.version() + "\n"};
   } catch (const CLI::ParseError& error) {
-    raise<UsageError>(error.what(), "; see deepspeed --help");
+    raise<UsageError>(naming_as_given(app, error.what(), flags), "; see deepspeed --help");
   }
   if (auto text = help_asked_for(app, raw)) return {{}, std::move(text)};
   for (const auto& [flag, way_out] : kMissingFlags)
