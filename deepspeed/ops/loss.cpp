@@ -100,7 +100,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& given_hidden, const at::Tensor
   require_defined("linear_cross_entropy",
                   {{"hidden", given_hidden}, {"weight", given_weight}, {"targets", targets}});
   const at::Tensor hidden = in_autocast_dtype(given_hidden), weight = in_autocast_dtype(given_weight);
-  const at::Tensor bias = in_autocast_dtype(or_undefined(given_bias));
+  OptionalTensor bias;  // an undefined tensor is no argument of an autograd function
+  if (given_bias && given_bias->defined()) bias = in_autocast_dtype(*given_bias);
   if (hidden.dim() == 0 ||
       targets.sizes() != hidden.sizes().slice(0, static_cast<size_t>(hidden.dim() - 1))) {
     raise<UsageError>("targets has shape ", targets.sizes(), ", expected that of hidden, ", hidden.sizes(),
