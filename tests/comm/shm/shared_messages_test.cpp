@@ -200,7 +200,7 @@ std::string told_of_packets(const std::vector<std::pair<PacketHead, size_t>>& pa
 TEST(SharedMessages, NameAPeerThatSendsInvalidPackets) {
   const auto expect_refused = [](const std::vector<std::pair<PacketHead, size_t>>& packets) {
     EXPECT_THAT(told_of_packets(packets), ::testing::AllOf(::testing::HasSubstr("rank 1 (process "),
-                                                           ::testing::HasSubstr("no message")));
+                                                           ::testing::HasSubstr("not a message")));
   };
   expect_refused({{{2, 5, 1, 10, 0}, 10}});  // content of no letter
   expect_refused({{{1, 5, 1, 10, 0}, 0}});   // a letter without its content
