@@ -287,8 +287,10 @@ void open_optimizer(CheckpointLoad& load) {
                            " is a universal checkpoint: it loads with checkpoint.load_universal = true");
   }
   try {
-    if (loads_universal)
+    if (loads_universal) {
       load.optimizer = checkpoint::OptimizerFiles::of_universal(folder, *load.archives, shapes);
+      return;
+    }
     if (load.states.optimizer.is_none() && checkpoint::find_optim_states(load.directory, load.tag).empty())
       raise<CheckpointError>(load.directory, "/", load.tag, " holds no optimizer states");
     load.optimizer = open_stages(load, shapes);
