@@ -71,14 +71,16 @@ def leave_world() -> None:
         engine.__dict__["_core"] = None
     if not has_failed:
         _core.leave_world(has_failed)
-    if has_failed and dist.is_initialized() and dist.get_backend() != "gloo":
-        # torch 2.15 waits for its device when the process ends. Other ranks may never give the device their parts.
-        with contextlib.suppress(RuntimeError):
-            dist.distributed_c10d._abort_process_group()
-    if dist.is_initialized() and dist.get_backend() == "gloo":
+    if not dist.is_initialized():
+        return
+    if dist.get_backend() == "gloo":
         held = _core.HeldGroups(list(dist.distributed_c10d._world.pg_map))
         dist.destroy_process_group()
         held.release()
+    elif has_failed:
+        # torch 2.15 waits for its device when the process ends. Other ranks may never give the device their parts.
+        with contextlib.suppress(RuntimeError):
+            dist.distributed_c10d._abort_process_group()
 
 
 def _watch_interrupts() -> None:
