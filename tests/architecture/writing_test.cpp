@@ -22,14 +22,6 @@ using namespace deepspeed::testing;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Paths whose files do not follow the rules of bodies and opening comments yet.
-const std::vector<std::string> kExempt = {};
-
-bool is_exempt(const Source& source) {
-  return std::ranges::any_of(
-      kExempt, [&](const std::string& prefix) { return source.path.string().starts_with(prefix); });
-}
-
 /// Is a text with the same length and lines three times: code without comments and directives, code without
 /// literals too, and comments alone. Spaces stand for the rest.
 struct Layout {
@@ -169,14 +161,8 @@ std::vector<std::string> comments_that_lean(const std::vector<Source>& sources) 
   return found;
 }
 
-std::vector<Source> sources_to_hold() {
-  std::vector<Source> held = layered_sources();
-  std::erase_if(held, is_exempt);
-  return held;
-}
-
 TEST(Bodies, AreEqualInNoTwoFunctionsOfALayer) {
-  EXPECT_THAT(equal_bodies(sources_to_hold()), IsEmpty()) << "make them one function";
+  EXPECT_THAT(equal_bodies(layered_sources()), IsEmpty()) << "make them one function";
 }
 
 TEST(Bodies, AreFoundIfEqual) {
@@ -212,7 +198,7 @@ TEST(Bodies, AreFoundInTheSources) {
 }
 
 TEST(LongFiles, OpenWithAComment) {
-  EXPECT_THAT(long_files_without_opening(sources_to_hold()), IsEmpty())
+  EXPECT_THAT(long_files_without_opening(layered_sources()), IsEmpty())
       << "say the order of events that the file implements";
 }
 
