@@ -53,7 +53,7 @@ def test_chooses_a_batch_for_the_jobs_world_by_the_rules_of_machines(monkeypatch
 @pytest.mark.parametrize(
     ("section", "text"),
     [
-        ({"enabled": True, "micro_batch_sizes": [4]}, "elasticity.max_train_batch_size: is missing beside elasticity.enabled true"),
+        ({"enabled": True, "micro_batch_sizes": [4]}, "elasticity.max_train_batch_size: is missing, but elasticity.enabled true needs it"),
         ({**SIZES, "min_gpu": 2}, "elasticity.min_gpu: unknown key.*did you mean 'elasticity.min_gpus'"),
         ({**SIZES, "max_gpus": 0}, "elasticity.max_gpus: got 0, expected a whole number of at least 1"),
         ({**SIZES, "micro_batch_sizes": []}, "elasticity.micro_batch_sizes: got \\[\\], expected positive whole numbers"),

@@ -42,8 +42,8 @@ TEST(TagContent, ReplacesOnlyACheckpointOfItsKind) {
     EXPECT_EQ(error_of_place(folder / name, /*is_universal=*/true), "no error") << name;
   EXPECT_THAT(error_of_place(folder / "notes"), AllOf(HasSubstr("notes"), HasSubstr("is a file")));
   EXPECT_THAT(error_of_place(folder / "logs"),
-              AllOf(HasSubstr("no checkpoint"), HasSubstr("'important.txt'"), HasSubstr("another tag")));
-  EXPECT_THAT(error_of_place(folder / "foreign"), HasSubstr("no checkpoint"));
+              AllOf(HasSubstr("not a checkpoint"), HasSubstr("'important.txt'"), HasSubstr("another tag")));
+  EXPECT_THAT(error_of_place(folder / "foreign"), HasSubstr("not a checkpoint"));
   EXPECT_THAT(error_of_place(folder / "link"), HasSubstr("symbolic link"));
   EXPECT_THAT(error_of_place(folder / "dangling"), HasSubstr("symbolic link"));
   EXPECT_THAT(error_of_place(folder / "universal"), HasSubstr("is a universal checkpoint"));

@@ -182,7 +182,7 @@ TEST(WeightSource, TakesTheFp32WeightsOfACheckpoint) {
   EXPECT_EQ(weights.size(), expected.size());
   for (const auto& [name, tensor] : expected) EXPECT_TRUE(at::equal(weights.at(name), tensor)) << name;
   EXPECT_ERROR(CheckpointError, open_zero_checkpoint(dir, "global_step9"), "there is no checkpoint folder",
-               "global_step9", "pass the folder of the tags");
+               "global_step9", "pass the folder that holds the tags");
 }
 
 }  // namespace
