@@ -267,7 +267,7 @@ TEST(Rendezvous, NamesTheVariablesIfARankMistakesTheKindOfJob) {
   });
   EXPECT_THAT(outcomes[0].value, HasSubstr("no sign of rank(s) 1"));
   EXPECT_THAT(outcomes[1].value, AllOf(HasSubstr("rank 0 does not answer"), HasSubstr("LOCAL_SIZE"),
-                                       HasSubstr("MASTER_PORT and DEEPSPEED_LISTEN_ADDR alike")));
+                                       HasSubstr("MASTER_PORT and DEEPSPEED_LISTEN_ADDR to the same values")));
 }
 
 TEST(Rendezvous, SaysThatAnotherUserHoldsItsName) {
