@@ -109,7 +109,7 @@ TEST(SocketStore, SaysWhichKeysDidNotComeInTime) {
   EXPECT_THAT(error_of<c10::DistQueueEmptyError>([&] { served.store->queuePop("q", false); }),
               HasSubstr("'q'"));
   served.store->set("a", std::string("no number"));
-  EXPECT_THAT(error_of<c10::DistStoreError>([&] { served.store->add("a", 1); }), HasSubstr("no number"));
+  EXPECT_THAT(error_of<c10::DistStoreError>([&] { served.store->add("a", 1); }), HasSubstr("not a number"));
   EXPECT_THAT(error_of<CommError>([&] { served.store->set("a", std::string((64 << 20) + 1, 'x')); }),
               HasSubstr("expected 67108864 at most"));
   EXPECT_EQ(served.store->get_to_str("a"), "no number");

@@ -158,7 +158,7 @@ TEST(SequenceCheck, SeesADifferenceThatIsOlderThanAllThatIsRemembered) {
   groups[0].all_reduce(at::ones({3}));
   groups[1].all_reduce(at::ones({4}));
   call_alike(groups, 5000);
-  expect_both_fail(groups, {"at or before collective #", "rank 0 and rank 1 called other collectives"});
+  expect_both_fail(groups, {"at or before collective #", "rank 0 and rank 1 called different collectives"});
 }
 
 TEST(SequenceCheck, TellsAllRanksAlsoThoseThatAgree) {

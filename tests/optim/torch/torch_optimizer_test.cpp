@@ -181,7 +181,7 @@ TEST(TorchOptimizer, RejectsWhatItCannotRun) {
   at::Tensor parameter = at::ones({3}), stranger = at::ones({3});
   EXPECT_ERROR(UsageError, TorchOptimizer(nullptr, {}), "the optimizer is null");
   const auto sgd = std::make_shared<to::SGD>(std::vector{parameter}, to::SGDOptions(0.1).momentum(0.9));
-  EXPECT_ERROR(UsageError, TorchOptimizer(sgd, {{"w", stranger}}), "shape [3] that is none of the model's",
+  EXPECT_ERROR(UsageError, TorchOptimizer(sgd, {{"w", stranger}}), "shape [3] that is not one of the model's",
                "model->parameters()");
   parameter.mutable_grad() = at::ones({3});
   sgd->step();

@@ -144,7 +144,7 @@ TEST(Checker, FindsABatchThatEndsEarlyOrWithoutAStep) {
   const auto step_first = [](Steps& steps) { steps.front().push_back({kOptimizerStep}); };
   EXPECT_THAT(fault_after("1f1b", 0, step_first), HasSubstr("before all micro batches are done"));
   EXPECT_THAT(fault_after("1f1b", 2, [](Steps& steps) { steps.emplace_back(); }),
-              HasSubstr("stage 2 has another number of steps"));
+              HasSubstr("stage 2 has a different number of steps"));
 }
 
 TEST(Checker, FindsSendsThatWouldWaitForTheirReceives) {

@@ -147,7 +147,7 @@ TEST(GatheredParameters, ShowWhatIsWrittenWithoutAModifierRankAndDropItAtTheEnd)
         }
         log::set_sink(before);
         EXPECT_THAT(said,
-                    AllOf(HasSubstr("parameter 'norm0.bias' was written inside of a GatheredParameters"),
+                    AllOf(HasSubstr("parameter 'norm0.bias' was written inside a GatheredParameters"),
                           HasSubstr("give it a modifier_rank")));
         EXPECT_EQ(std::count(said.begin(), said.end(), '('), 1) << said;
       }

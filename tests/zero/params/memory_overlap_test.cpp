@@ -66,7 +66,7 @@ TEST(MemoryOverlap, NamesABufferThatLooksIntoAParameter) {
   overlap.add(weight);
   const NamedTensor view{"row_of_weight", memory[1]}, apart{"mask", at::zeros({4})};
   EXPECT_ERROR(UsageError, overlap.check("buffer", view),
-               "buffer 'row_of_weight' shares the memory of parameter 'weight'", "or a copy");
+               "buffer 'row_of_weight' shares the memory of parameter 'weight'", "or copy it");
   overlap.check("buffer", apart);
 }
 
