@@ -27,7 +27,7 @@ TEST(EngineCalls, LeaveNoReductionOutIfEachBackwardPartitions) {
 TEST(EngineCalls, CoalesceOnceAtATime) {
   const auto engine = make_engine(basic());
   const auto outer = engine->coalesce_grad_reduction();
-  EXPECT_ERROR(UsageError, (void)engine->coalesce_grad_reduction(), "inside of coalesce_grad_reduction()");
+  EXPECT_ERROR(UsageError, (void)engine->coalesce_grad_reduction(), "inside coalesce_grad_reduction()");
 }
 
 TEST(EngineCalls, CoalesceIfTheEngineCountsMicroSteps) {
