@@ -70,7 +70,7 @@ void UniversalSource::join(OptimizerFiles files) {
   }
 }
 
-/// Returns a weight of the module without its data, or an undefined tensor.
+/// Returns a weight of the module as a meta tensor; undefined if the module has none of that name.
 at::Tensor UniversalSource::weight(const std::string& name) const {
   if (const auto found = module_.find(name); found != module_.end()) return found->second;
   if (!whole_) return {};

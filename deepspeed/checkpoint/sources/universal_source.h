@@ -52,10 +52,11 @@ class UniversalSource {
   /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return archives_->num_ranks(); }
 
-  /// Returns the number of model files: the pipeline stages, otherwise 1.
+  /// Returns the number of model files: one for each pipeline stage, 1 without pipelines.
   size_t num_models() const { return stages_.size(); }
-  /// Returns a model file's content, without an optimizer of stage 0 but with `universal_checkpoint_info`.
-  /// Stage 3's shards are replaced by whole weights. load_of_model() loads its large tensors.
+  /// Returns the content of one model file, with `universal_checkpoint_info`. It leaves out the optimizer's
+  /// states, which ZeRO stage 0 stores there, and has whole weights instead of ZeRO stage 3's shards. Large
+  /// tensors are read by load_of_model().
   Dict model_file(size_t stage = 0) const;
   at::Tensor load_of_model(const at::Tensor& deferred, size_t stage = 0) const;
   /// Returns the content of zero/optimizer_state.pt.

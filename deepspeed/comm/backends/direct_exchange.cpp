@@ -140,7 +140,7 @@ void add_in_rank_order(const at::Tensor& own, const std::vector<at::Tensor>& rec
   if (!sum.is_same(own)) own.copy_(sum);
 }
 
-/// Receives the other ranks' terms of `own`, which holds this rank's, and adds them.
+/// Receives the other ranks' tensors and adds them to `own`, which starts with this rank's values.
 void receive_sum(const Exchange& exchange, const at::Tensor& own) {
   const std::vector<Interval> pieces = pieces_of({0, own.numel()}, own);
   if (pieces.empty()) return;

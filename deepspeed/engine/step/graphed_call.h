@@ -32,7 +32,8 @@ struct AllKnown : std::false_type {};
 template <template <class...> class Of, class... T>
 struct AllKnown<Of<T...>> : std::bool_constant<(is_known<T>() && ...)> {};
 
-/// Returns whether values of the type consist only of tensors and values comparable as text.
+/// Returns whether a type holds only tensors and values that can be written as text. The text tells calls
+/// apart that need graphs of their own.
 template <class T>
 constexpr bool is_known() {
   using namespace visit_detail;

@@ -14,8 +14,8 @@ class PreemptionWatch {
   /// Catches the signal. Throws UsageError if it cannot be caught, or if check_every is below 1.
   explicit PreemptionWatch(const PreemptionOptions& options);
 
-  /// Ends an update on all ranks of `group`. Takes the result of the comparison that an earlier update
-  /// started, and starts another.
+  /// Finds out, after an update, whether a rank of `group` was preempted. All ranks call it. It reads the
+  /// exchange that an earlier call started, and starts the next one.
   void end_step(const comm::ProcessGroup& group);
   /// Returns whether any rank had received the signal when the last comparison started. All ranks return the
   /// same.

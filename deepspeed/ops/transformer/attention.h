@@ -26,11 +26,12 @@ struct AttentionCall {
 /// one number for each row of them (Dao et al. 2022).
 enum class AttentionKind { kWritten, kFlashOfCpu, kFlash, kEfficient, kCudnn };
 
-/// Holds the result of an attention, and in `kept` what backward needs.
+/// Holds the output of an attention, and the tensors that backward needs (`kept`).
 ///
-/// kWritten keeps queries, keys and values by heads, the probabilities, and, unless drops_again, the dropped
-/// ones. Torch's operators keep the input, the logarithm of each row's sum and, on CUDA, the seed and the
-/// offset of their dropout.
+/// This library's own operator (kWritten) keeps queries, keys and values, divided by heads, and the
+/// probabilities. It also keeps the probabilities after dropout, unless backward computes them again
+/// (drops_again). Torch's operators keep the input, the logarithm of each row's sum and, on CUDA, the seed and
+/// the offset of their dropout.
 struct AttentionResult {
   AttentionKind kind = AttentionKind::kWritten;
   at::Tensor context;  // [T, H] with T = batch * sequence

@@ -41,7 +41,7 @@ bool prefers_onednn() {
 #endif
 }
 
-/// Holds torch's linear layers over oneDNN, which torch's compiler uses.
+/// Holds the linear operators of oneDNN that torch registers for its compiler.
 ///
 /// `plain` computes x w^T + bias. `adding` adds another tensor to that.
 struct OneDnnLinear {

@@ -148,7 +148,7 @@ void BatchRun::load(const Instruction& instruction) {
   passage(instruction).inputs = on_device(batch.inputs, driver_.state().parts.model.device());
 }
 
-/// Returns the inputs, cast as fp16.auto_cast requires. A front end casts its own inputs.
+/// Returns a micro batch's inputs, cast if fp16.auto_cast asks for it. The Python package has cast its own.
 Tensors BatchRun::inputs_of(const Passage& micro) const {
   Tensors inputs = micro.inputs;
   const auto& fp16 = driver_.state().parts.config.fp16;

@@ -58,7 +58,8 @@ struct Gatherable {
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }
   /// Returns whether all ranks have a secondary part with the present values.
   bool has_secondary() const { return secondary.shard && secondary.version == version; }
-  /// Returns the shard to send: a copy sends its source's. Throws UsageError for a stale copy.
+  /// Returns the shard to send. A copy of a parameter sends the shard of the original. Throws UsageError if the
+  /// original has changed since.
   const std::shared_ptr<Shard>& current_shard() const;
 
   const std::string name;  // "h.0.weight", or "h.0.weight in BFloat16"

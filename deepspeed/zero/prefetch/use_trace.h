@@ -13,7 +13,7 @@ namespace deepspeed::zero {
 
 class UseTrace {
  public:
-  /// Describes one use.
+  /// Describes one use of a parameter in a pass.
   struct Entry {
     uint64_t key = 0;   // of what is used
     int64_t numel = 0;  // its elements
@@ -31,7 +31,8 @@ class UseTrace {
   bool is_followed() const { return is_followed_; }
   /// Returns the elements used before the next use of `key`. Absent if the pass does not use it again.
   std::optional<int64_t> distance_to(uint64_t key) const;
-  /// Returns the elements used before `key`, from the next pass's start. Absent if it is not used.
+  /// Returns how many elements the next pass uses before the parameter `key`. Returns nothing if it does not
+  /// use that parameter.
   std::optional<int64_t> distance_from_begin(uint64_t key) const;
   /// Returns the elements of the uses after the latest one.
   int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }

@@ -28,7 +28,8 @@ struct WayTimes {
 /// by a gather.
 WayTimes estimate(const LinkFigures& links, const NodeShape& shape, bool is_all_reduce, int64_t bytes);
 
-/// Returns whether the operation can go by nodes and is faster that way.
+/// Returns whether the operation is faster in two levels: within each node, then between the nodes. False if
+/// it cannot be divided so.
 bool is_faster_by_nodes(const LinkFigures& links, const NodeShape& shape, const Operation& operation);
 
 }  // namespace deepspeed::comm

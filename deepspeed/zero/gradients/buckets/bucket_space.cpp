@@ -99,7 +99,7 @@ class ShardBucketSpace : public BucketSpace {
     return {shards.place(bucket.params.front()).begin, shards.place(bucket.params.back()).end};
   }
 
-  /// Returns (ranks, shard).
+  /// Returns a parameter's view of the buffer, of shape (ranks, shard).
   at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
     const Interval kept = in_kept(bucket);
     const Interval shard = store_.shards(bucket.group)->place(param);
