@@ -209,9 +209,9 @@ def test_lists_the_compiled_module_in_the_stub():
         members = {part for part in vars(made) if not part.startswith("_")}
         assert members == {part for part in classes.get(name, ()) if not part.startswith("_")}, f"_core.pyi: {name} has other members"
         for member in members | ({"__init__"} & classes[name]):
-            function = vars(made)[member]
-            if not isinstance(function, property):
-                assert named[f"{name}.{member}"] == arguments_of(function), f"_core.pyi: {name}.{member} has other arguments"
+            if not isinstance(vars(made)[member], property):
+                found = arguments_of(getattr(made, member))
+                assert named[f"{name}.{member}"] == found, f"_core.pyi: {name}.{member} has other arguments"
     assert classes.keys() | named.keys() <= {*dir(_core), *(name for name in named if "." in name)}
 
 
