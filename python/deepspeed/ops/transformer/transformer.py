@@ -131,7 +131,7 @@ class DeepSpeedTransformerConfig(TransformerConfig):
 
 
 class DeepSpeedTransformerLayer(nn.Module):
-    """Is an encoder's transformer layer with DeepSpeed's parameters.
+    """Computes an encoder's transformer layer from DeepSpeed's parameters.
 
     With H hidden_size and I intermediate_size they are attn_qkvw [3H, H], attn_qkvb [3H], attn_ow [H, H], attn_ob, attn_nw, attn_nb
     [H], inter_w [I, H], inter_b [I], output_w [H, I], output_b, norm_w, norm_b [H].
