@@ -17,11 +17,11 @@ using comm::GroupDescription;
 using comm::ProcessGroup;
 using comm::Work;
 
-class CountedGroup final : public ProcessGroup::Impl {
+class CountedGroup final : public comm::GroupImpl {
  public:
   CountedGroup(ProcessGroup inner, std::shared_ptr<CallNotes> notes)
-      : Impl(GroupDescription{inner.name(), inner.backend(), inner.device_type(), inner.rank(),
-                              inner.global_ranks(), inner.timeout()}),
+      : GroupImpl(GroupDescription{inner.name(), inner.backend(), inner.device_type(), inner.rank(),
+                                   inner.global_ranks(), inner.timeout()}),
         inner_(std::move(inner)),
         notes_(std::move(notes)) {}
 
