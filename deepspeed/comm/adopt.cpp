@@ -86,7 +86,7 @@ StorePtr own_store(const Job& job, const StorePtr& given, const std::string& gro
   }
 }
 
-std::shared_ptr<World::Impl> make_world(const GivenGroup& given) {
+std::shared_ptr<WorldImpl> make_world(const GivenGroup& given) {
   const std::string name = check_given_group(given.group);
   const Backend& backend = backend_of(*given.group);
   const auto given_store = store_of(given);
@@ -111,7 +111,7 @@ std::shared_ptr<World::Impl> make_world(const GivenGroup& given) {
       raise<CommError>("the group '", request.name, "' cannot be made: ", *reason);
     return make(request);
   };
-  return std::make_shared<World::Impl>(job, factory, guard, given.group);
+  return std::make_shared<WorldImpl>(job, factory, guard, given.group);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace deepspeed::comm {
 
-const std::shared_ptr<World::Impl>& CurrentWorld::get() {
+const std::shared_ptr<WorldImpl>& CurrentWorld::get() {
   if (impl && impl->is_over()) {
     impl->end(given_group_is_gone(impl->job().rank));
     impl = nullptr;

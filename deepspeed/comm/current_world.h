@@ -4,17 +4,17 @@
 #include <memory>
 #include <mutex>
 
-#include "deepspeed/comm/world_impl.h"
+#include "deepspeed/comm/world.h"
 
 namespace deepspeed::comm {
 
 /// Holds the world of the process. Lock the mutex to use it.
 struct CurrentWorld {
   std::mutex mutex;
-  std::shared_ptr<World::Impl> impl;  // null: none
+  std::shared_ptr<WorldImpl> impl;  // null: none
 
   /// Returns the world, or null. An adopted world whose group is gone is left first.
-  const std::shared_ptr<World::Impl>& get();
+  const std::shared_ptr<WorldImpl>& get();
 };
 
 CurrentWorld& current_world();

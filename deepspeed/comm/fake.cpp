@@ -4,7 +4,7 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/backends/identical_ranks.h"
-#include "deepspeed/comm/world_impl.h"
+#include "deepspeed/comm/world.h"
 
 namespace deepspeed::comm {
 
@@ -25,7 +25,7 @@ World make_fake_world(int size, int rank) {
         GroupDescription{request.name, "fake", at::kCPU, static_cast<int>(place), ranks, job.timeout},
         nullptr));
   };
-  return World(std::make_shared<World::Impl>(job, make_group));
+  return World(std::make_shared<WorldImpl>(job, make_group));
 }
 
 }  // namespace deepspeed::comm

@@ -13,12 +13,12 @@
 #include "deepspeed/comm/job/local_place.h"
 #include "deepspeed/comm/job/rendezvous.h"
 #include "deepspeed/comm/making/group_factory.h"
-#include "deepspeed/comm/world_impl.h"
+#include "deepspeed/comm/world.h"
 
 namespace deepspeed::comm {
 namespace {
 
-std::shared_ptr<World::Impl> join(const InitOptions& options) {
+std::shared_ptr<WorldImpl> join(const InitOptions& options) {
   auto job = describe_job(options);
   const Backend& backend = choose_backend(job, options.dist_backend);
   log::set_rank(job.rank);
@@ -31,7 +31,7 @@ std::shared_ptr<World::Impl> join(const InitOptions& options) {
   if (job.world_size > 1)
     guard = std::make_shared<DivergenceGuard>(sub_store(store, kGuardStore), job.rank,
                                               DivergenceGuard::ReasonToEnd(), job.neighbours());
-  auto world = std::make_shared<World::Impl>(job, group_factory(backend, job, store, guard), guard);
+  auto world = std::make_shared<WorldImpl>(job, group_factory(backend, job, store, guard), guard);
   if (options.verbose)
     log::info("comm: ", backend.name, ", ", job.world_size, job.world_size == 1 ? " rank" : " ranks",
               job.launcher.empty() ? "" : " started by ", job.launcher);
@@ -39,6 +39,44 @@ std::shared_ptr<World::Impl> join(const InitOptions& options) {
 }
 
 }  // namespace
+
+int World::rank() const { return checked_world(impl_).job().rank; }
+int World::size() const { return checked_world(impl_).job().world_size; }
+int World::local_rank() const { return checked_world(impl_).job().local_rank; }
+int World::local_size() const { return checked_world(impl_).job().local_size; }
+int World::ranks_per_node() const { return checked_world(impl_).ranks_per_node(); }
+const ProcessGroup& World::group() const { return checked_world(impl_).group(); }
+
+ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::string& name) const {
+  return checked_world(impl_).new_group(global_ranks, name);
+}
+
+ProcessGroup World::own_group(const std::string& name, const std::string& purpose) const {
+  return checked_world(impl_).own_group(name, purpose);
+}
+
+ProcessGroup World::own_group(const std::string& name, const std::string& purpose,
+                              const std::vector<int>& global_ranks) const {
+  return checked_world(impl_).own_group(name, purpose, global_ranks);
+}
+
+ProcessGroup World::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                const std::vector<int>& global_ranks) const {
+  return checked_world(impl_).adopt_group(group, global_ranks);
+}
+
+bool World::was_left() const { return checked_world(impl_).was_left(); }
+
+void World::shutdown() {
+  WorldImpl& world = checked_world(impl_);
+  if (world.group()) {
+    world.group().complete();  // the barrier only synchronizes hosts; after it all devices are done too
+    Work barrier = world.group().start_barrier();
+    world.end_calls_of_this_thread();  // ranks that wait for it elsewhere are told
+    barrier.wait();
+  }
+  world.leave(/*together=*/true);
+}
 
 World init_distributed(const InitOptions& options) {
   auto& current = current_world();
@@ -63,7 +101,7 @@ World world() {
 namespace {
 
 void leave(const char* caller, bool completes) {
-  std::shared_ptr<World::Impl> left;  // ends without the lock
+  std::shared_ptr<WorldImpl> left;  // ends without the lock
   {
     auto& current = current_world();
     const std::lock_guard lock(current.mutex);

@@ -12,12 +12,13 @@
 
 namespace deepspeed::comm {
 
+class WorldImpl;
+
 /// Is the world that a process belongs to. Destroying the last copy aborts pending work and never waits.
 class DEEPSPEED_API World {
  public:
-  class Impl;
   World() = default;
-  explicit World(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit World(std::shared_ptr<WorldImpl> impl) : impl_(std::move(impl)) {}
   explicit operator bool() const { return impl_ != nullptr; }
 
   int rank() const;
@@ -57,7 +58,7 @@ class DEEPSPEED_API World {
   bool was_left() const;
 
  private:
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<WorldImpl> impl_;
 };
 
 /// Joins the job described by the environment or `options`. Without RANK and WORLD_SIZE, the process becomes

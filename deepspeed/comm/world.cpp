@@ -1,5 +1,7 @@
 // Groups are made under keys that are the same on all their ranks. A world that leaves tells waiting ranks
 // before its connections close.
+#include "deepspeed/comm/world.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -8,18 +10,12 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/message.h"
 #include "deepspeed/comm/making/given_group.h"
-#include "deepspeed/comm/world_impl.h"
 
 namespace deepspeed::comm {
 namespace {
 
 // How long a leaving rank may take to say so.
 constexpr std::chrono::milliseconds kLeaving(500);
-
-const World::Impl& checked_world(const std::shared_ptr<World::Impl>& impl) {
-  if (!impl) raise<UsageError>("the world is empty; call init_distributed() first");
-  return *impl;
-}
 
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(size);
@@ -42,8 +38,13 @@ void check_ranks(const std::vector<int>& ranks, const std::string& name, int wor
 
 }  // namespace
 
-World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard,
-                  const c10::intrusive_ptr<c10d::ProcessGroup>& given)
+WorldImpl& checked_world(const std::shared_ptr<WorldImpl>& impl) {
+  if (!impl) raise<UsageError>("the world is empty; call init_distributed() first");
+  return *impl;
+}
+
+WorldImpl::WorldImpl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard,
+                     const c10::intrusive_ptr<c10d::ProcessGroup>& given)
     : job_(std::move(job)), make_group_(std::move(make_group)), guard_(std::move(guard)) {
   if (given) given_.emplace(given);
   group_ = this->make_group(all_ranks(job_.world_size), "world", given);
@@ -54,12 +55,21 @@ World::Impl::Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGu
                                           ExitHook::Turn::kBeforeAll);
 }
 
-ProcessGroup World::Impl::new_group(const std::vector<int>& global_ranks, const std::string& name) {
+int WorldImpl::ranks_per_node() const {
+  const auto told = env::get_int("DEEPSPEED_RANKS_PER_NODE");
+  const int64_t ranks = told.value_or(job_.local_size);
+  if (ranks >= 1 && job_.world_size % ranks == 0) return int(ranks);
+  raise<UsageError>(told ? "DEEPSPEED_RANKS_PER_NODE is " : "the machine of this rank has ", ranks,
+                    told ? "" : " ranks", ", expected a divisor of ", job_.world_size,
+                    ", the ranks of the world, since nodes have equally many");
+}
+
+ProcessGroup WorldImpl::new_group(const std::vector<int>& global_ranks, const std::string& name) {
   return make_group(global_ranks, name, nullptr);
 }
 
-ProcessGroup World::Impl::make_group(const std::vector<int>& global_ranks, const std::string& name,
-                                     const c10::intrusive_ptr<c10d::ProcessGroup>& given) {
+ProcessGroup WorldImpl::make_group(const std::vector<int>& global_ranks, const std::string& name,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& given) {
   check_ranks(global_ranks, name, job_.world_size);
   const std::lock_guard lock(mutex_);
   if (!make_group_) raise<UsageError>("the group '", name, "' was requested from a world that was left");
@@ -69,13 +79,13 @@ ProcessGroup World::Impl::make_group(const std::vector<int>& global_ranks, const
   return make_group_({global_ranks, name, message(index, "/", name), /*is_own=*/false, given});
 }
 
-GroupFactory World::Impl::group_factory(const std::string& name) {
+GroupFactory WorldImpl::group_factory(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (!make_group_) raise<UsageError>("the group '", name, "' was requested from a world that was left");
   return make_group_;
 }
 
-ProcessGroup World::Impl::make_own_group(const std::string& purpose, GroupRequest request) {
+ProcessGroup WorldImpl::make_own_group(const std::string& purpose, GroupRequest request) {
   // This runs without the lock, since threads may make their groups in a different order on each rank.
   const GroupFactory make_group = group_factory(request.name);
   const std::string key = std::exchange(request.key, "own/" + request.key);
@@ -90,8 +100,12 @@ ProcessGroup World::Impl::make_own_group(const std::string& purpose, GroupReques
   return group;
 }
 
-ProcessGroup World::Impl::own_group(const std::string& name, const std::string& purpose,
-                                    const std::vector<int>& global_ranks) {
+ProcessGroup WorldImpl::own_group(const std::string& name, const std::string& purpose) {
+  return own_group(name, purpose, all_ranks(job_.world_size));
+}
+
+ProcessGroup WorldImpl::own_group(const std::string& name, const std::string& purpose,
+                                  const std::vector<int>& global_ranks) {
   check_ranks(global_ranks, name, job_.world_size);
   std::string key = name;
   if (int(global_ranks.size()) < job_.world_size) {
@@ -100,8 +114,8 @@ ProcessGroup World::Impl::own_group(const std::string& name, const std::string& 
   return make_own_group(purpose, {.global_ranks = global_ranks, .name = name, .key = key});
 }
 
-ProcessGroup World::Impl::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
-                                      const std::vector<int>& global_ranks) {
+ProcessGroup WorldImpl::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
+                                    const std::vector<int>& global_ranks) {
   const std::string name = check_given_group(given);
   check_ranks(global_ranks, name, job_.world_size);
   const auto place = std::ranges::find(global_ranks, job_.rank) - global_ranks.begin();
@@ -117,13 +131,13 @@ ProcessGroup World::Impl::adopt_group(const c10::intrusive_ptr<c10d::ProcessGrou
   return make_own_group("", {.global_ranks = global_ranks, .name = name, .key = key, .given = given});
 }
 
-void World::Impl::end_calls_of_this_thread() {
+void WorldImpl::end_calls_of_this_thread() {
   if (guard_) guard_->end_calls_of_this_thread();
 }
 
-World::Impl::~Impl() { leave(/*together=*/false); }
+WorldImpl::~WorldImpl() { leave(/*together=*/false); }
 
-void World::Impl::leave(bool together) {
+void WorldImpl::leave(bool together) {
   const std::lock_guard lock(mutex_);
   // This comes before connections close, because waiting ranks then look for the reason.
   exit_hook_ = nullptr;
@@ -136,12 +150,12 @@ void World::Impl::leave(bool together) {
   make_group_ = nullptr;
 }
 
-bool World::Impl::was_left() const {
+bool WorldImpl::was_left() const {
   const std::lock_guard lock(mutex_);
   return !make_group_;
 }
 
-void World::Impl::end(const std::string& reason, bool completes) {
+void WorldImpl::end(const std::string& reason, bool completes) {
   std::shared_ptr<DivergenceGuard> guard;
   {
     const std::lock_guard lock(mutex_);
@@ -150,57 +164,6 @@ void World::Impl::end(const std::string& reason, bool completes) {
   if (guard && completes) guard->complete_groups();
   if (guard) guard->end_groups(reason);
   leave(/*together=*/false);
-}
-
-int World::rank() const { return checked_world(impl_).job().rank; }
-int World::size() const { return checked_world(impl_).job().world_size; }
-int World::local_rank() const { return checked_world(impl_).job().local_rank; }
-int World::local_size() const { return checked_world(impl_).job().local_size; }
-
-int World::ranks_per_node() const {
-  const auto told = env::get_int("DEEPSPEED_RANKS_PER_NODE");
-  const int64_t ranks = told.value_or(local_size());
-  if (ranks >= 1 && size() % ranks == 0) return int(ranks);
-  raise<UsageError>(told ? "DEEPSPEED_RANKS_PER_NODE is " : "the machine of this rank has ", ranks,
-                    told ? "" : " ranks", ", expected a divisor of ", size(),
-                    ", the ranks of the world, since nodes have equally many");
-}
-
-const ProcessGroup& World::group() const { return checked_world(impl_).group(); }
-
-ProcessGroup World::new_group(const std::vector<int>& global_ranks, const std::string& name) const {
-  checked_world(impl_);
-  return impl_->new_group(global_ranks, name);
-}
-
-ProcessGroup World::own_group(const std::string& name, const std::string& purpose) const {
-  checked_world(impl_);
-  return impl_->own_group(name, purpose, all_ranks(impl_->job().world_size));
-}
-
-ProcessGroup World::own_group(const std::string& name, const std::string& purpose,
-                              const std::vector<int>& global_ranks) const {
-  checked_world(impl_);
-  return impl_->own_group(name, purpose, global_ranks);
-}
-
-ProcessGroup World::adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                const std::vector<int>& global_ranks) const {
-  checked_world(impl_);
-  return impl_->adopt_group(group, global_ranks);
-}
-
-bool World::was_left() const { return checked_world(impl_).was_left(); }
-
-void World::shutdown() {
-  checked_world(impl_);
-  if (impl_->group()) {
-    impl_->group().complete();  // the barrier only synchronizes hosts; after it all devices are done too
-    Work barrier = impl_->group().start_barrier();
-    impl_->end_calls_of_this_thread();  // ranks that wait for it elsewhere are told
-    barrier.wait();
-  }
-  impl_->leave(/*together=*/true);
 }
 
 }  // namespace deepspeed::comm

@@ -21,7 +21,7 @@ struct AsyncIoOptions {
   bool overlap_events = true;            // false: wait for queue_depth requests before starting the next ones
 };
 
-class BlockMover;
+class BlockMover;  // moves the ranges of one thread
 
 /// Moves ranges for one thread. The destructor waits for transfers in progress.
 class AsyncIo {

@@ -8,6 +8,8 @@
 
 #include <fcntl.h>
 
+#include "deepspeed/io/queue/transfer_queue.h"
+
 namespace deepspeed::io {
 
 enum class WriteMethod {
@@ -43,8 +45,9 @@ class FileWriter {
 
 /// Creates a new file, replacing an existing one. A link of that name is not followed. Throws IoError with
 /// the path and the system's reason. If `folder` is an open folder, the file is created in it, under the last
-/// part of the path.
+/// part of the path. A direct writer uses `queue`; null: the system's best.
 std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const WriterOptions& options = {},
-                                        int folder = AT_FDCWD);
+                                        int folder = AT_FDCWD,
+                                        std::unique_ptr<TransferQueue> queue = nullptr);
 
 }  // namespace deepspeed::io

@@ -7,7 +7,6 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/rng.h"
-#include "deepspeed/random/generator_state.h"
 
 namespace deepspeed {
 namespace {
@@ -17,6 +16,16 @@ constexpr uint64_t kModelParallelOffset = 2718;  // the value in DeepSpeed and M
 uint64_t model_parallel_seed(uint64_t seed, int rank) {
   if (rank < 0) raise<UsageError>("the model-parallel rank is ", rank, ", expected 0 or more");
   return seed + kModelParallelOffset + static_cast<uint64_t>(rank);
+}
+
+// Returns the state of the computing device's default generator, a byte tensor on the CPU. The device is the
+// current CUDA device, or the CPU if the process uses none.
+at::Tensor accelerator_rng_state() {
+  return device::num_cuda_devices() > 0 ? device::cuda_rng_state() : device::cpu_rng_state();
+}
+
+void set_accelerator_rng_state(const at::Tensor& state) {
+  device::num_cuda_devices() > 0 ? device::set_cuda_rng_state(state) : device::set_cpu_rng_state(state);
 }
 
 at::Tensor state_at_seed(uint64_t seed) {

@@ -9,14 +9,6 @@
 
 namespace deepspeed {
 
-at::Tensor accelerator_rng_state() {
-  return device::num_cuda_devices() > 0 ? device::cuda_rng_state() : device::cpu_rng_state();
-}
-
-void set_accelerator_rng_state(const at::Tensor& state) {
-  device::num_cuda_devices() > 0 ? device::set_cuda_rng_state(state) : device::set_cpu_rng_state(state);
-}
-
 GeneratorStates GeneratorStates::now() {
   GeneratorStates states;
   states.cpu = device::cpu_rng_state();

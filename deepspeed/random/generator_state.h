@@ -10,12 +10,6 @@
 
 namespace deepspeed {
 
-/// Returns the state of the computing device's default generator, a byte tensor on the CPU. The device is the
-/// current CUDA device, or the CPU if the process uses none.
-DEEPSPEED_API at::Tensor accelerator_rng_state();
-/// Sets the state of accelerator_rng_state(). Throws UsageError if `state` is not one.
-DEEPSPEED_API void set_accelerator_rng_state(const at::Tensor& state);
-
 /// Holds the states of the default CPU and CUDA generators and of the tracker (cuda_rng_tracker.h).
 struct DEEPSPEED_API GeneratorStates {
   /// Reads the current states.

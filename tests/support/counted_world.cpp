@@ -8,7 +8,7 @@
 #include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/group/operation.h"
 #include "deepspeed/comm/watch/call_subject.h"
-#include "deepspeed/comm/world_impl.h"
+#include "deepspeed/comm/world.h"
 
 namespace deepspeed::testing {
 namespace {
@@ -17,11 +17,11 @@ using comm::GroupDescription;
 using comm::ProcessGroup;
 using comm::Work;
 
-class CountedGroup final : public ProcessGroup::Impl {
+class CountedGroup final : public comm::GroupImpl {
  public:
   CountedGroup(ProcessGroup inner, std::shared_ptr<CallNotes> notes)
-      : Impl(GroupDescription{inner.name(), inner.backend(), inner.device_type(), inner.rank(),
-                              inner.global_ranks(), inner.timeout()}),
+      : GroupImpl(GroupDescription{inner.name(), inner.backend(), inner.device_type(), inner.rank(),
+                                   inner.global_ranks(), inner.timeout()}),
         inner_(std::move(inner)),
         notes_(std::move(notes)) {}
 
@@ -56,7 +56,7 @@ comm::World counted_world(const comm::World& world, std::shared_ptr<CallNotes> n
                                           : world.new_group(request.global_ranks, request.name);
     return ProcessGroup(std::make_shared<CountedGroup>(std::move(inner), notes));
   };
-  return comm::World(std::make_shared<comm::World::Impl>(job, make_group));
+  return comm::World(std::make_shared<comm::WorldImpl>(job, make_group));
 }
 
 int64_t count_calls(const CallNotes& notes, const std::string& collective, const std::string& subject) {

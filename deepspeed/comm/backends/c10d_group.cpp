@@ -50,7 +50,7 @@ std::string shown(const char* collective, const std::string& subject) {
   return subject.empty() ? collective : message(collective, " (", subject, ")");
 }
 
-class C10dWork : public Work::Impl {
+class C10dWork : public WorkImpl {
  public:
   /// `subject` is what the call is about; "": unknown. `number` is that of the call in the group's history; 0
   /// for a message between two ranks.
@@ -147,9 +147,9 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
   return made;
 }
 
-std::shared_ptr<ProcessGroup::Impl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
-  ProcessGroup::Impl* const handle = group.get();
-  return {handle, [group = std::move(group)](ProcessGroup::Impl*) mutable {
+std::shared_ptr<GroupImpl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
+  GroupImpl* const handle = group.get();
+  return {handle, [group = std::move(group)](GroupImpl*) mutable {
             group->complete();  // before it counts as released, so that all ranks' devices have finished then
             const auto guard = group->guard_;
             const std::string key = group->key_;
@@ -224,7 +224,7 @@ Work C10dGroup::run(const Operation& operation, const Caller& caller) {
   refuse_after_failure(name_of(operation));
   if (const auto* barrier = std::get_if<operations::MonitoredBarrier>(&operation)) {
     wait_at(*barrier);
-    return finished_work();
+    return Work(std::make_shared<FinishedWork>());
   }
   const bool is_message = std::holds_alternative<operations::Send>(operation) ||
                           std::holds_alternative<operations::Recv>(operation);

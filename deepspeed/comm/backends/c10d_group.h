@@ -32,7 +32,7 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
                                          std::unique_ptr<NodeLevels> levels = nullptr);
   /// Makes a handle to the group whose end closes nothing. The guard keeps the connections until all ranks of
   /// the group have released it.
-  static std::shared_ptr<ProcessGroup::Impl> closing_together(std::shared_ptr<C10dGroup> group);
+  static std::shared_ptr<GroupImpl> closing_together(std::shared_ptr<C10dGroup> group);
   /// Aborts pending operations without waiting for ranks, but lets the device finish its work (complete()).
   ~C10dGroup() override;
 

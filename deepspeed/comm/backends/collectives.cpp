@@ -270,8 +270,6 @@ class StartOn {
 
 }  // namespace
 
-at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
-
 Started start_on(const Route& route, const Operation& operation) {
   return std::visit(StartOn(route), operation);
 }

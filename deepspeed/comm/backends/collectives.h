@@ -31,10 +31,6 @@ struct Route {
   std::chrono::milliseconds timeout;
 };
 
-/// Returns the elements of a contiguous tensor as bytes, sharing its memory. Operations that only move data
-/// can then take any dtype.
-at::Tensor bytes_of(const at::Tensor& tensor);
-
 /// Starts the operation on the backend.
 Started start_on(const Route& route, const Operation& operation);
 

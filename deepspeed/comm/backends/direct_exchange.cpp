@@ -18,7 +18,6 @@
 
 #include "deepspeed/base/interval.h"
 #include "deepspeed/base/system/clock.h"
-#include "deepspeed/comm/backends/collectives.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -199,6 +198,8 @@ void gather_intervals(const Exchange& exchange, const at::Tensor& flat, const st
 }
 
 }  // namespace
+
+at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.detach().view({-1}).view(at::kByte); }
 
 int direct_tag(uint64_t number, uint32_t fingerprint) {
   return kFirstTag + (static_cast<int>(number % kNumNumbers) << kFingerprintBits) +

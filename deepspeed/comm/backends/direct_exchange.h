@@ -22,6 +22,10 @@ namespace deepspeed::comm {
 /// and `fingerprint` (20 bits). Tags of a caller's own sends are lower.
 int direct_tag(uint64_t number, uint32_t fingerprint);
 
+/// Returns the elements of a contiguous tensor as bytes, sharing its memory. Operations that only move data
+/// can then take any dtype.
+at::Tensor bytes_of(const at::Tensor& tensor);
+
 /// Runs the collectives of one group. They start in the order of the calls, which must be the same on all
 /// ranks. Ranks with different tags do not match.
 class DirectExchange {

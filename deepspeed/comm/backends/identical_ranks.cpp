@@ -83,7 +83,7 @@ class OnOneRank {
 Work IdenticalRanksGroup::run(const Operation& operation, const Caller&) {
   const c10::NoGradGuard no_grad;
   std::visit(OnOneRank(description()), operation);
-  return finished_work();
+  return Work(std::make_shared<FinishedWork>());
 }
 
 }  // namespace deepspeed::comm

@@ -31,7 +31,7 @@ ObservedCall observed_call(const Operation& operation, const GroupDescription& g
 
 // Tells observers once how the call ended: in the first wait() that returns or throws, or when the last copy
 // of the Work is destroyed.
-class ObservedWork : public Work::Impl {
+class ObservedWork : public WorkImpl {
  public:
   ObservedWork(Work work, Observation observation)
       : work_(std::move(work)), observation_(std::move(observation)) {}

@@ -3,13 +3,14 @@
 
 #include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/group/operation.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {
 
 /// Reports each call to the observers (observer.h). A backend implements run().
-class ObservedGroup : public ProcessGroup::Impl {
+class ObservedGroup : public GroupImpl {
  public:
-  using Impl::Impl;
+  using GroupImpl::GroupImpl;
   Work start(const Operation& operation, const Caller& caller) final;
 
  protected:

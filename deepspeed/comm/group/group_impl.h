@@ -2,25 +2,39 @@
 // folder.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "deepspeed/comm/group/held_values.h"
-#include "deepspeed/comm/group/process_group.h"
+
+namespace c10d {
+class ProcessGroup;
+}
 
 namespace deepspeed::comm {
 
-class Work::Impl {
+class Work;
+struct Operation;
+
+class WorkImpl {
  public:
-  virtual ~Impl() = default;
+  virtual ~WorkImpl() = default;
   virtual void wait() = 0;
   virtual bool is_completed() const = 0;
 };
 
-/// Returns a Work that is already done.
-Work finished_work();
+/// Is done from the start.
+class FinishedWork : public WorkImpl {
+ public:
+  void wait() override {}
+  bool is_completed() const override { return true; }
+};
 
 /// Holds what every group knows about itself.
 struct GroupDescription {
@@ -41,12 +55,12 @@ struct Caller {
   std::shared_ptr<const HeldValues> held;
 };
 
-class ProcessGroup::Impl {
+class GroupImpl {
  public:
-  explicit Impl(GroupDescription description) : description_(std::move(description)) {}
-  virtual ~Impl() = default;
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+  explicit GroupImpl(GroupDescription description) : description_(std::move(description)) {}
+  virtual ~GroupImpl() = default;
+  GroupImpl(const GroupImpl&) = delete;
+  GroupImpl& operator=(const GroupImpl&) = delete;
 
   const GroupDescription& description() const { return description_; }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;

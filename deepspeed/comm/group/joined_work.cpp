@@ -11,7 +11,7 @@
 namespace deepspeed::comm {
 namespace {
 
-class JoinedWork : public Work::Impl {
+class JoinedWork : public WorkImpl {
  public:
   JoinedWork(std::vector<Work> works, std::function<void()> finish)
       : works_(std::move(works)), finish_(std::move(finish)) {}

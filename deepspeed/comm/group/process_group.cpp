@@ -4,21 +4,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/base/interval.h"
 #include "deepspeed/comm/group/group_impl.h"
 #include "deepspeed/comm/group/held_values.h"
-#include "deepspeed/comm/group/operation.h"
 
 namespace deepspeed::comm {
 namespace {
 
-class FinishedWork : public Work::Impl {
- public:
-  void wait() override {}
-  bool is_completed() const override { return true; }
-};
-
-ProcessGroup::Impl& checked(const std::shared_ptr<ProcessGroup::Impl>& impl) {
+GroupImpl& checked(const std::shared_ptr<GroupImpl>& impl) {
   if (!impl) {
     raise<UsageError>("the group is empty: this rank is not a member of it, or the world was left");
   }
@@ -37,8 +29,6 @@ bool is_empty_collective(const Operation& operation) {
 }
 
 }  // namespace
-
-Work finished_work() { return Work(std::make_shared<FinishedWork>()); }
 
 void Work::wait() {
   if (impl_) impl_->wait();
@@ -75,9 +65,9 @@ void ProcessGroup::complete() const { checked(impl_).complete(); }
 void ProcessGroup::give_up(const std::string& reason) const { checked(impl_).give_up(reason); }
 
 Work ProcessGroup::start(const Operation& operation) const {
-  Impl& group = checked(impl_);
+  GroupImpl& group = checked(impl_);
   check_arguments(operation, group.description());
-  if (is_empty_collective(operation)) return finished_work();
+  if (is_empty_collective(operation)) return Work(std::make_shared<FinishedWork>());
   return group.start(operation, {position_ ? position_->load() : -1, values_ ? values_->get() : nullptr});
 }
 

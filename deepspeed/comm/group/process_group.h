@@ -15,39 +15,25 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/base/interval.h"
+#include "deepspeed/comm/group/operation.h"
 
 namespace c10d {
 class ProcessGroup;
-}
-namespace deepspeed {
-struct Interval;
 }
 
 namespace deepspeed::comm {
 
 class CurrentValues;
-struct Operation;
-
-/// Selects how elements are reduced. kAvg divides the sum by the number of ranks. It is only for floating
-/// point types; 16-bit types are summed in fp32. Bitwise operations are only for integers, over Gloo.
-enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
-
-/// Redirects this rank's sum in start_reduce_to_owners() to `result` instead of its interval of the tensor.
-/// `result` has the interval's size and dtype and must not overlap the tensor. The sum is multiplied by
-/// `factor`, in that dtype; for integers it must be 1. If `result` is undefined, the unscaled sum stays in
-/// the tensor.
-struct OwnSum {
-  at::Tensor result = {};
-  double factor = 1.0;
-};
+class GroupImpl;
+class WorkImpl;
 
 /// Represents a collective in progress. Copies share it. Read the result only after wait(). Destroying an
 /// unfinished Work neither waits nor throws.
 class DEEPSPEED_API Work {
  public:
-  class Impl;
   Work() = default;
-  explicit Work(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit Work(std::shared_ptr<WorkImpl> impl) : impl_(std::move(impl)) {}
 
   /// Blocks until the result is there (on CUDA, until the current stream sees it). Throws CommError.
   void wait();
@@ -57,7 +43,7 @@ class DEEPSPEED_API Work {
   explicit operator bool() const { return impl_ != nullptr; }
 
  private:
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<WorkImpl> impl_;
 };
 
 /// Runs collectives over a group. Ranks are those in the group, 0 to size() - 1, unless a name says "global".
@@ -66,9 +52,8 @@ class DEEPSPEED_API Work {
 /// ranks and their calls.
 class DEEPSPEED_API ProcessGroup {
  public:
-  class Impl;
   ProcessGroup() = default;
-  explicit ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit ProcessGroup(std::shared_ptr<GroupImpl> impl) : impl_(std::move(impl)) {}
 
   explicit operator bool() const { return impl_ != nullptr; }
   int rank() const;
@@ -154,7 +139,7 @@ class DEEPSPEED_API ProcessGroup {
   std::vector<std::string> all_gather_text(const std::string& text) const;
 
  private:
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<GroupImpl> impl_;
   std::shared_ptr<const std::atomic<int64_t>> position_;
   std::shared_ptr<const CurrentValues> values_;
 };

@@ -7,14 +7,15 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "deepspeed/comm/group/group_impl.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {
 
-class AdoptedGroup final : public ProcessGroup::Impl {
+class AdoptedGroup final : public GroupImpl {
  public:
   /// Presents `given` but uses `own`, which has the same ranks. `given` is neither used nor kept alive.
-  AdoptedGroup(std::shared_ptr<ProcessGroup::Impl> own, const c10::intrusive_ptr<c10d::ProcessGroup>& given)
-      : Impl(own->description()), own_(std::move(own)), given_(given) {}
+  AdoptedGroup(std::shared_ptr<GroupImpl> own, const c10::intrusive_ptr<c10d::ProcessGroup>& given)
+      : GroupImpl(own->description()), own_(std::move(own)), given_(given) {}
 
   /// Returns the given group; null after its owner has released it.
   c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const override { return given_.lock(); }
@@ -26,7 +27,7 @@ class AdoptedGroup final : public ProcessGroup::Impl {
   void give_up(const std::string& reason) override { own_->give_up(reason); }
 
  private:
-  std::shared_ptr<ProcessGroup::Impl> own_;
+  std::shared_ptr<GroupImpl> own_;
   c10::weak_intrusive_ptr<c10d::ProcessGroup> given_;
 };
 

@@ -19,7 +19,7 @@ namespace deepspeed::comm {
 namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
-using GroupPtr = std::shared_ptr<ProcessGroup::Impl>;
+using GroupPtr = std::shared_ptr<GroupImpl>;
 
 // How long a new client tries to reach the store before the old one checks whether it is still there.
 constexpr std::chrono::seconds kConnecting(5);

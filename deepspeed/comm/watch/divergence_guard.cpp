@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 DivergenceGuard::DivergenceGuard(c10::intrusive_ptr<c10d::Store> store, int rank, ReasonToEnd reason_to_end,
                                  const std::vector<int>& neighbours)
-    : state_(std::make_shared<State>()) {
+    : state_(std::make_shared<GuardState>()) {
   state_->store = std::move(store);
   state_->rank = rank;
   state_->reason_to_end = std::move(reason_to_end);
@@ -29,13 +29,15 @@ std::shared_ptr<CallHistory> DivergenceGuard::watch(const std::string& key, cons
                                                     const std::vector<int>& global_ranks, Check check,
                                                     std::function<void(const std::string&)> on_divergence,
                                                     std::function<void()> complete) {
-  auto history = check == Check::kByTheGuard ? std::make_shared<CallHistory>(name, global_ranks, kKept)
-                                             : std::make_shared<CallHistory>(name, global_ranks);
+  const bool compares_hashes = check == Check::kByTheGuard;
+  auto history = compares_hashes ? std::make_shared<CallHistory>(name, global_ranks, kKept)
+                                 : std::make_shared<CallHistory>(name, global_ranks);
   const std::lock_guard lock(state_->mutex);
-  state_->groups[key] = {history, std::move(on_divergence), std::move(complete), global_ranks, check};
+  state_->groups[key] = {history, std::move(on_divergence), std::move(complete), global_ranks,
+                         compares_hashes};
   if (!std::exchange(state_->has_thread, true)) {
-    std::thread(&State::serve, state_).detach();
-    std::thread(&State::watch_processes, state_).detach();
+    std::thread(&GuardState::serve, state_).detach();
+    std::thread(&GuardState::watch_processes, state_).detach();
   }
   return history;
 }

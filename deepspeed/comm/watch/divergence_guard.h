@@ -21,6 +21,8 @@
 
 namespace deepspeed::comm {
 
+struct GuardState;
+
 /// Prefix of the keys in a world's store that guards and waiting ranks use.
 constexpr const char* kGuardStore = "guard/";
 
@@ -79,8 +81,7 @@ class DivergenceGuard {
   void close_connections();
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<GuardState> state_;
 };
 
 }  // namespace deepspeed::comm

@@ -34,28 +34,28 @@ std::string report_key(int rank) { return "calls/" + std::to_string(rank); }
 
 // The next functions release the lock while they use the store, which may block.
 
-bool DivergenceGuard::State::waits(milliseconds patience) {
+bool GuardState::waits(milliseconds patience) {
   const std::lock_guard lock(mutex);
   return std::any_of(groups.begin(), groups.end(),
                      [&](const auto& group) { return group.second.waits(patience); });
 }
 
-bool DivergenceGuard::State::has_left() {
+bool GuardState::has_left() {
   const std::lock_guard lock(mutex);
   return left;
 }
 
-bool DivergenceGuard::State::makes_no_group() {
+bool GuardState::makes_no_group() {
   const std::lock_guard lock(mutex);
   return left || ending_thread != 0;
 }
 
-void DivergenceGuard::State::tell(const RankReport& report) {
+void GuardState::tell(const RankReport& report) {
   store->set(report_key(rank), to_json(report).dump());
   if (makes_no_group() && !std::exchange(is_absence_noted, true)) note_absence(*store, rank, "left the job");
 }
 
-std::set<int> DivergenceGuard::State::peers() {
+std::set<int> GuardState::peers() {
   const std::lock_guard lock(mutex);
   std::set<int> ranks;
   for (const auto& [key, group] : groups) ranks.insert(group.global_ranks.begin(), group.global_ranks.end());
@@ -63,19 +63,18 @@ std::set<int> DivergenceGuard::State::peers() {
   return ranks;
 }
 
-std::map<std::string, SequenceCheck::Group> DivergenceGuard::State::compared_groups() {
+std::map<std::string, SequenceCheck::Group> GuardState::compared_groups() {
   const std::lock_guard lock(mutex);
   std::map<std::string, SequenceCheck::Group> compared;
   if (left) return compared;
   for (const auto& [key, group] : groups) {
-    if (group.check != Check::kByTheGuard || group.is_let_go || gave_up.count(key) != 0) continue;
+    if (!group.compares_hashes || group.is_let_go || gave_up.count(key) != 0) continue;
     compared[key] = {group.history, group.global_ranks};
   }
   return compared;
 }
 
-GroupReport DivergenceGuard::State::report_of_group(Watched& group, milliseconds patience,
-                                                    size_t most) const {
+GroupReport GuardState::report_of_group(Watched& group, milliseconds patience, size_t most) const {
   CallHistory& history = *group.history;
   const bool has_ended =
       ending_thread != 0 && history.last_caller() == ending_thread && !history.has_unfinished_calls();
@@ -83,7 +82,7 @@ GroupReport DivergenceGuard::State::report_of_group(Watched& group, milliseconds
   return history.report(patience, most, /*all_values=*/most == kKept);
 }
 
-RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most) {
+RankReport GuardState::own_report(milliseconds patience, size_t most) {
   const std::lock_guard lock(mutex);
   RankReport report;
   report.rank = rank;
@@ -93,17 +92,17 @@ RankReport DivergenceGuard::State::own_report(milliseconds patience, size_t most
   return report;
 }
 
-std::optional<RankReport> DivergenceGuard::State::report_of(int peer) {
+std::optional<RankReport> GuardState::report_of(int peer) {
   const auto text = read_if_set(*store, report_key(peer));
   return text ? std::optional(report_from_json(Json::parse(*text))) : std::nullopt;
 }
 
-bool DivergenceGuard::State::is_deadlock_again(const RankReport& other, const std::string& text) {
+bool GuardState::is_deadlock_again(const RankReport& other, const std::string& text) {
   const auto [seen, is_new] = suspected.try_emplace({other.rank, text}, other.serial);
   return !is_new && seen->second < other.serial;
 }
 
-DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankReport& own, Verdicts* held_up) {
+GuardState::Verdicts GuardState::compare(const RankReport& own, Verdicts* held_up) {
   Verdicts found;
   const auto add = [&](Verdicts verdicts) {
     std::move(verdicts.begin(), verdicts.end(), std::back_inserter(found));
@@ -124,9 +123,9 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::compare(const RankRepor
 }
 
 /// Records since when an exchange has been running.
-class DivergenceGuard::State::ExchangeTime {
+class GuardState::ExchangeTime {
  public:
-  explicit ExchangeTime(State& state) : state_(state) { set(std::chrono::steady_clock::now()); }
+  explicit ExchangeTime(GuardState& state) : state_(state) { set(std::chrono::steady_clock::now()); }
   ~ExchangeTime() { set(std::nullopt); }
   ExchangeTime(const ExchangeTime&) = delete;
   ExchangeTime& operator=(const ExchangeTime&) = delete;
@@ -136,10 +135,10 @@ class DivergenceGuard::State::ExchangeTime {
     const std::lock_guard lock(state_.mutex);
     state_.exchange_begin = begin;
   }
-  State& state_;
+  GuardState& state_;
 };
 
-DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds patience, Verdicts* held_up) {
+GuardState::Verdicts GuardState::exchange(milliseconds patience, Verdicts* held_up) {
   const QuietBackend quiet;
   const ExchangeTime time(*this);
   try {
@@ -156,7 +155,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::exchange(milliseconds p
   }
 }
 
-DivergenceGuard::State::Verdicts DivergenceGuard::State::check_sequences() {
+GuardState::Verdicts GuardState::check_sequences() {
   const auto compared = compared_groups();
   if (compared.empty()) return {};
   const QuietBackend quiet;
@@ -173,7 +172,7 @@ DivergenceGuard::State::Verdicts DivergenceGuard::State::check_sequences() {
   }
 }
 
-void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) {
+void GuardState::give_up(const Verdicts& verdicts, bool everywhere) {
   Endings calls;
   {
     const std::lock_guard lock(mutex);
@@ -193,13 +192,13 @@ void DivergenceGuard::State::give_up(const Verdicts& verdicts, bool everywhere) 
   tell_and_end(calls);
 }
 
-void DivergenceGuard::State::tell_and_end_here(const Endings& endings) {
+void GuardState::tell_and_end_here(const Endings& endings) {
   if (endings.empty()) return;
   wait_for_answer(ask(), kTellingTheEnd);  // the guard's thread tells the others
   for (const auto& [end, reason] : endings) end(reason);
 }
 
-void DivergenceGuard::State::tell_and_end(const Endings& endings) {
+void GuardState::tell_and_end(const Endings& endings) {
   if (endings.empty()) return;
   try {
     const QuietBackend quiet;
@@ -211,8 +210,7 @@ void DivergenceGuard::State::tell_and_end(const Endings& endings) {
   for (const auto& [end, reason] : endings) end(reason);
 }
 
-DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::string& reason,
-                                                                 const std::string* only) {
+GuardState::Endings GuardState::note_end(const std::string& reason, const std::string* only) {
   Endings endings;
   const std::lock_guard lock(mutex);
   for (auto& [key, group] : groups) {
@@ -223,7 +221,7 @@ DivergenceGuard::State::Endings DivergenceGuard::State::note_end(const std::stri
   return endings;
 }
 
-void DivergenceGuard::State::complete_groups() {
+void GuardState::complete_groups() {
   std::vector<std::function<void()>> calls;
   {
     const std::lock_guard lock(mutex);
@@ -233,7 +231,7 @@ void DivergenceGuard::State::complete_groups() {
   for (const auto& complete : calls) complete();
 }
 
-void DivergenceGuard::State::end_groups_if_due() {
+void GuardState::end_groups_if_due() {
   if (!reason_to_end) return;
   const auto reason = reason_to_end();
   if (!reason) return;
@@ -241,12 +239,12 @@ void DivergenceGuard::State::end_groups_if_due() {
   tell_and_end(note_end(*reason));
 }
 
-bool DivergenceGuard::State::is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks) {
+bool GuardState::is_let_go_by_all(const std::string& key, bool is_counted, size_t num_ranks) {
   const int64_t count = store->add("let_go/" + key, is_counted ? 0 : 1);
   return count >= static_cast<int64_t>(num_ranks);
 }
 
-void DivergenceGuard::State::count_let_go() {
+void GuardState::count_let_go() {
   std::map<std::string, Watched> kept;
   {
     const std::lock_guard lock(mutex);
@@ -269,7 +267,7 @@ void DivergenceGuard::State::count_let_go() {
   if (is_news) tell(own_report(kPatience));
 }  // The connections close here, without the lock.
 
-void DivergenceGuard::State::read_processes() {
+void GuardState::read_processes() {
   if (unread.empty()) return;
   for (const int peer : peers()) {
     if (unread.erase(peer) == 0) continue;
@@ -285,7 +283,7 @@ void DivergenceGuard::State::read_processes() {
   }
 }
 
-std::vector<AwaitedCall> DivergenceGuard::State::awaited_calls() {
+std::vector<AwaitedCall> GuardState::awaited_calls() {
   std::vector<AwaitedCall> awaited;
   for (const auto& [key, group] : groups) {
     if (!group.on_divergence || group.is_let_go) continue;
@@ -294,7 +292,7 @@ std::vector<AwaitedCall> DivergenceGuard::State::awaited_calls() {
   return awaited;
 }
 
-void DivergenceGuard::State::exchange_beats() {
+void GuardState::exchange_beats() {
   if (!heartbeats.is_due()) return;
   std::set<int> unseen = peers();
   std::vector<AwaitedCall> awaited;
@@ -315,7 +313,7 @@ void DivergenceGuard::State::exchange_beats() {
   }
 }
 
-void DivergenceGuard::State::look() {
+void GuardState::look() {
   read_processes();
   exchange_beats();
   end_groups_if_due();
@@ -332,7 +330,7 @@ void DivergenceGuard::State::look() {
   }
 }
 
-void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
+void GuardState::serve(const std::shared_ptr<GuardState>& state) {
   while (true) {
     uint64_t asked = 0;
     {
@@ -365,7 +363,7 @@ void DivergenceGuard::State::serve(const std::shared_ptr<State>& state) {
   }
 }
 
-void DivergenceGuard::State::watch_processes(const std::shared_ptr<State>& state) {
+void GuardState::watch_processes(const std::shared_ptr<GuardState>& state) {
   StillRanks still(state->rank);
   std::unique_lock lock(state->mutex);
   while (!state->changed.wait_for(lock, kStillInterval, [&] { return state->stopped; })) {
@@ -379,19 +377,19 @@ void DivergenceGuard::State::watch_processes(const std::shared_ptr<State>& state
   }
 }
 
-uint64_t DivergenceGuard::State::ask() {
+uint64_t GuardState::ask() {
   const std::lock_guard lock(mutex);
   changed.notify_all();
   return ++num_asked;
 }
 
-bool DivergenceGuard::State::wait_for_answer(uint64_t number, milliseconds limit) {
+bool GuardState::wait_for_answer(uint64_t number, milliseconds limit) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, limit, [&] { return ended || num_answered >= number; });
   return num_answered >= number;
 }
 
-void DivergenceGuard::State::stop() {
+void GuardState::stop() {
   const std::lock_guard lock(mutex);
   stopped = true;
   changed.notify_all();

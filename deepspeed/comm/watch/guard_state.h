@@ -22,9 +22,11 @@
 #include <utility>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "deepspeed/comm/group/absent_ranks.h"
 #include "deepspeed/comm/group/heartbeats.h"
-#include "deepspeed/comm/watch/divergence_guard.h"
+#include "deepspeed/comm/watch/call_history.h"
 #include "deepspeed/comm/watch/rank_report.h"
 #include "deepspeed/comm/watch/sequence_check.h"
 
@@ -33,13 +35,13 @@ namespace deepspeed::comm {
 /// Number of calls that a group remembers for hash comparison; ranks are never further apart.
 inline constexpr size_t kKept = 4096;
 
-struct DivergenceGuard::State {
+struct GuardState {
   struct Watched {
     std::shared_ptr<CallHistory> history;
     std::function<void(const std::string&)> on_divergence;  // empty after it was called
     std::function<void()> complete;                         // may be empty
     std::vector<int> global_ranks;
-    Check check;
+    bool compares_hashes = false;  // Check::kByTheGuard
     bool is_let_go = false;
     bool is_counted = false;  // as one of the ranks that have released it
     std::shared_ptr<void> connections = nullptr;
@@ -54,7 +56,7 @@ struct DivergenceGuard::State {
 
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
-  ReasonToEnd reason_to_end;
+  std::function<std::optional<std::string>()> reason_to_end;  // may be empty
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -117,9 +119,9 @@ struct DivergenceGuard::State {
   uint64_t ask();
   void stop();
   bool wait_for_answer(uint64_t number, std::chrono::milliseconds limit);
-  static void serve(const std::shared_ptr<State>& state);
+  static void serve(const std::shared_ptr<GuardState>& state);
   /// Runs in another thread, which inspects processes even if the store does not answer.
-  static void watch_processes(const std::shared_ptr<State>& state);
+  static void watch_processes(const std::shared_ptr<GuardState>& state);
 };
 
 }  // namespace deepspeed::comm

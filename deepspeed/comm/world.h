@@ -1,4 +1,4 @@
-// Implements the handle World. Internal to this folder.
+// Holds a world behind the handle World (init.h). Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "deepspeed/comm/init.h"
+#include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/comm/job/job.h"
 #include "deepspeed/comm/making/group_factory.h"
 #include "deepspeed/comm/making/own_groups.h"
@@ -18,17 +18,20 @@
 
 namespace deepspeed::comm {
 
-class World::Impl {
+/// Makes the groups of a world, and ends them with it. Functions correspond to those of World.
+class WorldImpl {
  public:
   /// Makes a world. `guard` is null for a world without other processes. `given` is the group it was adopted
   /// from, or null.
-  Impl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr,
-       const c10::intrusive_ptr<c10d::ProcessGroup>& given = nullptr);
-  ~Impl();
+  WorldImpl(Job job, GroupFactory make_group, std::shared_ptr<DivergenceGuard> guard = nullptr,
+            const c10::intrusive_ptr<c10d::ProcessGroup>& given = nullptr);
+  ~WorldImpl();
 
   const Job& job() const { return job_; }
+  int ranks_per_node() const;
   const ProcessGroup& group() const { return group_; }
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name);
+  ProcessGroup own_group(const std::string& name, const std::string& purpose);
   ProcessGroup own_group(const std::string& name, const std::string& purpose,
                          const std::vector<int>& global_ranks);
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
@@ -63,5 +66,8 @@ class World::Impl {
   int64_t num_groups_ = 0;
   OwnGroups own_groups_;
 };
+
+/// Returns the world. Throws UsageError if it is null.
+WorldImpl& checked_world(const std::shared_ptr<WorldImpl>& impl);
 
 }  // namespace deepspeed::comm
