@@ -143,7 +143,7 @@ DEEPSPEED_API std::string expected_value(const Field& field);
 Json with_defaults(const std::vector<Field>& fields, const Json& values);
 
 /// Returns all documented keys as a section without a name. Its children are the top-level keys
-/// (config/top_level.cpp).
+/// (config/config.cpp).
 DEEPSPEED_API const Field& all_options();
 
 }  // namespace deepspeed::config
