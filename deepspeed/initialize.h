@@ -19,6 +19,7 @@
 #include "deepspeed/engine/data/dataloader.h"
 #include "deepspeed/engine/engine.h"
 #include "deepspeed/engine/model/cast_inputs.h"
+#include "deepspeed/engine/model/describe_module.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/engine/step/graphed_call.h"
 #include "deepspeed/engine/step/scopes.h"

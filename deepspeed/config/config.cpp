@@ -1,17 +1,207 @@
+// Reads a config: the table of the top level, and what is resolved after it has been read.
+//
+// The table has the plain keys, then the sections, in the order of DeepSpeed's documentation. Each entry
+// links a key to a member of DeepSpeedConfig; the member's initialiser is the default. Batch sizes are
+// special: absent ones are null and resolved later (batch.h), so their entries only write JSON. Sections have
+// their own tables in the sub-folders.
+//
+// resolve() reads the values by the table and assigns them to the members. Then it applies keys that stand
+// for others and finds the batch sizes. Last it checks what keys require of each other (rules.cpp), and warns
+// of values without effect.
 #include "deepspeed/config/config.h"
+
+#include <utility>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/config/batch.h"
-#include "deepspeed/config/rules.h"
+#include "deepspeed/config/data/keys.h"
+#include "deepspeed/config/parallel/tables.h"
 #include "deepspeed/config/support.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/read.h"
 #include "deepspeed/config/tools/elastic_batch.h"
-#include "deepspeed/config/top_level.h"
+#include "deepspeed/config/tools/tables.h"
+#include "deepspeed/config/training/tables.h"
+#include "deepspeed/config/zero/tables.h"
 
 namespace deepspeed::config {
 namespace {
+
+/// Makes the entry of a batch size. It is null if absent, and only shown resolved.
+Entry<DeepSpeedConfig> batch_entry(const char* key, int64_t DeepSpeedConfig::*member, const char* meaning) {
+  return {integer(key, nullptr, meaning, {at_least(1)}), nullptr,
+          [member](const DeepSpeedConfig& config) { return Json(config.*member); }};
+}
+
+std::vector<Entry<DeepSpeedConfig>> scalar_entries() {
+  using C = DeepSpeedConfig;
+  const auto dtypes = one_of({"fp32", "fp16", "bf16"});
+  return {
+      batch_entry("train_batch_size", &C::train_batch_size,
+                  "Samples of one optimizer step, of all ranks together."),
+      batch_entry("train_micro_batch_size_per_gpu", &C::train_micro_batch_size_per_gpu,
+                  "Samples of one forward pass on one rank."),
+      batch_entry("gradient_accumulation_steps", &C::gradient_accumulation_steps,
+                  "Forward and backward passes of one optimizer step."),
+      entry("managed_gradient_accumulation", &C::managed_gradient_accumulation,
+            "The engine counts the passes of a step; false: the caller does."),
+      entry("steps_per_print", &C::steps_per_print, "Steps between two lines of progress; null: none.",
+            {at_least(1), infinity_is_null(), per_rank()}),
+      entry("dump_state", &C::dump_state, "Log the whole config at the start.", {per_rank()}),
+      entry("gradient_clipping", &C::gradient_clipping, "The greatest norm of the gradients; 0: any.",
+            {at_least(0)}),
+      entry("prescale_gradients", &C::prescale_gradients, "Divide gradients before they are summed."),
+      entry("gradient_predivide_factor", &C::gradient_predivide_factor,
+            "By how much of the world size gradients are divided before they are summed.", {above(0)}),
+      entry("gradient_allreduce_op", &C::gradient_allreduce_op, "How the gradients of the ranks combine.",
+            {one_of({"mean", "sum"}), in_familiar_words("Invalid gradient_allreduce_op")}),
+      entry("sparse_gradients", &C::sparse_gradients,
+            "Send the touched rows of embeddings' gradients alone; stages 0 and 1."),
+      entry("communication_data_type", &C::communication_data_type,
+            "The type in which gradients travel; null: the model's.", {dtypes}),
+      entry("seq_parallel_communication_data_type", &C::seq_parallel_communication_data_type,
+            "The same under sequence parallelism.",
+            {dtypes, without_effect("sequence parallelism does not exist yet")}),
+      entry("disable_allgather", &C::disable_allgather,
+            "Older than zero_optimization.allgather_partitions, whose opposite it is."),
+      entry("fp32_allreduce", &C::fp32_allreduce,
+            "Older than communication_data_type: the same as \"fp32\" there."),
+      entry("zero_allow_untested_optimizer", &C::zero_allow_untested_optimizer,
+            "Accept optimizers from stage 1 on that DeepSpeed does not list as tested with ZeRO: Lamb, SGD, "
+            "RMSprop and those of your own."),
+      entry(
+          "zero_force_ds_cpu_optimizer", &C::zero_force_ds_cpu_optimizer,
+          "With offload_optimizer, refuse an optimizer passed to initialize() that is not made for a step on "
+          "the host.",
+          {effective_where({"zero_optimization.offload_optimizer.device"}, {"cpu", "nvme"},
+                           "only offload_optimizer uses it")}),
+      entry("graph_harvesting", &C::graph_harvesting, "Replay parts of the step as CUDA graphs.",
+            {without_effect("a step is a few fused kernels, which leave a graph nothing to save; cuda_graphs "
+                            "is for forward and backward")}),
+      entry("wall_clock_breakdown", &C::wall_clock_breakdown,
+            "Log the times of a step's parts; waits for the device at each.", {per_rank()}),
+      entry("memory_breakdown", &C::memory_breakdown,
+            "Log the memory in use before and after a step's parts.", {per_rank()}),
+      entry("dataloader_drop_last", &C::dataloader_drop_last, "Leave out a last batch that is not full."),
+      entry("vocabulary_size", &C::vocabulary_size, "A size that is no multiple of 8 gets a warning.",
+            {at_least(1), per_rank()}),
+      entry("log_level", &C::log_level, "The least level of the lines that are logged.",
+            {one_of({"debug", "info", "warning", "error", "critical", "off"}), per_rank()}),
+      entry("use_data_before_expert_parallelism", &C::use_data_before_expert_parallelism,
+            "Place data parallelism outside expert parallelism.", {not_yet()}),
+      entry("sequence_parallel_size", &C::sequence_parallel_size, "Ranks that share one sequence.",
+            {at_least(1), only({nullptr, 1})}),
+      entry("data_parallel_size", &C::data_parallel_size, "Ranks with different data; the world has as many.",
+            {at_least(1)}),
+      entry("seed", &C::seed, "Fixes the random numbers of dropout and of the order of the data.",
+            {at_least(0)}),
+      entry("allgather_size", &C::allgather_size,
+            "allgather_bucket_size where zero_optimization is true or false.", {at_least(0)}),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> section_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      section_entry("fp16", &C::fp16, fp16_table(), "Training in float16.", {auto_means_default()}),
+      section_entry("bf16", &C::bf16, bf16_table(), "Training in bfloat16.",
+                    {or_null(), alias("bfloat16"), auto_means_default()}),
+      section_entry("optimizer", &C::optimizer, optimizer_table(), "The optimizer."),
+      section_entry("scheduler", &C::scheduler, scheduler_table(), "The schedule of the learning rate."),
+      section_entry("zero_optimization", &C::zero_optimization, zero_table(),
+                    "What the ranks share out among them.",
+                    {auto_means_default(), normalized_by(zero_from_truth_value)}),
+      section_entry("checkpoint", &C::checkpoint, checkpoint_table(), "Saving and loading."),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> precision_and_monitor_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      section_entry("data_types", &C::data_types, data_types_table(), "The types of tensors."),
+      section_entry("amp", &C::amp, amp_table(),
+                    "Apex's mixed precision; its further keys are its arguments.", {keeps_unknown_keys()}),
+      section_entry("torch_autocast", &C::torch_autocast, torch_autocast_table(),
+                    "PyTorch's mixed precision."),
+      section_entry("tensorboard", &C::tensorboard, tensorboard_table(), "Scalars to TensorBoard.",
+                    {auto_means_default(), per_rank()}),
+      section_entry("csv_monitor", &C::csv_monitor, csv_monitor_table(), "Scalars to CSV files.",
+                    {auto_means_default(), per_rank()}),
+      kept_section("wandb", &C::wandb, wandb_keys(), "Scalars to Weights & Biases.",
+                   {auto_means_default(), per_rank()}),
+      kept_section("comet", &C::comet, comet_keys(), "Scalars to Comet.", {auto_means_default(), per_rank()}),
+      section_entry("flops_profiler", &C::flops_profiler, flops_profiler_table(),
+                    "The cost of a step, layer by layer.", {per_rank()}),
+      section_entry("comms_logger", &C::comms_logger, comms_logger_table(), "Sizes and times of collectives.",
+                    {auto_means_default(), per_rank()}),
+      section_entry("timers", &C::timers, timers_table(), "Timers.", {per_rank()}),
+      kept_section("nebula", &C::nebula, nebula_keys(), "Checkpoints through the Nebula service."),
+      any_entry("datastates_ckpt", &C::datastates_ckpt,
+                "Checkpoints through DataStates; any value but false turns it on.", {not_yet()}),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> parallel_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      section_entry("activation_checkpointing", &C::activation_checkpointing,
+                    activation_checkpointing_table(),
+                    "How regions of checkpointing::checkpoint() keep their inputs, once "
+                    "checkpointing::configure() gets the config."),
+      section_entry("aio", &C::aio, aio_table(), "Asynchronous files, as offloading to NVMe uses them.",
+                    {per_rank()}),
+      section_entry("pipeline", &C::pipeline, pipeline_table(), "Pipeline parallelism.",
+                    {auto_means_default()}),
+      kept_section("sparse_attention", &C::sparse_attention, sparse_attention_keys(),
+                   "Block-sparse attention.", {not_yet()}),
+      kept_section("hybrid_engine", &C::hybrid_engine, hybrid_engine_keys(),
+                   "Training and generation in turn.", {auto_means_default()}),
+      kept_section("compile", &C::compile, compile_keys(), "Compiled training.", {auto_means_default()}),
+      kept_section("tensor_parallel", &C::tensor_parallel, tensor_parallel_keys(), "Tensor parallelism.",
+                   {auto_means_default()}),
+      kept_section("expert_parallel", &C::expert_parallel, expert_parallel_keys(), "Expert parallelism."),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> training_entries() {
+  using C = DeepSpeedConfig;
+  return {
+      kept_section("elasticity", &C::elasticity, elasticity_table().fields(),
+                   "Batch sizes that fit many numbers of devices."),
+      kept_section("autotuning", &C::autotuning, autotuning_keys(), "A search for the fastest config."),
+      kept_section("eigenvalue", &C::eigenvalue, eigenvalue_keys(),
+                   "The greatest eigenvalue of each layer's Hessian."),
+      section_entry("progressive_layer_drop", &C::progressive_layer_drop, progressive_layer_drop_table(),
+                    "Layers left out at random, more as training goes."),
+      section_entry("cuda_graphs", &C::cuda_graphs, cuda_graphs_table(),
+                    "The model's forward and backward as CUDA graphs, for models of many small kernels; no "
+                    "key of DeepSpeed's."),
+      kept_section("curriculum_learning", &C::curriculum_learning, curriculum_learning_keys(),
+                   "Easy samples first, the older form."),
+      kept_section("data_efficiency", &C::data_efficiency, data_efficiency_keys(),
+                   "Less data for the same quality."),
+      kept_section("compression_training", &C::compression_training, compression_training_keys(),
+                   "Training for a smaller model."),
+      kept_section("weight_quantization", &C::weight_quantization, weight_quantization_keys(),
+                   "Weights of 4 or 8 bits in inference.",
+                   {auto_means_default(), normalized_by(with_switch)}),
+  };
+}
+
+std::vector<Entry<DeepSpeedConfig>> all_entries() {
+  std::vector<Entry<DeepSpeedConfig>> all;
+  for (auto* part :
+       {scalar_entries, section_entries, precision_and_monitor_entries, parallel_entries, training_entries}) {
+    for (auto& entry : part()) all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+const Table<DeepSpeedConfig>& top_level_table() {
+  static const Table<DeepSpeedConfig> table(all_entries());
+  return table;
+}
 
 std::optional<int64_t> batch_size(const Json& values, const char* key) {
   const auto found = values.find(key);
@@ -122,6 +312,11 @@ DeepSpeedConfig resolve(const Json& given, int64_t data_parallel_world_size) {
 }
 
 }  // namespace
+
+const Field& all_options() {
+  static const Field root = section("", "The config.", top_level_table().fields());
+  return root;
+}
 
 DeepSpeedConfig load_config(const ConfigSource& source, int64_t data_parallel_world_size) {
   const Json given = source.read();

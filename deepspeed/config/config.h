@@ -86,6 +86,9 @@ DEEPSPEED_API DeepSpeedConfig load_config(const ConfigSource& source, int64_t da
 /// Reads a config as load_config() does, but accepts features that do not exist yet.
 DEEPSPEED_API DeepSpeedConfig read_config(const ConfigSource& source, int64_t data_parallel_world_size);
 
+/// Throws ConfigError, naming the key, for the first contradictory combination of values (rules.cpp).
+DEEPSPEED_API void require_consistent(const DeepSpeedConfig& config, int64_t data_parallel_world_size);
+
 /// Writes the members as JSON, with defaults and resolved batch sizes. Loading the result gives an equal
 /// config.
 DEEPSPEED_API Json to_json(const DeepSpeedConfig& config);

@@ -16,7 +16,6 @@
 #include "deepspeed/config/help_search.h"
 #include "deepspeed/config/table/field.h"
 #include "deepspeed/config/table/named_type.h"
-#include "deepspeed/config/table/read.h"
 
 namespace deepspeed::config {
 namespace {

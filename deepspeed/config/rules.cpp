@@ -1,14 +1,13 @@
-// One check_...() function for each group of keys that depend on each other.
+// Holds the rules between keys: one check_...() function for each group of keys that depend on each other.
 //
 // They run on a config with resolved batch sizes, after each single key's range was checked. Each rule is one
 // require() with the key, its value, and what is expected instead. The first violated rule throws.
-#include "deepspeed/config/rules.h"
-
 #include <string>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
 #include "deepspeed/base/text.h"
+#include "deepspeed/config/config.h"
 #include "deepspeed/config/table/named_type.h"
 
 namespace deepspeed::config {

@@ -6,7 +6,7 @@
 #include "deepspeed/checkpoint/weights/weight_loading.h"
 #include "deepspeed/checkpoint/weights/weight_source.h"
 #include "deepspeed/comm/on_all_ranks.h"
-#include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/model/describe_module.h"
 #include "deepspeed/engine/training_engine.h"
 #include "deepspeed/zero/params/set_values.h"
 #include "deepspeed/zero/zero_optimizer.h"

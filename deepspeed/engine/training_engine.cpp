@@ -11,7 +11,6 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/comm/on_all_ranks.h"
-#include "deepspeed/config/rules.h"
 #include "deepspeed/engine/assembly/build.h"
 #include "deepspeed/engine/assembly/zero_choices.h"
 #include "deepspeed/engine/data/loader_options.h"

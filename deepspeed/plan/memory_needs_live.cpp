@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "deepspeed/engine/model/describe_module.h"
 #include "deepspeed/plan/memory_needs.h"
 
 namespace deepspeed::zero {

@@ -14,7 +14,6 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/comm/mpu.h"
 #include "deepspeed/config/config.h"
-#include "deepspeed/config/rules.h"
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/engine/assembly/build.h"
-#include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/model/describe_module.h"
 #include "deepspeed/engine/saving/checkpoints.h"
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/scopes.h"

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/engine/model/describe_module.h"
 #include "deepspeed/plan/memory_needs.h"
 
 #include "tests/support/error_of.h"

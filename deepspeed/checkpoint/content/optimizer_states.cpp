@@ -12,7 +12,6 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/checkpoint/content/json_value.h"
-#include "deepspeed/checkpoint/content/loss_scaler_states.h"
 #include "deepspeed/checkpoint/content/tensor_entry.h"
 
 namespace deepspeed::checkpoint {

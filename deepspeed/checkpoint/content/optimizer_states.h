@@ -9,28 +9,12 @@
 #include <vector>
 
 #include "deepspeed/base/json.h"
+#include "deepspeed/checkpoint/content/loss_scaler_states.h"
 #include "deepspeed/checkpoint/content/parameter_numbers.h"
 #include "deepspeed/checkpoint/content/version.h"
 #include "deepspeed/checkpoint/pickle/value.h"
 
 namespace deepspeed::checkpoint {
-
-/// Holds the members of DeepSpeed's LossScaler and DynamicLossScaler. If not dynamic, only `cur_scale`
-/// matters.
-struct LossScalerStates {
-  bool dynamic = false;
-  double cur_scale = 1.0;
-  int64_t cur_iter = 0;
-  int64_t last_overflow_iter = -1;
-  double scale_factor = 2.0;
-  int64_t scale_window = 1000;
-  double min_scale = 1.0;
-  int64_t delayed_shift = 1;  // the hysteresis of the config
-  int64_t cur_hysteresis = 1;
-  bool consecutive_hysteresis = false;
-  bool raise_error_at_min_scale = true;
-  at::ScalarType dtype = at::kHalf;
-};
 
 /// Locates this rank's part of a parameter in its partition, in elements.
 struct FragmentAddress {

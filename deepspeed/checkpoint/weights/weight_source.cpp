@@ -9,16 +9,19 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <string_view>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/json_file.h"
+#include "deepspeed/base/text_file.h"
 #include "deepspeed/checkpoint/archive/deferred_archive.h"
 #include "deepspeed/checkpoint/archive/safetensors_file.h"
 #include "deepspeed/checkpoint/convert/zero_to_fp32.h"
 #include "deepspeed/checkpoint/file/file_reader.h"
 #include "deepspeed/checkpoint/sources/fp32_source.h"
 #include "deepspeed/checkpoint/tag/layout.h"
-#include "deepspeed/checkpoint/weights/weight_shards.h"
 
 namespace deepspeed::checkpoint {
 namespace {
@@ -118,23 +121,6 @@ class SafetensorsWeights : public WeightSource {
   SafetensorsFile file_;
 };
 
-class Fp32Weights : public WeightSource {
- public:
-  Fp32Weights(const fs::path& dir, const std::string& tag, std::optional<int> mp_rank)
-      : WeightSource(dir / tag), source_(dir, tag, Fp32Source::Options{.mp_rank = mp_rank}) {
-    weights_ = source_.weights();
-  }
-
-  at::Tensor load(size_t index) const override { return source_.load(weights_[index].tensor); }
-  void verify() const override {
-    for (size_t index = 0; index < weights_.size(); ++index) load(index);
-    source_.check_rest();
-  }
-
- private:
-  Fp32Source source_;
-};
-
 /// Reads the beginning of a file, which tells its format.
 std::string first_bytes(const fs::path& file) {
   const FileReader reader(file);
@@ -152,6 +138,108 @@ bool begins_as_safetensors(std::string_view bytes) {
 bool begins_as_pickle(std::string_view bytes) {
   return bytes.size() > 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5;
 }
+
+/// Opens a single file that is not an index.
+std::unique_ptr<WeightSource> open_weight_file(const fs::path& file, const std::string& key) {
+  const std::string bytes = first_bytes(file);
+  if (bytes.starts_with("PK")) return std::make_unique<TorchWeights>(file, key);
+  if (begins_as_safetensors(bytes) || file.extension() == ".safetensors")
+    return std::make_unique<SafetensorsWeights>(file);
+  if (begins_as_pickle(bytes)) {
+    raise<NotSupportedError>(
+        file,
+        " is in the format of torch before 1.6; convert it with: python -c \"import torch; "
+        "torch.save(torch.load('old.bin', map_location='cpu', weights_only=True), 'new.bin')\"");
+  }
+  if (bytes.starts_with("version https://git-lfs")) {
+    raise<CheckpointError>(file, " only points to the weights; fetch them with: git lfs pull");
+  }
+  raise<CheckpointError>(file, " is neither a file of torch.save nor of safetensors nor an index of shards");
+}
+
+constexpr uint64_t kMaxIndexBytes = 100'000'000;
+using WeightMap = std::map<std::string, std::set<std::string>>;  // file -> names of its weights
+
+WeightMap read_weight_map(const fs::path& index) {
+  try {
+    WeightMap files;
+    const Json json = parse_json(read_text_file(index, kMaxIndexBytes), index.string(), kMaxIndexBytes);
+    for (const auto& [name, shard] : json.at("weight_map").items())
+      files[shard.get<std::string>()].insert(name);
+    return files;
+  } catch (const Json::exception& error) {
+    raise<CheckpointError>(index, " is not an index of shards: ", error.what());
+  } catch (const ConfigError& error) {
+    raise<CheckpointError>(index, " is not an index of shards: ", error.what());
+  }
+}
+
+/// Checks that a name from a file does not lead out of the folder.
+void check_shard_name(const fs::path& index, const std::string& name) {
+  if (!name.empty() && fs::path(name).filename() == name && name.find('\0') == std::string::npos) return;
+  raise<CheckpointError>(index, " names the shard '", name, "', expected a file beside it");
+}
+
+/// Reads weights spread over several files, with an index that names the file of each:
+/// {"weight_map": {name: file in the same folder}}.
+class ShardedWeights : public WeightSource {
+ public:
+  ShardedWeights(const fs::path& index, const std::string& key) : WeightSource(index) {
+    const WeightMap files = read_weight_map(index);
+    for (const auto& [file, names] : files) {
+      check_shard_name(index, file);
+      if (!fs::is_regular_file(index.parent_path() / file)) {
+        raise<CheckpointError>("the shard ", index.parent_path() / file, " is missing; ", index.filename(),
+                               " names it for ", names.size(), " weights");
+      }
+    }
+    for (const auto& [file, names] : files) add_shard(index.parent_path() / file, names, key);
+  }
+
+  at::Tensor load(size_t index) const override {
+    const auto& [shard, place] = places_[index];
+    return shards_[shard]->load(place);
+  }
+  void verify() const override {
+    for (const auto& shard : shards_) shard->verify();
+  }
+
+ private:
+  void add_shard(const fs::path& file, std::set<std::string> names, const std::string& key) {
+    const auto& shard = shards_.emplace_back(open_weight_file(file, key));
+    for (size_t place = 0; place < shard->weights().size(); ++place) {
+      const auto& [name, tensor] = shard->weights()[place];
+      if (names.erase(name) == 0) continue;
+      weights_.emplace_back(name, tensor);
+      places_.emplace_back(shards_.size() - 1, place);
+    }
+    if (!names.empty()) {
+      raise<CheckpointError>(file, " lacks '", *names.begin(), "'",
+                             names.size() > 1 ? message(" and ", names.size() - 1, " other weights") : "",
+                             ", which ", path_.filename(), " says it has");
+    }
+  }
+
+  std::vector<std::unique_ptr<WeightSource>> shards_;
+  std::vector<std::pair<size_t, size_t>> places_;  // for each weight: its shard, and its index there
+};
+
+class Fp32Weights : public WeightSource {
+ public:
+  Fp32Weights(const fs::path& dir, const std::string& tag, std::optional<int> mp_rank)
+      : WeightSource(dir / tag), source_(dir, tag, Fp32Source::Options{.mp_rank = mp_rank}) {
+    weights_ = source_.weights();
+  }
+
+  at::Tensor load(size_t index) const override { return source_.load(weights_[index].tensor); }
+  void verify() const override {
+    for (size_t index = 0; index < weights_.size(); ++index) load(index);
+    source_.check_rest();
+  }
+
+ private:
+  Fp32Source source_;
+};
 
 /// Finds the file of weights in a folder.
 fs::path weights_in_folder(const fs::path& folder) {
@@ -173,25 +261,9 @@ fs::path weights_in_folder(const fs::path& folder) {
 std::unique_ptr<WeightSource> open_weights(const fs::path& path, const std::string& key) {
   const auto file = fs::is_directory(path) ? weights_in_folder(path) : path;
   const std::string bytes = first_bytes(file);
-  if (bytes.starts_with("{") && !begins_as_safetensors(bytes)) return open_weight_shards(file, key);
+  if (bytes.starts_with("{") && !begins_as_safetensors(bytes))
+    return std::make_unique<ShardedWeights>(file, key);
   return open_weight_file(file, key);
-}
-
-std::unique_ptr<WeightSource> open_weight_file(const fs::path& file, const std::string& key) {
-  const std::string bytes = first_bytes(file);
-  if (bytes.starts_with("PK")) return std::make_unique<TorchWeights>(file, key);
-  if (begins_as_safetensors(bytes) || file.extension() == ".safetensors")
-    return std::make_unique<SafetensorsWeights>(file);
-  if (begins_as_pickle(bytes)) {
-    raise<NotSupportedError>(
-        file,
-        " is in the format of torch before 1.6; convert it with: python -c \"import torch; "
-        "torch.save(torch.load('old.bin', map_location='cpu', weights_only=True), 'new.bin')\"");
-  }
-  if (bytes.starts_with("version https://git-lfs")) {
-    raise<CheckpointError>(file, " only points to the weights; fetch them with: git lfs pull");
-  }
-  raise<CheckpointError>(file, " is neither a file of torch.save nor of safetensors nor an index of shards");
 }
 
 std::unique_ptr<WeightSource> open_zero_checkpoint(const fs::path& dir, const std::optional<std::string>& tag,

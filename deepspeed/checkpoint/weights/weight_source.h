@@ -54,10 +54,6 @@ class WeightSource {
 DEEPSPEED_API std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path,
                                                          const std::string& key = "");
 
-/// Opens a single file that is not an index, like open_weights().
-std::unique_ptr<WeightSource> open_weight_file(const std::filesystem::path& file,
-                                               const std::string& key = "");
-
 /// Opens the fp32 weights of a checkpoint folder, ours or DeepSpeed's, of stages 0 to 3. `mp_rank` selects a
 /// model-parallel rank if layers are split over ranks. Throws like
 /// get_fp32_state_dict_from_zero_checkpoint().

@@ -5,6 +5,7 @@
 // describes kind, range, choices and conditions in the words of errors and help.
 #include "deepspeed/config/table/field.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -210,6 +211,21 @@ std::string expected_value(const Field& field) {
   const bool says_null = field.kind == Kind::kAny && field.accepts && field.accepts(nullptr);
   if (field.nullable && !any_value && !says_null) expected += ", or null";
   return expected;
+}
+
+std::string join(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+bool answers_to(const Field& field, const std::string& key) {
+  return field.key == key ||
+         std::find(field.aliases.begin(), field.aliases.end(), key) != field.aliases.end();
+}
+
+const Field* find_field(const std::vector<Field>& fields, const std::string& key) {
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return answers_to(f, key); });
+  return found == fields.end() ? nullptr : &*found;
 }
 
 }  // namespace deepspeed::config

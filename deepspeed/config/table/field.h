@@ -126,6 +126,15 @@ DEEPSPEED_API Option not_empty();
 /// Refuses truth values, which count as numbers elsewhere.
 DEEPSPEED_API Option no_truth_value();
 
+/// Joins the path of a section and a key in it: "fp16.enabled". The top level's path is empty.
+std::string join(const std::string& path, const std::string& key);
+
+/// Returns whether a key names the field, directly or by an alias.
+bool answers_to(const Field& field, const std::string& key);
+
+/// Finds the field that a key names, directly or by an alias. Null if there is none.
+const Field* find_field(const std::vector<Field>& fields, const std::string& key);
+
 /// Describes what a value of the field must be: "a whole number of at least 1 or null".
 DEEPSPEED_API std::string expected_value(const Field& field);
 
@@ -134,7 +143,7 @@ DEEPSPEED_API std::string expected_value(const Field& field);
 Json with_defaults(const std::vector<Field>& fields, const Json& values);
 
 /// Returns all documented keys as a section without a name. Its children are the top-level keys
-/// (config/top_level.cpp).
+/// (config/config.cpp).
 DEEPSPEED_API const Field& all_options();
 
 }  // namespace deepspeed::config

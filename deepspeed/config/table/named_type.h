@@ -34,11 +34,4 @@ DEEPSPEED_API const NamedType* find_type(const std::vector<NamedType>& types, co
 /// Lists the names in table order.
 DEEPSPEED_API std::vector<std::string> type_names(const std::vector<NamedType>& types);
 
-/// Reads the values of all parameters of the type, in canonical form and with defaults. null counts as
-/// absent. `path` names the object in errors: "optimizer.params". Throws ConfigError as read_section() does,
-/// and if `given` is neither an object nor null or lacks a required parameter.
-DEEPSPEED_API Json read_params(const NamedType& type, const Json& given, const std::string& path);
-/// Reads the parameters as read_params() does, but does not log values without effect.
-DEEPSPEED_API Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
-
 }  // namespace deepspeed::config

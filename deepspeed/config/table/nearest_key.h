@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/config/table/field.h"
 
 namespace deepspeed::config {
 
@@ -22,5 +23,10 @@ DEEPSPEED_API std::string nearest_key(const std::string& key, const std::vector<
 
 /// Writes "; did you mean 'a', 'b' or 'c'?"; empty if there is no name.
 DEEPSPEED_API std::string did_you_mean(const std::vector<std::string>& names);
+
+/// Writes "; did you mean 'fp16.enabled'?" for an unknown key; empty without a suggestion. It suggests keys
+/// of the section at `path` that contain the key. If there are none it suggests the nearest key, or keys with
+/// that name elsewhere in the config.
+std::string key_suggestion(const Field& section, const std::string& key, const std::string& path);
 
 }  // namespace deepspeed::config

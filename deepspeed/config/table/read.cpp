@@ -18,7 +18,7 @@
 #include "deepspeed/base/log.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/config/table/coerce.h"
-#include "deepspeed/config/table/unknown_key.h"
+#include "deepspeed/config/table/nearest_key.h"
 
 namespace deepspeed::config {
 namespace {
@@ -109,11 +109,6 @@ Json read_value(const Field& field, const Json& given, const std::string& path) 
   return field.kind == Kind::kSection && !value->is_null() ? read_section(field, *value, path) : *value;
 }
 
-bool answers_to(const Field& field, const std::string& key) {
-  return field.key == key ||
-         std::find(field.aliases.begin(), field.aliases.end(), key) != field.aliases.end();
-}
-
 [[noreturn]] void fail_unknown_key(const Field& section, const std::string& key, const std::string& path) {
   const std::string where = path.empty() ? "at the top level" : "in the section " + path;
   raise<ConfigError>(join(path, path_part(key)), ": unknown key, expected a documented one ", where,
@@ -178,6 +173,14 @@ void require_depth(const Json& value, size_t depth, const std::string& path) {
     require_depth(item, depth + 1, named ? join(path, path_part(key)) : path);
 }
 
+Json without_nulls(const Json& given) {
+  Json kept = Json::object();
+  for (const auto& [key, value] : given.items()) {
+    if (!value.is_null()) kept[key] = value;
+  }
+  return kept;
+}
+
 bool holds(const Condition& condition, const Json& config) {
   return std::any_of(condition.paths.begin(), condition.paths.end(), [&](std::string path) {
     std::replace(path.begin(), path.end(), '.', '/');
@@ -193,16 +196,6 @@ bool values_act(const Field& field, const Json& config) {
 }
 
 }  // namespace
-
-std::string join(const std::string& path, const std::string& key) {
-  return path.empty() ? key : path + "." + key;
-}
-
-const Field* find_field(const std::vector<Field>& fields, const std::string& key) {
-  const auto found =
-      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return answers_to(f, key); });
-  return found == fields.end() ? nullptr : &*found;
-}
 
 std::optional<Json> canonical_value(const Field& field, const Json& as_given) {
   if (as_given.is_null() && field.nullable) return std::optional<Json>(std::in_place);
@@ -249,6 +242,26 @@ std::vector<std::string> values_without_effect(const Field& section, const Json&
       found.push_back(std::move(inner));
   }
   return found;
+}
+
+Json resolve_params(const NamedType& type, const Json& given, const std::string& path) {
+  if (!given.is_object() && !given.is_null()) {
+    raise<ConfigError>(path, ": got ", json_excerpt(given), ", expected an object");
+  }
+  Json values = read_section(section(path, type.meaning, type.params), without_nulls(given), path);
+  for (const Field& field : type.params) {
+    if (!values.contains(field.key)) values[field.key] = field.default_value;
+  }
+  return values;
+}
+
+Json read_params(const NamedType& type, const Json& given, const std::string& path) {
+  Json values = resolve_params(type, given, path);
+  for (const std::string& line :
+       values_without_effect(section(path, type.meaning, type.params), values, path)) {
+    log::warning("[config] without effect: ", line);
+  }
+  return values;
 }
 
 void require_bounded_depth(const Json& value) { require_depth(value, 0, ""); }

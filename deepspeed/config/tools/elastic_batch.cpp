@@ -15,8 +15,6 @@
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
-#include "deepspeed/config/table/read.h"
-#include "deepspeed/config/tools/tables.h"
 
 namespace deepspeed::config {
 namespace {
@@ -155,31 +153,6 @@ void check_scheduler(const ElasticRules& rules) {
 }
 
 }  // namespace
-
-ElasticRules ElasticRules::from_json(const Json& given) {
-  static const Field keys = section("elasticity", "", elasticity_table().fields());
-  ElasticRules rules;
-  elasticity_table().assign(rules, read_section(keys, given, "elasticity"));
-  for (const char* key : {"max_train_batch_size", "micro_batch_sizes"}) {
-    if (rules.enabled && !given.contains(key))
-      raise<ConfigError>("elasticity.", key, ": is missing, but elasticity.enabled true needs it");
-  }
-  if (rules.micro_batch_sizes.empty())
-    raise<ConfigError>("elasticity.micro_batch_sizes: got [], expected positive whole numbers");
-  if (rules.min_gpus > rules.max_gpus) {
-    raise<ConfigError>("elasticity.min_gpus: got ", rules.min_gpus,
-                       ", expected at most elasticity.max_gpus, ", rules.max_gpus);
-  }
-  if (rules.version != 0.1 && rules.version != 0.2)
-    raise<ConfigError>("elasticity.version: got ", rules.version, ", expected 0.1 or 0.2");
-  if (rules.version == 0.1 && rules.model_parallel_size > 1) {
-    raise<ConfigError>("elasticity.model_parallel_size: got ", rules.model_parallel_size,
-                       " with elasticity.version 0.1, expected version 0.2");
-  }
-  return rules;
-}
-
-Json ElasticRules::to_json() const { return elasticity_table().to_json(*this); }
 
 ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices) {
   if (rules.version != 0.1) return choose_batch_of_nodes(rules, num_devices);

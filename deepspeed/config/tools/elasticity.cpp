@@ -1,3 +1,5 @@
+#include "deepspeed/base/error.h"
+#include "deepspeed/config/table/read.h"
 #include "deepspeed/config/tools/tables.h"
 
 namespace deepspeed::config {
@@ -23,5 +25,30 @@ const Table<ElasticRules>& elasticity_table() {
   });
   return table;
 }
+
+ElasticRules ElasticRules::from_json(const Json& given) {
+  static const Field keys = section("elasticity", "", elasticity_table().fields());
+  ElasticRules rules;
+  elasticity_table().assign(rules, read_section(keys, given, "elasticity"));
+  for (const char* key : {"max_train_batch_size", "micro_batch_sizes"}) {
+    if (rules.enabled && !given.contains(key))
+      raise<ConfigError>("elasticity.", key, ": is missing, but elasticity.enabled true needs it");
+  }
+  if (rules.micro_batch_sizes.empty())
+    raise<ConfigError>("elasticity.micro_batch_sizes: got [], expected positive whole numbers");
+  if (rules.min_gpus > rules.max_gpus) {
+    raise<ConfigError>("elasticity.min_gpus: got ", rules.min_gpus,
+                       ", expected at most elasticity.max_gpus, ", rules.max_gpus);
+  }
+  if (rules.version != 0.1 && rules.version != 0.2)
+    raise<ConfigError>("elasticity.version: got ", rules.version, ", expected 0.1 or 0.2");
+  if (rules.version == 0.1 && rules.model_parallel_size > 1) {
+    raise<ConfigError>("elasticity.model_parallel_size: got ", rules.model_parallel_size,
+                       " with elasticity.version 0.1, expected version 0.2");
+  }
+  return rules;
+}
+
+Json ElasticRules::to_json() const { return elasticity_table().to_json(*this); }
 
 }  // namespace deepspeed::config

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
 
 namespace deepspeed::config {
@@ -47,6 +48,26 @@ struct FileMonitorConfig {
   bool enabled = false;
   std::string output_path;
   std::string job_name = "DeepSpeedJobName";
+};
+
+/// Holds the rules of the section elasticity, by which elastic_batch.h chooses batch sizes.
+struct ElasticRules {
+  bool enabled = false;
+  int64_t max_train_batch_size = 2000;
+  std::vector<int64_t> micro_batch_sizes = {2, 4, 6};
+  int64_t min_gpus = 1;
+  int64_t max_gpus = 10000;
+  int64_t num_gpus_per_node = 1;
+  int64_t model_parallel_size = 1;
+  int64_t min_time = 0;
+  bool prefer_larger_batch = true;
+  bool ignore_non_elastic_batch_info = false;
+  double version = 0.2;
+
+  /// Reads a section, whether checked before or not. Throws ConfigError naming the key.
+  DEEPSPEED_API static ElasticRules from_json(const Json& given);
+  /// Returns all keys with their values.
+  DEEPSPEED_API Json to_json() const;
 };
 
 }  // namespace deepspeed::config

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "deepspeed/config/table/table.h"
-#include "deepspeed/config/tools/elastic_batch.h"
 #include "deepspeed/config/tools/sections.h"
 
 namespace deepspeed::config {

@@ -5,7 +5,9 @@
 
 #include "deepspeed/comm/init.h"
 #include "deepspeed/config/table/source.h"
-#include "deepspeed/engine/assembly/build.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
+#include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/ranks/parallel_groups.h"
 
 namespace deepspeed {
 

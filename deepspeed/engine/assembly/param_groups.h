@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "deepspeed/config/config.h"
-#include "deepspeed/engine/assembly/build.h"
+#include "deepspeed/engine/assembly/initialize_options.h"
 #include "deepspeed/engine/model/model.h"
 #include "deepspeed/optim/slices/param_group.h"
 

@@ -3,6 +3,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/engine/model/autocast_marks.h"
+#include "deepspeed/engine/model/describe_module.h"
 
 namespace deepspeed {
 

@@ -11,10 +11,6 @@
 #include "deepspeed/base/export.h"
 #include "deepspeed/tensor/named_tensor.h"
 
-namespace torch::nn {
-class Module;
-}
-
 namespace deepspeed {
 
 /// Classifies modules that the engine treats specially, independent of the front end.
@@ -78,8 +74,5 @@ struct DEEPSPEED_API EngineModel {
   /// Returns the device of the parameters; the CPU if there are none.
   at::Device device() const { return parameters.empty() ? at::kCPU : parameters.front().tensor.device(); }
 };
-
-/// Returns the parameters and buffers of a module and its children.
-DEEPSPEED_API EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
 
 }  // namespace deepspeed

@@ -15,7 +15,6 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/integers.h"
 #include "deepspeed/kernels/update.h"
-#include "deepspeed/optim/slices/slice_state.h"
 #include "deepspeed/optim/slices/slice_states.h"
 #include "deepspeed/optim/slices/wide_copy.h"
 

@@ -6,7 +6,6 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/kernels/update.h"
-#include "deepspeed/optim/slices/slice_state.h"
 #include "deepspeed/optim/slices/slice_states.h"
 
 namespace deepspeed::optim {

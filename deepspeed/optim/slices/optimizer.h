@@ -15,7 +15,6 @@
 #include "deepspeed/base/interval.h"
 #include "deepspeed/optim/slices/other_ranks.h"
 #include "deepspeed/optim/slices/param_group.h"
-#include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {
 
@@ -54,6 +53,14 @@ struct FlatSlice {
   const RankMean* ranks = nullptr;     // null: only this rank
   std::optional<size_t> whole = {};
   int64_t begin_in_whole = 0;  // elements
+};
+
+/// Holds the state of one slice. It has named flat tensors of the slice's size, the number of steps made, and
+/// named numbers for each parameter of the slice's group, equal on all ranks.
+struct SliceState {
+  std::vector<std::pair<std::string, at::Tensor>> tensors = {};  // e.g. exp_avg, exp_avg_sq
+  int64_t step = 0;
+  std::vector<std::pair<std::string, std::vector<double>>> numbers = {};  // e.g. lamb_coeff_freeze
 };
 
 class DEEPSPEED_API Optimizer {

@@ -14,8 +14,8 @@
 #include <torch/optim/optimizer.h>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/optim/slices/optimizer.h"
 #include "deepspeed/optim/slices/param_group.h"
-#include "deepspeed/optim/slices/slice_state.h"
 
 namespace deepspeed::optim {
 
@@ -63,7 +63,6 @@ class NativeOptionsOf : public NativeOptions {
   const Derived& self() const { return static_cast<const Derived&>(*this); }
 };
 
-class Optimizer;
 /// Names this library's Optimizer, for classes in which Optimizer means torch's.
 using FlatOptimizer = Optimizer;
 

@@ -19,7 +19,6 @@
 #include <torch/optim/rmsprop.h>
 
 #include "deepspeed/base/error.h"
-#include "deepspeed/optim/slices/slice_state.h"
 #include "deepspeed/optim/slices/slice_states.h"
 #include "deepspeed/optim/slices/whole_parameters.h"
 #include "deepspeed/optim/torch/native_optimizer.h"

@@ -19,6 +19,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "deepspeed/base/export.h"
+#include "deepspeed/engine/model/describe_module.h"
 #include "deepspeed/pipe/module/layer.h"
 #include "deepspeed/pipe/module/tensor_call.h"
 

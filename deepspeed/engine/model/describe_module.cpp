@@ -1,12 +1,14 @@
-#include "deepspeed/engine/model/model.h"
+#include "deepspeed/engine/model/describe_module.h"
 
+#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include <torch/nn/module.h>
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/model/leaf_modules.h"
-#include "deepspeed/engine/model/registered_tensors.h"
 #include "deepspeed/zero/params/named_parameters.h"
 
 namespace deepspeed {
@@ -17,6 +19,43 @@ ModuleKind kind_of(const torch::nn::Module& module) {
   const bool is_embedding = name == "torch::nn::EmbeddingImpl" || name == "torch::nn::EmbeddingBagImpl";
   return is_embedding ? ModuleKind::kEmbedding : ModuleKind::kOther;
 }
+
+// Reads the protected table directly: named_parameters() builds strings and tables, too slow for every step.
+struct OpenModule : torch::nn::Module {
+  static const auto& parameters_of(const torch::nn::Module& module) {
+    return module.*(&OpenModule::parameters_);
+  }
+};
+
+template <class Visit>
+void visit_parameters(const torch::nn::Module& module, const Visit& visit) {
+  for (const auto& entry : OpenModule::parameters_of(module)) visit(entry.value().unsafeGetTensorImpl());
+  for (const auto& child : module.children()) visit_parameters(*child, visit);
+}
+
+/// Remembers which parameters a module and its children have registered, to notice changes.
+class RegisteredTensors {
+ public:
+  explicit RegisteredTensors(const torch::nn::Module& module) { take_change(module); }
+
+  /// Returns whether the parameters have changed since the last call or since construction. Costs some ten
+  /// nanoseconds per module.
+  bool take_change(const torch::nn::Module& module) {
+    size_t count = 0;
+    bool is_same = true;
+    visit_parameters(module, [&](const at::TensorImpl* tensor) {
+      is_same = is_same && count < seen_.size() && seen_[count] == tensor;
+      ++count;
+    });
+    if (is_same && count == seen_.size()) return false;
+    seen_.clear();
+    visit_parameters(module, [&](const at::TensorImpl* tensor) { seen_.push_back(tensor); });
+    return true;
+  }
+
+ private:
+  std::vector<const at::TensorImpl*> seen_;  // from the outside in
+};
 
 }  // namespace
 
