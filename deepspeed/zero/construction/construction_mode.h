@@ -12,7 +12,7 @@ namespace deepspeed::zero {
 
 class Construction;
 
-/// Is above the key of partitioned parameters (interception.h), which are intercepted below it.
+/// Is above the key of partitioned parameters (storage_record.h), which are intercepted below it.
 constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 /// Returns the construction that is switched on for this thread; null if there is none.
