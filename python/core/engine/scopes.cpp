@@ -13,7 +13,6 @@
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/storage/storage_record.h"
 

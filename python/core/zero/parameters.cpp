@@ -6,7 +6,6 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
 #include "deepspeed/zero/gathered_parameters.h"
