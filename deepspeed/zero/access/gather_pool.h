@@ -246,4 +246,9 @@ class PartitionedStorage final : public HoldableStorage,
   Gatherable param_;
 };
 
+/// Returns the storage of a partitioned parameter, of a copy or of a view of either; null for any other tensor.
+inline std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+}
+
 }  // namespace deepspeed::zero

@@ -82,7 +82,7 @@ class ModuleUse {
 
  private:
   void begin(const at::Tensor& param) {
-    auto storage = std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(param));
+    auto storage = zero::partitioned_storage_of(param);
     if (storage && storage->pool()->begin_module(*storage)) used_.push_back(std::move(storage));
   }
 
