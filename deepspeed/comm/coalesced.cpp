@@ -71,43 +71,14 @@ void put_back(const Piece& piece, const at::Tensor& flat) {
   visit_places(piece, flat, [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); });
 }
 
-// One piece is packed and unpacked while another is being sent.
-void start_all(const std::vector<Piece>& pieces, const std::function<Work(const at::Tensor&)>& start) {
-  c10::NoGradGuard no_grad;
-  struct UnderWay {
-    const Piece* piece;
-    at::Tensor flat;
-    Work work;
-  };
-  std::vector<UnderWay> under_way;
-  const auto finish_first = [&] {
-    auto& first = under_way.front();
-    first.work.wait();
-    put_back(*first.piece, first.flat);
-    under_way.erase(under_way.begin());
-  };
-  for (const auto& piece : pieces) {
-    const auto flat = flat_of(piece);
-    under_way.push_back({&piece, flat, start(flat)});
-    if (under_way.size() > 2) finish_first();
-  }
-  while (!under_way.empty()) finish_first();
-}
-
 }  // namespace
 
-void all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, ReduceOp op,
-                          int64_t piece_bytes) {
-  start_all(pack(tensors, piece_bytes),
-            [&](const at::Tensor& flat) { return group.start_all_reduce(flat, op); });
-}
-
 Work start_all_reduce_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors,
-                                ReduceOp op) {
+                                ReduceOp op, int64_t piece_bytes) {
   const c10::NoGradGuard no_grad;
   std::vector<std::pair<Piece, at::Tensor>> under_way;
   std::vector<Work> works;
-  for (const auto& piece : pack(tensors, kDefaultPieceBytes)) {
+  for (const auto& piece : pack(tensors, piece_bytes)) {
     const auto flat = flat_of(piece);
     works.push_back(group.start_all_reduce(flat, op));
     under_way.emplace_back(piece, flat);
@@ -115,12 +86,6 @@ Work start_all_reduce_coalesced(const ProcessGroup& group, const std::vector<at:
   return joined_work(std::move(works), [under_way = std::move(under_way)] {
     for (const auto& [piece, flat] : under_way) put_back(piece, flat);
   });
-}
-
-void broadcast_coalesced(const ProcessGroup& group, const std::vector<at::Tensor>& tensors, int root,
-                         int64_t piece_bytes) {
-  start_all(pack(tensors, piece_bytes),
-            [&](const at::Tensor& flat) { return group.start_broadcast(flat, root); });
 }
 
 }  // namespace deepspeed::comm

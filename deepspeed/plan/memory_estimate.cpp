@@ -34,12 +34,6 @@ using NamedTensors = std::vector<NamedTensor>;
 
 int64_t bytes_of(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-std::vector<int64_t> numels_of_group(const NamedTensors& params) {
-  std::vector<int64_t> numels;
-  for (const NamedTensor& param : params) numels.push_back(param.tensor.numel());
-  return numels;
-}
-
 /// Returns the state that the optimizer adds in the first step of a square matrix.
 int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side,
                        at::ScalarType masters) {
@@ -88,7 +82,7 @@ class EstimatedRank {
 
   /// Adds a group; add groups first, in order. state_bytes: per element.
   void add_group(const NamedTensors& params, int64_t state_bytes, const optim::Optimizer& optimizer) {
-    const std::vector<int64_t> numels = numels_of_group(params);
+    const std::vector<int64_t> numels = numels_of(params);
     const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);
     const bool is_offloaded = zero_.offload_optimizer.device != "none";
     int64_t owned = 0, offloaded = 0;

@@ -1,6 +1,7 @@
 // A tensor with a name: a model's parameter or buffer, or a weight in a file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,6 +23,13 @@ inline std::unordered_map<std::string, at::Tensor> by_name(const NamedTensors& t
   std::unordered_map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : tensors) found.emplace(name, tensor);
   return found;
+}
+
+/// Returns the number of elements of each tensor.
+inline std::vector<int64_t> numels_of(const NamedTensors& tensors) {
+  std::vector<int64_t> numels;
+  for (const NamedTensor& named : tensors) numels.push_back(named.tensor.numel());
+  return numels;
 }
 
 }  // namespace deepspeed

@@ -62,14 +62,13 @@ void check_memory(const Storages& params) {
 }  // namespace
 
 bool is_abandoned(const at::Tensor& tensor) {
-  const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+  const auto storage = partitioned_storage_of(tensor);
   return storage && storage->pool()->is_abandoned();
 }
 
 void check_unused(const std::vector<at::Tensor>& params) {
   for (const at::Tensor& param : params) {
-    const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(param));
-    if (storage) storage->pool()->check_unused(*storage);
+    if (const auto storage = partitioned_storage_of(param)) storage->pool()->check_unused(*storage);
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 std::vector<std::shared_ptr<GatherPool>> pools_of(const std::vector<at::Tensor>& params) {
   std::vector<std::shared_ptr<GatherPool>> pools;
   for (const at::Tensor& param : params) {
-    const auto storage = std::dynamic_pointer_cast<PartitionedStorage>(record_of(param));
+    const auto storage = partitioned_storage_of(param);
     if (!storage) continue;
     if (std::find(pools.begin(), pools.end(), storage->pool()) == pools.end())
       pools.push_back(storage->pool());

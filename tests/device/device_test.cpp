@@ -10,6 +10,7 @@
 #include "deepspeed/device/accelerator/current_device.h"
 #include "deepspeed/device/accelerator/memory.h"
 #include "deepspeed/device/accelerator/rng.h"
+#include "deepspeed/device/threads/core_binding.h"
 #include "deepspeed/device/threads/threads.h"
 
 #include "tests/support/error_of.h"
@@ -69,11 +70,6 @@ TEST(Memory, CountsWhatATensorTakes) {
     EXPECT_GT(resident_bytes(), before + (28 << 20));
   }
   EXPECT_GT(peak_resident_bytes(), before + (28 << 20));
-#ifndef __SANITIZE_ADDRESS__  // it keeps what was freed
-  if (reset_peak_resident()) {
-    EXPECT_LT(peak_resident_bytes(), before + (16 << 20));
-  }
-#endif
   if (num_cuda_devices() == 0) {
     EXPECT_EQ(cuda_allocated_bytes() + cuda_peak_allocated_bytes(), 0);
   }
@@ -82,8 +78,7 @@ TEST(Memory, CountsWhatATensorTakes) {
 TEST(Threads, AreAnEqualShareOfTheCoresUnlessToldOtherwise) {
   const auto former = env::get("OMP_NUM_THREADS");
   env::set("OMP_NUM_THREADS", std::nullopt);
-  EXPECT_GE(num_available_cores(), 1);
-  EXPECT_EQ(threads_per_rank(1), num_available_cores());
+  EXPECT_EQ(threads_per_rank(1), int(available_cores().size()));
   EXPECT_EQ(threads_per_rank(10000), 1);
   EXPECT_EQ(threads_per_rank(2, 5), 5);
   env::set("OMP_NUM_THREADS", std::string("3,2"));

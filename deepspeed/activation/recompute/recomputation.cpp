@@ -128,10 +128,6 @@ class HeldTensor : public PackedTensor {
   std::shared_ptr<Holder> holder_;
 };
 
-struct RegionHooks : autograd::SavedTensorHooks {
-  bool takes_leaf(const at::TensorImpl*) override { return false; }
-};
-
 class ForgetValues : public RegionHooks {
  public:
   explicit ForgetValues(std::shared_ptr<Frame> frame) : frame_(std::move(frame)) {}
@@ -205,10 +201,6 @@ TensorList run_with_recomputation(TensorFunction function, const TensorList& inp
   TensorList outputs = frame->region().function(inputs);
   frame->end_forward();
   return outputs;
-}
-
-bool keeps_no_values(const autograd::SavedTensorHooks* hooks) {
-  return dynamic_cast<const RegionHooks*>(hooks) != nullptr;
 }
 
 }  // namespace deepspeed::activation

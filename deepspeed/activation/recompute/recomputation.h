@@ -3,16 +3,11 @@
 #pragma once
 
 #include "deepspeed/activation/recompute/region.h"
-#include "deepspeed/autograd/saved_tensors.h"
 
 namespace deepspeed::activation {
 
 /// Runs the function; what its nodes save is recomputed when backward needs it. Throws UsageError in backward
 /// if the function then saves other tensors.
 TensorList run_with_recomputation(TensorFunction function, const TensorList& inputs, RegionOptions options);
-
-/// Returns whether the hooks belong to a region. Such hooks keep no value, or only one that backward needs
-/// now.
-bool keeps_no_values(const autograd::SavedTensorHooks* hooks);
 
 }  // namespace deepspeed::activation

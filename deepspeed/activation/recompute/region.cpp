@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "deepspeed/activation/keep/input_store.h"
-#include "deepspeed/activation/recompute/recomputation.h"
 #include "deepspeed/autograd/error_place.h"
 #include "deepspeed/base/log.h"
 #include "deepspeed/device/accelerator/current_device.h"
@@ -78,7 +77,8 @@ void save_inputs_through(const Region& region, const std::function<void()>& appl
   const auto& options = region.configuration->options;
   const bool moves_inputs = options.partition_activations || options.checkpoint_in_cpu;
   const auto* hooks = autograd::current_saved_tensor_hooks();
-  if (keeps_no_values(hooks) || (hooks != nullptr && !moves_inputs)) return apply();
+  const bool is_in_region = dynamic_cast<const RegionHooks*>(hooks) != nullptr;
+  if (is_in_region || (hooks != nullptr && !moves_inputs)) return apply();
   InputStore store(region.configuration, region.options.name);
   const autograd::SavedTensorScope scope(store);
   apply();

@@ -13,6 +13,7 @@
 #include "deepspeed/activation/keep/configuration.h"
 #include "deepspeed/activation/recompute/autocast_state.h"
 #include "deepspeed/activation/recompute/region_options.h"
+#include "deepspeed/autograd/saved_tensors.h"
 #include "deepspeed/random/generator_state.h"
 
 namespace deepspeed::activation {
@@ -68,6 +69,11 @@ class RegionTimer {
   const Region& region_;
   const char* what_;
   std::chrono::steady_clock::time_point start_;
+};
+
+/// Hooks of a region that recomputes. They keep no value, or only one that backward needs now.
+struct RegionHooks : autograd::SavedTensorHooks {
+  bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
 /// Calls `apply` with hooks that keep the region's inputs as configured. Inside an outer region that region's

@@ -8,10 +8,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "deepspeed/base/error.h"
@@ -90,42 +88,28 @@ path universal_parameter_folder(const path& tag_folder, const std::string& param
   return universal_zero_folder(tag_folder) / parameter;
 }
 
-/// Removes `text` from the front of `name`. Returns false if it is not there.
-bool take(std::string_view& name, std::string_view text) {
-  if (!name.starts_with(text)) return false;
-  name.remove_prefix(text.size());
-  return true;
-}
-
-bool take_number(std::string_view& name, int& number) {
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || number < 0) return false;
-  name.remove_prefix(size_t(end - name.data()));
-  return true;
-}
-
 /// Parses the ranks in a file's name, which has to end in `ending`.
 std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_view ending) {
   OptimStatesFile parsed{file};
   const std::string text = file.filename().string();
   std::string_view name = text;
-  parsed.bf16 = take(name, "bf16_");
-  if (!take(name, "zero_pp_rank_") || !take_number(name, parsed.dp_rank)) return std::nullopt;
-  if (!take(name, "_mp_rank_") || !take_number(name, parsed.mp_rank)) return std::nullopt;
-  take(name, "_");  // missing in names of old DeepSpeed versions
+  parsed.bf16 = take_prefix(name, "bf16_");
+  if (!take_prefix(name, "zero_pp_rank_") || !take_number(name, parsed.dp_rank)) return std::nullopt;
+  if (!take_prefix(name, "_mp_rank_") || !take_number(name, parsed.mp_rank)) return std::nullopt;
+  take_prefix(name, "_");  // missing in names of old DeepSpeed versions
   return name == ending ? std::optional(std::move(parsed)) : std::nullopt;
 }
 
 std::optional<int> mp_rank_of_plain_file(std::string_view name) {
   int mp_rank = 0;
-  const bool is_one = take(name, "mp_rank_") && take_number(name, mp_rank) && name == kModelStates;
+  const bool is_one = take_prefix(name, "mp_rank_") && take_number(name, mp_rank) && name == kModelStates;
   return is_one ? std::optional(mp_rank) : std::nullopt;
 }
 
 /// Returns the layer whose weights, or a slice of them, a file has.
 std::optional<int> layer_of_file(std::string_view name) {
   int layer = 0;
-  const bool is_one = take(name, "layer_") && take_number(name, layer) && take(name, "-") &&
+  const bool is_one = take_prefix(name, "layer_") && take_number(name, layer) && take_prefix(name, "-") &&
                       name.ends_with("model_states.pt");
   return is_one ? std::optional(layer) : std::nullopt;
 }
@@ -172,7 +156,7 @@ path rng_states_path(const path& dir, const std::string& tag, int dp_rank, int m
 bool is_rng_file(const std::string& file) {
   std::string_view name = file;
   int rank = 0;
-  return take(name, kRngStates) && take_number(name, rank) && take(name, "_mp_rank_") &&
+  return take_prefix(name, kRngStates) && take_number(name, rank) && take_prefix(name, "_mp_rank_") &&
          take_number(name, rank) && name == ".pt";
 }
 
@@ -190,7 +174,7 @@ std::string default_tag(int64_t global_steps) { return kDefaultTag + std::to_str
 
 bool is_default_tag(const std::string& tag) {
   std::string_view rest = tag;
-  return take(rest, kDefaultTag) && !rest.empty() &&
+  return take_prefix(rest, kDefaultTag) && !rest.empty() &&
          rest.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

@@ -5,11 +5,12 @@
 // of rank 0 and the number of tasks on this node.
 #include "deepspeed/comm/job/discovery.h"
 
-#include <charconv>
 #include <sstream>
+#include <string_view>
 
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
+#include "deepspeed/base/text.h"
 
 namespace deepspeed::comm {
 namespace {
@@ -109,19 +110,6 @@ std::optional<DiscoveredPlace> pmix_place() {
   return DiscoveredPlace{"PMIx", *rank, *size, std::nullopt, std::nullopt, ""};
 }
 
-bool read_number(std::string_view& text, int& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < 0) return false;
-  text.remove_prefix(end - text.data());
-  return true;
-}
-
-bool skip(std::string_view& text, std::string_view prefix) {
-  if (!text.starts_with(prefix)) return false;
-  text.remove_prefix(prefix.size());
-  return true;
-}
-
 }  // namespace
 
 std::optional<DiscoveredPlace> discover_place() {
@@ -152,11 +140,12 @@ std::optional<int> slurm_tasks_on_node(const std::string& tasks_per_node, int no
   while (!text.empty()) {
     int tasks = 0;
     int times = 1;
-    if (!read_number(text, tasks)) return std::nullopt;
-    if (skip(text, "(x") && (!read_number(text, times) || !skip(text, ")"))) return std::nullopt;
+    if (!take_number(text, tasks)) return std::nullopt;
+    if (take_prefix(text, "(x") && (!take_number(text, times) || !take_prefix(text, ")")))
+      return std::nullopt;
     if (node < times) return tasks;
     node -= times;
-    if (!text.empty() && !skip(text, ",")) return std::nullopt;
+    if (!text.empty() && !take_prefix(text, ",")) return std::nullopt;
   }
   return std::nullopt;
 }

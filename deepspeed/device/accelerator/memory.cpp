@@ -83,12 +83,6 @@ int64_t bytes_for_tensors(c10::DeviceAllocator& allocator, c10::DeviceIndex devi
 int64_t resident_bytes() { return status_bytes("VmRSS"); }
 int64_t peak_resident_bytes() { return status_bytes("VmHWM"); }
 
-bool reset_peak_resident() {
-  std::ofstream file("/proc/self/clear_refs");
-  file << "5" << std::flush;
-  return file.good();
-}
-
 int64_t available_host_bytes() {
   int64_t available = bytes_of_line("/proc/meminfo", "MemAvailable");
   const std::string groups = "/sys/fs/cgroup/";  // version 2, then version 1

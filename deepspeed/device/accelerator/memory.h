@@ -5,14 +5,10 @@
 
 namespace deepspeed::device {
 
-/// Returns the process's bytes in physical memory. The second function returns their peak since the start or
-/// reset_peak_resident(). Throws IoError if /proc cannot be read.
+/// Returns the process's bytes in physical memory. The second function returns their peak since the start.
+/// Throws IoError if /proc cannot be read.
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
-
-/// Restarts the peak at the current value. Returns false if the kernel does not allow it; the old peak then
-/// stays.
-bool reset_peak_resident();
 
 /// Returns the bytes of tensors on the current CUDA device. The second function returns their peak. 0 without
 /// a CUDA device.

@@ -29,8 +29,6 @@ std::optional<int> threads_of_environment() {
 
 }  // namespace
 
-int num_available_cores() { return static_cast<int>(available_cores().size()); }
-
 int threads_per_rank(int local_size, std::optional<int> asked) {
   checked("the number of local ranks", local_size);
   if (asked) return checked("the number of threads", *asked);

@@ -5,9 +5,6 @@
 
 namespace deepspeed::device {
 
-/// Returns the number of processors this process may run on (its affinity mask).
-int num_available_cores();
-
 /// Returns how many threads one of `local_size` ranks on this machine uses. It is `asked` if given, otherwise
 /// OMP_NUM_THREADS if set, otherwise an equal share of the cores, at least 1. If a launcher has bound the
 /// rank to cores (the mask is smaller than the machine), those already are its share. Throws UsageError for a

@@ -189,7 +189,7 @@ zero::ParamUnits join_leaf_modules(const EngineModel& model, const config::ZeroC
     outermost = &part;
     std::vector<std::shared_ptr<zero::PartitionedStorage>> members;
     for (const at::Tensor& parameter : part.parameters) {
-      auto storage = std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(parameter));
+      auto storage = zero::partitioned_storage_of(parameter);
       const bool is_new = std::find(members.begin(), members.end(), storage) == members.end();
       if (storage && is_new) members.push_back(std::move(storage));
     }

@@ -123,12 +123,6 @@ at::Tensor saved_shard(const at::Tensor& param, DeferredTensors& deferred) {
 
 bool uses_zero(const TrainingState& state) { return state.parts.config.zero_optimization.stage > 0; }
 
-// Returns the part of a group's flat state that belongs to one parameter, in its shape.
-at::Tensor part_of(const at::Tensor& flat, const zero::StoredGroup& group, size_t param) {
-  const Interval place = group.layout.place(param);
-  return flat.narrow(0, place.begin, place.numel()).view(group.params[param].tensor.sizes());
-}
-
 // Returns whether DeepSpeed's optimizer of 16-bit weights keeps the group's masters and states as one tensor.
 bool is_flat_in_deepspeed(const zero::ZeroOptimizer& optimizer) {
   return optimizer.state().has_master_weights() && optimizer.base_optimizer().name() == "FusedAdam";
@@ -219,10 +213,10 @@ checkpoint::PlainOptimizerStates plain_states(const TrainingState& state) {
       checkpoint::ParamOptimizerState& of_param = states.params.emplace_back();
       of_param.step = slice.step;
       for (const auto& [name, flat] : slice.tensors)
-        of_param.tensors.emplace_back(name, part_of(flat, group, param));
+        of_param.tensors.emplace_back(name, group.part_of(flat, param));
       for (const auto& [name, numbers] : slice.numbers)
         of_param.numbers.emplace_back(name, numbers.at(param));
-      if (result.has_masters) states.fp32.push_back(part_of(master, group, param));
+      if (result.has_masters) states.fp32.push_back(group.part_of(master, param));
     }
     states.options = to_json(optimizer.base_optimizer().param_groups()[index].options);
   }

@@ -73,21 +73,23 @@ std::string search(const std::string& name, const std::string& search_path) {
   refuse(kNotFound, "program '", name, "' not found in PATH", hint, *hint ? name : "");
 }
 
-}  // namespace
-
-void require_readable_file(const std::string& path) {
+void require_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) refuse(kNotFound, "program '", path, "' not found");
   if (S_ISDIR(status.st_mode)) refuse(kNotExecutable, "'", path, "' is a folder, expected a program");
+}
+
+}  // namespace
+
+void require_readable_file(const std::string& path) {
+  require_file(path);
   if (::access(path.c_str(), R_OK) != 0) refuse(kNotExecutable, "'", path, "' is not readable");
 }
 
 std::string find_program(const std::string& name, const std::string& search_path) {
   if (is_source(name) && is_file(name) && !is_executable_file(name)) refuse_source(name);
   const std::string path = name.find('/') == std::string::npos ? search(name, search_path) : name;
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) refuse(kNotFound, "program '", path, "' not found");
-  if (S_ISDIR(status.st_mode)) refuse(kNotExecutable, "'", path, "' is a folder, expected a program");
+  require_file(path);
   if (!is_executable_file(path)) {
     refuse(kNotExecutable, "'", path, "' is not executable; chmod +x makes it so");
   }

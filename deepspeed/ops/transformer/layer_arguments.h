@@ -5,7 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "deepspeed/ops/transformer/layer_function.h"
+#include "deepspeed/ops/transformer/layer_weights.h"
+#include "deepspeed/ops/transformer/transformer_config.h"
 
 namespace deepspeed::ops {
 

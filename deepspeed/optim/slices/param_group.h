@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +27,19 @@ class DEEPSPEED_API Hyperparameters {
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;
   const std::string& text(const std::string& name) const;
+  /// Sets `value` to the hyperparameter of its type. Throws as they do.
+  template <class Value>
+  void read(const std::string& name, Value& value) const {
+    if constexpr (std::is_same_v<Value, bool>) {
+      value = flag(name);
+    } else if constexpr (std::is_same_v<Value, double>) {
+      value = number(name);
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      value = text(name);
+    } else {
+      value = pair(name);
+    }
+  }
   const std::vector<std::pair<std::string, HyperparameterValue>>& items() const { return items_; }
 
  private:

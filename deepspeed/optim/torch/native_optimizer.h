@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -45,18 +44,8 @@ class NativeOptionsOf : public NativeOptions {
   }
 
   void set_hyperparameters(const Hyperparameters& from) override {
-    Derived::visit(static_cast<Derived&>(*this), [&](const char* name, auto& value) {
-      using Value = std::remove_reference_t<decltype(value)>;
-      if constexpr (std::is_same_v<Value, bool>) {
-        value = from.flag(name);
-      } else if constexpr (std::is_same_v<Value, double>) {
-        value = from.number(name);
-      } else if constexpr (std::is_same_v<Value, std::string>) {
-        value = from.text(name);
-      } else {
-        value = from.pair(name);
-      }
-    });
+    Derived::visit(static_cast<Derived&>(*this),
+                   [&](const char* name, auto& value) { from.read(name, value); });
   }
 
  private:

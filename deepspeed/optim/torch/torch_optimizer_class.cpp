@@ -1,13 +1,15 @@
 // Builds one table entry, from small templates, for each supported class of torch::optim.
 //
 // StateTraits list the tensors of a class's state, their names in Python, and whether they are required.
-// read_state() and make_state() iterate over that list. The read_...() and write_...() functions translate
-// options to hyperparameters and back. find_torch_optimizer_class() compares exact types: a derived class may
+// read_state() and make_state() iterate over that list. The ...OptionNames list a class's options, by which
+// read_options() and write_options() translate them to hyperparameters and back. find_torch_optimizer_class() compares exact types: a derived class may
 // behave differently and counts as unknown.
 #include "deepspeed/optim/torch/torch_optimizer_class.h"
 
 #include <array>
+#include <tuple>
 #include <typeinfo>
+#include <utility>
 
 #include <ATen/ops/full_like.h>
 #include <torch/optim/adagrad.h>
@@ -129,95 +131,80 @@ std::unique_ptr<to::OptimizerParamState> initial_adagrad(const to::OptimizerOpti
   return state;
 }
 
-template <class Options>
-void read_adam(const to::OptimizerOptions& from, Hyperparameters& h) {
-  const auto& o = static_cast<const Options&>(from);
-  h.set("lr", o.lr());
-  h.set("betas", std::pair{std::get<0>(o.betas()), std::get<1>(o.betas())});
-  h.set("eps", o.eps());
-  h.set("weight_decay", o.weight_decay());
-  h.set("amsgrad", o.amsgrad());
+struct AdamOptionNames {
+  static void visit(auto& options, const auto& visitor) {
+    visitor("lr", options.lr());
+    visitor("betas", options.betas());
+    visitor("eps", options.eps());
+    visitor("weight_decay", options.weight_decay());
+    visitor("amsgrad", options.amsgrad());
+  }
+};
+struct SgdOptionNames {
+  static void visit(auto& options, const auto& visitor) {
+    visitor("lr", options.lr());
+    visitor("momentum", options.momentum());
+    visitor("dampening", options.dampening());
+    visitor("weight_decay", options.weight_decay());
+    visitor("nesterov", options.nesterov());
+  }
+};
+struct RmspropOptionNames {
+  static void visit(auto& options, const auto& visitor) {
+    visitor("lr", options.lr());
+    visitor("alpha", options.alpha());
+    visitor("eps", options.eps());
+    visitor("weight_decay", options.weight_decay());
+    visitor("momentum", options.momentum());
+    visitor("centered", options.centered());
+  }
+};
+struct AdagradOptionNames {
+  static void visit(auto& options, const auto& visitor) {
+    visitor("lr", options.lr());
+    visitor("lr_decay", options.lr_decay());
+    visitor("weight_decay", options.weight_decay());
+    visitor("eps", options.eps());
+    visitor("initial_accumulator_value", options.initial_accumulator_value());
+  }
+};
+
+template <class Options, class Names>
+void read_options(const to::OptimizerOptions& from, Hyperparameters& h) {
+  Names::visit(static_cast<const Options&>(from), [&h](const char* name, const auto& value) {
+    if constexpr (requires { std::get<1>(value); }) {
+      h.set(name, std::pair{std::get<0>(value), std::get<1>(value)});
+    } else {
+      h.set(name, value);
+    }
+  });
 }
 
-template <class Options>
-void write_adam(const Hyperparameters& h, to::OptimizerOptions& options) {
-  const auto betas = h.pair("betas");
-  static_cast<Options&>(options)
-      .lr(h.number("lr"))
-      .betas({betas.first, betas.second})
-      .eps(h.number("eps"))
-      .weight_decay(h.number("weight_decay"))
-      .amsgrad(h.flag("amsgrad"));
+template <class Options, class Names>
+void write_options(const Hyperparameters& h, to::OptimizerOptions& options) {
+  Names::visit(static_cast<Options&>(options), [&h](const char* name, auto& value) { h.read(name, value); });
 }
 
-void read_sgd(const to::OptimizerOptions& from, Hyperparameters& h) {
-  const auto& o = static_cast<const to::SGDOptions&>(from);
-  h.set("lr", o.lr());
-  h.set("momentum", o.momentum());
-  h.set("dampening", o.dampening());
-  h.set("weight_decay", o.weight_decay());
-  h.set("nesterov", o.nesterov());
+template <class Class, class Options, class Names, class State>
+constexpr TorchOptimizerClass class_of(
+    const char* name, decltype(TorchOptimizerClass::initial_state) initial_state = made_by_torch) {
+  return {name,
+          is<Class>,
+          read_options<Options, Names>,
+          write_options<Options, Names>,
+          read_state<State>,
+          make_state<State>,
+          initial_state};
 }
 
-void write_sgd(const Hyperparameters& h, to::OptimizerOptions& options) {
-  static_cast<to::SGDOptions&>(options)
-      .lr(h.number("lr"))
-      .momentum(h.number("momentum"))
-      .dampening(h.number("dampening"))
-      .weight_decay(h.number("weight_decay"))
-      .nesterov(h.flag("nesterov"));
-}
-
-void read_rmsprop(const to::OptimizerOptions& from, Hyperparameters& h) {
-  const auto& o = static_cast<const to::RMSpropOptions&>(from);
-  h.set("lr", o.lr());
-  h.set("alpha", o.alpha());
-  h.set("eps", o.eps());
-  h.set("weight_decay", o.weight_decay());
-  h.set("momentum", o.momentum());
-  h.set("centered", o.centered());
-}
-
-void write_rmsprop(const Hyperparameters& h, to::OptimizerOptions& options) {
-  static_cast<to::RMSpropOptions&>(options)
-      .lr(h.number("lr"))
-      .alpha(h.number("alpha"))
-      .eps(h.number("eps"))
-      .weight_decay(h.number("weight_decay"))
-      .momentum(h.number("momentum"))
-      .centered(h.flag("centered"));
-}
-
-void read_adagrad(const to::OptimizerOptions& from, Hyperparameters& h) {
-  const auto& o = static_cast<const to::AdagradOptions&>(from);
-  h.set("lr", o.lr());
-  h.set("lr_decay", o.lr_decay());
-  h.set("weight_decay", o.weight_decay());
-  h.set("eps", o.eps());
-  h.set("initial_accumulator_value", o.initial_accumulator_value());
-}
-
-void write_adagrad(const Hyperparameters& h, to::OptimizerOptions& options) {
-  static_cast<to::AdagradOptions&>(options)
-      .lr(h.number("lr"))
-      .lr_decay(h.number("lr_decay"))
-      .weight_decay(h.number("weight_decay"))
-      .eps(h.number("eps"))
-      .initial_accumulator_value(h.number("initial_accumulator_value"));
-}
-
-const std::array<TorchOptimizerClass, 5> kClasses = {{
-    {"Adam", is<to::Adam>, read_adam<to::AdamOptions>, write_adam<to::AdamOptions>,
-     read_state<to::AdamParamState>, make_state<to::AdamParamState>, made_by_torch},
-    {"AdamW", is<to::AdamW>, read_adam<to::AdamWOptions>, write_adam<to::AdamWOptions>,
-     read_state<to::AdamWParamState>, make_state<to::AdamWParamState>, made_by_torch},
-    {"SGD", is<to::SGD>, read_sgd, write_sgd, read_state<to::SGDParamState>, make_state<to::SGDParamState>,
-     made_by_torch},
-    {"RMSprop", is<to::RMSprop>, read_rmsprop, write_rmsprop, read_state<to::RMSpropParamState>,
-     make_state<to::RMSpropParamState>, made_by_torch},
-    {"Adagrad", is<to::Adagrad>, read_adagrad, write_adagrad, read_state<to::AdagradParamState>,
-     make_state<to::AdagradParamState>, initial_adagrad},
-}};
+constexpr std::array kClasses = {
+    class_of<to::Adam, to::AdamOptions, AdamOptionNames, to::AdamParamState>("Adam"),
+    class_of<to::AdamW, to::AdamWOptions, AdamOptionNames, to::AdamWParamState>("AdamW"),
+    class_of<to::SGD, to::SGDOptions, SgdOptionNames, to::SGDParamState>("SGD"),
+    class_of<to::RMSprop, to::RMSpropOptions, RmspropOptionNames, to::RMSpropParamState>("RMSprop"),
+    class_of<to::Adagrad, to::AdagradOptions, AdagradOptionNames, to::AdagradParamState>("Adagrad",
+                                                                                         initial_adagrad),
+};
 
 }  // namespace
 

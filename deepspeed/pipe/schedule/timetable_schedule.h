@@ -28,7 +28,6 @@ class DEEPSPEED_API TimetableSchedule : public PipeSchedule {
   TimetableSchedule(int micro_batches, int stages, int stage_id, int model_chunks);
   Steps steps() const override;
   int num_pipe_buffers() const override;
-  int num_model_chunks() const { return shape_.model_chunks; }
 
  protected:
   const PipeShape& shape() const { return shape_; }

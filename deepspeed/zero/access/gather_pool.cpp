@@ -62,6 +62,13 @@ GatherPool::GatherPool(comm::ProcessGroup shard_group, const GatherPoolOptions& 
   }
 }
 
+std::string PartitionedStorage::text_where_empty() const {
+  // The text is made at every release, so it is joined without a stream.
+  return "[zero.access] parameter '" + param_.name +
+         "' is partitioned, and its data was read without an operator that could gather it; read it inside "
+         "zero::GatheredParameters";
+}
+
 std::shared_ptr<PartitionedStorage> GatherPool::partition(const at::Tensor& param, std::string name,
                                                           std::shared_ptr<Shard> shard,
                                                           std::optional<at::Device> device) {

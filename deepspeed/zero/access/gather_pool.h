@@ -24,13 +24,16 @@
 #include "deepspeed/comm/group/process_group.h"
 #include "deepspeed/config/zero/sections.h"
 #include "deepspeed/zero/access/gather_ranks.h"
+#include "deepspeed/zero/access/gatherable.h"
 #include "deepspeed/zero/access/gatherer.h"
 #include "deepspeed/zero/access/live_params.h"
 #include "deepspeed/zero/access/look_ahead.h"
 #include "deepspeed/zero/access/param_table.h"
-#include "deepspeed/zero/access/partitioned_storage.h"
+#include "deepspeed/zero/storage/holdable_storage.h"
 
 namespace deepspeed::zero {
+
+class PartitionedStorage;
 
 struct GatherPoolOptions {
   config::ParamGatherConfig keys = {};
@@ -191,5 +194,61 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   bool has_warned_of_lost_write_ = false;
   std::function<void(size_t)> on_unit_done_;
 };
+
+/// Is the storage of one partitioned parameter, or of a low-precision copy. The pool makes it: this rank has a
+/// shard, and the whole is gathered from the shards of all ranks while operators use it. Thread-safe.
+class PartitionedStorage final : public HoldableStorage,
+                                 public std::enable_shared_from_this<PartitionedStorage> {
+ public:
+  using State = Gatherable::State;
+
+  /// Makes the storage of a parameter. See Gatherable for the arguments.
+  PartitionedStorage(std::shared_ptr<GatherPool> pool, std::string name, int64_t numel, at::Device device,
+                     std::shared_ptr<Shard> shard, PartitionedTraits traits)
+      : pool_(std::move(pool)), param_(std::move(name), numel, device, std::move(shard), traits) {}
+  /// Makes the storage of a copy of `source` in another dtype.
+  PartitionedStorage(const std::shared_ptr<PartitionedStorage>& source, at::ScalarType dtype)
+      : pool_(source->pool_), param_(std::shared_ptr<Gatherable>(source, &source->param_), dtype) {}
+  ~PartitionedStorage() override { pool_->forget(param_); }
+
+  const std::string& name() const override { return param_.name; }
+  int64_t numel() const { return param_.numel; }
+  /// Returns the shard of a parameter; null for a copy.
+  const std::shared_ptr<Shard>& shard() const { return param_.shard; }
+  /// Returns whether it stays whole after a gather until the shards change.
+  bool is_persistent() const { return param_.traits.is_persistent; }
+  const std::shared_ptr<GatherPool>& pool() const { return pool_; }
+  State state() const { return pool_->state_of(param_); }
+  /// Returns the pool's data about it, guarded by the pool's lock.
+  Gatherable& param() { return param_; }
+  const Gatherable& param() const { return param_; }
+
+  void begin_use(const std::string& op, bool writes) override { pool_->begin_use(param_, op, writes); }
+  void end_use() override { pool_->end_use(param_); }
+  std::shared_ptr<StorageRecord> cast(at::ScalarType dtype) override {
+    return pool_->make_copy(*this, dtype);
+  }
+  void on_storage_lost() noexcept override { pool_->forget(param_); }
+  std::string text_where_empty() const override;
+
+  const comm::ProcessGroup& group() const override { return pool_->all_ranks(); }
+  bool was_written() const override { return param_.was_written; }
+  void hold(bool writable) override { pool_->hold(param_, writable); }
+  void warn_of_lost_write() noexcept override { pool_->warn_of_lost_write(param_.name); }
+  void write_back(int modifier_rank) override { pool_->write_back(param_, modifier_rank); }
+  void leave_to_aliases(const at::Tensor& param) override { pool_->leave_to_aliases(param_, param); }
+  void drop_hold(bool writable, bool forget_writes) noexcept override {
+    pool_->drop_hold(param_, writable, forget_writes);
+  }
+
+ private:
+  const std::shared_ptr<GatherPool> pool_;
+  Gatherable param_;
+};
+
+/// Returns the storage of a partitioned parameter, of a copy or of a view of either; null for any other tensor.
+inline std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
+  return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
+}
 
 }  // namespace deepspeed::zero

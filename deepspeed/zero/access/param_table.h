@@ -1,16 +1,28 @@
 // Finds a pool's parameters, copies and units by their keys in traces: pure bookkeeping.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "deepspeed/zero/access/gather_unit.h"
 #include "deepspeed/zero/access/gatherable.h"
 
 namespace deepspeed::zero {
+
+/// Holds parameters that are gathered as one: a leaf module of stage 3. Operators may use different ones on each
+/// rank (a block of experts). All ranks use the unit itself, at the same time.
+struct GatherUnit {
+  std::string name;  // "leaf module 'h.0.experts'"
+  size_t index = 0;  // numbers the units of a pool, from 1 on
+  uint64_t key = 0;  // in traces
+  int64_t numel = 0;
+  std::vector<Gatherable*> members;             // existing members, in the same order on all ranks
+  std::unordered_set<Gatherable*> live_copies;  // copies of members that are whole or being gathered
+};
 
 /// Holds pointers to parameters. The caller forgets them before they are destroyed. Not thread-safe.
 class ParamTable {

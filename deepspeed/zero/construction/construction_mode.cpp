@@ -7,8 +7,6 @@
 #include <ATen/core/stack.h>
 #include <torch/library.h>
 
-#include "deepspeed/zero/construction/construction.h"
-
 namespace deepspeed::zero {
 namespace {
 

@@ -4,16 +4,10 @@
 
 #include <memory>
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include "deepspeed/device/large_blocks.h"
+#include "deepspeed/zero/construction/construction.h"
 
 namespace deepspeed::zero {
-
-class Construction;
-
-/// Is above the key of partitioned parameters (interception.h), which are intercepted below it.
-constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 /// Returns the construction that is switched on for this thread; null if there is none.
 Construction* current_construction();
@@ -30,15 +24,6 @@ class ConstructionMode {
   std::shared_ptr<Construction> construction_;
   device::LargeBlocksInPages pages_;
   c10::impl::IncludeDispatchKeyGuard include_{kConstructionKey};
-};
-
-/// Hides this thread's operators while it exists.
-class ConstructionPause {
- public:
-  ConstructionPause() = default;
-
- private:
-  c10::impl::ExcludeDispatchKeyGuard exclude_{kConstructionKey};
 };
 
 }  // namespace deepspeed::zero

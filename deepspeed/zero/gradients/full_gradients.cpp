@@ -146,9 +146,7 @@ class FullGradients final : public GradKeeper {
 
  private:
   at::Tensor place(size_t group, size_t param) const {
-    const StoredGroup& stored = store_.groups()[group];
-    const Interval in_flat = stored.layout.place(param);
-    return flat_[group].narrow(0, in_flat.begin, in_flat.numel()).view(stored.params[param].tensor.sizes());
+    return store_.groups()[group].part_of(flat_[group], param);
   }
 
   at::Tensor view(const Bucket& bucket) const {

@@ -15,7 +15,7 @@ namespace deepspeed::zero {
 
 /// Maps single parameters, by the model's tensors, to dtypes.
 using ParamDtypes = std::unordered_map<const at::TensorImpl*, at::ScalarType>;
-/// Maps parameters to the number, from 1 on, of their unit (gather_unit.h).
+/// Maps parameters to the number, from 1 on, of their unit (GatherUnit).
 using ParamUnits = std::unordered_map<const at::TensorImpl*, size_t>;
 
 /// Says how a sum over ranks becomes the gradient of the whole batch. It covers DeepSpeed's

@@ -28,6 +28,12 @@ struct StoredGroup {
   // (layout.padded_numel()) in that dtype; the parameters are views of it. At stage 3 it holds only this
   // rank's shards, in the memory that is the store's home; undefined if that is a disk.
   at::Tensor flat;
+
+  /// Returns a parameter's place in a flat tensor of the group, in the parameter's shape.
+  at::Tensor part_of(const at::Tensor& of_group, size_t param) const {
+    const Interval place = layout.place(param);
+    return of_group.narrow(0, place.begin, place.numel()).view(params[param].tensor.sizes());
+  }
 };
 
 class ParamStore {

@@ -26,10 +26,6 @@
 namespace deepspeed::zero {
 namespace {
 
-std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
-  return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
-}
-
 // Returns whether a pool cuts its parameters as a store over these ranks does. If not, they are cut again.
 bool has_shards_of(const GatherPool& pool, const ZeroGroups& ranks) {
   return pool.shard_group().global_ranks() == ranks.shard.global_ranks();
@@ -108,12 +104,6 @@ void check_not_empty(const std::vector<std::vector<NamedTensor>>& groups) {
   for (const auto& params : groups) {
     if (params.empty()) raise<UsageError>("a parameter group is empty; give it a parameter or leave it out");
   }
-}
-
-std::vector<int64_t> numels_of(const std::vector<NamedTensor>& params) {
-  std::vector<int64_t> numels;
-  for (const NamedTensor& param : params) numels.push_back(param.tensor.numel());
-  return numels;
 }
 
 /// Copies a shard's values to another one. scratch: memory for shards on a disk, reused by the next call.

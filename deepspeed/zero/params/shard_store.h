@@ -44,7 +44,6 @@ class ShardStore : public ParamStore {
   /// Returns the storages of a group's parameters; null for those without elements.
   const Storages& storages(size_t group) const { return storages_[group]; }
   const std::vector<NamedTensor>& frozen() const { return frozen_; }
-  const Storages& frozen_storages() const { return frozen_storages_; }
 
   int64_t bytes() const override;
   std::optional<std::string> name_of_replaced() const override;

@@ -1,18 +1,23 @@
-// The fallback that every operator on an armed tensor reaches first (intercept). It takes these steps in
-// order:
+// Intercepts every operator on an armed tensor (storage_record.h) or a view of one, in forward and backward.
+// It makes the data whole around the operator. It is a boxed fallback of a dispatch key that only armed
+// tensors have, registered once per process when the library is loaded. Operators on ordinary tensors pay
+// nothing.
 //
-// 1. Operators that need no data (views, sizes and types) continue below at once. So do those of autocast,
-//    which call the operator again with casts.
-// 2. A plain cast to another floating type arms its result instead of computing it (run_cast). The cast runs
-//    below without its inner copy_ (leave_out_copy).
+// The fallback (intercept) takes these steps in order:
+//
+// 1. Operators that need no data continue below at once: those whose schema says that they return plain views,
+//    and those that only read sizes and types (zeros_like, ...). So do those with an autocast rule, which
+//    autocast calls a second time with casts.
+// 2. A plain cast to another floating type arms its result instead of computing it (run_cast), so that the
+//    copies that autocast keeps for backward hold no data either. The cast runs below without its inner copy_
+//    (leave_out_copy).
 // 3. Padding by nothing returns the tensor itself (leave_out_pad), as does set_() to the same tensor
 //    (leave_out_set).
 // 4. An operator that makes a sparse tensor gets copies of its values (copy_values), since that tensor keeps
 //    them.
 // 5. Around any other operator the records of its tensor arguments are begun, in argument order, and ended
-//    afterwards (Uses). begin_use() gathers, so the order is the same on all ranks.
-#include "deepspeed/zero/storage/interception.h"
-
+//    afterwards (Uses). An armed tensor counts as written if the schema says so. begin_use() gathers, so the
+//    order is the same on all ranks.
 #include <memory>
 #include <optional>
 #include <string>

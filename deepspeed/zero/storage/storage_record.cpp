@@ -10,8 +10,6 @@
 #include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
 
-#include "deepspeed/zero/storage/interception.h"
-
 namespace deepspeed::zero {
 namespace {
 

@@ -9,13 +9,17 @@
 #include <string>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DispatchKey.h>
 #include <c10/core/StorageImpl.h>
 
 namespace deepspeed::zero {
 
+/// Is the key of armed tensors: the highest among the keys that tensors have.
+constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+
 /// Is attached to the storage of an armed tensor, as the context of its DataPtr. It is destroyed with it
-/// unless another handle is kept. The interception calls it around each operator on the tensor or a view of
-/// it.
+/// unless another handle is kept. interception.cpp calls it around each operator on the tensor or a view
+/// of it.
 class StorageRecord {
  public:
   virtual ~StorageRecord() = default;

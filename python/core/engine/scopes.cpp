@@ -13,7 +13,6 @@
 #include "deepspeed/engine/saving/training_state.h"
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/param_access.h"
 #include "deepspeed/zero/storage/storage_record.h"
 
@@ -83,7 +82,7 @@ class ModuleUse {
 
  private:
   void begin(const at::Tensor& param) {
-    auto storage = std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(param));
+    auto storage = zero::partitioned_storage_of(param);
     if (storage && storage->pool()->begin_module(*storage)) used_.push_back(std::move(storage));
   }
 

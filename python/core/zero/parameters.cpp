@@ -6,7 +6,6 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/zero/access/gather_pool.h"
-#include "deepspeed/zero/access/partitioned_storage.h"
 #include "deepspeed/zero/construction/construction.h"
 #include "deepspeed/zero/construction/construction_mode.h"
 #include "deepspeed/zero/gathered_parameters.h"
@@ -23,10 +22,6 @@
 namespace deepspeed::python {
 namespace {
 
-std::shared_ptr<zero::PartitionedStorage> partitioned(const at::Tensor& tensor) {
-  return std::dynamic_pointer_cast<zero::PartitionedStorage>(zero::record_of(tensor));
-}
-
 std::shared_ptr<zero::NewParameter> born_under_init(const at::Tensor& tensor) {
   return std::dynamic_pointer_cast<zero::NewParameter>(zero::record_of(tensor));
 }
@@ -42,7 +37,7 @@ void partition_newborn(const at::Tensor& tensor) {
 std::optional<std::string> status_of(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor))
     return newborn->is_whole() ? "AVAILABLE" : "NOT_AVAILABLE";
-  const auto record = partitioned(tensor);
+  const auto record = zero::partitioned_storage_of(tensor);
   if (!record) return std::nullopt;
   switch (record->state()) {
     case zero::PartitionedStorage::State::kWhole:
@@ -58,7 +53,7 @@ std::optional<std::string> status_of(const at::Tensor& tensor) {
 /// Returns a parameter's shard, or null for other tensors.
 std::shared_ptr<zero::Shard> shard(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor)) return newborn->shard();
-  const auto record = partitioned(tensor);
+  const auto record = zero::partitioned_storage_of(tensor);
   return record ? record->shard() : nullptr;
 }
 
@@ -79,7 +74,7 @@ std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
 /// Writes this rank's shard of a partitioned parameter whose zero::Init has ended. Throws UsageError for
 /// other tensors.
 void set_shard(const at::Tensor& tensor, const at::Tensor& values) {
-  const auto storage = partitioned(tensor);
+  const auto storage = zero::partitioned_storage_of(tensor);
   if (!storage)
     raise<UsageError>("set_shard() got a tensor that is not partitioned, expected a parameter of stage 3");
   storage->pool()->set_shard(*storage, values);
@@ -122,7 +117,7 @@ struct InitRanks {
 /// Returns the ranks over which a parameter is partitioned, or would be.
 InitRanks ranks_of_parameter(const at::Tensor& param) {
   InitRanks ranks(std::nullopt);
-  if (const auto storage = partitioned(param)) {
+  if (const auto storage = zero::partitioned_storage_of(param)) {
     ranks.group = storage->pool()->all_ranks();
   } else if (const zero::Construction* const construction = zero::current_construction()) {
     ranks.group = construction->ranks().data;
@@ -191,7 +186,7 @@ void bind_parameters(py::module_& module) {
   module.def(
       "is_persistent",
       [](const at::Tensor& tensor) {
-        const auto record = partitioned(tensor);
+        const auto record = zero::partitioned_storage_of(tensor);
         return record && record->is_persistent();
       },
       "tensor"_a);

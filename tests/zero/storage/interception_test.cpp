@@ -1,5 +1,3 @@
-#include "deepspeed/zero/storage/interception.h"
-
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 

@@ -18,7 +18,6 @@ class LaunchOrder {
 
   /// Notes a gradient. A second one of the same parameter in one backward changes nothing.
   void mark_arrived(size_t group, size_t param);
-  bool has_arrived(size_t group, size_t param) const { return arrived_[group][param]; }
   void open_gate(size_t bucket) { is_open_[bucket] = true; }
   /// Returns the bucket that holds a parameter; empty for a parameter without elements.
   std::optional<size_t> bucket_of(size_t group, size_t param) const;

@@ -29,9 +29,7 @@ void WaitingSums::add(size_t group, size_t param, const at::Tensor& gradient) {
 }
 
 at::Tensor WaitingSums::sum(size_t group, size_t param) const {
-  const StoredGroup& stored = store_.groups()[group];
-  const Interval place = stored.layout.place(param);
-  return flat_[group].narrow(0, place.begin, place.numel()).view(stored.params[param].tensor.sizes());
+  return store_.groups()[group].part_of(flat_[group], param);
 }
 
 at::Tensor WaitingSums::take(size_t group, size_t param) {
