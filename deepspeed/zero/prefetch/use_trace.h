@@ -29,19 +29,20 @@ class UseTrace {
 
   /// Returns whether the pass has followed a trace so far. Only then is the future known.
   bool is_followed() const { return is_followed_; }
-  /// Returns the elements used before the next use of `key`. Absent if the pass does not use it again.
+  /// Returns how many elements the pass uses before the next use of `key`. Absent if it does not use that
+  /// again.
   std::optional<int64_t> distance_to(uint64_t key) const;
   /// Returns how many elements the next pass uses before the parameter `key`. Returns nothing if it does not
   /// use that parameter.
   std::optional<int64_t> distance_from_begin(uint64_t key) const;
-  /// Returns the elements of the uses after the latest one.
+  /// Returns how many elements the trace uses after the latest use.
   int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }
   /// Returns the keys with which the next pass starts, in order, each once. They have at most `max_numel`
   /// elements in total.
   std::vector<uint64_t> beginning(int64_t max_numel) const;
 
   size_t size() const { return uses_.size(); }
-  /// Returns the place of the next use.
+  /// Returns the index, in the trace, of the next use.
   size_t position() const { return position_; }
   const Entry& entry(size_t place) const { return uses_[place].entry; }
   /// Returns the last place before `place` with the same key.

@@ -10,7 +10,7 @@
 
 namespace deepspeed::zero {
 
-/// Holds a shard. Only one thread at a time may use it.
+/// Holds this rank's shard of a parameter. Only one thread at a time may use it.
 class Shard {
  public:
   Shard(int64_t numel, at::ScalarType dtype) : numel_(numel), dtype_(dtype) {}
