@@ -31,8 +31,8 @@ class CompressedMeans : public optim::RankMean {
 
   /// Returns the errors of earlier compressions, by name. Tensors are shared; empty before the first mean.
   std::vector<std::pair<std::string, at::Tensor>> errors() const;
-  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit; if not, no errors are
-  /// kept.
+  /// Loads copies of errors() from a run of equally many ranks. Returns whether they fit; if not, no errors
+  /// are kept.
   bool load_errors(const std::vector<std::pair<std::string, at::Tensor>>& errors);
   /// Forgets this rank's errors. All ranks must call it.
   void reset();

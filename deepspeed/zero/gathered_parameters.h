@@ -44,7 +44,7 @@ class DEEPSPEED_API GatheredParameters {
   /// memory has values that it cannot take. Throws UsageError on all ranks if a write is lost because the
   /// modifier_rank did not make it. Throws CommError.
   void close();
-  /// Ends the scope early, as an exception would.
+  /// Ends the scope early, as an exception would: drops what was written.
   void forget() noexcept { drop(/*forget_writes=*/modifier_rank_.has_value()); }
 
  private:

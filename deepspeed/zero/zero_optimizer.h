@@ -83,7 +83,7 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Returns the master weights and optimizer states that this rank owns.
   ZeroState& state() { return *state_; }
   const ZeroState& state() const { return *state_; }
-  /// Returns the exchange of compressed values; null unless the optimizer uses one instead of gradients.
+  /// Returns the exchange that replaces gradients by compressed values; null if gradients are exchanged.
   CompressedExchange* exchange() { return exchange_.get(); }
   /// Sets this rank's micro step. Ranks at different micro steps get an error from their next collective.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }

@@ -172,7 +172,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Prepares for a write that is dropped when the last hold ends.
   void spoil(Gatherable& param);
   void end_spoilt(Gatherable& param);
-  /// Stores what an operator has written outside of windows.
+  /// Stores in the shard what an operator has written outside of windows.
   void take_write(Gatherable& param);
   void give_back_one(const at::Tensor& tensor, Gatherable& param);
 

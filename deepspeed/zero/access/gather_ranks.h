@@ -20,7 +20,7 @@ struct GatherRoute {
   auto operator<=>(const GatherRoute&) const = default;
 };
 
-/// Starts gathers over the right ranks. Not thread-safe.
+/// Starts gathers over the ranks that a GatherRoute chooses. Not thread-safe.
 class GatherRanks {
  public:
   /// nodes: the shard group's groups by node, for gathers in two steps; undefined: in one. near: ranks that

@@ -54,7 +54,7 @@ struct Gatherable {
   GatherUnit* unit_of_owner() const { return owner().unit; }
   /// Returns whether this is a copy whose source has changed since the copy was made.
   bool is_stale() const { return source && source->version != source_version; }
-  /// Returns whether an operator or a GatheredParameters is using it.
+  /// Returns whether an operator or a GatheredParameters is using this data.
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }
   /// Returns whether the secondary part, here and on all ranks, has the present values.
   bool has_secondary() const { return secondary.shard && secondary.version == version; }

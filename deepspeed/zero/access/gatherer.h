@@ -63,7 +63,7 @@ class Gatherer {
   GatherRoute route_of(const Gatherable& param, bool exact) const;
   void start_together(const std::vector<Gatherable*>& params, std::vector<std::shared_ptr<Shard>> shards,
                       const GatherRoute& route);
-  /// Saves this rank's secondary part unless an up-to-date one exists.
+  /// Saves this rank's part of gathered values as secondary part, unless that is up to date.
   void keep_secondary(Gatherable& param) const;
 
   const GathererOptions options_;

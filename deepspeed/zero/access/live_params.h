@@ -25,7 +25,7 @@ class LiveParams {
 
   /// Returns the number of live elements that count against the limit.
   int64_t numel() const { return set_.numel(); }
-  /// Returns the elements that may still be gathered; negative if the limit is exceeded.
+  /// Returns how many elements may still be gathered; negative if the limit is exceeded.
   int64_t room() const { return set_.room(); }
   /// Returns the most recently used parameter; null if none is live.
   Gatherable* latest() const { return set_.latest(); }

@@ -55,7 +55,7 @@ class BucketSum {
   bool keeps_errors() const { return quantized_ && options_.loco; }
   /// Returns the kept rounding errors by name. Tensors are shared; empty before the first sum.
   NamedErrors errors() const;
-  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit the buckets and the
+  /// Loads copies of errors() from a run of equally many ranks. Returns whether they fit the buckets and the
   /// nodes; if not, no errors are kept.
   bool load_errors(const NamedErrors& errors);
   /// Returns the bytes of the kept rounding errors.

@@ -26,7 +26,7 @@ class GradKeeper {
   virtual void take_gradient(size_t group, size_t param) = 0;
   /// Starts the sums of complete buckets, unless the strategy waits for the end of backward.
   virtual void launch_complete() = 0;
-  /// Reduces what is due at the end of a backward. Missing gradients count as zeros.
+  /// Ends a backward, and reduces its gradients if they are due. Missing gradients count as zeros.
   virtual void complete_backward() = 0;
   /// Ends a backward whose gradients are to be dropped. Completes collectives that other ranks may have
   /// begun.

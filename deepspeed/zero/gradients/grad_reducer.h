@@ -59,7 +59,7 @@ class GradReducer {
   /// Pauses the reducer: gradients stay in the parameters. Throws UsageError within a backward.
   void pause();
   bool is_paused() const { return parts_.window.is_paused(); }
-  /// Ends the pause and takes the gradients that came meanwhile as those of one backward.
+  /// Ends the pause and treats gradients that came during it as one backward's.
   void resume();
   /// Ends the pause, and drops the gradients that came meanwhile and the window. Does not communicate.
   void resume_without_gradients();
@@ -152,7 +152,7 @@ class GradReducer {
   bool keeps_errors() const { return parts_.sum.keeps_errors(); }
   /// Returns the kept rounding errors by name. Tensors are shared; empty before the first sum.
   NamedErrors errors() const { return parts_.sum.errors(); }
-  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit the buckets and the
+  /// Loads copies of errors() from a run of equally many ranks. Returns whether they fit the buckets and the
   /// nodes; if not, no errors are kept.
   bool load_errors(const NamedErrors& errors) { return parts_.sum.load_errors(errors); }
   /// Returns the bytes of gradients held between steps, without temporary buckets.

@@ -26,8 +26,8 @@ struct ZeroGroups {
   /// Neighbouring ranks that together keep a second copy of gathered parameters (config key
   /// zero_hpz_partition_size). Undefined: there is no second copy.
   comm::ProcessGroup secondary;
-  /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if nodes are not
-  /// used.
+  /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if collectives go
+  /// in one step.
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that together hold one copy of the model; undefined: only this rank
 

@@ -15,7 +15,7 @@ class UseTrace {
  public:
   /// Describes one use of a parameter in a pass.
   struct Entry {
-    uint64_t key = 0;   // of what is used
+    uint64_t key = 0;   // of the parameter or unit (Gatherable::key)
     int64_t numel = 0;  // its elements
   };
 
@@ -24,7 +24,7 @@ class UseTrace {
   /// Notes the pass's next use. Several uses of one key in a row count as one. If the trace differs, it is
   /// recorded again from this use on.
   void use(const Entry& entry);
-  /// Ends the pass and removes the trace beyond it.
+  /// Ends the pass, and removes the trace's uses after the pass's last one.
   void end();
 
   /// Returns whether the pass has followed a trace so far. Only then is the future known.
@@ -42,7 +42,7 @@ class UseTrace {
   std::vector<uint64_t> beginning(int64_t max_numel) const;
 
   size_t size() const { return uses_.size(); }
-  /// Returns the index, in the trace, of the next use.
+  /// Returns the place (index in the trace) of the next use.
   size_t position() const { return position_; }
   const Entry& entry(size_t place) const { return uses_[place].entry; }
   /// Returns the last place before `place` with the same key.
@@ -70,7 +70,7 @@ class UseTrace {
   static std::optional<size_t> known(size_t place) {
     return place == kNowhere ? std::nullopt : std::optional(place);
   }
-  /// Returns the elements of the first `count` uses.
+  /// Returns how many elements the first `count` uses have.
   int64_t end_of(size_t count) const { return count == 0 ? 0 : uses_[count - 1].end; }
   void append(const Entry& entry);
   void pass_by(size_t place);

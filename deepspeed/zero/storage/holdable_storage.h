@@ -17,7 +17,7 @@ class HoldableStorage : public StorageRecord {
   /// partitioned again. Ranks that partition the same parameters in the same order give them the same
   /// numbers.
   int64_t id() const { return id_; }
-  /// Takes over the number of `param`, or a new one if it is not partitioned. Call it before arm().
+  /// Takes over the id() of `param`, or a new one if `param` is not partitioned. Call it before arm().
   void take_id_of(const at::Tensor& param);
 
   /// Returns the name of the parameter.

@@ -18,7 +18,7 @@ namespace deepspeed::zero {
 std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
                                                           comm::ProcessGroup ranks);
 
-/// Shares what the cuts of stages 1 and 2 and those of stage 3 need.
+/// Holds what cut parameters need at stages 1 and 2, and at stage 3.
 class CutOfStore : public optim::CutParameters {
  public:
   const std::vector<optim::CutParameter>& all() const override { return cut_; }

@@ -40,9 +40,9 @@ class SliceSet {
  public:
   using Access = StateSwapper::Access;
 
-  /// Makes the masters. `store` and `optimizer` must outlive this object. accumulation_dtype: of the slices'
-  /// gradients; absent: the weights' own. Throws IoError, only on this rank, if masters cannot be written to
-  /// the offload disk.
+  /// Cuts what this rank owns into slices, and makes their masters. `store` and `optimizer` must outlive this
+  /// object. accumulation_dtype: of the slices' gradients; absent: the weights' own. Throws IoError, only on
+  /// this rank, if masters cannot be written to the offload disk.
   SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& shard_group,
            const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype);
 
