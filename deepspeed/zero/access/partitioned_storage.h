@@ -14,7 +14,8 @@ namespace deepspeed::zero {
 
 class GatherPool;
 
-/// Connects a parameter to the pool that gathers it. The pool makes it and does its work. Thread-safe.
+/// Connects a parameter to the pool that gathers it. The pool makes this object and does its work.
+/// Thread-safe.
 class PartitionedStorage final : public HoldableStorage,
                                  public std::enable_shared_from_this<PartitionedStorage> {
  public:
@@ -31,11 +32,11 @@ class PartitionedStorage final : public HoldableStorage,
   int64_t numel() const { return param_.numel; }
   /// Returns the shard of a parameter; null for a copy.
   const std::shared_ptr<Shard>& shard() const { return param_.shard; }
-  /// Returns whether it stays whole after a gather until the shards change.
+  /// Returns whether the parameter stays whole after a gather until the shards change.
   bool is_persistent() const { return param_.traits.is_persistent; }
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
   State state() const;
-  /// Returns the pool's data about it, guarded by the pool's lock.
+  /// Returns the pool's data about the parameter, guarded by the pool's lock.
   Gatherable& param() { return param_; }
   const Gatherable& param() const { return param_; }
 

@@ -45,8 +45,8 @@ class Construction : public std::enable_shared_from_this<Construction> {
   const ConstructionOptions& options() const { return options_; }
   bool is_of_this_thread() const { return std::this_thread::get_id() == thread_; }
 
-  /// Partitions the oldest parameters until the limit is met. Collective, like all calls below except
-  /// note_birth().
+  /// Partitions the oldest parameters until the rest fits max_whole_bytes. Collective, like all calls below
+  /// except note_birth().
   void make_room();
   /// Notes a tensor that may become a parameter.
   void note_birth(const at::Tensor& tensor);
@@ -57,16 +57,16 @@ class Construction : public std::enable_shared_from_this<Construction> {
   /// Ends the construction, partitions the remaining parameters and gives all to a pool. They are used
   /// through it until initialize() takes them. Throws UsageError if a GatheredParameters holds one.
   void hand_over();
-  /// Ends the construction if the parameters are known. All `params` go to the pool, also those that do not
-  /// require a gradient, share memory, or are on the meta device (NaN until they get values). Everything else
-  /// becomes an ordinary tensor again.
+  /// Ends the construction of a model with known parameters. All `params` go to the pool, also those that do
+  /// not require a gradient, share memory, or are on the meta device (NaN until they get values). Everything
+  /// else becomes an ordinary tensor again.
   void hand_over(const std::vector<NamedTensor>& params);
 
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
   at::TensorOptions shard_options(const at::Tensor& param) const;
-  /// Makes a place for a shard kept off the device; null if it is on it.
+  /// Makes host or disk space for a shard; null if shards stay on the device.
   std::shared_ptr<Shard> make_place(const std::string& name, const at::Tensor& param);
   void partition(const at::Tensor& param);
   bool stays_whole(const at::Tensor& param) const {

@@ -12,7 +12,8 @@ namespace deepspeed::zero {
 
 class Construction;
 
-/// Is above the key of partitioned parameters (interception.h), which are intercepted below it.
+/// Makes torch call the Construction first. It comes before the key of partitioned parameters
+/// (interception.h).
 constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 /// Returns the construction that is switched on for this thread; null if there is none.
@@ -32,7 +33,7 @@ class ConstructionMode {
   c10::impl::IncludeDispatchKeyGuard include_{kConstructionKey};
 };
 
-/// Hides this thread's operators while it exists.
+/// Hides this thread's operators from the Construction while it exists.
 class ConstructionPause {
  public:
   ConstructionPause() = default;

@@ -16,7 +16,8 @@ namespace deepspeed::zero {
 
 class Construction;
 
-/// Is only used on its construction's thread; any use on another one throws UsageError.
+/// Stores a parameter partitioned while its model is built. Any use on a thread other than the construction's
+/// throws UsageError.
 class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
  public:
   /// Partitions `param`, a dense tensor, with rank 0's values. Its shards have the dtype of `sent`, on whose
@@ -37,9 +38,9 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   bool is_in_use() const { return num_uses_ > 0 || num_holds_ > 0; }
   bool is_held() const { return num_holds_ > 0; }
 
-  /// Makes it whole. Collective unless it is whole already.
+  /// Makes the parameter whole. Collective unless it is whole already.
   void gather();
-  /// Partitions it again with rank 0's values. Collective if it is whole.
+  /// Partitions the parameter again with rank 0's values. Collective if it is whole.
   void release();
   /// Returns a copy of all values, (numel). Collective.
   at::Tensor values();
@@ -63,7 +64,8 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
 
   /// Sets this rank's shard from rank 0's `values`.
   void take_shard(const at::Tensor& values);
-  /// Returns the shard on the device of exchanges, (shard numel). It is the shard itself if it is there.
+  /// Returns the shard on the device on which ranks exchange, (shard numel). It is not copied if already
+  /// there.
   at::Tensor shard_to_send() const;
   at::Tensor gathered_shards() const;
   /// Returns whether the whole data is the shard itself, which happens with one rank.

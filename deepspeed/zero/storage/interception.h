@@ -16,7 +16,7 @@
 
 namespace deepspeed::zero {
 
-/// Is the key of armed tensors: the highest among the keys that tensors have.
+/// Marks armed tensors, so that torch calls the interception. It is the highest key that tensors have.
 constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
 }  // namespace deepspeed::zero
