@@ -12,7 +12,8 @@
 
 namespace deepspeed::comm {
 
-/// Is the world that a process belongs to. Destroying the last copy aborts pending work and never waits.
+/// Represents the ranks of a job, as seen from one of them. Destroying the last copy aborts pending work and
+/// never waits.
 class DEEPSPEED_API World {
  public:
   class Impl;
@@ -53,7 +54,7 @@ class DEEPSPEED_API World {
   /// Waits for the other ranks in a barrier, then leaves. It is the last call of a successful program. The
   /// calling thread must not start collectives afterwards.
   void shutdown();
-  /// Returns whether shutdown() or destroy_process_group() has left it.
+  /// Returns whether shutdown() or destroy_process_group() has left this world.
   bool was_left() const;
 
  private:

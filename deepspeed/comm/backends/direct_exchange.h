@@ -44,8 +44,8 @@ class DirectExchange {
   /// Runs an operation of the backend after all ranks have reached this tag.
   WorkPtr run_together(int tag, std::function<WorkPtr(c10d::Backend&)> operation);
 
-  /// Makes the current operation and all later ones fail. Closing the connections alone would only do that to
-  /// the peers.
+  /// Makes the current operation and all later ones fail. Closing the connections would only fail the peers'
+  /// operations.
   void abort();
 
   /// Holds what an operation needs of its group.

@@ -15,7 +15,7 @@ class ObservedGroup : public ProcessGroup::Impl {
  protected:
   /// Starts the operation. `caller` tells the origin of the call.
   virtual Work run(const Operation& operation, const Caller& caller) = 0;
-  /// Returns whether the operation goes within nodes and once between them.
+  /// Returns whether the operation runs in steps within nodes and between them (node_levels.h).
   virtual bool goes_by_nodes(const Operation& operation) const {
     static_cast<void>(operation);
     return false;

@@ -22,7 +22,7 @@ class Work::Impl {
 /// Returns a Work that is already done.
 Work finished_work();
 
-/// Holds what every group knows about itself.
+/// Describes a group: name, backend, ranks and timeout.
 struct GroupDescription {
   std::string name;
   std::string backend;

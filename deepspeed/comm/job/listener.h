@@ -11,7 +11,7 @@ namespace deepspeed::comm {
 
 struct Listener {
   Descriptor socket;           // bound to the job's port, and listening
-  net::SocketAddress address;  // at which this machine reaches it
+  net::SocketAddress address;  // at which this machine reaches the socket
   Descriptor reserved;         // holds the job's port at 127.0.0.1, without listening
   std::string place;  // for texts: where others may connect; "127.0.0.1", "all addresses of this machine"
 };
@@ -24,7 +24,7 @@ struct Listener {
 Listener listen_for_ranks(const Job& job);
 
 /// Listens at local_address(job), which no other user and no network can reach. Also reserves the job's port
-/// if it is free, so that no other job chooses it. Throws CommError if another job has the name.
+/// if it is free, so that no other job chooses it. Throws CommError if another job uses that address.
 Listener listen_on_this_machine(const Job& job);
 
 /// Returns the address at which the ranks of a job on one machine meet. It depends on the user and the job's

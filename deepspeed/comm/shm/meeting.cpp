@@ -49,7 +49,7 @@ struct Greeting {
   int32_t rank = 0;
 };
 
-// Is what a rank writes on the board.
+// Holds what a rank writes on the board.
 struct Announcement {
   bool is_ready = false;
   std::string machine;
@@ -163,7 +163,7 @@ bool send_packet(const Descriptor& socket, Greeting greeting, const std::vector<
   refuse_call("sendmsg");
 }
 
-/// Takes one rank through a meeting.
+/// Performs one rank's part in a meeting.
 class Guest {
  public:
   explicit Guest(MeetingPlan plan) : plan_(std::move(plan)) {}

@@ -41,7 +41,8 @@ class DivergenceGuard {
   DivergenceGuard(const DivergenceGuard&) = delete;
   DivergenceGuard& operator=(const DivergenceGuard&) = delete;
 
-  /// Tells how differing calls show: they cannot finish, or the guard has to compare hashes.
+  /// Tells how differing calls are noticed. kByMessages: they cannot finish. kByTheGuard: the guard compares
+  /// hashes.
   enum class Check { kByMessages, kByTheGuard };
 
   /// Starts watching a new group and returns its history. `key` is the same on all ranks. `on_divergence` is
@@ -66,7 +67,7 @@ class DivergenceGuard {
   /// Ends all groups if there is a reason to. Groups call it before each collective. The guard's thread also
   /// checks, for ranks that wait while calling nothing.
   void end_groups_if_due();
-  /// Declares that the calling thread only finishes calls it has begun.
+  /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
 
   /// Tells the other ranks this rank's calls, and returns differences in the group `key`. The result may also
@@ -75,7 +76,7 @@ class DivergenceGuard {
   /// Tells waiting ranks that this rank leaves, unless `is_known` because all leave together. Ends the watch
   /// and releases the store. Takes at most twice `limit`. Later calls do nothing.
   void leave(std::chrono::milliseconds limit, bool is_known);
-  /// Closes what let_go() keeps, after leave().
+  /// Closes the connections that let_go() keeps, after leave().
   void close_connections();
 
  private:
