@@ -26,7 +26,7 @@ DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source
 /// file.
 DEEPSPEED_API Json read_json_file(const std::filesystem::path& path);
 
-/// Is a position in a text: line and column, both counted from 1.
+/// Holds a position in a text: line and column, both counted from 1.
 struct TextPosition {
   size_t line = 1;
   size_t column = 1;
@@ -40,11 +40,11 @@ DEEPSPEED_API TextPosition position_in(const std::string& text, size_t offset);
 /// without end.
 DEEPSPEED_API std::string blank_comments(std::string text, const std::string& source);
 
-/// Writes `key` as part of a dotted path. A key with other characters than a name has is quoted and
-/// shortened.
+/// Returns `key` as part of a dotted path. A key with characters other than letters, digits, _ and -, or
+/// longer than 80 bytes, is quoted and shortened.
 DEEPSPEED_API std::string path_part(const std::string& key);
 
-/// Returns the beginning of the value's text, for an error message.
+/// Returns the first 80 bytes of the value's JSON text, for an error message.
 DEEPSPEED_API std::string json_excerpt(const Json& value);
 
 }  // namespace deepspeed

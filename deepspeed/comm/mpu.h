@@ -13,7 +13,7 @@ namespace deepspeed {
 class DEEPSPEED_API Mpu {
  public:
   virtual ~Mpu() = default;
-  /// Returns the ranks that hold the same part of the model and train it on different data.
+  /// Returns the ranks that train the same part of the model on different data.
   virtual comm::ProcessGroup get_data_parallel_group() const = 0;
   /// Returns the ranks that together hold one copy of the model.
   virtual comm::ProcessGroup get_model_parallel_group() const = 0;

@@ -60,8 +60,8 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   Work start_collective(const Operation& operation, const Caller& caller);
   /// Starts a message between two ranks, which concerns no other ranks.
   Work start_message(const Operation& operation);
-  /// Starts the operation by nodes (NodeLevels) or on the group's own connection. `call` is the number and
-  /// hash of a collective.
+  /// Starts the operation by nodes (NodeLevels) or on the group's own connection. `call` is a collective's
+  /// number in the group's history, and the hash of the calls up to it.
   Started start_by_route(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
   void wait_at(const operations::MonitoredBarrier& barrier);
   void refuse_after_failure(const char* collective);

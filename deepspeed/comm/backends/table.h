@@ -39,15 +39,15 @@ const Backend& choose_backend(const Job& job, const std::string& asked);
 /// Warns once, on rank 0, if a job uses the CPU despite NVIDIA's driver. Says why.
 void warn_of_missed_cuda(const Job& job);
 
-/// Returns the row for a c10d group made outside this library: the last row whose backend the group has, for
-/// any device. Throws UsageError naming the group's backends if none is in the table.
+/// Returns the row for a c10d group made outside this library. That is the last row whose backend the group
+/// has, for any device. Throws UsageError naming the group's backends if none is in the table.
 const Backend& backend_of(c10d::ProcessGroup& group);
 
-/// Returns the backend for a group's CPU tensors: `chosen` if it takes them, otherwise the first row.
+/// Returns the backend for a group's CPU tensors. That is `chosen` if it takes them, otherwise the first row.
 const Backend& cpu_backend_of(const Backend& chosen);
 
-/// Connects the ranks of a group over `chosen`, and over cpu_backend_of(chosen) if that is another backend.
-/// CPU tensors use shared memory if the job wants that and the ranks are on one machine.
+/// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of(chosen) if that
+/// differs. CPU tensors use shared memory if the job wants that and the ranks are on one machine.
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
                                                const GroupDescription& group,
                                                const c10::intrusive_ptr<c10d::Store>& store);

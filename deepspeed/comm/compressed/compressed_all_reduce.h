@@ -22,9 +22,9 @@ class CompressedAllReduce {
   /// finite would spoil the errors, so the caller checks for them first.
   void mean(const at::Tensor& values);
 
-  /// Returns the compression errors of earlier means: of the values sent to the ranks that average chunks,
-  /// and of this rank's averaged chunk. The tensors are shared with this object, and undefined before the
-  /// first mean.
+  /// Returns the compression errors of earlier means. The first tensor is for the values sent to the ranks
+  /// that average chunks, the second for this rank's averaged chunk. The tensors are shared with this object,
+  /// and undefined before the first mean.
   std::pair<at::Tensor, at::Tensor> errors() const { return {worker_error_, server_error_}; }
   /// Replaces the errors by copies of another run's errors(). Returns false and discards all errors if the
   /// sizes do not fit, for example after a change of the number of ranks.

@@ -33,7 +33,7 @@ struct Motion {
 /// Returns the process with this id, if it is running.
 std::optional<RankProcess> find_process(int64_t number);
 Motion motion_of(const RankProcess& process);
-/// Returns the process that the rank recorded by note_presence(), if it can be seen from here.
+/// Returns the process that note_presence() recorded, if it can be seen from here.
 std::optional<RankProcess> read_process(c10d::Store& store, int rank);
 
 /// Tells from the store and this machine which members of a group are absent. A rank that leaves records that

@@ -24,10 +24,10 @@ class Heartbeats {
   /// Answers a request for heartbeats, checked every two seconds, in one or two messages.
   void beat(c10d::Store& store, int rank);
 
-  /// Requests heartbeats, once a second, in three messages, of ranks that are both in an `awaited` call and
-  /// `unseen`. The processes of `unseen` ranks cannot be inspected from here. A rank without a new heartbeat
-  /// in several checks is logged, once until nothing is awaited. Checks are counted instead of seconds,
-  /// because a silent store or a job that was stopped as a whole says nothing about a single rank.
+  /// Requests heartbeats of `unseen` ranks in an `awaited` call, once a second, in three messages. The
+  /// processes of `unseen` ranks cannot be inspected from here. A rank without a new heartbeat in several
+  /// checks is logged, once until nothing is awaited. Checks are counted instead of seconds, because a silent
+  /// store or a job that was stopped as a whole says nothing about a single rank.
   void look(c10d::Store& store, int rank, const std::vector<AwaitedCall>& awaited,
             const std::set<int>& unseen);
 

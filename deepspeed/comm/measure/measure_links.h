@@ -15,10 +15,10 @@ struct MeasureLinksOptions {
   int trials = 20;
 };
 
-/// Measures all-gathers: in all `node` groups at the same time, then in all `across` groups at the same time.
-/// The times are those of the slowest rank. `node` holds the ranks on this rank's node. `across` holds one
-/// rank per node, with this rank's index in its node. `all` holds the ranks of all nodes. Collective over
-/// `all`; all ranks get the same results. Throws UsageError if a node has one rank or there is only one node.
+/// Measures all-gathers in all `node` groups together, then in all `across` groups together. The times are
+/// those of the slowest rank. `node` holds the ranks on this rank's node. `across` holds one rank per node,
+/// with this rank's index in its node. `all` holds the ranks of all nodes. Collective over `all`; all ranks
+/// get the same results. Throws UsageError if a node has one rank or there is only one node.
 DEEPSPEED_API LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node,
                                         const ProcessGroup& across, const MeasureLinksOptions& options = {});
 

@@ -63,7 +63,8 @@ class Collectives {
   void await_posts(const Call& call);
 
   bool is_staged() const { return own_post_.offset == kStaged; }
-  /// Fills the half of this rank's stage for the next piece, once the peers have read what was there.
+  /// Fills one half of this rank's stage with the next piece. Waits first until the peers have read that
+  /// half.
   void stage(const Call& call, const std::function<void(char* to)>& fill);
   /// Waits for piece `index` of a staged peer, and returns its address.
   const char* await_piece(const Call& call, int peer, uint32_t index);

@@ -61,7 +61,7 @@ class CallHistory {
   Progress progress();
   /// Returns the thread of the latest call (own_thread.h), or 0 before the first call.
   int64_t last_caller();
-  /// Returns the hash of all calls up to `number`, if that call has begun and is not forgotten.
+  /// Returns the hash of all calls up to `number`, if that call is remembered.
   std::optional<uint64_t> chain_at(uint64_t number);
   /// Reports at most `most` of the latest calls. A call unfinished for `patience` is reported as awaited,
   /// with all after it. The callers' values are included for the last few calls, or for all.

@@ -18,7 +18,7 @@ const Table* cuda_table() {
   return static_cast<const Table*>(find_cuda_table(Table::kName));
 }
 
-/// Says why the process has no CUDA library, and the way out. Empty if it has one.
+/// Returns why the process has no CUDA library, and the way out. Returns "" if it has one.
 std::string why_no_cuda();
 
 /// Returns whether CUDA is available and allowed, but the CUDA library is missing. Available means that

@@ -18,7 +18,7 @@ struct MachineJob {
   std::vector<std::string> words;  ///< the command line
   std::string hostfile;            ///< the file that lists the machines; empty if there is none
   Machine machine;                 ///< this machine
-  Environment environment;         ///< the runner's
+  Environment environment;         ///< for the runner
   Environment exports;             ///< variables for all ranks
   std::string node_program;        ///< the path of ds_node on every machine
   /// Chooses how many machines to use, given those that answer. The first ones are used; 0 if no number fits.

@@ -28,7 +28,7 @@ struct WayTimes {
 /// by a gather.
 WayTimes estimate(const LinkFigures& links, const NodeShape& shape, bool is_all_reduce, int64_t bytes);
 
-/// Returns whether the operation is faster in two levels, within each node and between the nodes. Returns
+/// Returns whether two levels, within each node and between nodes, are faster for the operation. Returns
 /// false if it cannot be divided that way.
 bool is_faster_by_nodes(const LinkFigures& links, const NodeShape& shape, const Operation& operation);
 
