@@ -60,7 +60,7 @@ class DEEPSPEED_API CommError : public Error {
 /// "zero.slice_set" for deepspeed/zero/update/slice_set.cpp, "engine" for deepspeed/engine/engine.cpp.
 DEEPSPEED_API std::string part_of_file(const char* path);
 
-/// Holds the first part of a message, and the source location of the call.
+/// Holds the first part of a message, and the source location of the call that passes it.
 struct FirstPart {
   template <class Part>
   FirstPart(const Part& part, const std::source_location& called = std::source_location::current())

@@ -29,8 +29,8 @@ struct SocketAddress {
 /// listening process.
 DEEPSPEED_API SocketAddress local_address(const std::string& name);
 
-/// Returns the wildcard addresses, which stand for all addresses of this machine. First that of IPv6, which
-/// serves IPv4 too, then that of IPv4.
+/// Returns the wildcard addresses, which stand for all addresses of this machine. IPv6's, which serves IPv4
+/// too, comes before IPv4's.
 DEEPSPEED_API std::vector<SocketAddress> all_addresses(int port);
 
 /// Returns the address of a host given as an IP address; nothing for a name.

@@ -18,8 +18,8 @@
 
 namespace deepspeed::comm {
 
-/// Returns the tag of an operation's messages. It is unique to `number`, which counts a group's operations,
-/// and `fingerprint` (20 bits). Tags of a caller's own sends are lower.
+/// Returns the tag of an operation's messages. It differs by `number` modulo 1024, which counts a group's
+/// operations, and by `fingerprint` (20 bits). Tags of a caller's own sends are lower.
 int direct_tag(uint64_t number, uint32_t fingerprint);
 
 /// Runs the collectives of one group. They start in the order of the calls, which must be the same on all

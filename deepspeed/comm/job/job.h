@@ -1,4 +1,4 @@
-// Determines which rank of which job a process is, from options and environment, without communication.
+// Determines a process's job and rank, from options and environment, without communication.
 #pragma once
 
 #include <optional>

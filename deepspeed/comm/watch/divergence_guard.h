@@ -24,8 +24,8 @@ namespace deepspeed::comm {
 /// Prefix of the keys in a world's store that guards and waiting ranks use.
 constexpr const char* kGuardStore = "guard/";
 
-/// Watches the groups of a world. Groups are independent unless the same thread calls in them: if it gives up
-/// one, ranks that wait for it in another are told.
+/// Watches the groups of a world. Groups are independent unless the same thread calls in them. If that thread
+/// gives up one group, ranks that wait for it in another group are told.
 class DivergenceGuard {
  public:
   /// Returns the reason to end all groups, once there is one. Any thread may call it at any time.
@@ -54,8 +54,8 @@ class DivergenceGuard {
                                      std::function<void()> complete = {});
 
   /// Tells waiting ranks that this rank makes no more calls in the group `key`. The guard keeps `connections`
-  /// until every rank of the group has done so. No rank then finds them closed while it still reads data.
-  /// Does not wait.
+  /// until every rank of the group has done so. No rank then finds connections closed while it still reads
+  /// data. Does not wait.
   void let_go(const std::string& key, std::shared_ptr<void> connections);
   /// Lets all groups, one by one, complete the work they gave a device.
   void complete_groups();
@@ -70,8 +70,9 @@ class DivergenceGuard {
   /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
 
-  /// Tells the other ranks this rank's calls, and returns differences in the group `key`. The result may also
-  /// say that a rank left; it depends on what the others have told. Takes at most `limit`.
+  /// Tells the other ranks this rank's calls, and returns how calls in the group `key` differ. The result may
+  /// also say that a rank left. Returns nothing if the other ranks' reports show no difference within
+  /// `limit`.
   std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
   /// Tells waiting ranks that this rank leaves, unless `is_known` because all leave together. Ends the watch
   /// and releases the store. Takes at most twice `limit`. Later calls do nothing.

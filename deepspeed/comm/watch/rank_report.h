@@ -49,8 +49,8 @@ Json to_json(const RankReport& report);
 /// Parses a report. Throws nlohmann's exception for anything that to_json() did not write.
 RankReport report_from_json(const Json& json);
 
-/// Returns the thread that makes this rank's calls in the group. If there are none yet, it is the only thread
-/// that makes calls. Returns kSeveralThreads if that is ambiguous.
+/// Returns the thread that makes this rank's calls in the group. If there are no calls yet, returns the only
+/// thread that calls in other groups, or kSeveralThreads unless there is exactly one.
 int64_t thread_of(const RankReport& report, const std::string& group);
 
 /// Finds differences between the ranks' calls in their common groups. Collectives may differ, callers may

@@ -28,7 +28,7 @@ class ProgramError : public Error {
 int exit_code_of(const std::exception& error);
 
 /// Runs `work` and returns its result. If it throws, logs the error in a line that begins with `place`, and
-/// returns exit_code_of() that error.
+/// returns exit_code_of(error).
 int exit_of_logged(const std::string& place, const std::function<int()>& work);
 
 }  // namespace deepspeed::launcher

@@ -25,8 +25,8 @@ struct CarriedJob {
   static CarriedJob from_text(const std::string& text);
 };
 
-/// Splits the text into variables for a runner (DEEPSPEED_JOB, DEEPSPEED_JOB_1, ...). The kernel limits each
-/// to 128 KiB.
+/// Splits the job's text() into variables for a runner (DEEPSPEED_JOB, DEEPSPEED_JOB_1, ...). The kernel
+/// limits each variable to 128 KiB.
 Environment job_variables(const CarriedJob& job);
 
 /// Returns whether job_variables() may use this name. A user's own variable would be mistaken for a part of
