@@ -78,7 +78,7 @@ std::string located(const FirstPart& first, const Parts&... parts) {
 }
 
 /// Throws `ErrorType` with the text `[folder.file] parts...`, for the caller's file. A ConfigError reads
-/// `[config] parts...` wherever it comes from. Its first part is the key, which is what a user looks for.
+/// `[config] parts...` for any file. Its first part is the key, which is what a user looks for.
 template <class ErrorType, class... Parts>
 [[noreturn]] void raise(const FirstPart& first, const Parts&... parts) {
   if constexpr (std::is_same_v<ErrorType, ConfigError>)

@@ -22,8 +22,8 @@ inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source,
                               size_t max_bytes = kMaxJsonBytes);
 
-/// Parses a file as parse_json() does. Throws IoError if it cannot be read, is too long, or is not a regular
-/// file.
+/// Parses a file as parse_json() does. Throws IoError if the file cannot be read, is too long, or is not a
+/// regular file.
 DEEPSPEED_API Json read_json_file(const std::filesystem::path& path);
 
 /// Holds a position in a text: line and column, both counted from 1.

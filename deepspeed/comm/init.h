@@ -40,7 +40,8 @@ class DEEPSPEED_API World {
   /// A group's connections close after all ranks have released it. Throws UsageError if another thread makes
   /// a group of this name, or holds one that it made for the same `purpose`.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
-  /// Makes an own group of these global ranks, ascending. Collective only over these ranks.
+  /// Makes a group like the function above, but of these global ranks, ascending. Collective only over these
+  /// ranks.
   ProcessGroup own_group(const std::string& name, const std::string& purpose,
                          const std::vector<int>& global_ranks) const;
 

@@ -46,8 +46,8 @@ const Backend& backend_of(c10d::ProcessGroup& group);
 /// Returns the backend for a group's CPU tensors. That is `chosen` if it takes them, otherwise the first row.
 const Backend& cpu_backend_of(const Backend& chosen);
 
-/// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of(chosen) if that
-/// differs. CPU tensors use shared memory if the job wants that and the ranks are on one machine.
+/// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of(chosen) if that is
+/// another backend. CPU tensors use shared memory if the job wants that and the ranks are on one machine.
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
                                                const GroupDescription& group,
                                                const c10::intrusive_ptr<c10d::Store>& store);

@@ -29,7 +29,7 @@ class CompressedAllReduce {
   /// Replaces the errors by copies of another run's errors(). Returns false and discards all errors if the
   /// sizes do not fit, for example after a change of the number of ranks.
   bool load_errors(const at::Tensor& worker, const at::Tensor& server);
-  /// Discards the errors on this rank. All ranks must do so.
+  /// Discards the errors on this rank. All ranks must call this.
   void reset();
   /// Returns the size of the errors on this rank, in bytes.
   int64_t bytes() const;

@@ -16,8 +16,8 @@ struct AwaitedCall {
   std::vector<int> global_ranks;
 };
 
-/// Inspects the processes of this machine. Sends nothing, since the store's rank may be stopped. A rank that
-/// computes is never named. For one thread only.
+/// Inspects the processes of this machine. Sends nothing, since the rank that serves the store may be
+/// stopped. A rank that computes is never named. For one thread only.
 class StillRanks {
  public:
   explicit StillRanks(int rank) : rank_(rank) {}

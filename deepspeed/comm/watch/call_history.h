@@ -39,7 +39,7 @@ class CallHistory {
   /// Records whether the program is waiting for the call.
   void set_blocked(uint64_t number, bool is_blocked);
 
-  /// Records that the program waits for a message with the group's rank `peer`.
+  /// Records, while it exists, that the program waits for a message with the group's rank `peer`.
   class MessageWait {
    public:
     MessageWait(CallHistory& history, const char* name, int peer);

@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Describes a job. Arguments and values may have any bytes but zeros.
+/// Describes a job for `ds_node` on its machines. Arguments and values may have any bytes but zeros.
 struct CarriedJob {
   std::vector<std::string> words;  ///< the launcher's command line
   Environment exports;             ///< variables of all ranks, which replace a machine's own
