@@ -27,7 +27,7 @@ struct GroupRequest {
   c10::intrusive_ptr<c10d::ProcessGroup> given = nullptr;
 };
 
-/// Makes a group, on the ranks that belong to it. Thread-safe.
+/// Makes a group. Only the group's ranks call it. Thread-safe.
 using GroupFactory = std::function<ProcessGroup(const GroupRequest& request)>;
 
 /// Returns the factory that makes the process groups of this job. They use `backend`, or for a request with a

@@ -116,7 +116,7 @@ struct Packet {
   std::vector<Descriptor> descriptors;
 };
 
-/// Returns nothing if the connection has ended or the packet has the wrong length.
+/// Receives one packet. Returns nothing if the connection has ended or the packet has the wrong length.
 std::optional<Packet> receive_packet(const Descriptor& socket) {
   Packet received;
   iovec data{&received.greeting, sizeof(received.greeting)};

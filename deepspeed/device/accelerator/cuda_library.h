@@ -10,7 +10,7 @@
 
 namespace deepspeed::device {
 
-/// Returns a table of the CUDA library; null if the process has not loaded it.
+/// Returns the CUDA library's table `name`; null if the process has not loaded the library.
 const void* find_cuda_table(const char* name);
 
 template <class Table>

@@ -28,7 +28,7 @@ struct MachineJob {
   bool checks_hosts = false;                ///< checks hosts by ssh if MPI starts the programs
 };
 
-/// Describes how a start ended.
+/// Describes how one start of the job ended.
 struct JobEnd {
   int exit_code = 0;
   bool is_failure_of_run = false;  ///< a rank or a machine failed while ranks ran; the job may restart
