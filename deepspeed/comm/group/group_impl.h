@@ -22,7 +22,7 @@ class Work::Impl {
 /// Returns a Work that is already done.
 Work finished_work();
 
-/// Holds what every group knows about itself.
+/// Describes a group: name, backend, ranks and timeout.
 struct GroupDescription {
   std::string name;
   std::string backend;
@@ -50,8 +50,8 @@ class ProcessGroup::Impl {
 
   const GroupDescription& description() const { return description_; }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
-  /// Starts an operation. The handle has checked the arguments. They are dense, contiguous and not empty, and
-  /// sizes and ranks fit.
+  /// Starts an operation. ProcessGroup has checked the arguments: tensors are dense, contiguous and not
+  /// empty, and sizes and ranks fit.
   virtual Work start(const Operation& operation, const Caller& caller) = 0;
   /// Throws if the group has failed (ProcessGroup::check()).
   virtual void check() {}
