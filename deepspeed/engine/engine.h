@@ -42,15 +42,15 @@ class DEEPSPEED_API Engine : public TrainingEngine {
   /// Ends a micro step; at the accumulation boundary updates parameters, schedule and counters. With
   /// managed_gradient_accumulation = false every step updates.
   void step(const StepOptions& options = {});
-  /// Makes backwards only add to this rank's gradients, until the scope ends. Stages 0 and 1 only. step() is
-  /// refused inside.
+  /// Makes backwards only add to this rank's gradients, until the scope ends. Stages 0 and 1 only. step()
+  /// throws inside.
   NoSync no_sync();
-  /// Makes backwards leave their gradients with the parameters, until the scope ends. Its end reduces their
-  /// sum once.
+  /// Postpones the reduction of gradients until the scope ends. Backwards add to the parameters' grads; the
+  /// scope's end reduces the sums once.
   CoalescedReduction coalesce_grad_reduction();
 
   bool is_gradient_accumulation_boundary() const;
-  /// Overrides the boundary until it is set to nothing.
+  /// Fixes whether step() is at the boundary, until it is set to nothing.
   void set_gradient_accumulation_boundary(std::optional<bool> is_boundary);
 };
 

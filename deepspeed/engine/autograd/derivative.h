@@ -8,8 +8,8 @@
 
 namespace deepspeed {
 
-/// Returns whether the running backward adds to no parameter of an engine. Its results are returned, or go to
-/// tensors that the program named. Call it from a node's backward; outside one it is false.
+/// Returns whether the running backward adds gradients to no parameter of an engine. Its results go to its
+/// caller, or to tensors that the program named. Call it from a node's backward; outside one it is false.
 bool is_derivative();
 
 /// Replaces each result of a derivative with create_graph by what `wrap` returns for it. Only the first call

@@ -205,7 +205,7 @@ class DeepSpeedDataLoader {
   Iterator end() { return Iterator(); }
 
   Dataset& dataset() { return dataset_; }
-  /// Returns the position. The engine shares it, saves it and restores it.
+  /// Returns the loader's position in its samples. The engine shares it, saves it and restores it.
   const std::shared_ptr<LoaderPosition>& position() const { return position_; }
 
  private:

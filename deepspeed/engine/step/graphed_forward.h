@@ -18,7 +18,7 @@
 
 namespace deepspeed {
 
-/// What calls have in common that share graphs.
+/// Describes what calls that share graphs have in common.
 struct CallShape {
   struct OfTensor {
     std::optional<at::ScalarType> type = {};  // nothing: an undefined tensor
@@ -40,7 +40,7 @@ class GraphedForward {
   GraphedForward(const GraphedForward&) = delete;
   GraphedForward& operator=(const GraphedForward&) = delete;
 
-  /// Returns what `forward` returns for the call, in tensors of their own. The first calls of each shape run
+  /// Returns what `forward` returns for the call, in new tensors. The first calls of each shape run
   /// `forward`; then it is captured, and later calls replay it. A shape is the tensors' sizes, dtypes and
   /// requires_grad, and the other arguments. If weights or buffers have moved the shape is captured again. At
   /// most one backward may follow each call, before the next call of its shape. Throws UsageError, naming the
