@@ -61,8 +61,8 @@ void drop_without_type(std::optional<Section>& section, const char* name) {
   section.reset();
 }
 
-/// Moves the bucket size from the top level. It is given there with the older form of zero_optimization, true
-/// or false.
+/// Moves `allgather_size` from the top level to zero_optimization. Configs with the older form of that
+/// section, true or false, have it there.
 void apply_allgather_size(DeepSpeedConfig& config) {
   if (!config.allgather_size) return;
   const auto zero = config.raw.find("zero_optimization");
