@@ -35,9 +35,9 @@ class DEEPSPEED_API Engine : public TrainingEngine {
   void finish_backward();
   /// Calls finish_backward(), under DeepSpeed's name.
   void _backward_epilogue() { finish_backward(); }
-  /// Reduces what backward() with allreduce_gradients = false left, at the accumulation boundary.
-  /// `bucket_size` replaces the config's reduce_bucket_size from now on: it limits the elements that are sent
-  /// together. All ranks must pass the same value. Throws UsageError below 1.
+  /// Reduces the gradients that backward() with allreduce_gradients = false left, at the accumulation
+  /// boundary. `bucket_size` replaces the config's reduce_bucket_size from now on: it limits the elements
+  /// that are sent together. All ranks must pass the same value. Throws UsageError below 1.
   void allreduce_gradients(std::optional<int64_t> bucket_size = {});
   /// Ends a micro step; at the accumulation boundary updates parameters, schedule and counters. With
   /// managed_gradient_accumulation = false every step updates.

@@ -107,7 +107,7 @@ DEEPSPEED_API Option never(std::string why);
 DEEPSPEED_API Option only(std::vector<Json> values);
 /// Accepts any value, but none has an effect. Loading a value other than the default logs this in one line.
 DEEPSPEED_API Option without_effect(std::string why);
-/// Accepts any value, but values act only if one of the keys has a listed value. `why` says so.
+/// Accepts any value, but values act only if a key in `paths` has a value in `values`. `why` says so.
 DEEPSPEED_API Option effective_where(std::vector<std::string> paths, std::vector<Json> values,
                                      std::string why);
 /// Accepts any value, but values act only at this ZeRO stage.

@@ -46,7 +46,8 @@ at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale);
 /// Returns `loss` times `loss_scale`, for a backward that the caller runs. A loss already scaled for any
 /// engine is returned unchanged.
 at::Tensor scale_loss(const at::Tensor& loss, double loss_scale);
-/// Returns whether an engine's backward() started the running backward. Call it from a node.
+/// Returns whether an engine's backward() started the running backward. Call it from an autograd node's
+/// backward.
 bool is_in_backward_of_engine();
 /// Returns whether `loss` comes from scale_loss().
 bool is_scaled_loss(const at::Tensor& loss);

@@ -30,7 +30,7 @@ namespace device {
 class WorkerThreads;
 }
 
-/// Runs tasks that make batches on threads. Throws UsageError for a count below 1.
+/// Runs tasks that make batches, on threads of its own. Throws UsageError for a count below 1.
 class DEEPSPEED_API BatchThreads {
  public:
   explicit BatchThreads(int count);

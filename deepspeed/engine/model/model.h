@@ -71,8 +71,8 @@ struct DEEPSPEED_API EngineModel {
   std::vector<StoredLayer> stored_layers;
   std::vector<LayerWeights> layers;  // of all stages of a pipeline
   std::function<void(bool training)> set_training;
-  /// Returns the model's named parameters if the registered ones have changed since the last call. Returns an
-  /// empty list if not. null: changes cannot be detected.
+  /// Returns the model's named parameters if the module's parameters have changed since the last call;
+  /// otherwise an empty list. null: changes cannot be detected.
   std::function<std::vector<NamedTensor>()> take_registered;
   std::shared_ptr<void> owner;  // keeps the model alive
 

@@ -79,7 +79,8 @@ void load_hyperparameters(const CheckpointLoad& load);
 void load_optimizer(const CheckpointLoad& load);
 /// Sets the model's weights from the loaded masters unless the weights were loaded too. Collective.
 void follow_masters(const CheckpointLoad& load);
-/// Loads the state that only this rank has. Logs if the checkpoint lacks it, so that it starts from zero.
+/// Loads the optimizer state that differs between ranks (compression errors). Logs if the checkpoint lacks
+/// it; it then starts from zero.
 void load_rank_state(const CheckpointLoad& load);
 
 // Counters, schedule, random numbers and the place in the data: checkpoint_load_run.cpp.

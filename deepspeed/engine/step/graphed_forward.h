@@ -35,7 +35,7 @@ struct CallShape {
 /// Decides which calls of a model run as graphs.
 class GraphedForward {
  public:
-  /// Serves a model on a CUDA device. The model must outlive this object.
+  /// Prepares for a model on a CUDA device. The model must outlive this object.
   GraphedForward(const EngineModel& model, const config::CudaGraphsConfig& options);
   GraphedForward(const GraphedForward&) = delete;
   GraphedForward& operator=(const GraphedForward&) = delete;

@@ -40,7 +40,7 @@ struct MemoryRegion {
   size_t size = 0;
 };
 
-/// Runs transfers for one thread. The destructor waits for transfers in progress.
+/// Runs transfers. Only one thread may call it. The destructor waits for transfers in progress.
 class TransferQueue {
  public:
   virtual ~TransferQueue() = default;
