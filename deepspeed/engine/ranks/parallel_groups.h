@@ -52,7 +52,7 @@ struct ParallelGroups {
   int slice() const { return slice_of(model_rank(), model_size()); }
 };
 
-/// Makes the groups of the engine with this name. Collective. `purpose`: see World::own_group().
+/// Makes the communication groups of the engine `name`. Collective. `purpose`: see World::own_group().
 ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& layout,
                                     const std::string& name, const std::string& purpose,
                                     const zero::RankSharing& sharing = {});

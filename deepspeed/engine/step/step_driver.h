@@ -110,7 +110,7 @@ class StepDriver {
   /// Returns whether the current window has gradients or micro steps.
   bool is_in_window() const;
   /// Warns once if an update uses more backwards than a window has. The program may have tried to drop one in
-  /// a way that does not reach the sums.
+  /// a way that does not change the gradient sums.
   void warn_of_more_backwards();
 
   TrainingState& state_;
