@@ -13,7 +13,8 @@ namespace deepspeed::io {
 /// bypassed (EINVAL).
 int open_scratch_file(const std::filesystem::path& folder, bool needs_direct);
 
-/// Owns a nameless file that grows by whole blocks. Its error messages begin with `key`.
+/// Owns a nameless file that grows by whole blocks. Its errors name the caller's source file and begin with
+/// `key`.
 class ScratchFile {
  public:
   /// Creates the file in `folder`, and the folder if it does not exist. Throws IoError naming the folder.

@@ -23,8 +23,7 @@ struct PlacedBytes {
   int64_t on_disk = 0;
 };
 
-/// Holds the bytes that one rank needs between steps. Buffers for disk access, and unused parts of last disk
-/// pages, are not included.
+/// Holds one rank's bytes between steps, without buffers for disk access and unused parts of last disk pages.
 struct ModelStatesEstimate {
   // The states as Engine::memory() reports them after the first step.
   MemoryBytes states;

@@ -49,7 +49,7 @@ DEEPSPEED_API MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_pa
                                                                 const Zero3Placement& placement = {},
                                                                 double additional_buffer_factor = 1.5);
 
-/// Prints a table of the estimates, one line for each combination of the placement options.
+/// Prints the estimates for all combinations of the placement options.
 DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_cold(int64_t total_params,
                                                                   const PlannedHardware& hardware = {},
                                                                   double additional_buffer_factor = 1.5,
@@ -60,7 +60,7 @@ DEEPSPEED_API void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_
                                                                   double additional_buffer_factor = 1.5,
                                                                   std::ostream& out = std::cout);
 
-/// Prints that table for a model, whose parameters are counted. Throws UsageError like the functions for
+/// Prints those estimates for a model, whose parameters are counted. Throws UsageError like the functions for
 /// numbers, and if the model is null.
 DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_live(
     const std::shared_ptr<torch::nn::Module>& model, const PlannedHardware& hardware = {},
