@@ -12,8 +12,8 @@ namespace deepspeed::config {
 /// Counts the insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
 DEEPSPEED_API size_t edit_distance(const std::string& a, const std::string& b);
 
-/// Returns the candidates at the smallest distance from `key` or one more. They come nearest first, each
-/// once, at most `most` of them. Case is ignored. Empty if none is near.
+/// Returns the candidates nearest to `key`, at most `most`, each once. They are those at the smallest edit
+/// distance, then those one edit further. Case is ignored. Empty if none is near.
 DEEPSPEED_API std::vector<std::string> nearest_keys(const std::string& key,
                                                     const std::vector<std::string>& candidates, size_t most);
 

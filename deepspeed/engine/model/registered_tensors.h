@@ -20,7 +20,7 @@ class RegisteredTensors {
   bool take_change(const torch::nn::Module& module);
 
  private:
-  std::vector<const c10::TensorImpl*> seen_;  // from the outside in
+  std::vector<const c10::TensorImpl*> seen_;  // parameters, outer modules first
 };
 
 }  // namespace deepspeed
