@@ -12,7 +12,7 @@ namespace deepspeed::kernels {
 /// Normalizes rows by the formulas of kernels/normalization.h.
 void run_cpu(const NormArrays& arrays);
 void norm_simd(const NormArrays& arrays, int64_t begin, int64_t end);
-/// Writes the rows of the input's gradient, and the sums of each part.
+/// Writes the input's gradient, and each part's sums for the gradients of weight and bias.
 void run_cpu(const NormBackwardArrays& arrays);
 void norm_backward_simd(const NormBackwardArrays& arrays, int64_t part);
 
@@ -41,19 +41,20 @@ void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, i
 void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
-/// Writes losses and gradients of rows by the formula of kernels/cross_entropy.h. They are nan for a target
-/// that is not a class.
+/// Writes the losses of rows and the gradients of their logits by the formula of kernels/cross_entropy.h.
+/// Both are nan for a target that is not a class.
 void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
-/// Chains the positions of each table row in order: first[row], then next[position], until -1.
+/// Links the positions that read each row of the embedding table. They are first[row], then next[position]
+/// until -1.
 struct PositionChains {
   const int64_t *rows = nullptr, *first = nullptr, *next = nullptr;
 };
-/// Sums the gradients of each table row. Indices are in range. `grad_weight` is zeroed, and rows without a
-/// position stay 0.
+/// Sums the gradients of the positions that read each table row. Indices are in range. `grad_weight` is
+/// zeroed, and rows without a position stay 0.
 void run_cpu(const EmbeddingGradientArrays& arrays);
-/// Sums the gradients of chains.rows[begin, end).
+/// Sums the gradients of the table rows chains.rows[begin, end).
 void embedding_gradient_simd(const EmbeddingGradientArrays& arrays, const PositionChains& chains,
                              int64_t begin, int64_t end);
 
