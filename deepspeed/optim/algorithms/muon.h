@@ -37,8 +37,8 @@ class Muon : public Optimizer {
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
   bool takes_scale_on_device() const override { return true; }
-  /// Updates one slice. Throws UsageError if the slice cuts a matrix and FlatSlice::cut is null, or if a group
-  /// with use_muon holds a parameter of fewer than two dimensions.
+  /// Updates one slice. Throws UsageError if the slice cuts a matrix and FlatSlice::cut is null, or if a
+  /// group with use_muon holds a parameter of fewer than two dimensions.
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
