@@ -35,7 +35,7 @@ struct Arguments {
 struct Measured {
   AsyncIoOptions tuning;
   DiskRate rate;
-  /// Returns the rate at which bytes are both read and written, in the unit of `rate`.
+  /// Returns the bytes per second that are both read and written.
   double both() const { return 1.0 / (1.0 / rate.read + 1.0 / rate.write); }
 };
 

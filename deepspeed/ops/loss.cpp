@@ -44,7 +44,7 @@ at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool
   return result;
 }
 
-/// Returns the weight of every loss: for a mean 1 / (number of rows that count), otherwise 1.
+/// Returns the weight of every loss: 1, or for a mean 1 / (number of rows that count).
 at::Tensor weight_of_losses(const at::Tensor& targets, const ChunkedLoss& loss, at::ScalarType dtype) {
   const at::TensorOptions options = targets.options().dtype(dtype);
   if (loss.options.reduction != Reduction::kMean) return at::ones({}, options);

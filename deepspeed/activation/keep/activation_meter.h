@@ -96,8 +96,8 @@ class DEEPSPEED_API CountActivations {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// Returns whether the model keeps a tensor anyway: a parameter, a view of one, or a cast of a partitioned
-/// parameter.
+/// Returns whether the model keeps a tensor anyway. Such are parameters, their views, and casts of
+/// partitioned parameters.
 bool is_parameter(const at::Tensor& tensor);
 
 /// Keeps a tensor as it is, and counts it unless is_parameter().

@@ -24,7 +24,7 @@ class ReentrantRegion : public Region {
   std::vector<bool> is_defined_;
 };
 
-/// Runs a region as one autograd node, which returns the defined outputs of the region's function.
+/// Runs a region as one autograd node. forward() returns the defined outputs of the region's function.
 struct ReentrantNode : torch::autograd::Function<ReentrantNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 std::shared_ptr<ReentrantRegion> region,

@@ -47,7 +47,7 @@ struct NormBackwardArrays {
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
-/// Points to one or two arrays of partial sums, and to the arrays for their totals.
+/// Points to one or two arrays of partial sums, and to arrays for the totals.
 struct PartSumsArrays {
   const void* parts[2] = {};  // wide [num_parts, columns]
   void* sums[2] = {};         // [columns]

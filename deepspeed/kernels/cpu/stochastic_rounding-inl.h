@@ -88,7 +88,7 @@ HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   return hn::BitCast(UintOf<D>(), bytes);
 }
 
-/// Rounds and stores the moments of a pair of vectors, and advances `counters` to the next pair.
+/// Rounds and stores the moments of two vectors. Advances `counters` to the next two.
 template <class D>
 HWY_INLINE void store_moment_pairs(D d, uint32_t, uint32_t, hn::Vec<UintOf<D>>& counters, hn::Vec<D> m0,
                                    hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1, uint16_t* HWY_RESTRICT m_to,

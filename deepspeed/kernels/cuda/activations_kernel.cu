@@ -15,7 +15,7 @@ __device__ Wide<T> gelu_sigmoid(Wide<T> x) {
   return inverse_for<T>(W(1) + exp2_for<T>(x * (linear + cubic * (x * x))));
 }
 
-/// Returns GELU'(x) = s + x s (1 - s) 2 u', with s = sigmoid(2 u).
+/// Returns the derivative of GELU: s + x s (1 - s) 2 u'. s is sigmoid(2 u).
 template <class T>
 __device__ Wide<T> gelu_derivative(Wide<T> x) {
   using W = Wide<T>;

@@ -15,8 +15,8 @@
 
 namespace deepspeed::kernels {
 
-/// Holds functions that launch a kernel over arrays on CUDA device `index`, on its current stream. Each
-/// returns null, or the driver's error message. cuda/launches.h describes the arguments.
+/// Holds functions that launch a kernel on the current stream of CUDA device `index`. Each returns null, or
+/// the driver's error message. cuda/launches.h describes the arguments.
 struct CudaKernels {
   static constexpr const char* kName = "deepspeed_cuda_kernels";
   template <class... Parameters>

@@ -215,7 +215,7 @@ struct Team {
   }
 };
 
-/// Returns how many elements of a row a thread keeps in registers, with `width` loaded at once. With more of
+/// Returns how many elements of a row a thread keeps in registers. It loads `width` at once. With more of
 /// them, too few threads fit a multiprocessor. Single elements (width 1) need an address each.
 DEEPSPEED_ON_BOTH constexpr int kept_columns(int width) { return width == 1 ? 16 : 24; }
 

@@ -46,7 +46,7 @@ class Muon : public Optimizer {
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
-  /// Holds a state in two parts: the momentum, and all the rest, whose unknown names moments_ rejects.
+  /// Holds a state in two parts: the momentum, and all the rest. moments_ rejects unknown names in the rest.
   struct TwoStates {
     SliceState momentum, moments;
   };
@@ -61,7 +61,7 @@ class Muon : public Optimizer {
   at::Tensor orthogonalized(size_t group, const std::vector<int64_t>& shape, const at::Tensor& change) const;
   /// Updates a segment's weights. `change`: the segment's part of the orthogonalized change.
   void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
-  /// Makes all states that the group's parameters need, even those that this slice has no elements for.
+  /// Makes all states that the group needs, even without elements in this slice.
   void make_states(const FlatSlice& slice);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 

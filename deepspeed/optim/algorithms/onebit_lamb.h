@@ -50,7 +50,7 @@ class OneBitLamb final : public Lamb {
   void check_state(const SliceState& state) const override;
 
  private:
-  /// Holds a number of each kind for each parameter of a group, equal on all ranks.
+  /// Holds numbers for each parameter of a group, equal on all ranks.
   struct OfParameters {
     at::Tensor average;                  // (parameters) fp64
     at::Tensor last_factor;              // (parameters) fp64

@@ -57,7 +57,7 @@ class ZeroOneIntervals {
   int64_t local_interval_ = 1, local_steps_ = 0;  // steps since the interval last doubled
 };
 
-/// Steps slices by 0/1 Adam as in DeepSpeed: weight decay is decoupled, and there is no bias correction. Each
+/// Steps slices by 0/1 Adam as in DeepSpeed. Weight decay is decoupled, and there is no bias correction. Each
 /// slice is the whole flat space of its group.
 class ZeroOneAdam final : public Adam {
  public:
@@ -80,7 +80,7 @@ class ZeroOneAdam final : public Adam {
   int64_t state_bytes() const override;
 
  private:
-  /// Holds the local steps of a slice since the last exchange, in the terms of the formulas.
+  /// Holds what a slice's local steps have added up since the last exchange.
   struct LocalSteps {
     at::Tensor weights;  // (n) w in the formulas
     at::Tensor change;   // (n) u

@@ -27,7 +27,7 @@ struct Segment {
   std::vector<int64_t> shape;   // of the whole parameter
 };
 
-/// Returns a view of the segment's elements in a slice's flat tensor; undefined if the tensor is.
+/// Returns a view of the segment in a slice's flat tensor; undefined if the tensor is.
 inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
@@ -115,8 +115,8 @@ class DEEPSPEED_API Optimizer {
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
   /// Throws UsageError if load_state() would reject the names or the step. The tensors may be empty here.
   virtual void check_state(const SliceState& state) const = 0;
-  /// Returns the part of a slice's state that differs between ranks; empty if all of it is equal. The tensors
-  /// are shared, and replace those of the same names in state().
+  /// Returns the part of a slice's state that differs between ranks; empty if none does. The tensors are
+  /// shared, and replace those of the same names in state().
   virtual SliceState own_state(size_t) const { return {}; }
   /// Loads a copy of own_state(), and writes this rank's weights into the slice's masters. Call it after
   /// load_state() of the same run. Throws UsageError if names or sizes do not fit.

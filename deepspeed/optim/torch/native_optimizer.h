@@ -104,7 +104,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   NativeOptimizer(const std::vector<torch::optim::OptimizerParamGroup>& groups,
                   std::unique_ptr<NativeOptions> defaults);
 
-  /// Throws if a group's options do not fit the class or the defaults of all groups.
+  /// Throws if a group's options do not fit the class or the common defaults.
   virtual void check_options(const NativeOptions& options) const = 0;
   /// Calls check_options() for every group. Constructors must end with it.
   void check_groups() const;

@@ -35,7 +35,7 @@ bool has_backward(const PipelineSteps& pipeline) {
   return false;
 }
 
-/// Follows one stage: which passes were done for each micro batch, and which micro batch holds each buffer.
+/// Follows one stage: the passes done for each micro batch, and the buffers in use.
 class StageCheck {
  public:
   StageCheck(const PipelineSteps& pipeline, int stage, bool trains)

@@ -36,7 +36,7 @@ class BatchRun {
   const std::vector<Tensors>& outputs() const { return kept_outputs_; }
 
  private:
-  /// Holds tensors of a micro batch in a chunk, from its forward to the end of its backward.
+  /// Holds a micro batch's tensors in a chunk, from forward to the end of backward.
   struct Passage {
     Tensors inputs;
     Tensors outputs;

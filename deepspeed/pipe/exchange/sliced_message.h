@@ -20,7 +20,7 @@ class SlicedMessage {
   bool is_cut() const { return slices_ && slices_.size() > 1; }
   /// Returns this rank's part of a tensor, (ceil(numel / slices)).
   at::Tensor part_of(const at::Tensor& whole) const;
-  /// Allocates flat memory for all parts of a tensor like `whole`, (slices * ceil(numel / slices)).
+  /// Allocates memory for all parts of a tensor like `whole`, (slices * ceil(numel / slices)).
   at::Tensor room_for(const at::Tensor& whole) const;
   /// Views that memory as the whole tensor, with the sizes of `like`.
   at::Tensor whole_of(const at::Tensor& room, const at::Tensor& like) const;

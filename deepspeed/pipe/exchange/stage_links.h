@@ -60,7 +60,7 @@ class StageLinks {
   /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from the
   /// last list of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
-  /// Starts receiving the previous part's outputs if their form is known, and returns whether it is.
+  /// Starts receiving the previous part's outputs if their form is known. Returns whether it started.
   bool expect_inputs(const ListKind& kind);
   /// Waits for the previous part's outputs. They are leaves, which require gradients if the other stage's
   /// outputs do.

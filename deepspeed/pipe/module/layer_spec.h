@@ -223,8 +223,8 @@ class DEEPSPEED_API LayerSpec {
   bool is_built_ = false;
 };
 
-/// Describes a layer that shares its module with other layers of its key, even on other stages. An example is
-/// an embedding and the output projection. Gradients of the tied weights are summed over the stages.
+/// Describes a layer that shares its module with layers of equal key on any stage. An example is an embedding
+/// and the output projection. Gradients of the tied weights are summed over the stages.
 class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
  public:
   /// Takes a layer of another front end.

@@ -9,7 +9,7 @@
 
 namespace deepspeed::pipe {
 
-/// Returns a parameter's name in the stage, given its name in the layer and the layer's prefix.
+/// Returns a parameter's name in the stage. `name` is its name in the layer of this prefix.
 inline std::string name_in(const std::string& prefix, const std::string& name) { return prefix + "." + name; }
 
 /// Joins the models of layers into one, in which names begin with the layer's prefix. Layers with the same

@@ -42,8 +42,8 @@ class DEEPSPEED_API ParallelRanks {
   RankGroups data_parallel_groups() const { return groups("data"); }
   RankGroups slice_groups() const { return groups("model"); }
   RankGroups model_parallel_groups() const;
-  /// Returns a pair for each rank: the rank itself and its neighbour on the next stage. The first stage
-  /// follows the last.
+  /// Returns a pair for each rank: itself and its neighbour on the next stage. The first stage follows the
+  /// last.
   RankGroups p2p_groups() const;
 
   /// These return the group that holds this rank.
@@ -52,8 +52,8 @@ class DEEPSPEED_API ParallelRanks {
   RankGroup slice_group() const { return own(slice_groups()); }
   RankGroup model_parallel_group() const { return own(model_parallel_groups()); }
 
-  /// Returns the global rank on another stage that has this rank's coordinates on the other axes. `others`
-  /// replaces some of these coordinates. Throws UsageError for coordinates that do not exist.
+  /// Returns the global rank of a stage that has this rank's other coordinates. `others` replaces some of
+  /// them. Throws UsageError for coordinates that do not exist.
   int stage_to_global(int stage_id, const ProcessCoord& others = {}) const;
 
  private:

@@ -15,8 +15,8 @@ namespace deepspeed::python {
 /// group's name begins with `what`. Throws UsageError if there is no world.
 comm::ProcessGroup group_of_ranks(const std::string& what, const std::vector<int>& ranks);
 
-/// Returns whether a parameter has the mark of Megatron's parallel layers, by which DeepSpeed recognizes
-/// parts of a weight. The caller holds the interpreter's lock.
+/// Returns whether a parameter has the mark of Megatron's parallel layers. DeepSpeed recognizes parts of a
+/// weight by this mark. The caller holds the interpreter's lock.
 bool is_marked_parallel(const at::Tensor& param);
 
 }  // namespace deepspeed::python

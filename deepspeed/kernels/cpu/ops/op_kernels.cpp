@@ -15,7 +15,7 @@ namespace {
 // A thread's smallest piece in elements, about 10 microseconds.
 constexpr int64_t kOpBlockNumel = 16384;
 
-/// Calls run(begin, end) in threads for ranges of the units [0, count), of `numel` elements each.
+/// Calls run(begin, end) in threads for ranges of [0, count). A unit has `numel` elements.
 template <class Run>
 void share_out(int64_t count, int64_t numel, const Run& run) {
   const int64_t grain = std::max<int64_t>(1, kOpBlockNumel / std::max<int64_t>(1, numel));

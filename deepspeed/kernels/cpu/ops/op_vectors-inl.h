@@ -33,7 +33,7 @@ using WideType = std::conditional_t<std::is_same_v<Type, Float64>, Float64, Floa
 template <class Type>
 using BitsOf = typename Type::Bits;
 
-/// Full and Part say how many elements of a vector are in the row: all or `count`.
+/// Full and Part say how many lanes are in the row: all or `count`.
 struct Full {};
 struct Part {
   size_t count;
@@ -144,7 +144,7 @@ std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t co
   return wide;
 }
 
-/// Cuts the elements [begin, end) at the ends of rows, and calls body(index, column, count) for each piece in
+/// Cuts the elements [begin, end) at the ends of rows. Calls body(index, column, count) for each piece in
 /// order.
 template <class Body>
 HWY_INLINE void for_each_row_piece(int64_t columns, int64_t begin, int64_t end, const Body& body) {

@@ -19,7 +19,7 @@ struct RotaryHead {
   const BitsOf<TableType>*cos, *sin;
 };
 
-/// Rotates a head whose pairs are elements of the halves [0, half) and [half, 2 half).
+/// Rotates a head. Its pairs consist of one element of [0, half) and one of [half, 2 half).
 template <class Type, class TableType>
 HWY_INLINE void turn_halves(Type type, TableType table, const RotaryHead<Type, TableType>& head, int64_t half,
                             bool backward) {
