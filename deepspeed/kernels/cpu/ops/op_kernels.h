@@ -16,8 +16,8 @@ void norm_simd(const NormArrays& arrays, int64_t begin, int64_t end);
 void run_cpu(const NormBackwardArrays& arrays);
 void norm_backward_simd(const NormBackwardArrays& arrays, int64_t part);
 
-/// Computes bias + GELU by the formulas of kernels/ops/activations.h. The _simd functions compute the elements
-/// [begin, end). `sums`, wide [columns] or null, receives the bias's gradient over whole rows.
+/// Computes bias + GELU by the formulas of kernels/ops/activations.h. The _simd functions compute the
+/// elements [begin, end). `sums`, wide [columns] or null, receives the bias's gradient over whole rows.
 void run_cpu(const BiasGeluArrays& arrays);
 void bias_gelu_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end);
 void bias_gelu_backward_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end, void* sums);
@@ -37,13 +37,13 @@ void masked_softmax_simd(const MaskedSoftmaxArrays& arrays, int64_t begin, int64
 void run_cpu(const SoftmaxBackwardArrays& arrays);
 void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, int64_t end);
 
-/// Rotates heads by the formula of kernels/ops/rotary.h; rotary_simd() those in [begin, end) of batch * heads *
-/// positions.
+/// Rotates heads by the formula of kernels/ops/rotary.h; rotary_simd() those in [begin, end) of batch * heads
+/// * positions.
 void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
-/// Writes losses and logits' gradients of rows by the formula of kernels/ops/cross_entropy.h. Both are nan for a
-/// target that is not a class.
+/// Writes losses and logits' gradients of rows by the formula of kernels/ops/cross_entropy.h. Both are nan
+/// for a target that is not a class.
 void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
