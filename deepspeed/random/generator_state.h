@@ -13,14 +13,15 @@ namespace deepspeed {
 /// Returns the state of the computing device's default generator, a byte tensor on the CPU. The device is the
 /// current CUDA device, or the CPU if the process uses none.
 DEEPSPEED_API at::Tensor accelerator_rng_state();
-/// Sets the state of accelerator_rng_state(). Throws UsageError if `state` is not one.
+/// Sets the state that accelerator_rng_state() returned. Throws UsageError if `state` is not a generator
+/// state.
 DEEPSPEED_API void set_accelerator_rng_state(const at::Tensor& state);
 
 /// Holds the states of the default CPU and CUDA generators and of the tracker (cuda_rng_tracker.h).
 struct DEEPSPEED_API GeneratorStates {
   /// Reads the current states.
   static GeneratorStates now();
-  /// Makes these states the current ones.
+  /// Sets the generators and the tracker to these states.
   void set() const;
   /// Compares the default generators, not the tracker's streams.
   bool operator==(const GeneratorStates& other) const;

@@ -7,12 +7,12 @@
 
 namespace deepspeed::activation {
 
-/// Runs the function; what its nodes save is recomputed when backward needs it. Throws UsageError in backward
-/// if the function then saves other tensors.
+/// Runs the function. The tensors that its autograd nodes save are recomputed when backward needs them.
+/// Throws UsageError in backward if the function then saves other tensors.
 TensorList run_with_recomputation(TensorFunction function, const TensorList& inputs, RegionOptions options);
 
-/// Returns whether the hooks belong to a region. Such hooks keep no value, or only one that backward needs
-/// now.
+/// Returns whether the hooks belong to a region of run_with_recomputation(). They keep no value, or only one that backward
+/// needs now.
 bool keeps_no_values(const autograd::SavedTensorHooks* hooks);
 
 }  // namespace deepspeed::activation

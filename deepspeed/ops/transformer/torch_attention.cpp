@@ -59,7 +59,7 @@ std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-/// Asks torch for an operator that can train. Backward supports fewer sizes than forward.
+/// Returns the operator that torch chooses for training. Backward supports fewer sizes than forward.
 at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, const HeadSizes& sizes) {
   const at::AutoGradMode with_grad(true);
   const at::Tensor heads = by_heads(qkv.detach(), sizes);

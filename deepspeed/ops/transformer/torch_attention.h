@@ -11,9 +11,9 @@ namespace deepspeed::ops {
 /// Returns the operator of torch that can compute a call. If none can, returns kWritten, the library's own.
 ///
 /// On the CPU flash attention takes calls without dropout. On CUDA torch chooses by the sizes, the device and
-/// its own switches (torch.backends.cuda.enable_flash_sdp() and others). On CUDA no operator takes float64, a
-/// dropout ratio of 1, or a dropout with its own seed. In 16 bits none takes a mask that differs between the
-/// queries of a sequence, because the operator would round it to 16 bits.
+/// its own switches (torch.backends.cuda.enable_flash_sdp() and others). On CUDA no operator takes float64,
+/// heads whose size is not a multiple of 8, a dropout ratio of 1, or a dropout with its own seed. In 16 bits
+/// none takes a mask that differs between heads or queries, because the operator would round it to 16 bits.
 AttentionKind torch_attention_kind(const at::Tensor& qkv, const AttentionCall& call);
 
 /// Computes attention() by an operator that torch_attention_kind() returned.

@@ -17,7 +17,7 @@ namespace deepspeed::optim {
 struct FlatSlice;
 
 /// Holds the state of one slice. It has named flat tensors of the slice's size, the number of steps made, and
-/// named numbers for each parameter of the slice's group, equal on all ranks.
+/// named lists of numbers. A list has one number per parameter of the slice's group, equal on all ranks.
 struct SliceState {
   std::vector<std::pair<std::string, at::Tensor>> tensors = {};  // e.g. exp_avg, exp_avg_sq
   int64_t step = 0;
@@ -35,7 +35,7 @@ DEEPSPEED_API std::vector<at::Tensor> copy_state(
 DEEPSPEED_API at::ScalarType state_dtype_of(
     const FlatSlice& slice, at::ScalarType dtype,
     const std::source_location& where = std::source_location::current());
-/// Checks names and step as copy_state() does, without copying. Throws UsageError.
+/// Throws UsageError if copy_state() would reject the names or the step.
 DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
                                      const std::source_location& where = std::source_location::current());
 
