@@ -35,7 +35,7 @@ struct Arguments {
 struct Measured {
   AsyncIoOptions tuning;
   DiskRate rate;
-  /// Returns the seconds to read and write one byte.
+  /// Returns the bytes per second that are both read and written.
   double both() const { return 1.0 / (1.0 / rate.read + 1.0 / rate.write); }
 };
 

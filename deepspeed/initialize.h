@@ -49,7 +49,7 @@ at::Tensor result_in_place_of(...);
 
 }  // namespace initialize_detail
 
-/// Is an engine for a model class. forward() takes and returns what the model's forward() does.
+/// Trains a model of one class. forward() takes and returns what the model's forward() does.
 template <class Module>
 class DeepSpeedEngine : public Engine {
  public:
@@ -136,8 +136,8 @@ class DeepSpeedEngine : public Engine {
   std::shared_ptr<Module> module_;
 };
 
-/// Is the loader type of an initialize() without training data; the loader is null. Pass training data to get
-/// a loader.
+/// Stands for the loader that initialize() without training data does not return; the pointer is null. Pass
+/// training data to get a loader.
 struct NoTrainingDataWasGivenToInitialize;
 
 // A range-for over the pointer instead of the loader finds these overloads, and not the many of std.

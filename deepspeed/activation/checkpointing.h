@@ -31,20 +31,23 @@ using activation::SelectivePolicy;
 using activation::TensorFunction;
 using activation::TensorList;
 
-/// Sets how regions keep their inputs, for the whole process, from the next checkpoint() on. Replaces all
-/// earlier settings. model_parallel_group: the ranks that partition_activations divides inputs among; an
-/// empty one means one rank. Throws UsageError for options that contradict each other.
+/// Sets how checkpoint() keeps inputs, for the whole process, from the next call on. Replaces all earlier
+/// settings. model_parallel_group: the ranks that partition_activations divides inputs among; an empty one
+/// means one rank. Throws UsageError for options that contradict each other.
 DEEPSPEED_API void configure(const comm::ProcessGroup& model_parallel_group,
                              const CheckpointOptions& options = {});
 inline void configure(const CheckpointOptions& options = {}) { configure(comm::ProcessGroup(), options); }
 
 /// Returns whether configure() was called. checkpoint() also works without it, with default options.
 DEEPSPEED_API bool is_configured();
-/// Frees the contiguous buffers kept for further forwards. Open regions keep theirs.
+/// Frees the contiguous buffers that further forwards would reuse. Inputs that still wait for backward keep
+/// theirs.
 DEEPSPEED_API void reset();
-/// Sets num_checkpoints. DeepSpeed programs pass their number of layers. Throws UsageError below 1.
+/// Sets CheckpointOptions::num_checkpoints. DeepSpeed programs pass their number of layers. Throws UsageError
+/// below 1.
 DEEPSPEED_API void set_num_layers(int64_t num_layers);
-/// Sets partition_activations. Throws UsageError if contiguous_checkpointing needs it.
+/// Sets CheckpointOptions::partition_activations. Throws UsageError for false if contiguous_checkpointing is
+/// on.
 DEEPSPEED_API void partition_activations_in_checkpoint(bool partition);
 
 /// Runs `function` on a list of tensors, like checkpoint(). It is for layers that take lists, and for other
@@ -56,12 +59,12 @@ DEEPSPEED_API TensorList checkpoint_tensors(TensorFunction function, TensorList 
 /// recomputed.
 ///
 /// Tensors may be in tuples, vectors, optionals, maps and plain structs (tensor/visit_tensors.h). Arguments
-/// of any other type are kept as copies. The result is a tensor, such a value, or nothing. A recomputation
-/// repeats random numbers, the tracker's streams and autocast; gradients equal those of a plain call bit for
-/// bit. The function must do the same each time and take its tensors as arguments. What it captures stays
-/// alive, and in a reentrant region a captured result of operators gets no gradient. Without gradients
-/// (torch::NoGradGuard) this is a plain call. Throws UsageError, also in backward, if a recomputation differs
-/// from its forward.
+/// of any other type are kept as copies. The result is a tensor, one of these types, or nothing. A
+/// recomputation repeats random numbers (also those of get_cuda_rng_tracker()) and autocast; gradients equal
+/// those of a plain call bit for bit. The function must do the same each time and take its tensors as
+/// arguments. Captured values stay alive. With use_reentrant a captured result of operators gets no gradient.
+/// Without gradients (torch::NoGradGuard) this is a plain call. Throws UsageError, also in backward, if a
+/// recomputation differs from its forward.
 template <class Function, class... Args>
 auto checkpoint(const RegionOptions& options, Function function, Args&&... args) {
   constexpr bool is_taken = std::invocable<Function&, std::decay_t<Args>...>;
@@ -103,8 +106,7 @@ auto non_reentrant_checkpoint(Function function, Args&&... args) {
   return checkpoint(RegionOptions(), std::move(function), std::forward<Args>(args)...);
 }
 
-/// Is DeepSpeed's class of this name, over lists of tensors: a reentrant region
-/// (RegionOptions::use_reentrant).
+/// Runs checkpoint_tensors() with use_reentrant, as DeepSpeed's class of this name does.
 struct CheckpointFunction {
   static TensorList apply(TensorFunction function, TensorList inputs) {
     return checkpoint_tensors(std::move(function), std::move(inputs), {.use_reentrant = true});

@@ -23,7 +23,8 @@ namespace deepspeed {
 
 using activation::HostCopy;
 
-/// Is one copy on the host. It refers to its source weakly, since a storage's address may be reused.
+/// Holds one copy on the host. A weak reference identifies the source, since a storage's address may be
+/// reused.
 class OffloadedCopy {
  public:
   OffloadedCopy(std::shared_ptr<SavedTensorOffload::State> state, const at::Tensor& flat, size_t index);
@@ -58,7 +59,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(const SavedTensorOffloadOptions& options) : options_(options) {}
 
-  /// Returns the copy of a tensor; null if the tensor is to stay.
+  /// Returns the host copy of a tensor; null if the tensor stays on the device.
   std::shared_ptr<OffloadedCopy> copy_of(const at::Tensor& tensor) {
     if (!may_leave(tensor)) return nullptr;
     const Key key{tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), tensor.numel(),
@@ -70,7 +71,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
   }
-  /// Starts copying back what was packed before: backward asks in reverse order.
+  /// Starts copying back the tensor packed before `index`, since backward asks in reverse order.
   void prefetch_before(size_t index) {
     std::shared_ptr<OffloadedCopy> next;
     {

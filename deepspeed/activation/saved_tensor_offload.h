@@ -10,9 +10,9 @@
 namespace deepspeed {
 
 struct SavedTensorOffloadOptions {
-  /// Limits the host memory in bytes that copies take at once. Anything beyond stays on the device.
+  /// Limits the bytes of host memory that all copies take together. Tensors beyond that stay on the device.
   int64_t host_bytes = 0;
-  /// Keeps tensors smaller than this on the device.
+  /// Keeps tensors of fewer bytes than this on the device.
   int64_t least_bytes = 1 << 20;
   /// Copies CPU tensors too, which saves no memory: for testing programs without a device.
   bool from_cpu = false;
@@ -42,8 +42,8 @@ class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
   std::shared_ptr<State> state_;
 };
 
-/// Passes what the thread's forwards save to `offload` while it exists. Inputs of checkpointed regions are
-/// included, unless the configuration partitions them or keeps them on the host itself.
+/// Passes what the thread's forwards save to `offload` while it exists. That includes inputs of checkpoint(),
+/// unless its configuration partitions them or keeps them on the host.
 using SavedTensorOffloadScope = autograd::SavedTensorScope;
 
 }  // namespace deepspeed

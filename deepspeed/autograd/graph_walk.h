@@ -9,7 +9,8 @@
 
 namespace deepspeed::autograd {
 
-/// Records the nodes between roots and inputs. A node is on the path if an input can be reached from it.
+/// Records the autograd nodes between roots and inputs. A node is on the path if an input can be reached from
+/// it.
 class GraphWalk {
  public:
   /// Visits each node once, in about a microsecond per node. inputs: edges to leaves.

@@ -21,7 +21,8 @@ NodeHandle make_node(Arguments&&... arguments) {
     return c10::make_intrusive<Kind>(std::forward<Arguments>(arguments)...);
 }
 
-/// Returns a handle that does not keep the node alive. torch holds a parameter's accumulator this way.
+/// Returns a handle that does not keep the node alive. torch holds the node that accumulates a parameter's
+/// gradient this way.
 template <typename Kind>
 std::weak_ptr<Kind> weak(const std::shared_ptr<Kind>& node) {
   return node;

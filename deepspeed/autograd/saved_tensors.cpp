@@ -123,7 +123,7 @@ class LeafNotingHooks final : public at::impl::VariableHooksInterface {
 };
 
 /// Wraps the process's autograd engine, which each saved tensor asks for default hooks. Everything else is
-/// forwarded. Hooks set there by Python code count as the innermost ones.
+/// forwarded. Default hooks that Python code sets count as the innermost ones.
 class HookEngine final : public Engine {
  public:
   explicit HookEngine(Engine& base) : base_(base) {}
@@ -160,8 +160,8 @@ LeafNotingHooks* leaf_noting_hooks = nullptr;
 
 Engine& get_hook_engine() { return *hook_engine; }
 
-/// Installs both wrappers. Nodes keep using the engine, so it is never removed. If a stub is set later, for
-/// instance by Python's fork handler, it is wrapped again.
+/// Installs both wrappers. Nodes keep using the wrapped engine, so it is never removed. An engine that is set
+/// later, for instance by Python's fork handler, is wrapped too.
 void install() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);

@@ -23,7 +23,7 @@ class DEEPSPEED_API PackedTensor {
   virtual at::Tensor unpack() = 0;
 };
 
-/// Takes the tensors that are saved in its scope.
+/// Takes the tensors that autograd saves in a SavedTensorScope of these hooks.
 class DEEPSPEED_API SavedTensorHooks {
  public:
   virtual ~SavedTensorHooks() = default;
@@ -32,8 +32,8 @@ class DEEPSPEED_API SavedTensorHooks {
   /// KeptTensor does, because autograd no longer checks it.
   virtual std::unique_ptr<PackedTensor> pack(const at::Tensor& tensor) = 0;
   /// Returns whether pack() should get a leaf that needs a gradient, such as a parameter. Otherwise autograd
-  /// keeps the leaf and backward gets the identical tensor. unpack() cannot return that, because autograd
-  /// makes a new tensor from its result.
+  /// keeps the leaf and backward gets the identical tensor. unpack() cannot return the identical tensor,
+  /// because autograd makes a new one from its result.
   virtual bool takes_leaf(const at::TensorImpl* leaf) {
     static_cast<void>(leaf);
     return true;
@@ -41,7 +41,7 @@ class DEEPSPEED_API SavedTensorHooks {
 };
 
 /// Passes what this thread saves to `hooks` while it exists. Scopes nest; only the innermost is asked.
-/// `hooks` may be destroyed before what it packed; unpack() must not need it then.
+/// `hooks` may be destroyed before the PackedTensors that it made; unpack() must not need `hooks` then.
 class DEEPSPEED_API SavedTensorScope {
  public:
   explicit SavedTensorScope(SavedTensorHooks& hooks);

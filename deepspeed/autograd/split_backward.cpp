@@ -137,7 +137,7 @@ class GraphEdits {
     Node* node;
     variable_list gradients;
 
-    /// Returns one of the gradients that the node received; null if there was none.
+    /// Returns a gradient that the node received; null if it received none.
     const at::Tensor* a_gradient() const {
       const auto found = std::find_if(gradients.begin(), gradients.end(),
                                       [](const at::Tensor& gradient) { return gradient.defined(); });

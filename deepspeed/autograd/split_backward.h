@@ -50,8 +50,8 @@ class DEEPSPEED_API WeightBackward {
 /// given at once, since the graph is used up. Drop them afterwards to free what `later` does not need. The
 /// results equal those of an ordinary backward bit for bit, with one exception: if operators of different
 /// kinds share a weight, its gradients are summed in another order. A hook on a tensor runs once. A hook on a
-/// splitting node sees no weight gradient. Throws UsageError if the lists do not match or an input is not a
-/// leaf. If an operator throws, nothing is added to `later`.
+/// node of splitting_nodes() sees no weight gradient. Throws UsageError if the lists do not match or an input
+/// is not a leaf. If an operator throws, nothing is added to `later`.
 DEEPSPEED_API std::vector<at::Tensor> backward_inputs(const std::vector<at::Tensor>& outputs,
                                                       const std::vector<at::Tensor>& output_grads,
                                                       const std::vector<at::Tensor>& inputs,
@@ -61,8 +61,8 @@ DEEPSPEED_API std::vector<at::Tensor> backward_inputs(const std::vector<at::Tens
 /// Nodes that run their own backward inside use this.
 WeightBackward* current_weight_backward();
 
-/// Lists the nodes that may run twice, each time for other gradients. These are matrix products and
-/// convolutions, under torch's names. A test fails if torch renames one.
+/// Lists the nodes that may run twice, for gradients of inputs and then of weights. They are matrix products
+/// and convolutions, under torch's names. A test fails if torch renames one.
 const std::unordered_set<std::string>& splitting_nodes();
 
 }  // namespace deepspeed::autograd

@@ -13,7 +13,7 @@ namespace deepspeed {
 class Descriptor {
  public:
   Descriptor() = default;
-  /// Takes a descriptor over; -1 is none.
+  /// Takes ownership of `fd`; -1 means none.
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
@@ -27,7 +27,7 @@ class Descriptor {
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void close() { *this = Descriptor(); }
-  /// Gives the descriptor away.
+  /// Returns the descriptor and stops owning it.
   int release() { return std::exchange(fd_, -1); }
 
  private:
@@ -36,13 +36,13 @@ class Descriptor {
 
 /// Owns both ends of a pipe.
 struct DEEPSPEED_API Pipe {
-  /// Throws IoError if there is no descriptor left.
+  /// Opens a pipe. Throws IoError if the process can open no more descriptors.
   Pipe();
 
   Descriptor read_end, write_end;
 };
 
-/// Lets calls on the descriptor return at once, with EAGAIN, instead of waiting.
+/// Makes reads and writes that would wait fail with EAGAIN instead.
 DEEPSPEED_API void make_non_blocking(int fd);
 
 }  // namespace deepspeed

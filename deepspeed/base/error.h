@@ -14,7 +14,7 @@
 
 namespace deepspeed {
 
-/// Is the base of all errors of the library.
+/// Serves as the base of all errors of the library.
 class DEEPSPEED_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -60,7 +60,7 @@ class DEEPSPEED_API CommError : public Error {
 /// "zero.slice_set" for deepspeed/zero/update/slice_set.cpp, "engine" for deepspeed/engine/engine.cpp.
 DEEPSPEED_API std::string part_of_file(const char* path);
 
-/// Holds the first part of a text, and where the function that gets it was called.
+/// Holds the first part of a message, and the source location of the call that passes it.
 struct FirstPart {
   template <class Part>
   FirstPart(const Part& part, const std::source_location& called = std::source_location::current())
@@ -78,7 +78,7 @@ std::string located(const FirstPart& first, const Parts&... parts) {
 }
 
 /// Throws `ErrorType` with the text `[folder.file] parts...`, for the caller's file. A ConfigError reads
-/// `[config] parts...` wherever it comes from. Its first part is the key, which is what a user looks for.
+/// `[config] parts...` for any file. Its first part is the key, which is what a user looks for.
 template <class ErrorType, class... Parts>
 [[noreturn]] void raise(const FirstPart& first, const Parts&... parts) {
   if constexpr (std::is_same_v<ErrorType, ConfigError>)
@@ -86,7 +86,8 @@ template <class ErrorType, class... Parts>
   throw ErrorType(located(first, parts...));
 }
 
-/// Throws for a function that checks on behalf of its caller, whose location is `where`.
+/// Throws like raise(), but names the file of `where`. For a function that checks on behalf of a caller at
+/// `where`.
 template <class ErrorType, class... Parts>
 [[noreturn]] void raise_at(const std::source_location& where, const Parts&... parts) {
   throw ErrorType(message("[", part_of_file(where.file_name()), "] ", parts...));

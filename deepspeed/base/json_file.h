@@ -22,11 +22,11 @@ inline constexpr size_t kMaxJsonBytes = size_t{1} << 20;
 DEEPSPEED_API Json parse_json(const std::string& text, const std::string& source,
                               size_t max_bytes = kMaxJsonBytes);
 
-/// Parses a file as parse_json() does. Throws IoError if it cannot be read, is too long, or is not a regular
-/// file.
+/// Parses a file as parse_json() does. Throws IoError if the file cannot be read, is too long, or is not a
+/// regular file.
 DEEPSPEED_API Json read_json_file(const std::filesystem::path& path);
 
-/// Is a position in a text: line and column, both counted from 1.
+/// Holds a position in a text: line and column, both counted from 1.
 struct TextPosition {
   size_t line = 1;
   size_t column = 1;
@@ -40,11 +40,11 @@ DEEPSPEED_API TextPosition position_in(const std::string& text, size_t offset);
 /// without end.
 DEEPSPEED_API std::string blank_comments(std::string text, const std::string& source);
 
-/// Writes `key` as part of a dotted path. A key with other characters than a name has is quoted and
-/// shortened.
+/// Returns `key` as part of a dotted path. A key with characters other than letters, digits, _ and -, or
+/// longer than 80 bytes, is quoted and shortened.
 DEEPSPEED_API std::string path_part(const std::string& key);
 
-/// Returns the beginning of the value's text, for an error message.
+/// Returns the first 80 bytes of the value's JSON text, for an error message.
 DEEPSPEED_API std::string json_excerpt(const Json& value);
 
 }  // namespace deepspeed

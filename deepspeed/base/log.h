@@ -12,8 +12,8 @@ namespace deepspeed::log {
 
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
-/// Returns the level with a name (debug, info, warning, error, critical, off; any case). Throws UsageError
-/// for any other name.
+/// Returns the level that a name means (debug, info, warning, error, critical, off; any case). Throws
+/// UsageError for any other name.
 DEEPSPEED_API Level level_from_name(const std::string& name);
 
 /// Drops lines below `level` from now on. The default is kInfo, or the variable DEEPSPEED_LOG_LEVEL.

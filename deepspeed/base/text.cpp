@@ -24,7 +24,7 @@ size_t utf8_length(const std::string& text, size_t at) {
 
 constexpr std::string_view kBase64Alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Returns the six bits of a character.
+/// Returns the six bits of a base64 character; nothing for any other.
 std::optional<uint32_t> bits_of(char character) {
   if (character == '+' || character == '-') return 62;
   if (character == '/' || character == '_') return 63;

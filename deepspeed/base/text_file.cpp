@@ -25,7 +25,7 @@ const char* kind_of(mode_t mode) {
   return "a device";
 }
 
-/// Counts free file descriptors from `first` to below `end`; `most` at most.
+/// Counts free file descriptors in [first, end), up to `most`.
 uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
   uint64_t count = 0;
   for (uint64_t handle = first; handle < end && count < most; ++handle) {

@@ -24,12 +24,12 @@ DEEPSPEED_API std::string read_text_file(const std::filesystem::path& path, size
 /// Throws IoError, naming `what` they are for and the limit, if that is not enough.
 DEEPSPEED_API void require_open_files(uint64_t count, const std::string& what);
 
-/// Returns what to append to a failed call's error text. For EMFILE and ENFILE that is the limit and the way
-/// out.
+/// Returns what to append to a failed call's error text. `error` is its errno. For EMFILE and ENFILE that is
+/// the limit and the way out.
 DEEPSPEED_API std::string open_files_hint(int error);
 
-/// Describes the program that listens at a TCP port of this machine. The text is "another program", or names
-/// the other user that it belongs to.
+/// Describes the program that listens at a TCP port of this machine. The text is "another program", or gives
+/// the id of the other user that runs it.
 DEEPSPEED_API std::string taker_of_port(int port);
 
 }  // namespace deepspeed

@@ -8,7 +8,7 @@ namespace deepspeed {
 /// Remembers how many exceptions were in flight at its construction. Make it a member of the scope.
 class Unwinding {
  public:
-  /// Returns whether an exception that was thrown since then is unwinding the stack.
+  /// Returns whether an exception thrown since the construction is unwinding the stack.
   bool is_under_way() const { return std::uncaught_exceptions() > before_; }
 
  private:

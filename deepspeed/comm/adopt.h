@@ -15,16 +15,16 @@ namespace deepspeed::comm {
 /// Describes a c10d group whose ranks are to form a world.
 struct DEEPSPEED_API GivenGroup {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  /// Store through which the ranks meet; null: the one that the group was made with. Groups of other ranks
-  /// adopted through the same store need other names.
+  /// Store through which the ranks meet; null: the one that the group was made with. Groups with different
+  /// ranks, adopted through the same store, need different names.
   c10::intrusive_ptr<c10d::Store> store = nullptr;
   int local_rank = -1;  // -1: ranks of one machine count from 0 in rank order
   int local_size = -1;  // -1: the number on this rank's machine; give both or neither
   std::chrono::milliseconds timeout = InitOptions().timeout;
 };
 
-/// Holds the store through which a job's ranks have met. It is for a group that someone else makes from it
-/// and adopt() takes.
+/// Holds the store through which a job's ranks have met. The program makes its own c10d group over this
+/// store, and passes that group to adopt().
 struct DEEPSPEED_API JobStore {
   c10::intrusive_ptr<c10d::Store> store;  // null if ranks are to meet through a file, which c10d opens
   int rank = 0;
@@ -33,7 +33,8 @@ struct DEEPSPEED_API JobStore {
 };
 
 /// Opens the store of the job described by `options` and the environment, like init_distributed(). Waits
-/// until all ranks are there. Rank 0 serves the store as long as it exists. Throws UsageError or CommError.
+/// until all ranks have joined. Rank 0 serves the store as long as its `store` object exists. Throws
+/// UsageError or CommError.
 DEEPSPEED_API JobStore open_store(const InitOptions& options);
 
 /// Makes a world of the ranks of the given group. Collective over them. The world makes new connections over
@@ -48,9 +49,9 @@ DEEPSPEED_API JobStore open_store(const InitOptions& options);
 /// Throws CommError if the other ranks do not come.
 DEEPSPEED_API World adopt(const GivenGroup& given);
 
-/// Makes the world of adopt() the result of world() and init_distributed(). If it was adopted from the same
-/// group, the present world is returned. One that was adopted from another group is left first, as by
-/// destroy_process_group(). Throws UsageError if init_distributed() has already made a world.
+/// Adopts a group like adopt(). world() and init_distributed() then return the result. If the present world
+/// was adopted from the same group, returns it. If it was adopted from another group, leaves it first, as
+/// destroy_process_group() does. Throws UsageError if init_distributed() has already made a world.
 DEEPSPEED_API World adopt_as_world(const GivenGroup& given);
 
 }  // namespace deepspeed::comm

@@ -13,7 +13,7 @@ struct CurrentWorld {
   std::mutex mutex;
   std::shared_ptr<WorldImpl> impl;  // null: none
 
-  /// Returns the world, or null. An adopted world whose group is gone is left first.
+  /// Returns the world, or null. Leaves an adopted world first if its c10d group no longer exists.
   const std::shared_ptr<WorldImpl>& get();
 };
 

@@ -5,7 +5,7 @@
 
 namespace deepspeed::comm {
 
-/// Makes rank `rank` of a world of `size` ranks in this process alone. Collectives behave as if every rank
+/// Makes rank `rank` of a world of `size` ranks without other processes. Collectives behave as if every rank
 /// held the same tensors: a sum multiplies by the size, and an all-gather repeats the input. send drops its
 /// tensor, and recv leaves its tensor unchanged. backend() is "fake". Throws UsageError for a rank out of
 /// range.

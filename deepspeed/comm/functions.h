@@ -29,8 +29,8 @@ class DEEPSPEED_API Mesh {
   /// Makes the groups along each axis. Collective: every rank gives the same axes. Throws UsageError if the
   /// product of the sizes is not the size of the world.
   Mesh(const World& world, std::vector<MeshAxis> axes);
-  /// Makes the groups over `all`, a group of all ranks of the world. It also serves as the group of an axis
-  /// that contains all ranks.
+  /// Makes the groups over `all`, a group of all ranks of the world. An axis that contains all ranks uses
+  /// `all` as its group.
   Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> axes);
 
   const Topology& topology() const { return topology_; }
@@ -39,7 +39,7 @@ class DEEPSPEED_API Mesh {
   /// Returns this rank's position on the axis, its rank in group(axis).
   int coordinate(const std::string& axis) const;
 
-  /// Makes this rank's group along several axes together. Collective.
+  /// Makes this rank's group along several axes: the ranks that differ only on them. Collective.
   ProcessGroup new_group(const std::vector<std::string>& axes) const;
 
  private:
@@ -102,7 +102,7 @@ DEEPSPEED_API Work scatter(const at::Tensor& tensor, const std::vector<at::Tenso
 DEEPSPEED_API Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
                                   ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                                   bool async_op = false);
-/// Reduces and leaves each rank its block. `output` is (n), `input` is (ranks * n).
+/// Reduces `input`, (ranks * n), over the ranks. Block r of the result, (n), goes to rank r's `output`.
 DEEPSPEED_API Work reduce_scatter_tensor(const at::Tensor& output, const at::Tensor& input,
                                          ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                                          bool async_op = false);
@@ -117,8 +117,8 @@ DEEPSPEED_API bool has_all_gather_into_tensor();
 DEEPSPEED_API bool has_reduce_scatter_tensor();
 
 /// Sends the i-th piece of `input` (along dimension 0) to rank i. The sizes of the pieces, one per rank, may
-/// differ; empty: equal sizes. Pieces of different sizes are padded to the largest, on which the ranks first
-/// agree, even with async_op.
+/// differ; empty: equal sizes. Pieces of different sizes are padded to the largest size. The call blocks
+/// until the ranks have agreed on that size, even with async_op.
 DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},
@@ -142,13 +142,15 @@ DEEPSPEED_API void monitored_barrier(const ProcessGroup& group = {},
 DEEPSPEED_API void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
 /// Returns the `object` of every rank, in rank order.
 DEEPSPEED_API std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});
-/// Reduces one number per rank in double. all_gather_scalar() returns all numbers in rank order.
+/// Returns the reduction of one number per rank, in double. all_gather_scalar() returns all these numbers in
+/// rank order.
 DEEPSPEED_API double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSum,
                                        const ProcessGroup& group = {});
 DEEPSPEED_API std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 
 /// Logs rank 0's communication record (log/comms_logger.h) and returns each rank's own table. With
-/// show_straggler, which all ranks must set, it includes the time that this rank waited for slower ones.
+/// show_straggler, which all ranks must set, the table includes the time that this rank waited for slower
+/// ones.
 DEEPSPEED_API std::string log_summary(bool show_straggler = false);
 
 }  // namespace deepspeed::comm

@@ -107,8 +107,8 @@ void leave(const char* caller, bool completes) {
     const std::lock_guard lock(current.mutex);
     left = std::exchange(current.impl, nullptr);
   }
-  // If nobody else holds the world, its end tells waiting ranks what this one called last. With an adopted
-  // world, its group is destroyed next, even if engines still hold the world.
+  // If the world has no other handle, its end tells waiting ranks what this rank called last. An adopted
+  // world's group is destroyed next, even if engines still hold the world.
   if (!left || (left.use_count() == 1 && !left->is_adopted())) return;
   left->end(message("rank ", left->job().rank, " left the world that it had ",
                     left->is_adopted() ? "adopted" : "joined", ", by ", caller,

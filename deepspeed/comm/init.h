@@ -14,7 +14,8 @@ namespace deepspeed::comm {
 
 class WorldImpl;
 
-/// Is the world that a process belongs to. Destroying the last copy aborts pending work and never waits.
+/// Represents the ranks of a job, as seen from one of them. Destroying the last copy aborts pending work and
+/// never waits.
 class DEEPSPEED_API World {
  public:
   World() = default;
@@ -40,7 +41,8 @@ class DEEPSPEED_API World {
   /// A group's connections close after all ranks have released it. Throws UsageError if another thread makes
   /// a group of this name, or holds one that it made for the same `purpose`.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
-  /// Makes an own group of these global ranks, ascending. Collective only over these ranks.
+  /// Makes a group like the function above, but of these global ranks, ascending. Collective only over these
+  /// ranks.
   ProcessGroup own_group(const std::string& name, const std::string& purpose,
                          const std::vector<int>& global_ranks) const;
 
@@ -54,7 +56,7 @@ class DEEPSPEED_API World {
   /// Waits for the other ranks in a barrier, then leaves. It is the last call of a successful program. The
   /// calling thread must not start collectives afterwards.
   void shutdown();
-  /// Returns whether shutdown() or destroy_process_group() has left it.
+  /// Returns whether shutdown() or destroy_process_group() has left this world.
   bool was_left() const;
 
  private:

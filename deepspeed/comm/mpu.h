@@ -13,15 +13,16 @@ namespace deepspeed {
 class DEEPSPEED_API Mpu {
  public:
   virtual ~Mpu() = default;
-  /// Returns the ranks that hold the same parts and train them on different data.
+  /// Returns the ranks that train the same part of the model on different data.
   virtual comm::ProcessGroup get_data_parallel_group() const = 0;
   /// Returns the ranks that together hold one copy of the model.
   virtual comm::ProcessGroup get_model_parallel_group() const = 0;
-  /// Returns those that split layers and get the same activations. These are all ranks of the model-parallel
-  /// group, unless some hold other layers.
+  /// Returns the ranks that split the same layers and get the same activations. By default these are all
+  /// ranks of the model-parallel group; override this if some of them hold other layers.
   virtual comm::ProcessGroup get_tensor_model_parallel_group() const { return get_model_parallel_group(); }
   /// Returns whether the tensor-parallel group splits this parameter; the norm then adds up its parts.
-  /// Otherwise all its ranks must hold the same values, and only the first counts them.
+  /// Otherwise all ranks of that group must hold the same values, and the norm counts only those of the
+  /// first.
   virtual bool is_model_parallel_parameter(const at::Tensor& param) const = 0;
 
   int get_data_parallel_rank() const { return get_data_parallel_group().rank(); }

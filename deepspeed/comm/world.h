@@ -37,23 +37,24 @@ class WorldImpl {
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given,
                            const std::vector<int>& global_ranks);
   bool is_adopted() const { return given_.has_value(); }
-  /// Returns whether the group that the world was adopted from is gone.
+  /// Returns whether the c10d group that the world was adopted from no longer exists.
   bool is_over() const { return is_adopted() && given_->expired(); }
-  /// Declares that the calling thread only finishes calls it has begun.
+  /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
-  /// Gives up the world's group. Connections and store end with its last handle. `together` tells that all
-  /// ranks do so, so that none waits for this one.
+  /// Releases the world's group. Connections and store close with the group's last handle. If `together`, all
+  /// ranks leave at this point, so waiting ranks are not told.
   void leave(bool together);
   bool was_left() const;
-  /// Leaves, and ends groups that others still hold. Their next calls throw an error with this reason.
+  /// Leaves the world, and ends groups that still have handles. Their next calls throw an error with this
+  /// reason. If `completes`, groups first finish the work that they gave a device.
   void end(const std::string& reason, bool completes = true);
 
  private:
-  /// Returns the factory. Throws UsageError if the world was left.
+  /// Returns the factory of groups. Throws UsageError, naming the group `name`, if the world was left.
   GroupFactory group_factory(const std::string& name);
   ProcessGroup make_group(const std::vector<int>& global_ranks, const std::string& name,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& given);
-  /// Makes a group identified by the request's key and its number for this key.
+  /// Makes a group identified by the request's key and a count of groups with this key.
   ProcessGroup make_own_group(const std::string& purpose, GroupRequest request);
 
   Job job_;

@@ -210,8 +210,7 @@ std::optional<int64_t> batch_size(const Json& values, const char* key) {
 }
 
 /// Lets the section elasticity choose the sizes. Given sizes must equal the chosen ones, unless the section
-/// says to ignore them.
-/// world: data-parallel ranks, each with as many devices as the section says.
+/// says to ignore them. world: data-parallel ranks, each with the section's model_parallel_size devices.
 BatchSizes choose_elastic_sizes(const Json& elasticity, const BatchSizes& given, int64_t world) {
   const ElasticRules rules = ElasticRules::from_json(elasticity);
   const ElasticBatch batch = elastic_batch_of_job(rules, world * rules.model_parallel_size);
@@ -251,8 +250,8 @@ void drop_without_type(std::optional<Section>& section, const char* name) {
   section.reset();
 }
 
-/// Moves the bucket size from the top level. It is given there with the older form of zero_optimization, true
-/// or false.
+/// Moves `allgather_size` from the top level to zero_optimization. Configs with the older form of that
+/// section, true or false, have it there.
 void apply_allgather_size(DeepSpeedConfig& config) {
   if (!config.allgather_size) return;
   const auto zero = config.raw.find("zero_optimization");

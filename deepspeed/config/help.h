@@ -8,19 +8,19 @@
 
 namespace deepspeed::config {
 
-/// Writes a block of lines for each key: path, accepted values, default, support, meaning. `subject` is the
+/// Returns a block of lines for each key: path, accepted values, default, support, meaning. `subject` is the
 /// dotted path of a section or key; empty: all. Any other text is searched for. Keys whose names contain it
 /// come first, then those whose paths or meanings do. Throws UsageError, naming the nearest keys, if nothing
 /// is found.
 DEEPSPEED_API std::string help_text(const std::string& subject = "");
 
-/// Writes one line per key, "path: what it takes, default", for all options.
+/// Returns one line per key, "path: what it takes, default", for all options.
 DEEPSPEED_API std::vector<std::string> option_list();
 
 /// Lists keys and sections with documented values that are not supported yet, in table order.
 DEEPSPEED_API std::vector<std::string> not_supported_yet();
 
-/// Writes docs/config.md, with a table for each section.
+/// Returns the text of docs/config.md, with a table for each section.
 DEEPSPEED_API std::string help_markdown();
 
 }  // namespace deepspeed::config

@@ -207,7 +207,7 @@ void check_zero(const DeepSpeedConfig& config) {
           " with reduce_scatter and the mean");
 }
 
-/// Checks what an offload to a disk needs. `block` is its key, and `contents` says what it keeps there.
+/// Checks what an offload to a disk needs. `block` is its section's key; `contents` says what the disk holds.
 void check_disk(const auto& offload, const char* block, const char* contents) {
   if (offload.device != "nvme") return;
   require(offload.nvme_path && !offload.nvme_path->empty(), "zero_optimization.", block,

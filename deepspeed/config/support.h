@@ -8,8 +8,8 @@
 
 namespace deepspeed::config {
 
-/// Throws ConfigError for the first given value that is documented but not supported. Other faults are left
-/// to read_section(), since the rest of the config may depend on such a value.
+/// Throws ConfigError for the first given value that is documented but not supported. Ignores other faults,
+/// which read_section() reports: the rest of the config may depend on the value.
 void require_supported(const Field& section, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

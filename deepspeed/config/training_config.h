@@ -37,9 +37,9 @@
 
 namespace deepspeed::config {
 
-/// Is a config of key/value pairs, completed and checked together with its nested configs. The class itself
-/// accepts any keys. Classes derived from ConfigOf define theirs: another key, or a value of another type or
-/// out of range, is a ConfigError. It names the key's path and the nearest known key.
+/// Holds key/value pairs, completed and checked together with nested configs. The class itself accepts any
+/// keys. Classes derived from ConfigOf define their keys. Any other key, or a value of another type or out of
+/// range, is a ConfigError that names the key's path and the nearest known key.
 class DEEPSPEED_API Config {
  public:
   using Pairs = std::initializer_list<std::pair<std::string, Json>>;
@@ -89,7 +89,7 @@ class DEEPSPEED_API Config {
   Json values_ = Json::object();
 };
 
-/// Is the base of a config class whose keys are defined by Derived::table().
+/// Implements a config class whose keys Derived::table() defines.
 template <class Derived>
 class ConfigOf : public Config {
  public:

@@ -35,22 +35,22 @@ class DEEPSPEED_API Engine : public TrainingEngine {
   void finish_backward();
   /// Calls finish_backward(), under DeepSpeed's name.
   void _backward_epilogue() { finish_backward(); }
-  /// Reduces what backward() with allreduce_gradients = false left, at the accumulation boundary.
-  /// `bucket_size` replaces the config's reduce_bucket_size from now on: it limits the elements that are sent
-  /// together. All ranks must pass the same value. Throws UsageError below 1.
+  /// Reduces the gradients that backward() with allreduce_gradients = false left, at the accumulation
+  /// boundary. `bucket_size` replaces the config's reduce_bucket_size from now on: it limits the elements
+  /// that are sent together. All ranks must pass the same value. Throws UsageError below 1.
   void allreduce_gradients(std::optional<int64_t> bucket_size = {});
   /// Ends a micro step; at the accumulation boundary updates parameters, schedule and counters. With
   /// managed_gradient_accumulation = false every step updates.
   void step(const StepOptions& options = {});
-  /// Makes backwards only add to this rank's gradients, until the scope ends. Stages 0 and 1 only. step() is
-  /// refused inside.
+  /// Makes backwards only add to this rank's gradients, until the scope ends. Stages 0 and 1 only. step()
+  /// throws inside.
   NoSync no_sync();
-  /// Makes backwards leave their gradients with the parameters, until the scope ends. Its end reduces their
-  /// sum once.
+  /// Postpones the reduction of gradients until the scope ends. Backwards add to the parameters' grads; the
+  /// scope's end reduces the sums once.
   CoalescedReduction coalesce_grad_reduction();
 
   bool is_gradient_accumulation_boundary() const;
-  /// Overrides the boundary until it is set to nothing.
+  /// Fixes whether step() is at the boundary, until it is set to nothing.
   void set_gradient_accumulation_boundary(std::optional<bool> is_boundary);
 };
 

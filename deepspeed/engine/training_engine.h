@@ -54,8 +54,8 @@ struct TrainingState;
 
 class DEEPSPEED_API TrainingEngine {
  public:
-  /// Does not communicate. At stage 3 the model stays partitioned; zero::make_whole() or initialize() can
-  /// continue with it.
+  /// Ends the engine without communication. At stage 3 the model stays partitioned; zero::make_whole() or
+  /// initialize() can continue with it.
   virtual ~TrainingEngine();
   TrainingEngine(const TrainingEngine&) = delete;
   TrainingEngine& operator=(const TrainingEngine&) = delete;
@@ -93,9 +93,9 @@ class DEEPSPEED_API TrainingEngine {
   /// Returns the devices that hold this rank's states of the kind, each once. Empty if it has none in memory.
   /// Throws UsageError without an optimizer.
   std::vector<at::Device> state_devices(OffloadStateTypeEnum kind) const;
-  /// Throws UsageError, naming `call`, while the engine's states are unusable. They are between
+  /// Throws UsageError, naming `call`, while the engine's states are unusable. That is between
   /// offload_states() and reload_states(), after a load that failed halfway, and if a parameter got other
-  /// memory after initialize(); the error then names it.
+  /// memory after initialize(). The error then names the parameter.
   void require_states_here(const char* call) const;
   /// Releases the optimizer and its states. The model keeps its weights and can be evaluated; training calls
   /// throw from now on. At stage 3 its parameters become whole again, ordinary tensors on every rank, unless
@@ -140,8 +140,8 @@ class DEEPSPEED_API TrainingEngine {
   const config::DeepSpeedConfig& config() const;
   /// Returns (train batch, micro batch, accumulation steps).
   std::tuple<int64_t, int64_t, int64_t> get_batch_info() const;
-  /// Changes the accumulation steps; an open window keeps its own. Throws UsageError if `size` is not a
-  /// multiple of micro batch * ranks.
+  /// Sets the train batch by changing the accumulation steps. A window in progress keeps its steps. Throws
+  /// UsageError if `size` is not a multiple of micro batch * ranks.
   void set_train_batch_size(int64_t size);
   /// Changes the micro batch and with it the train batch; the accumulation steps stay. Throws UsageError
   /// below 1, and if the train batch would exceed 64 bits.
@@ -152,8 +152,8 @@ class DEEPSPEED_API TrainingEngine {
   /// Returns whether gradients are averaged over the ranks; otherwise they are summed
   /// (gradient_allreduce_op).
   bool gradient_average() const;
-  /// Applies to all reductions from now on. Throws UsageError without an optimizer, within a backward, and if
-  /// no config could ask for it, as for a sum at stage 3.
+  /// Sets whether later reductions average or sum gradients. Throws UsageError without an optimizer, within a
+  /// backward, and if no config could ask for it, as for a sum at stage 3.
   void set_gradient_average(bool averages);
   /// Names the embedding weights whose gradients sparse_gradients makes sparse. load_checkpoint() replaces
   /// them by the file's names; a non-strict load keeps those of weights that the file lacks.
@@ -173,8 +173,8 @@ class DEEPSPEED_API TrainingEngine {
   at::Device device() const;
   int dp_world_size() const;
   int get_data_parallel_rank() const;
-  /// Returns the rank's place among those that together hold one copy of the model. It is 0 if each rank
-  /// holds the whole model.
+  /// Returns this rank's number among the ranks that together hold one copy of the model. It is 0 if each
+  /// rank holds the whole model.
   int get_model_parallel_rank() const;
   int get_tensor_parallel_rank() const { return get_model_parallel_rank(); }
   const std::shared_ptr<zero::ZeroOptimizer>& optimizer() const;
@@ -220,13 +220,14 @@ class DEEPSPEED_API TrainingEngine {
   void load_module_state_dict(const std::vector<NamedTensor>& state, bool strict = true);
 
   /// Returns a data loader's options, with the engine's ranks, seed and dataloader_drop_last. Throws
-  /// UsageError for an unknown route.
+  /// UsageError for an unknown options.route.
   DataLoaderOptions loader_options(const DeepSpeedIoOptions& options) const;
   /// Sets the data loader position that checkpoints record.
   void track_loader(std::shared_ptr<LoaderPosition> position);
   uint64_t seed() const;
 
-  /// Returns the driver, the argument of a ForwardScope. Other front ends build their forward on it.
+  /// Returns the driver of forwards and steps, the argument of a ForwardScope. Other front ends build their
+  /// forward on it.
   const StepDriver& driver() const { return *driver_; }
 
  protected:

@@ -17,7 +17,7 @@
 
 namespace deepspeed::io {
 
-/// Moves ranges in the order in which threads start them. Blocks of consecutive ranges overlap. The
+/// Moves ranges in the order of start() calls, from any thread. The next range may begin before one ends. The
 /// destructor waits for all ranges.
 class BlockMover {
  public:
@@ -26,14 +26,14 @@ class BlockMover {
   BlockMover(const BlockMover&) = delete;
   BlockMover& operator=(const BlockMover&) = delete;
 
-  /// Starts a range. Its completion has the bytes of the whole range and the first error, after which no more
+  /// Starts a range. The completion has the bytes of the whole range and the first error, after which no more
   /// blocks start. If the queue itself fails, the future throws IoError.
   std::future<Completion> start(const Transfer& range);
 
  private:
   struct Range {
     Transfer transfer;
-    size_t started = 0;  // bytes whose blocks were started, or never will be
+    size_t started = 0;  // bytes whose blocks were started; all once it has failed or the file has ended
     size_t num_under_way = 0;
     Completion result;
     std::promise<Completion> promise;
@@ -41,7 +41,7 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Waits for a range to move. Returns false if none is left and none will come.
+  /// Takes in new ranges, waiting if there is none to move. Returns false when the mover ends.
   bool take_in();
   void start_blocks();
   bool start_next_block();

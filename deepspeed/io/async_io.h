@@ -16,18 +16,19 @@ namespace deepspeed::io {
 struct AsyncIoOptions {
   size_t block_bytes = size_t{1} << 20;  // of one request; a multiple of kDirectAlignment
   size_t queue_depth = 8;                // requests in progress per thread
-  size_t num_threads = 1;                // each moves a part of every range (intra_op_parallelism)
+  size_t num_threads = 1;                // each moves a part of every transfer (aio.intra_op_parallelism)
   bool single_submit = false;            // submit each request by its own system call
   bool overlap_events = true;            // false: wait for queue_depth requests before starting the next ones
 };
 
 class BlockMover;  // moves the ranges of one thread
 
-/// Moves ranges for one thread. The destructor waits for transfers in progress.
+/// Moves ranges of files on its own threads. Only one thread may call it. The destructor waits for transfers
+/// in progress.
 class AsyncIo {
  public:
-  /// Starts the threads. `memory` is used by most transfers and registered with the system. Throws UsageError
-  /// for options of 0.
+  /// Starts the threads. `memory` lists regions that most transfers use; the system maps them once. Throws
+  /// UsageError for options of 0.
   explicit AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory = {});
   ~AsyncIo();
   AsyncIo(const AsyncIo&) = delete;

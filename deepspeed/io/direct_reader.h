@@ -9,7 +9,7 @@
 
 namespace deepspeed::io {
 
-/// Reads one file for one thread.
+/// Reads one file. Not thread-safe.
 class DirectReader {
  public:
   /// Takes ownership of a file opened with O_DIRECT. If `queue` is null, uses the system's best.
@@ -34,7 +34,7 @@ class DirectReader {
   Slot& slot_of(uint64_t block) { return slots_[block % slots_.size()]; }
   void start(uint64_t block);
   void wait_for(const Slot& slot);
-  /// Loads a block, and starts more if the calls go forward.
+  /// Returns the block with this number. Also starts reads up to `last_wanted`, and further if calls ascend.
   const Slot& load(uint64_t block, uint64_t last_wanted);
 
   int file_;

@@ -15,7 +15,7 @@
 namespace deepspeed::io {
 namespace {
 
-/// Is a file only for the measurement, removed at the end.
+/// Creates a file for the measurement, and removes it at the end.
 class MeasuredFile {
  public:
   explicit MeasuredFile(const std::filesystem::path& folder) : folder_(folder) {

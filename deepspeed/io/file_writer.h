@@ -21,7 +21,7 @@ struct WriterOptions {
   WriteMethod method = WriteMethod::kDirect;
   /// Limits the memory that the writer allocates (kDirect), in bytes. It uses less for smaller files.
   size_t buffer_bytes = size_t{64} << 20;
-  /// Accepts bytes while others are being written. If false, waits until a full buffer is written as a whole.
+  /// Accepts bytes while earlier ones are being written. If false, a full buffer must be written first.
   bool double_buffered = true;
 };
 

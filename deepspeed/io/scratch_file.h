@@ -13,7 +13,8 @@ namespace deepspeed::io {
 /// bypassed (EINVAL).
 int open_scratch_file(const std::filesystem::path& folder, bool needs_direct);
 
-/// Owns a nameless file that grows by whole blocks. Its errors are of the caller's file and begin with `key`.
+/// Owns a nameless file that grows by whole blocks. Its errors name the caller's source file and begin with
+/// `key`.
 class ScratchFile {
  public:
   /// Creates the file in `folder`, and the folder if it does not exist. Throws IoError naming the folder.
@@ -22,8 +23,8 @@ class ScratchFile {
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  /// Reserves disk space behind what there is, and returns its offset. Throws IoError, naming folder and
-  /// bytes, if the disk has no room for these `bytes` of `content`.
+  /// Extends the file by `bytes` and returns the offset of the new space. Throws IoError if the disk has no
+  /// room, naming the folder and `content`, what the space is for.
   uint64_t grow(size_t bytes, const char* content);
   int handle() const { return file_; }
   int64_t bytes() const { return bytes_; }

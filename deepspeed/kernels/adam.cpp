@@ -102,7 +102,7 @@ AdamArrays arrays_of(const AdamTensors& tensors) {
 // Returns whether a scale that the host can read skips the step.
 bool is_skipped(const at::Tensor& scale) { return scale.defined() && std::isnan(scale.item<double>()); }
 
-// Reads a scale that is given as a tensor.
+// Returns the step, with its gradient scale read from the tensor if one is given.
 AdamStep with_scale_of(const AdamTensors& tensors, AdamStep step) {
   if (tensors.gradient_scale.defined()) step.gradient_scale = tensors.gradient_scale.item<double>();
   return step;

@@ -33,7 +33,7 @@ struct AdamStep {
   int64_t step = 1;
   double gradient_scale = 1.0;  // factor for the gradient: clipping and 1 / loss scale
   uint64_t rounding_seed = 0;   // for stochastic rounding of 16-bit moments; change it at every step
-  int64_t first_index = 0;      // index of the first element in a larger whole, for that rounding
+  int64_t first_index = 0;      // first element's index in the undivided array, for that rounding
 };
 
 /// Holds the tensors of the update: 1-D with n elements, contiguous, on one device.
@@ -47,13 +47,13 @@ struct AdamTensors {
   // Receives the fp16 or bf16 copy of the new master; undefined: no copy. For split masters it is the bf16
   // upper half, which is also read. On CPU the copy may overwrite the gradient if both have 16 bits.
   at::Tensor low_precision;
-  // Undefined, or one fp64 on the device of the others, which replaces AdamStep::gradient_scale. With nan
-  // nothing is written: the step is skipped.
+  // Undefined, or one fp64 number on the device of the others, which replaces AdamStep::gradient_scale. If it
+  // is nan nothing is written: the step is skipped.
   at::Tensor gradient_scale = {};
 };
 
-/// Makes one update in place. Throws UsageError if sizes, dtypes or devices do not fit. Uses
-/// at::get_num_threads() threads on CPU and the current stream on CUDA.
+/// Updates master, moments and low_precision in place. Throws UsageError if sizes, dtypes or devices do not
+/// fit. Uses at::get_num_threads() threads on CPU and the current stream on CUDA.
 DEEPSPEED_API void adam(const AdamTensors& tensors, const AdamStep& step);
 
 /// Returns the update() rule of Adam with amsgrad (Reddi et al. 2018) for a step.

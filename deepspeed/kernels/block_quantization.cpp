@@ -32,7 +32,7 @@ void check_quantized(const at::Tensor& values, const at::Tensor& packed, BlockCo
     raise<UsageError>("values lie on ", values.device(), ", expected CPU or CUDA");
 }
 
-/// Divides the memory of quantized elements into codes and scales.
+/// Views the memory of quantized elements as codes and scales.
 struct Packed {
   Packed(const at::Tensor& packed, int64_t numel, BlockCode code)
       : codes(packed.narrow(0, 0, code_bytes(numel, code))),

@@ -12,7 +12,7 @@
 
 namespace deepspeed::kernels {
 
-/// Returns the bytes of `numel` quantized elements. That is the codes, padded to a multiple of 4, and an fp32
+/// Returns the bytes of `numel` quantized elements. They are codes, padded to a multiple of 4, and an fp32
 /// scale per block.
 int64_t quantized_bytes(int64_t numel, BlockCode code);
 
@@ -25,7 +25,7 @@ int64_t quantized_bytes(int64_t numel, BlockCode code);
 /// 1. A block with an element that is not finite is read back as nan.
 void quantize_blocks(const at::Tensor& values, const at::Tensor& packed, BlockCode code);
 
-/// Multiplies the values that `packed`, of `numel` elements, encodes.
+/// Multiplies the `numel` values that `packed` encodes by `factor`, in place.
 void scale_quantized(const at::Tensor& packed, int64_t numel, BlockCode code, double factor);
 
 /// Decodes `packed` into `values`, (n) fp32, fp16 or bf16.

@@ -9,7 +9,8 @@
 
 namespace deepspeed::kernels {
 
-/// Copies between ranges that do not overlap. All stores are visible to others before a later release.
+/// Copies between ranges that do not overlap. All stores are visible to other ranks before a later release
+/// operation.
 void copy(void* to, const void* from, size_t bytes, Stores stores);
 
 int64_t size_of(CombineType type);  // bytes per element
@@ -18,17 +19,17 @@ int64_t size_of(CombineType type);  // bytes per element
 /// integers.
 bool can_combine(CombineOp op, CombineType type);
 
-/// Returns whether sums of this type can be scaled in the same pass. For 16-bit types that would round once
-/// less than a sum and a separate product.
+/// Returns whether combine() can scale sums of this type: fp32 and fp64. For 16-bit types that would round
+/// once less than a sum and a separate product.
 bool can_scale(CombineType type);
 
 /// Sets to[i] to terms[0][i] op terms[1][i] op ..., in this order. The result depends neither on `numel` nor
 /// on the instruction set. 16-bit types are combined in fp32 and rounded once, to nearest even. Integers wrap
-/// around. For minimum and maximum a NaN among the terms is the result. `to` may be one of the terms, but
-/// must not overlap one otherwise. Throws UsageError if there are no terms or can_combine() is false. Stores
-/// bypass the caches only for floating types, and never if `to` is one of the terms: its lines are then
-/// cached already. With can_scale() a sum is multiplied by `factor`, rounded to its type, before it is
-/// stored. In other cases factor != 1 throws UsageError.
+/// around. For minimum and maximum a NaN among the terms is the result. `to` may equal a term, but must not
+/// overlap one partly. Throws UsageError if there are no terms or can_combine() is false. Stores bypass the
+/// caches only for floating types, and never if `to` is a term: its lines are then cached already. With
+/// can_scale() a sum is multiplied by `factor`, rounded to its type, before it is stored. In other cases
+/// factor != 1 throws UsageError.
 void combine(CombineOp op, CombineType type, void* to, std::span<const void* const> terms, int64_t numel,
              Stores stores = Stores::kCached, double factor = 1.0);
 

@@ -20,9 +20,9 @@ enum class NewtonSchulzMethod {
 NewtonSchulzMethod newton_schulz_method(const std::string& name,
                                         const std::source_location& where = std::source_location::current());
 
-/// Orthogonalizes `matrices`, fp32 (..., rows, cols), and returns fp32 of the same shape. Products are made
-/// in fp32 on CPU. On CUDA they use the matrix units, in bf16 (standard) or fp16 (gram). Throws UsageError
-/// for fewer than two dimensions.
+/// Returns the orthogonalized `matrices`; both are fp32 (..., rows, cols). Products are made in fp32 on CPU.
+/// On CUDA they use the matrix units, in bf16 (standard) or fp16 (gram). Throws UsageError for fewer than two
+/// dimensions.
 at::Tensor orthogonalize(const at::Tensor& matrices, NewtonSchulzMethod method);
 
 }  // namespace deepspeed::kernels

@@ -12,7 +12,7 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// Holds the two parts of the memory of compressed elements.
+/// Views the memory of compressed elements as bits and scales.
 struct Signs {
   Signs(const at::Tensor& packed, int64_t numel)
       : bits(packed.narrow(0, 0, numel / 8)),

@@ -16,10 +16,10 @@
 
 namespace deepspeed::kernels {
 
-/// Joins masters, (n) fp32, from `upper` (n) bf16 and `lower` (n) int16. Both are contiguous and on one
-/// device. Throws UsageError if they do not fit.
+/// Returns the masters, (n) fp32, of `upper`, (n) bf16, and `lower`, (n) int16. Both are contiguous and on
+/// one device. Throws UsageError if they do not fit.
 at::Tensor join_master(const at::Tensor& upper, const at::Tensor& lower);
-/// Joins masters into `master`, (n) fp32, contiguous, on the device of both halves.
+/// Writes the joined masters to `master`, (n) fp32, contiguous, on the device of both halves.
 void join_master_into(const at::Tensor& master, const at::Tensor& upper, const at::Tensor& lower);
 
 /// Writes both halves of `master`, (n) fp32. Throws as join_master() does.

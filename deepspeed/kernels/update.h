@@ -19,8 +19,8 @@ struct UpdateTensors {
   at::Tensor low_precision;  // receives the fp16 or bf16 copy of the new fp32 master; undefined: no copy
   std::initializer_list<std::pair<const char*, at::Tensor>>
       states;  // in the master's dtype, s0 to s2 of the rule, with their names
-  // Undefined, or one fp64 on the device of the others, which replaces the rule's scale. With nan nothing is
-  // written: the step is skipped.
+  // Undefined, or one fp64 number on the device of the others, which replaces the rule's scale. If it is nan
+  // nothing is written: the step is skipped.
   at::Tensor gradient_scale = {};
 };
 

@@ -130,7 +130,7 @@ bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, 
   return nodes.size() == 1 && (machine.is_this(nodes[0].host) || has_address(nodes[0].host));
 }
 
-/// Returns the path of ds_node, which is in the folder of this program.
+/// Returns the path of ds_node: DS_NODE_PROGRAM, or else in the folder of this program.
 std::string find_node_program(const Environment& environment) {
   if (const std::string named = value_of(environment, "DS_NODE_PROGRAM"); !named.empty()) return named;
   std::error_code error;

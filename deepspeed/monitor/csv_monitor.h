@@ -10,8 +10,8 @@
 
 namespace deepspeed::monitor {
 
-/// Writes "Train/Samples/lr" to `<folder>/Train_Samples_lr.csv`, whose first line is "step,lr". An existing
-/// file of an earlier run is continued.
+/// Writes one file per name: "Train/Samples/lr" goes to `<folder>/Train_Samples_lr.csv`, whose first line is
+/// "step,lr". A file of an earlier run is continued.
 class DEEPSPEED_API CsvMonitor : public Monitor {
  public:
   /// Makes the folder. Throws IoError.

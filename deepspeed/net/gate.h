@@ -14,9 +14,9 @@
 
 namespace deepspeed::net {
 
-/// Keeps the clients that have not been admitted yet. Each has ten seconds. When no place is free, the oldest
-/// makes room for the next one, but every client has at least one second. A rank that is dropped so connects
-/// again.
+/// Lists connected clients that have not been admitted yet. Each has ten seconds. At most `places` may wait:
+/// a further client replaces the oldest, but every client has at least one second. A rank that is dropped
+/// this way connects again.
 class DEEPSPEED_API Gate {
  public:
   explicit Gate(size_t places) : places_(places) {}
@@ -26,11 +26,12 @@ class DEEPSPEED_API Gate {
   void leave(uint64_t client);
 
   bool is_full() const { return waiting_.size() >= places_; }
-  /// Returns the client that makes room for another one; nothing while even the oldest has only just come.
+  /// Returns the oldest client, to be dropped for a new client. Returns nothing if the oldest entered less
+  /// than a second ago.
   std::optional<uint64_t> to_make_room() const;
-  /// Returns a client whose time is over.
+  /// Returns a client whose ten seconds are over, or nothing.
   std::optional<uint64_t> overdue() const;
-  /// Returns when overdue() has the next client.
+  /// Returns when overdue() has the next client; unset if none waits.
   Deadline next_deadline() const;
 
  private:

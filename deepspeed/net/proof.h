@@ -11,7 +11,7 @@ namespace deepspeed::net {
 /// Names an end of a connection.
 enum class End { kServer, kClient };
 
-/// The random numbers that both ends have chosen for one connection. A proof is valid for them alone.
+/// Holds the random numbers that both ends chose for one connection. A proof is valid only for these.
 struct ProofNumbers {
   std::string client, server;
 };
@@ -27,11 +27,11 @@ class DEEPSPEED_API Prover {
   Prover(std::string secret, std::string purpose);
 
   bool has_secret() const { return !secret_.empty(); }
-  /// Returns the proof of an end.
+  /// Returns the proof that `end` sends to the other end.
   std::string proof(End end, const ProofNumbers& numbers) const;
   /// Returns whether the text is the proof of that end. Takes equally long for every wrong text.
   bool is_proof(std::string_view text, End end, const ProofNumbers& numbers) const;
-  /// Returns the key that seals what an end sends later.
+  /// Returns the key that authenticates what `end` sends later.
   std::string key(End end, const ProofNumbers& numbers) const;
 
  private:

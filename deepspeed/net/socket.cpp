@@ -1,5 +1,6 @@
-// An address is turned into a listening socket, or into one that connects: begin_to_connect() starts, and connect_to()
-// also waits and tells why it failed. On a socket of this machine the other end has to be a process of the same user.
+// Makes sockets that listen at an address or connect to one. begin_to_connect() only starts to connect;
+// connect_to() also waits, and tells why it failed. On a local socket the other end must be a process of the
+// same user.
 #include "deepspeed/net/socket.h"
 
 #include <algorithm>

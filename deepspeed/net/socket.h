@@ -15,7 +15,8 @@ namespace deepspeed::net {
 
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;  // unset: never
 
-/// Is a socket's address on a network or on this machine. The latter excludes other users.
+/// Holds a socket's address, on a network or local to this machine. At a local address, other users are
+/// refused.
 struct SocketAddress {
   sockaddr_storage address{};
   socklen_t length = 0;
@@ -24,15 +25,15 @@ struct SocketAddress {
   bool is_local() const { return address.ss_family == AF_UNIX; }
 };
 
-/// Returns the address of that name on this machine, in its network namespace. It is not a file, so it ends
-/// with the listening process.
+/// Returns the local address of that name, in this network namespace. It is not a file, so it ends with the
+/// listening process.
 DEEPSPEED_API SocketAddress local_address(const std::string& name);
 
-/// Returns the addresses that stand for all of this machine: that of IPv6, which serves IPv4 too, then that
-/// of IPv4.
+/// Returns the wildcard addresses, which stand for all addresses of this machine. IPv6's, which serves IPv4
+/// too, comes before IPv4's.
 DEEPSPEED_API std::vector<SocketAddress> all_addresses(int port);
 
-/// Returns the address of a host that is given as a number, or nothing.
+/// Returns the address of a host given as an IP address; nothing for a name.
 DEEPSPEED_API std::optional<SocketAddress> numeric_address(const std::string& host, int port);
 
 /// Returns the port of an address on a network.
@@ -41,13 +42,13 @@ DEEPSPEED_API int port_of(const SocketAddress& address);
 /// Returns the address that a socket is bound to.
 DEEPSPEED_API SocketAddress own_address(int socket);
 
-/// Returns the host as a number; that of loopback for an address of this machine.
+/// Returns the IP address as text; 127.0.0.1 for a local address.
 DEEPSPEED_API std::string numeric_host(const SocketAddress& address);
 
 /// Listens at the address. Returns no socket on failure and sets errno.
 DEEPSPEED_API Descriptor listen_at(const SocketAddress& address);
 
-/// Returns the user of the process at the other end of a local socket.
+/// Returns the user id of the process at a local socket's other end, if known.
 DEEPSPEED_API std::optional<uid_t> user_of_peer(int socket);
 
 /// Returns the remaining milliseconds for poll(): -1 without a deadline, otherwise 0 or more.
@@ -56,14 +57,14 @@ DEEPSPEED_API int poll_time_until(Deadline deadline);
 /// Waits until the socket is ready for `events` of poll(). Returns false at the deadline.
 DEEPSPEED_API bool wait_for_socket(int socket, short events, Deadline deadline);
 
-/// Returns whether another user listens at the local address, and sets `who`.
+/// Returns whether another user listens at the local address; then `who` describes that user.
 DEEPSPEED_API bool is_of_another_user(const SocketAddress& address, std::string& who);
 
 /// Begins to connect a non-blocking socket. On failure it returns no socket and sets errno.
 DEEPSPEED_API Descriptor begin_to_connect(const SocketAddress& address);
 
-/// Connects once, with a non-blocking socket. On failure it returns no socket and sets `why_not` and errno,
-/// which is EAGAIN if too many clients are waiting. At a local address, only a server of this user counts.
+/// Connects once, with a non-blocking socket. On failure it returns no socket and sets `why_not` and errno:
+/// EAGAIN if too many clients are waiting, EACCES if another user listens at a local address.
 DEEPSPEED_API Descriptor connect_to(const SocketAddress& address, Deadline deadline, std::string& why_not);
 
 }  // namespace deepspeed::net

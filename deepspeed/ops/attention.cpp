@@ -21,8 +21,8 @@ struct SoftmaxCall {
   at::ScalarType mask_dtype = at::kFloat;
 };
 
-/// Keeps its output for backward. A learned mask gets the gradient of the softmax's argument, summed over the
-/// dimensions that it broadcasts to.
+/// Computes masked_softmax(), and keeps the output for backward. A learned mask gets the gradient of the
+/// softmax's argument, summed over the dimensions that it broadcasts to.
 struct MaskedSoftmax : torch::autograd::Function<MaskedSoftmax> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& scores,
                             const OptionalTensor& given_mask, double scale, bool learns_mask) {

@@ -76,8 +76,8 @@ struct DropoutCall {
   bool has_residual;
 };
 
-/// Computes dropout(input + bias) + residual. Keeps the Philox and the bias, whose shape and dtype backward
-/// needs.
+/// Computes dropout(input + bias) + residual. Keeps the seed (Philox) for backward, and the bias for its
+/// shape and dtype.
 struct BiasDropoutResidual : torch::autograd::Function<BiasDropoutResidual> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const OptionalTensor& given_bias, const OptionalTensor& given_residual,

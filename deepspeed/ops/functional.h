@@ -102,8 +102,9 @@ struct LinearCrossEntropyOptions {
   // Computes the gradients together with the losses and keeps them until backward, which saves a product.
   // Otherwise nothing is kept, and backward computes the logits again, as it always does for kNone.
   bool gradients_in_forward = true;
-  // Rows of logits that exist at a time. 0 means as many as fit in 64 MiB (in fp32 on a CPU), at least 32. On
-  // CUDA it means all if they fit in an eighth of the free memory, otherwise as many as fit in a GiB.
+  // Number of rows of logits that exist at a time. 0 means as many as fit in 64 MiB (in fp32 on a CPU), at
+  // least 32. On CUDA it means all if they fit in an eighth of the free memory, otherwise as many as fit in a
+  // GiB.
   int64_t chunk_rows = 0;
 };
 

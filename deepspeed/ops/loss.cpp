@@ -26,7 +26,7 @@ struct ChunkedLoss {
 };
 
 /// Computes all chunks. `inputs` are hidden, weight, bias and targets. Without `row_gradients` each loss has
-/// weight 1, and the gradients have factors.
+/// weight 1, and the gradients must still be multiplied by `factors`.
 kernels::LinearCrossEntropy run_chunks(const variable_list& inputs, const at::Tensor& row_gradients,
                                        const kernels::WantedGradients& wanted,
                                        const LinearCrossEntropyOptions& options) {
@@ -36,7 +36,7 @@ kernels::LinearCrossEntropy run_chunks(const variable_list& inputs, const at::Te
   });
 }
 
-/// Returns a gradient, which may be undefined, times a number. `in_place` reuses its memory.
+/// Returns a gradient, which may be undefined, times `factor`. `in_place` writes into the gradient's memory.
 at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool in_place) {
   if (!gradient.defined()) return gradient;
   const at::Tensor result = in_place ? gradient : at::empty_like(gradient);
@@ -44,7 +44,7 @@ at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool
   return result;
 }
 
-/// Returns the weight of every loss: 1 / (number of rows that count), or 1.
+/// Returns the weight of every loss: 1, or for a mean 1 / (number of rows that count).
 at::Tensor weight_of_losses(const at::Tensor& targets, const ChunkedLoss& loss, at::ScalarType dtype) {
   const at::TensorOptions options = targets.options().dtype(dtype);
   if (loss.options.reduction != Reduction::kMean) return at::ones({}, options);

@@ -73,7 +73,7 @@ class DEEPSPEED_API LinearCrossEntropyImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LinearCrossEntropy);
 
-/// Holds tables of `positions` rows for rotary_embedding(), neither parameters nor buffers.
+/// Holds tables of `positions` rows for rotary_embedding(). They are neither parameters nor buffers.
 ///
 /// The tables are on the input's device, in fp64 for an fp64 input and in fp32 for any other.
 class DEEPSPEED_API RotaryEmbeddingImpl : public torch::nn::Module {

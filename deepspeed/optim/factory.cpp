@@ -233,7 +233,7 @@ std::string join_names(const std::vector<std::string>& names) {
   return text;
 }
 
-// Says why a documented type cannot be made; nothing for a type unknown to DeepSpeed and torch.
+// Returns why a documented type cannot be made; nullopt for a type unknown to DeepSpeed and torch.
 std::optional<std::string> reason_against(const std::string& type) {
   static const std::vector<std::string> not_yet = {"muadam", "muadamw", "musgd"};
   static const std::vector<std::string> torch_in_python = {"Adadelta", "Adafactor", "Adamax", "ASGD",

@@ -34,7 +34,7 @@ using NamedTensors = std::vector<NamedTensor>;
 
 int64_t bytes_of(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-/// Returns the state that the optimizer adds in the first step of a square matrix.
+/// Returns the bytes of state that the optimizer adds in its first step of a (side, side) matrix.
 int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side,
                        at::ScalarType masters) {
   const int64_t numel = side * side;
@@ -80,7 +80,7 @@ class EstimatedRank {
         home_(shard_home_options(config, dtype_, /*rank=*/0, !on_cpu)),
         disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
 
-  /// Adds a group; add groups first, in order. state_bytes: per element.
+  /// Adds a parameter group. Groups come in order, before frozen parameters. state_bytes: per element.
   void add_group(const NamedTensors& params, int64_t state_bytes, const optim::Optimizer& optimizer) {
     const std::vector<int64_t> numels = numels_of(params);
     const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);
@@ -124,7 +124,7 @@ class EstimatedRank {
     return options;
   }
 
-  /// Adds bytes at a place. kind: null for frozen parameters.
+  /// Adds bytes in the given memory. kind: null for frozen parameters.
   void add(ParamHome place, int64_t bytes, int64_t MemoryBytes::*kind) {
     if (place == ParamHome::kDisk) {
       sum_.states.on_disk += bytes;

@@ -16,29 +16,28 @@
 
 namespace deepspeed::zero {
 
-/// Counts the bytes of one rank by place.
+/// Holds one rank's bytes by kind of memory.
 struct PlacedBytes {
   int64_t on_device = 0;
   int64_t in_host = 0;  // for a model on the CPU everything in memory
   int64_t on_disk = 0;
 };
 
-/// Counts the bytes of one rank between steps. Buffers for disk access, and unused parts of last disk pages,
-/// are not included.
+/// Holds one rank's bytes between steps, without buffers for disk access and unused parts of last disk pages.
 struct ModelStatesEstimate {
   // The states as Engine::memory() reports them after the first step.
   MemoryBytes states;
   int64_t frozen_parameters = 0;  // in memory, for parameters that no optimizer updates
-  // Says in which place all of it is, frozen parameters included.
+  // All these bytes by kind of memory, frozen parameters included.
   PlacedBytes placed;
   /// Returns the bytes of states and frozen parameters in memory.
   int64_t total() const { return states.total() + frozen_parameters; }
 };
 
-/// Estimates for one config. config: as passed to initialize(), with an `optimizer` unless the model is only
-/// evaluated. The parameters may be on the meta device: only their sizes are read. device: where the model
-/// will be. The default is the device of its parameters, and the CPU for the meta device. Throws what
-/// initialize() throws for the config, and UsageError for a world size below 1.
+/// Estimates a rank's model states under one config. config: as passed to initialize(), with an `optimizer`
+/// unless the model is only evaluated. The parameters may be on the meta device: only their sizes are read.
+/// device: where the model will be. The default is the device of its parameters, and the CPU for the meta
+/// device. Throws what initialize() throws for the config, and UsageError for a world size below 1.
 DEEPSPEED_API ModelStatesEstimate estimate_model_states(const EngineModel& model,
                                                         const config::ConfigSource& config, int world_size,
                                                         std::optional<at::DeviceType> device = {});

@@ -34,20 +34,22 @@ struct Zero3Placement {
   bool zero_init = true;           // the model is built partitioned, never as a whole on a host
 };
 
-/// Estimates stage 2. additional_buffer_factor scales the host's memory, for buffers besides the states. All
-/// functions throw UsageError for counts below 1 (parameters: below 0) and for a factor below 0.
+/// Estimates the memory that ZeRO stage 2 needs. additional_buffer_factor scales the host's memory, for
+/// buffers besides the states. All functions throw UsageError for counts below 1 (parameters: below 0) and
+/// for a factor below 0.
 DEEPSPEED_API MemoryNeeds estimate_zero2_model_states_mem_needs(int64_t total_params,
                                                                 const PlannedHardware& hardware = {},
                                                                 bool cpu_offload = true,
                                                                 double additional_buffer_factor = 1.5);
-/// Estimates stage 3. largest_layer_params: parameters of the largest module, without its children's.
+/// Estimates the memory that ZeRO stage 3 needs. largest_layer_params: parameters of the largest module,
+/// without its children's.
 DEEPSPEED_API MemoryNeeds estimate_zero3_model_states_mem_needs(int64_t total_params,
                                                                 int64_t largest_layer_params,
                                                                 const PlannedHardware& hardware = {},
                                                                 const Zero3Placement& placement = {},
                                                                 double additional_buffer_factor = 1.5);
 
-/// Prints a table of all placements.
+/// Prints the estimates for all combinations of the placement options.
 DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_cold(int64_t total_params,
                                                                   const PlannedHardware& hardware = {},
                                                                   double additional_buffer_factor = 1.5,
@@ -58,8 +60,8 @@ DEEPSPEED_API void estimate_zero3_model_states_mem_needs_all_cold(int64_t total_
                                                                   double additional_buffer_factor = 1.5,
                                                                   std::ostream& out = std::cout);
 
-/// Prints a table of all placements for a model. Throws UsageError like the functions for numbers, and if the
-/// model is null.
+/// Prints those estimates for a model, whose parameters are counted. Throws UsageError like the functions for
+/// numbers, and if the model is null.
 DEEPSPEED_API void estimate_zero2_model_states_mem_needs_all_live(
     const std::shared_ptr<torch::nn::Module>& model, const PlannedHardware& hardware = {},
     double additional_buffer_factor = 1.5, std::ostream& out = std::cout);

@@ -32,8 +32,8 @@ class DEEPSPEED_API AutocastScope {
 /// absent.
 DEEPSPEED_API at::ScalarType default_autocast_dtype(at::DeviceType device);
 
-/// Returns the classes whose parameters are marked by default, under DeepSpeed's names. They are
-/// torch.nn.Linear and the convolutions, used if the config lists none.
+/// Returns the classes whose gradients are reduced in the lower dtype by default, by DeepSpeed's names. They
+/// are torch.nn.Linear and the convolutions, used if the config lists none.
 DEEPSPEED_API std::vector<std::string> get_default_autocast_lower_precision_modules();
 
 /// Returns whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is in `names`. Names may be
@@ -43,7 +43,7 @@ DEEPSPEED_API bool is_autocast_module(const std::string& class_name, const std::
 /// Marks a parameter so that its gradient is reduced in `dtype`. It applies to engines made afterwards with
 /// torch_autocast.
 DEEPSPEED_API void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
-/// Removes the mark, if there is one.
+/// Removes the mark of set_autocast_dtype(), if any.
 DEEPSPEED_API void clear_autocast_dtype(const at::Tensor& param);
 /// Returns the dtype of the parameter's mark, if it has one.
 DEEPSPEED_API std::optional<at::ScalarType> find_autocast_dtype(const at::Tensor& param);

@@ -26,7 +26,7 @@ class LossScaler {
   virtual bool is_exhausted() const = 0;
 };
 
-/// Is a constant scale: fp16 with `loss_scale` set, and 1 for bf16 and fp32.
+/// Keeps the scale constant: a given `loss_scale` in fp16, and 1 in bf16 and fp32.
 class StaticLossScaler : public LossScaler {
  public:
   explicit StaticLossScaler(double scale) : scale_(scale) {}
@@ -66,8 +66,8 @@ class DynamicLossScaler : public LossScaler {
   State state_;
 };
 
-/// Returns 1 / (loss_scale * max(1, (norm / loss_scale + 1e-6) / clip)). norm: of the gradients as they are,
-/// loss scale included. loss_scale: the scale that they were made with. `clip` 0: no clipping. Throws
+/// Returns the factor that unscales and clips gradients. This is 1 / (loss_scale * max(1, (norm / loss_scale
+/// + 1e-6) / clip)). norm: of the gradients with loss_scale still in them. `clip` 0: no clipping. Throws
 /// UsageError for a loss scale that is not positive, a negative clip, and a norm that is negative or not a
 /// number.
 double combined_gradient_scale(double total_norm_of_scaled_grads, double loss_scale, double clip);

@@ -15,8 +15,8 @@ namespace deepspeed::profile {
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
 constexpr size_t kNumStepParts = static_cast<size_t>(StepPart::kCount);
 
-/// Sums the time of each part: in the micro batch and since the last report. Waits for the device at both
-/// ends of a part.
+/// Sums the time of each part of a step, per micro batch and per report. A measurement waits for the device
+/// at both ends.
 class StepTimers {
  public:
   /// Measures from its construction to its destruction; does nothing if `timers` is null.
@@ -33,7 +33,7 @@ class StepTimers {
     std::chrono::steady_clock::time_point start_;
   };
 
-  /// Moves this many milliseconds, measured in one part, to another.
+  /// Subtracts `ms` milliseconds from the part `from` and adds them to `to`.
   void move(StepPart from, StepPart to, double ms);
   /// Returns the times since the last call: "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ...".
   std::string micro_step_line();
@@ -41,7 +41,8 @@ class StepTimers {
   std::string global_line();
   /// Returns the milliseconds of each part since the last call.
   std::array<double, kNumStepParts> take_update();
-  /// Returns milliseconds by name (fwd_microstep, ..., fwd, ...), from the last line of each kind.
+  /// Returns the milliseconds of the last micro_step_line() and global_line() by name: "fwd_microstep",
+  /// "fwd", ...
   const std::map<std::string, double>& last() const { return last_; }
 
  private:

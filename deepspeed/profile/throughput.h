@@ -9,15 +9,15 @@ namespace deepspeed::profile {
 
 struct SampleRates {
   double average = 0.0;  // samples per second since the first steps
-  double current = 0.0;  // since the last reading
+  double current = 0.0;  // since the last read()
 };
 
-/// Counts from the end of the second update, which excludes the slow first steps. Time between pause() and
-/// resume() is excluded too.
+/// Measures samples per second from the end of the second update, without the slow first steps. Time between
+/// pause() and resume() is excluded too.
 class Throughput {
  public:
-  /// Makes a counter. synchronized: readings wait for the device at both ends. Otherwise work that the device
-  /// has not finished counts as done. Steps that are not read never wait.
+  /// Makes a counter. synchronized: a measured span waits for the device at both ends. Otherwise work that
+  /// the device has not finished counts as done. Of the end_step() calls only the second waits.
   explicit Throughput(bool synchronized) : synchronized_(synchronized) {}
 
   /// Records that an update of `samples` has ended.

@@ -63,8 +63,8 @@ class DEEPSPEED_API CudaRNGStatesTracker {
 DEEPSPEED_API CudaRNGStatesTracker& get_cuda_rng_tracker();
 
 /// Seeds the generators of a model-parallel rank, as DeepSpeed and Megatron do. The device's default
-/// generators get `seed`, equal on all ranks of a model. The tracker's only stream `model-parallel-rng` gets
-/// `seed + 2718 + model_parallel_rank`. Throws UsageError for a negative rank.
+/// generators get `seed`, equal on all ranks of a model. The tracker is reset, and its only stream
+/// `model-parallel-rng` gets `seed + 2718 + model_parallel_rank`. Throws UsageError for a negative rank.
 DEEPSPEED_API void model_parallel_cuda_manual_seed(uint64_t seed, int model_parallel_rank = 0);
 
 /// Reseeds the tracker's stream `model-parallel-rng` with `seed + 2718 + model_parallel_rank`. The default

@@ -14,7 +14,7 @@ namespace deepspeed {
 struct DEEPSPEED_API GeneratorStates {
   /// Reads the current states.
   static GeneratorStates now();
-  /// Makes these states the current ones.
+  /// Sets the generators and the tracker to these states.
   void set() const;
   /// Compares the default generators, not the tracker's streams.
   bool operator==(const GeneratorStates& other) const;

@@ -18,7 +18,7 @@ struct NamedTensor {
 /// Lists tensors in the order of the model or the file. Aliases of one tensor are separate entries.
 using NamedTensors = std::vector<NamedTensor>;
 
-/// Makes a map by name. Of several entries with one name the first is kept.
+/// Returns a map from names to tensors. If a name occurs repeatedly, its first entry is kept.
 inline std::unordered_map<std::string, at::Tensor> by_name(const NamedTensors& tensors) {
   std::unordered_map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : tensors) found.emplace(name, tensor);

@@ -6,8 +6,8 @@
 
 namespace deepspeed {
 
-/// Multiplies a tensor in place, with the bits of tensor.mul(factor). Does nothing for 1, the only factor
-/// allowed for integers. Call it with autograd off.
+/// Multiplies a tensor in place, with the bits of tensor.mul(factor). Does nothing for a factor of 1, the
+/// only one allowed for integer tensors. Call it with autograd off.
 void scale(const at::Tensor& tensor, double factor);
 /// Writes factor * values to `result`, in one read and one write. `result` has the same sizes and dtype;
 /// otherwise like scale().

@@ -26,30 +26,32 @@ struct RankState {
 /// Replaces gradients by exchanged momenta before a step. Used at stages 0 and 1.
 class CompressedExchange {
  public:
-  /// All arguments must outlive this object. data: the ranks that average.
+  /// Prepares exchanges over the ranks `data`. All arguments must outlive this object.
   CompressedExchange(const ParamStore& store, optim::Optimizer& optimizer, ZeroState& state,
                      const comm::ProcessGroup& data);
 
   /// Returns whether gradients stay local to this rank until the next step.
   bool keeps_gradients() const { return optimizer_.next_gradient() != optim::GradientUse::kMean; }
-  /// Returns the means over ranks that the optimizer uses for its own exchanges.
+  /// Returns the object by which the optimizer averages values over the ranks.
   const optim::RankMean& means() const { return means_; }
   /// Turns local gradients into the ranks' mean momenta, if the next step takes momenta. Multiplies gradients
   /// by gradient_scale first, and returns the scale left for the step. Gradients must be finite. Collective.
   double exchange(GradReducer& reducer, double gradient_scale);
-  /// Returns the ranks' average sum of squared local gradients: one double on their device. Collective.
+  /// Returns the ranks' average sum of squared local gradients: one double on the model's device. Collective.
   at::Tensor mean_square(const GradReducer& reducer) const;
 
-  /// Returns the state that only this rank has. Its tensors are shared with the optimizer.
+  /// Returns the state that only this rank has, such as errors of compression. Its tensors are shared with
+  /// the optimizer.
   RankState rank_state() const;
-  /// Loads a rank's own state, after the optimizer's states were loaded. Returns whether it fits. If it does
+  /// Loads what rank_state() returned, after the optimizer's states were loaded. Returns whether it fits. If
   /// not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
   bool load_rank_state(const RankState& own);
   /// Returns the bytes kept in addition to the optimizer's states.
   int64_t bytes() const;
 
  private:
-  /// Returns the momentum before the step: 1-D, at least as long as the parameters. Collective at stage 1.
+  /// Returns group `index`'s momentum before the step: 1-D, at least as long as its parameters. Collective at
+  /// stage 1.
   at::Tensor momentum_of(size_t index);
   void forget();
   /// Forgets the errors and momenta if states were loaded since they were made.

@@ -17,22 +17,22 @@
 namespace deepspeed::zero {
 
 /// Averages matrices in compressed form. Biases and norm weights, a small share of the data, are averaged
-/// uncompressed. Means of one group must not overlap.
+/// uncompressed. Two means of one group must not run at the same time.
 class CompressedMeans : public optim::RankMean {
  public:
-  /// `store` must outlive this object. data: the ranks that average.
+  /// Prepares the means over the ranks `data`. `store` must outlive this object.
   CompressedMeans(const ParamStore& store, const comm::ProcessGroup& data);
 
   void mean(size_t group, const at::Tensor& values) const override { scaled_mean(group, values, {}); }
   void forget(size_t group) const override { groups_[group].compressed->reset(); }
-  /// Takes a mean in which matrices are scaled while they travel. Each is multiplied by scaling[parameter]
-  /// before and divided by it after. An empty `scaling` scales nothing.
+  /// Replaces `values` by their mean over the ranks. Each matrix is multiplied by scaling[parameter] before
+  /// it is sent and divided by it afterwards. An empty `scaling` scales nothing.
   void scaled_mean(size_t group, const at::Tensor& values, const std::vector<double>& scaling) const;
 
   /// Returns the errors of earlier compressions, by name. Tensors are shared; empty before the first mean.
   std::vector<std::pair<std::string, at::Tensor>> errors() const;
-  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit; if not, no errors are
-  /// kept.
+  /// Loads copies of errors() from a run of equally many ranks. Returns whether they fit; if not, no errors
+  /// are kept.
   bool load_errors(const std::vector<std::pair<std::string, at::Tensor>>& errors);
   /// Forgets this rank's errors. All ranks must call it.
   void reset();
@@ -44,14 +44,14 @@ class CompressedMeans : public optim::RankMean {
     size_t param;
     Interval in_flat;
   };
-  /// Lists parameters of a group that travel the same way, with their places.
+  /// Lists parameters of a group that are sent in the same form, with their places.
   struct Parts {
     std::vector<Place> places;
     int64_t numel = 0;
     void add(const Place& place);
     at::Tensor collect(const at::Tensor& flat) const;
     void spread(const at::Tensor& values, const at::Tensor& flat) const;
-    /// Multiplies each parameter's part by its factor, or divides by it.
+    /// Multiplies each parameter's elements in `values` by its factor, or divides them by it.
     void scale(const at::Tensor& values, const std::vector<double>& scaling, bool divides) const;
   };
   struct Group {

@@ -44,11 +44,11 @@ class DEEPSPEED_API GatheredParameters {
   /// memory has values that it cannot take. Throws UsageError on all ranks if a write is lost because the
   /// modifier_rank did not make it. Throws CommError.
   void close();
-  /// Ends the scope early, as an exception would.
+  /// Ends the scope early, as an exception would: drops what was written.
   void forget() noexcept { drop(/*forget_writes=*/modifier_rank_.has_value()); }
 
  private:
-  /// A parameter, and its memory at the start as a separate tensor.
+  /// Holds a parameter, and its memory at the start as a separate tensor.
   struct Gathered {
     at::Tensor param;
     at::Tensor memory;
@@ -59,16 +59,16 @@ class DEEPSPEED_API GatheredParameters {
 
   /// Gives replaced parameters their own memory back, and copies the new values into it.
   void take_replaced();
-  /// Returns whether one rank's values will become those of others.
+  /// Returns whether the modifier_rank's values will be sent to other ranks.
   bool is_shared_write() const;
-  /// Returns '1' for each parameter that this rank has written, '0' for each other one.
+  /// Returns one character per parameter: '1' if this rank has written it, otherwise '0'.
   std::string written_here() const;
   /// Describes a parameter that a rank wrote but the modifier_rank did not. Returns "" if there is none, and
   /// the same text on all ranks. Collective.
   std::string text_of_lost_writes() const;
   /// Gives replaced parameters their own memory back, without the new values.
   void forget_replaced() noexcept;
-  /// Turns tensors that came to share the parameters' memory into ordinary ones.
+  /// Turns tensors that were made over the parameters during the scope into ordinary ones.
   void leave_to_aliases() noexcept;
   void drop(bool forget_writes) noexcept;
 

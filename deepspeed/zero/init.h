@@ -69,7 +69,7 @@ struct InitArguments {
   /// random numbers as without zero::Init.
   std::optional<at::ScalarType> dtype = {};
   /// Set if the program itself splits the model across ranks (comm/mpu.h). initialize() must get the same
-  /// mpu. Slices keep their own values.
+  /// mpu. Each rank's slices of the model keep their own values.
   std::shared_ptr<Mpu> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};
   // These act as the config's keys of the same name, before initialize().
@@ -126,7 +126,8 @@ class DEEPSPEED_API Init {
 
  private:
   void start(const InitArguments& arguments);
-  /// Ends the construction. params: those of the complete model; null: guesses them from the tensors built.
+  /// Ends the construction. params: the complete model's parameters; null: guesses them from the tensors
+  /// built.
   void finish(const std::vector<NamedTensor>* params);
 
   std::shared_ptr<Construction> construction_;  // null: it is disabled or has ended

@@ -26,8 +26,8 @@ class GatherPool;
 class DEEPSPEED_API ParameterAccess {
  public:
   explicit ParameterAccess(std::shared_ptr<GatherPool> pool, AccessMode mode = AccessMode::kAny);
-  /// Opens the window of all parameters partitioned together with one of `params`. Ordinary tensors are
-  /// ignored.
+  /// Opens a window for all parameters that were partitioned together with one of `params`. Ordinary tensors
+  /// are ignored.
   explicit ParameterAccess(const std::vector<at::Tensor>& params, AccessMode mode = AccessMode::kAny);
   ~ParameterAccess();
   ParameterAccess(const ParameterAccess&) = delete;

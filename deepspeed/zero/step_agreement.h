@@ -12,7 +12,7 @@
 
 namespace deepspeed::zero {
 
-/// Holds the batch settings that an engine decides by.
+/// Holds an engine's batch settings, which must be equal on all ranks.
 struct BatchSettings {
   int64_t gradient_accumulation_steps = 1;
   int64_t train_micro_batch_size_per_gpu = 1;
@@ -25,10 +25,11 @@ comm::NamedTexts hyperparameter_texts(const std::vector<optim::ParamGroup>& grou
 
 class StepAgreement {
  public:
-  /// Returns the group for the step's collectives. Ranks with different values get an error in them.
+  /// Returns `group` for the step's collectives. They throw if ranks have different values.
   comm::ProcessGroup watch(const comm::ProcessGroup& group) const { return group.holding(values_); }
   void set_batch(const BatchSettings& batch) { batch_ = batch; }
-  /// Sets the values that collectives carry from this call on. Costs a hash; sends no message.
+  /// Sets this rank's hyperparameters and loss scale, which later collectives compare. Costs a hash; sends no
+  /// message.
   void tell(const std::vector<optim::ParamGroup>& groups, double loss_scale);
 
  private:

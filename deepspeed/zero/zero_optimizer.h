@@ -56,7 +56,7 @@ class DEEPSPEED_API ZeroOptimizer {
   ZeroOptimizer(const ZeroOptimizer&) = delete;
   ZeroOptimizer& operator=(const ZeroOptimizer&) = delete;
 
-  /// Returns the groups whose hyperparameters the next step uses. They may be changed between steps.
+  /// Returns the parameter groups, with the next step's hyperparameters, which may be changed between steps.
   std::vector<optim::ParamGroup>& param_groups();
   optim::Optimizer& base_optimizer() { return *optimizer_; }
   const optim::Optimizer& base_optimizer() const { return *optimizer_; }
@@ -64,11 +64,11 @@ class DEEPSPEED_API ZeroOptimizer {
   double loss_scale() const;
   int stage() const;
 
-  /// Forgets the gradients of the accumulation window. Throws UsageError if backward has begun a step with
-  /// them.
+  /// Drops the gradients accumulated since the last step. Throws UsageError if backward has begun a step with
+  /// them (super_offload).
   void zero_grad();
-  /// Returns a group's reduced gradient, (owned elements), shared with the optimizer. It includes the loss
-  /// scale. Throws UsageError if backward has begun a step with it.
+  /// Returns a group's reduced gradient, 1-D, for the elements that this rank owns. It is shared with the
+  /// optimizer and includes the loss scale. Throws UsageError if backward has begun a step with it.
   at::Tensor gradient(size_t group) const;
 
   MemoryBytes memory() const;
@@ -80,30 +80,31 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Returns the reducer, which sums gradients in buckets and holds the sums.
   GradReducer& gradients() { return *reducer_; }
   const GradReducer& gradients() const { return *reducer_; }
-  /// Returns the masters and optimizer states that this rank owns.
+  /// Returns the master weights and optimizer states that this rank owns.
   ZeroState& state() { return *state_; }
   const ZeroState& state() const { return *state_; }
-  /// Returns the compressed exchange; null unless the optimizer exchanges compressed values instead of
-  /// gradients.
+  /// Returns the exchange that replaces gradients by compressed values; null if gradients are exchanged.
   CompressedExchange* exchange() { return exchange_.get(); }
   /// Sets this rank's micro step. Ranks at different micro steps get an error from their next collective.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
   /// Sets the batch settings that ranks compare, in addition to hyperparameters and loss scale.
   void set_batch(const BatchSettings& batch);
-  /// Publishes hyperparameters that may have changed to the ranks' comparison. If they differ, the next
-  /// collective is an error that names the hyperparameter. Sends no message, and costs nothing on one rank.
+  /// Updates the hyperparameters and loss scale that collectives compare. If ranks differ, the next
+  /// collective throws an error that names the hyperparameter. Sends no message, and costs nothing on one
+  /// rank.
   void tell_ranks();
-  /// Makes step() throw CommError if one of these groups has failed. Gradients depend on what came over them.
+  /// Makes step() throw CommError if one of these groups has failed. Gradients depend on values they sent.
   void rely_on(std::vector<comm::ProcessGroup> groups);
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
-  /// Updates the owned slices and gathers the parameters. Stage 3 gathers them when they are used.
+  /// Updates the weights that this rank owns and gathers the parameters. Stage 3 gathers them when they are
+  /// used.
   /// With check_overflow, a step with non-finite gradients is skipped. A warning names `step_number`, the
   /// parameter and the rank. If the loss scale cannot be lowered, all ranks throw UsageError. Without
   /// check_overflow the step is applied without clipping.
   /// The host waits for the norm if an overflow check needs it, or if clipping does and the factor does not
-  /// stay on the device. On a GPU without offload, and with an optimizer that skips_on_device(), it waits
-  /// only after giving the whole step to the device.
+  /// stay on the device. On a GPU without offload, and with an optimizer that skips_on_device(), the host
+  /// waits only after it has queued the whole step.
   /// With super_offload this ends the step that backward has begun. Throws UsageError if weights or
   /// hyperparameters were changed since then.
   /// Throws IoError on all ranks if a disk with one rank's optimizer states fails. The step is then applied
@@ -114,29 +115,29 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Returns the state that only this rank has: the errors of earlier compression or quantization. It does
   /// not include masters and states. Tensors are shared with the optimizer.
   RankState rank_state() const;
-  /// Returns whether this rank keeps such errors.
+  /// Returns whether this rank keeps errors of compression or quantization.
   bool keeps_errors() const;
-  /// Loads a rank's own state, after masters, states and the loss scale were loaded. Returns whether it fits.
-  /// If it does not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
+  /// Loads what rank_state() returned, after masters, states and the loss scale were loaded. Returns whether
+  /// it fits. If not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
   bool load_rank_state(const RankState& own);
 
  private:
   std::unique_ptr<GradReducer> make_reducer();
   bool norm_is_wanted() const;
-  /// Returns whether gradients stay local in the next step, which exchanges other values.
+  /// Returns whether ranks exchange other values than gradients in the next step.
   bool keeps_gradients() const;
-  /// Sums the squares of all ranks' reduced gradients: one double on their device.
+  /// Returns the sum of squares of all ranks' gradients: one double on the model's device.
   at::Tensor sum_of_squares() const;
-  /// Adds the squares of a group's gradient elements that no other rank counts.
+  /// Adds to `sum` the squares of a group's gradient elements that no other rank counts.
   void add_squares(size_t group, const at::Tensor& sum) const;
   /// Throws CommError if a group that gradients depend on has failed.
   void check_groups() const;
   void skip_step(int64_t step_number);
   void step_slices(int64_t step_number, const GradientScale& gradient_scale);
-  /// Returns whether the gradient scale stays on the device.
+  /// Returns whether the factor for gradients is made and used on the device.
   bool scales_on_device() const;
-  /// Returns whether the device itself skips a step with non-finite gradients. The host then gives it the
-  /// whole step before knowing.
+  /// Returns whether the device itself skips a step with non-finite gradients. The host then queues the whole
+  /// step without waiting.
   bool skips_on_device() const;
   GradientScale scale_by(const GradNorm& norm, double loss_scale) const;
 

@@ -24,7 +24,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Gathers all partitions of a flat space on every rank, after each changed its own. flat:
+/// Gathers a flat space on every rank, after each rank changed its own partition. flat:
 /// (layout.padded_numel()), with this rank's partition up to date. If keys.allgather_partitions is false,
 /// every owner broadcasts. At most keys.allgather_bucket_size elements, over all ranks, are in flight at
 /// once.

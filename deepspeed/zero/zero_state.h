@@ -26,18 +26,18 @@ struct ZeroOptions;
 
 class ZeroState {
  public:
-  /// Makes the masters. All arguments must outlive this object. Throws IoError on all ranks if masters cannot
-  /// be written to the offload disk.
+  /// Makes the master weights. All arguments must outlive this object. Throws IoError on all ranks if masters
+  /// cannot be written to the offload disk.
   ZeroState(ParamStore& store, optim::Optimizer& optimizer, const ZeroGroups& ranks,
             const ZeroOptions& options);
   ~ZeroState();
   ZeroState(const ZeroState&) = delete;
   ZeroState& operator=(const ZeroState&) = delete;
 
-  /// Returns whether masters are kept in addition to the parameters.
+  /// Returns whether masters, or halves of them, are kept in addition to the parameters.
   bool has_master_weights() const;
-  /// Returns whether the parameters are the upper halves of the masters. A change of one then changes the
-  /// other.
+  /// Returns whether the bf16 parameters are the upper 16 bits of the fp32 masters. Changing a parameter then
+  /// changes its master, and the reverse.
   bool has_split_masters() const;
   /// Returns whether fp32 masters are made on request, from halves or from 16-bit weights.
   bool makes_fp32_masters() const;
@@ -45,33 +45,35 @@ class ZeroState {
   /// Returns the interval of a group that this rank owns. It lies in the group's flat space, or at stage 3 in
   /// the flat space of this rank's shards.
   Interval owned(size_t group) const;
-  /// Returns the parameters that meet the owned interval, in order. `part` is relative to its begin.
+  /// Returns the pieces of parameters in the owned interval, in order. part: relative to that interval's
+  /// begin.
   std::vector<ParamPiece> pieces(size_t group) const { return pieces(group, whole(group)); }
   std::vector<ParamPiece> pieces(size_t group, const Interval& part) const;
 
-  /// Returns masters and states of the owned interval, or of `part`. Throws IoError, only on this rank, if
-  /// they are on a disk that fails. Throws UsageError if a step was applied in part.
+  /// Returns masters and states of the owned interval, or of `part` in it. Throws IoError, only on this rank,
+  /// if they are on a disk that fails. Throws UsageError if a step was applied in part.
   GroupState of(size_t group) const { return of(group, whole(group)); }
   GroupState of(size_t group, const Interval& part) const;
-  /// Returns masters and states as of() does. If masters are kept as halves, they are left out.
+  /// Returns masters and states as of() does, but without masters that are kept as halves.
   GroupState beside_masters(size_t group, const Interval& part) const;
   /// Returns the weights that the optimizer updates: fp32, or 16-bit masters. Throws as of().
   at::Tensor master(size_t group) const { return of(group).master; }
-  /// Returns names, types and the step of states, without elements. Absent unless some are on a disk.
+  /// Returns the names, types and step count of the states, without elements. Absent unless some states are
+  /// on a disk.
   std::optional<optim::SliceState> on_disk(size_t group, const Interval& part) const;
-  /// Returns what is in memory for the group's slices, as stored. Masters are fp32, or the lower halves of
-  /// split ones.
+  /// Returns, for each of the group's slices in memory, masters and states as stored. Masters are fp32, the
+  /// lower halves of split ones, or undefined if the weights are the masters.
   std::vector<GroupState> resident(size_t group) const;
-  /// Calls `visit` with each slice that meets the part. Slices in memory come first; those on a disk are
-  /// loaded one at a time. Throws as of().
+  /// Calls `visit` with each of the optimizer's slices that overlaps `part`. Slices in memory come first;
+  /// those on a disk are loaded one at a time. Throws as of().
   void read(size_t group, const Interval& part, const VisitSlice& visit) const;
 
-  /// Calls `visit` with each slice of the owned interval, and keeps what it writes. Slices on a disk are in
-  /// memory one at a time. Throws IoError, only on this rank.
+  /// Calls `visit` with each slice of the owned interval, and keeps what `visit` writes. Slices on a disk are
+  /// in memory one at a time. Throws IoError, only on this rank.
   void change(size_t group, const VisitSlice& visit) { change(group, whole(group), visit); }
-  /// Calls `visit` as above with the slices that meet a part of the owned interval.
+  /// Calls `visit` as above, with the slices that overlap a part of the owned interval.
   void change(size_t group, const Interval& part, const VisitSlice& visit);
-  /// Notes that everything was loaded, which repairs the damage of a failed step.
+  /// Notes that all masters and states were loaded. Steps are allowed again if one had failed halfway.
   void was_loaded() {
     damage_.clear();
     ++num_loads_;
@@ -99,9 +101,9 @@ class ZeroState {
   /// Returns whether backward has begun a step that step() must complete.
   bool has_begun() const;
   bool uses_disk() const;
-  /// Runs a part of a step. If it throws, the step counts as applied in part.
+  /// Calls `step`, which runs a part of a step. If it throws, the step counts as applied in part.
   void note_damage_of(int64_t step_number, const std::function<void()>& step);
-  /// Gives up a step that backward began. Further steps throw UsageError until everything is loaded.
+  /// Gives up a step that backward began. Further steps throw UsageError until masters and states are loaded.
   void abandon_step();
   /// Sends updated weights from their owners to all ranks. Stage 3 gathers them when they are used.
   void gather_parameters();

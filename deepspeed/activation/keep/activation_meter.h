@@ -13,12 +13,12 @@
 
 namespace deepspeed::activation {
 
-/// Counts storages kept for backward, each once, however many nodes save it. Thread-safe.
+/// Counts storages kept for backward, each once, however many autograd nodes save it. Thread-safe.
 class DEEPSPEED_API ActivationMeter {
  public:
   /// Returns the bytes kept now, on the computing device.
   int64_t kept_bytes() const;
-  /// Returns the bytes that are on the host for a device now (offload, checkpoint_in_cpu).
+  /// Returns the bytes kept in host memory instead of the device now (offload, checkpoint_in_cpu).
   int64_t host_bytes() const;
   /// Returns the most bytes kept at once, since construction or reset. Recomputed tensors count too.
   int64_t peak_bytes() const;
@@ -44,7 +44,7 @@ class DEEPSPEED_API ActivationMeter {
   int64_t peak_on_host_ = 0;
 };
 
-/// Links the meters that count what a thread keeps, innermost first; null: nothing is counted.
+/// Lists the meters that count what a thread keeps, innermost first; null: nothing is counted.
 struct MeterList {
   std::shared_ptr<ActivationMeter> meter;
   std::shared_ptr<const MeterList> outer;
@@ -96,11 +96,11 @@ class DEEPSPEED_API CountActivations {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// Returns whether the model keeps a tensor anyway. That is a parameter, a view of one, or a cast of a
-/// partitioned one.
+/// Returns whether the model keeps a tensor anyway. Such are parameters, their views, and casts of
+/// partitioned parameters.
 bool is_parameter(const at::Tensor& tensor);
 
-/// Keeps a tensor as it is, and counts it unless it is a parameter.
+/// Keeps a tensor as it is, and counts it unless is_parameter().
 std::unique_ptr<autograd::PackedTensor> keep_in_place(const at::Tensor& tensor);
 
 }  // namespace deepspeed::activation

@@ -19,8 +19,8 @@ class HostCopy {
 
   /// Starts the copy back, so that fetch() finds it done. Returns false if it has already started.
   bool prefetch();
-  /// Returns the tensor on its device, for the current stream. Throws UsageError if the tensor was written in
-  /// place since, because the copy may include that.
+  /// Returns the tensor on its device, for the current stream. Throws UsageError if the original was written
+  /// in place since, because the copy may include that write.
   at::Tensor fetch();
   int64_t bytes() const { return static_cast<int64_t>(host_.nbytes()); }
 

@@ -1,5 +1,5 @@
-// As configured, a tensor is cut to this rank's part, and copied into a slot of a buffer or moved to the
-// host. unpack() gathers the parts of all ranks, whose checksums must be equal.
+// As configured, a tensor is cut to this rank's part, then copied into a slot of a buffer or to the host.
+// unpack() gathers the parts of all ranks, whose checksums must be equal.
 #include "deepspeed/activation/keep/input_store.h"
 
 #include <algorithm>
@@ -122,7 +122,7 @@ class Partitioned : public autograd::PackedTensor {
   }
 
  private:
-  /// Returns the group. Ranks with different inputs get an error in it instead of communicating.
+  /// Returns the group. Its next collective fails, with an error, on ranks whose inputs differ.
   comm::ProcessGroup checked_group() const {
     if (!checksum_) return group_;
     const uint64_t value = checksum_->value();

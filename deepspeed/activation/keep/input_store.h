@@ -11,9 +11,9 @@
 
 namespace deepspeed::activation {
 
-/// Takes the inputs of one region, in order. Activations (floating-point tensors with at least one element
-/// per model-parallel rank) are kept as configured, all others as they are. Gathering parts from ranks whose
-/// inputs differ in any bit is a CommError that names the region.
+/// Keeps the inputs of one region until its backward. Activations (floating-point tensors with at least one
+/// element per model-parallel rank) are kept as configured, all others as they are. Gathering parts throws a
+/// CommError that names the region if the ranks' inputs differ in any bit.
 class InputStore : public autograd::SavedTensorHooks {
  public:
   InputStore(std::shared_ptr<const Configuration> configuration, std::string region)

@@ -13,13 +13,13 @@
 
 namespace deepspeed::activation {
 
-/// Has one buffer for each input position in a region and each size. A buffer has one slot for each region
+/// Holds one buffer for each input position in a region and each size. A buffer has one slot for each region
 /// that may wait for backward. Thread-safe.
 class SlotBuffers {
  public:
   explicit SlotBuffers(int64_t slots) : slots_(slots) {}
 
-  /// Is one slot, released on destruction.
+  /// Holds one slot, and releases it on destruction.
   class Slot {
    public:
     Slot(std::shared_ptr<SlotBuffers> owner, std::shared_ptr<std::vector<bool>> used, size_t index,

@@ -26,9 +26,9 @@ constexpr c10::DispatchKeySet kBelowKeeping(c10::DispatchKeySet::FULL_AFTER, kKe
 
 thread_local KeptResults* current_results = nullptr;
 
-/// Returns the value protected from later writes. torch::nn::Linear, for example, adds its bias to a product
-/// in place. A lazy clone shares the memory until one side writes. It is also a separate tensor: autograd
-/// sets its node on the result itself, which would form a cycle.
+/// Returns a tensor with the value of `tensor`, protected from later writes. torch::nn::Linear, for example,
+/// adds its bias to a product in place. A lazy clone shares the memory until one side writes. It is also a
+/// separate tensor: autograd sets its node on the result itself, which would form a cycle.
 at::Tensor value_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();

@@ -40,7 +40,7 @@ struct SaveInputs : torch::autograd::Function<SaveInputs> {
   }
 };
 
-/// Replaces a saved tensor; the recomputation provides the value.
+/// Stands for a saved tensor, until the recomputation provides the value.
 struct Holder {
   std::unique_ptr<PackedTensor> value;
   std::vector<int64_t> sizes;

@@ -6,8 +6,8 @@
 
 namespace deepspeed::activation {
 
-/// Runs the function; what its nodes save is recomputed when backward needs it. Throws UsageError in backward
-/// if the function then saves other tensors.
+/// Runs the function. The tensors that its autograd nodes save are recomputed when backward needs them.
+/// Throws UsageError in backward if the function then saves other tensors.
 TensorList run_with_recomputation(TensorFunction function, const TensorList& inputs, RegionOptions options);
 
 }  // namespace deepspeed::activation

@@ -45,8 +45,8 @@ void check_backward_is_whole(const Region& region) {
                     region.options.name, " is reentrant; use backward(), or use_reentrant = false");
 }
 
-/// Returns whether this is the first call of the region. A region is identified by its identity or, without
-/// one, by its function's type and its name.
+/// Returns whether the region is called for the first time. A region is identified by RegionOptions::identity
+/// or, if that is null, by its function's type and its name.
 bool is_first_of_region(const Region& region) {
   constexpr size_t kMostKept = 10000;  // for regions that pass a new function at each call
   static std::mutex mutex;

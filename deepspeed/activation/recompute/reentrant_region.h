@@ -11,7 +11,7 @@
 
 namespace deepspeed::activation {
 
-/// Is a region whose outputs come from one autograd node, which cannot return undefined tensors.
+/// Runs a region whose outputs come from one autograd node, which cannot return undefined tensors.
 class ReentrantRegion : public Region {
  public:
   using Region::Region;
@@ -24,7 +24,7 @@ class ReentrantRegion : public Region {
   std::vector<bool> is_defined_;
 };
 
-/// Takes a region and its inputs; returns the defined outputs of its function.
+/// Runs a region as one autograd node. forward() returns the defined outputs of the region's function.
 struct ReentrantNode : torch::autograd::Function<ReentrantNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 std::shared_ptr<ReentrantRegion> region,

@@ -26,12 +26,12 @@ struct Region {
   /// Returns the saved inputs as leaves that need gradients like the forward's inputs.
   TensorList leaves_of(const TensorList& saved) const;
   /// Returns the saved inputs for a function that runs again within the forward's graph. Leaves replace
-  /// inputs that were results of operators; all others are unchanged.
+  /// inputs that were results of operators; all other inputs are unchanged.
   TensorList inputs_of(const TensorList& saved) const;
   /// Returns the tensors of inputs_of() that replace results of operators.
   TensorList stand_ins(const TensorList& inputs) const;
 
-  /// Calls `work`, which runs the function again. As RegionOptions::names_errors asks, errors then name the
+  /// Calls `work`, which runs the function again. With RegionOptions::names_errors, errors of `work` name the
   /// region.
   void repeat(const std::function<void()>& work) const;
 
@@ -76,8 +76,8 @@ struct RegionHooks : autograd::SavedTensorHooks {
   bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
-/// Calls `apply` with hooks that keep the region's inputs as configured. Inside an outer region that region's
-/// hooks take them.
+/// Calls `apply` with hooks that keep the region's inputs as configured. Inside an outer region the outer
+/// region's hooks take the inputs.
 void save_inputs_through(const Region& region, const std::function<void()>& apply);
 
 }  // namespace deepspeed::activation

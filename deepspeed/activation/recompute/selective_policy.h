@@ -32,7 +32,7 @@ class DEEPSPEED_API SelectivePolicy {
   std::unordered_set<std::string> operators_;
 };
 
-/// Holds a policy, which many regions may share, or none.
+/// Points to a policy, which many regions may share, or is null.
 class SharedPolicy : public std::shared_ptr<const SelectivePolicy> {
  public:
   using std::shared_ptr<const SelectivePolicy>::shared_ptr;

@@ -18,7 +18,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds one file open. Not thread-safe.
+/// Reads one file of torch.save on demand, which it holds open. Not thread-safe.
 class DeferredArchive {
  public:
   /// Larger storages, in bytes, are deferred: their tensors in value() are on the meta device.
@@ -30,19 +30,20 @@ class DeferredArchive {
 
   const std::filesystem::path& path() const { return zip_.path(); }
   const Value& value() const { return value_; }
-  /// Returns the text of the save's mark (tag/save_mark.h); nothing if the file has none.
+  /// Returns the text that identifies the file's save (tag/save_mark.h); nothing if the file has none.
   const std::optional<std::string>& mark() const { return mark_; }
   /// Returns whether everything read is compared with the file's checksums.
   bool is_verified() const { return zip_.is_verified(); }
   uint64_t bytes_read() const { return zip_.bytes_read(); }
-  /// Frees the memory of the read-ahead.
+  /// Frees the read-ahead buffer.
   void release() const { zip_.release(); }
 
-  /// Copies the elements [begin, end) of `tensor`, in its own order, into `destination`. `destination` is
+  /// Copies the elements [begin, end) of `tensor`, in row-major order, into `destination`. `destination` is
   /// 1-D, of the same size, any dtype and device. `tensor` is a contiguous tensor of value(), deferred or
   /// not.
   void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
-  /// Loads the whole tensor to the CPU. If it fills its record, the record's own checksum is checked.
+  /// Loads the whole tensor to the CPU. If the tensor fills its zip record, the record's own checksum is
+  /// checked.
   at::Tensor load(const at::Tensor& tensor) const;
   /// Returns `value` with all tensors inside it loaded. Views of one storage still share it.
   Value load(Value value) const;
@@ -50,7 +51,7 @@ class DeferredArchive {
   void verify() const;
   /// Reads the rest of records that were partly read, like ZipReader::check_rest().
   void check_rest() const { zip_.check_rest(); }
-  /// Stops checking parts of records, because another reader of the file has checked them.
+  /// Turns off the checks of record parts. Call it if another reader of the file has made them.
   void trust() { zip_.trust(); }
 
  private:

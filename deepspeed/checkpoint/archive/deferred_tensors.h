@@ -16,10 +16,10 @@ namespace deepspeed::checkpoint {
 
 class DeferredTensors {
  public:
-  /// Passes the elements `part` to the sink, in order, in pieces of the tensor's dtype.
+  /// Passes the elements in `part` to the sink, in order and in the tensor's dtype, piece by piece.
   using Source = std::function<void(const Interval& part, const PieceSink& sink)>;
 
-  /// Adds a meta tensor of shape (numel). `source` provides its data and that of its views.
+  /// Returns a new meta tensor of shape (numel). `source` provides its data and that of its views.
   at::Tensor add(int64_t numel, at::ScalarType dtype, Source source);
   /// Returns the stream that provides the data of all tensors added before or later.
   TensorStream stream() const;

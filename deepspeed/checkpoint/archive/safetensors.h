@@ -11,9 +11,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// Writes named tensors durably, replacing an existing file. Aliases get their own bytes too. Throws IoError,
-/// and UsageError for a dtype that the format does not support. `stream` provides the data of tensors on the
-/// meta device, as in write_archive_content(). Returns the file's checksums.
+/// Writes named tensors durably, replacing an existing file. Tensors that share memory are each written in
+/// full. Throws IoError, and UsageError for a dtype that the format does not support. `stream` provides the
+/// data of tensors on the meta device, as in write_archive_content(). Returns the file's checksums.
 DEEPSPEED_API FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                          const TensorStream& stream = nullptr);
 

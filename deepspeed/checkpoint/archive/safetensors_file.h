@@ -17,7 +17,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds one file open. Not thread-safe.
+/// Reads tensors of one safetensors file, which it holds open. Not thread-safe.
 class SafetensorsFile {
  public:
   /// Reads only the header. Throws IoError if the file cannot be opened. Throws CheckpointError, naming the

@@ -44,7 +44,7 @@ struct DEEPSPEED_API ArchiveContent {
   std::string pickled;
   std::vector<at::Tensor> records;  // 1-D, contiguous, on the tensors' own device
   TensorStream stream = nullptr;    // provides the data of records on the meta device
-  std::string mark = {};            // of the save; "": the file gets none
+  std::string mark = {};            // text of the save's mark; "": the file gets none
 
   uint64_t num_bytes() const;
 };
@@ -60,7 +60,7 @@ DEEPSPEED_API FileSums write_archive_content(AtomicFile& file, const ArchiveCont
 
 struct ReadOptions {
   bool tensor_data = true;  // false: tensors are on the meta device (sizes and dtypes only)
-  std::optional<FileSums> sums = std::nullopt;  // to compare with what is read
+  std::optional<FileSums> sums = std::nullopt;  // checksums to compare with what is read
 };
 
 /// Reads a file of torch.save (zip format). Throws CheckpointError, naming the file and the problem: it is

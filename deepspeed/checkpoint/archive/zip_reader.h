@@ -22,7 +22,7 @@ class ZipReader {
   uint64_t bytes_read() const { return file_.bytes_read(); }
   /// Returns whether everything read is compared with the file's checksums.
   bool is_verified() const { return file_.is_verified(); }
-  /// Frees the memory of the read-ahead.
+  /// Frees the read-ahead buffer.
   void release() const { file_.release(); }
   /// Returns whether a record exists. Names are relative to the archive's top folder: "data.pkl", "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
@@ -39,7 +39,7 @@ class ZipReader {
   std::string read_text(const std::string& name) const;
   /// Reads the rest of records that were partly read, and checks their checksums.
   void check_rest() const;
-  /// Stops checking parts of records, because another reader has checked them.
+  /// Turns off the checks of record parts. Call it if another reader of the file has made them.
   void trust() { is_trusted_ = true; }
 
  private:
@@ -62,7 +62,8 @@ class ZipReader {
   Record parse_entry(const std::string& directory, size_t& cursor) const;
   uint64_t data_offset(const Record& record) const;
   void compare(const Record& record, uint32_t crc) const;
-  /// Reads a record from `offset` to its end and checks its checksum. `crc` is that of the bytes before.
+  /// Reads a record from `offset` to its end and checks its checksum. `crc` is the checksum of the record's
+  /// earlier bytes.
   void check_from(const Record& record, uint64_t offset, uint32_t crc) const;
 
   FileReader file_;

@@ -46,8 +46,8 @@ struct ModelStates {
   Dict client_state;  // the caller's values; after reading, every key that is not DeepSpeed's
 };
 
-/// Convert named tensors to and from the form in a file of weights. Throw CheckpointError for a value of
-/// another form.
+/// Converts named tensors to the form in a file of weights. parse_tensors() converts them back, and throws
+/// CheckpointError for a value of another form.
 Value build_tensors(const NamedTensors& tensors);
 NamedTensors parse_tensors(const Value& value);
 

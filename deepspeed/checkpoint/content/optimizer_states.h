@@ -16,7 +16,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Locates this rank's part of a parameter in its partition, in elements.
+/// Locates this rank's part of a parameter in the rank's partition, in elements.
 struct FragmentAddress {
   int64_t numel = 0;
   int64_t start = 0;
@@ -58,7 +58,7 @@ Value build_optimizer_states(const ZeroOptimizerStates& states);
 /// NotSupportedError for files of DeepSpeed's elastic_checkpoint.
 ZeroOptimizerStates parse_optimizer_states(const Value& value);
 
-/// Returns whether an optimizer's dict comes from DeepSpeed's BF16_Optimizer; it is one rank's part.
+/// Returns whether an optimizer's dict comes from DeepSpeed's BF16_Optimizer. Such a dict is one rank's part.
 bool is_of_bf16_optimizer(const Value& optimizer);
 
 /// Reads only the weights, without state and options: all that zero_to_fp32 needs.

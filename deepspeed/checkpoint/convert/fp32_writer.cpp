@@ -95,7 +95,7 @@ uint64_t parse_shard_size(const std::string& text) {
 
 namespace {
 
-/// Writes the weights of a model or of one of its parts. name_of() maps the usual file name to the one to
+/// Writes the weights of a model or of one of its parts. name_of() maps the usual file name to the name to
 /// use.
 std::vector<path> write_source(const Fp32Source& source, const path& output, const ConvertOptions& options,
                                const std::function<std::string(const std::string&)>& name_of) {

@@ -41,7 +41,7 @@ constexpr uint32_t multiply(uint32_t a, uint32_t b) {
   return product;
 }
 
-/// Returns x^(8 * 2^k) at index k.
+/// Returns x^(8 * 2^k) modulo the checksum's polynomial, at index k.
 constexpr std::array<uint32_t, 64> make_byte_powers() {
   std::array<uint32_t, 64> powers{};
   powers[0] = uint32_t{1} << 23;

@@ -36,7 +36,7 @@ class FileReader {
   /// Reads `size` bytes at `offset`. Throws CheckpointError if they lie past the end or do not match their
   /// checksum.
   void read(uint64_t offset, void* destination, uint64_t size) const;
-  /// Frees the memory of the read-ahead.
+  /// Frees the read-ahead buffer.
   void release() const { direct_.reset(); }
 
  private:
@@ -45,7 +45,8 @@ class FileReader {
   bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;
   void verify(uint64_t chunk, const char* bytes, uint64_t size) const;
-  /// Reads a whole chunk to use a part of it. Keeps it, because the next call may want the rest.
+  /// Returns a whole checksum chunk, read to use a part. Keeps the chunk, because the next call may want the
+  /// rest.
   const std::string& edge_chunk(uint64_t chunk) const;
 
   std::filesystem::path path_;

@@ -13,9 +13,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds a folder open, whichever folder has its name later. All names are of entries directly inside it,
-/// without a slash, and links under them are not followed. All functions throw IoError with the path and the
-/// system's reason. Copies share the open folder.
+/// Holds a folder open, even if its name later belongs to another folder. All names are of entries directly
+/// inside it, without a slash, and links under them are not followed. All functions throw IoError with the
+/// path and the system's reason. Copies share the open folder.
 class DEEPSPEED_API Folder {
  public:
   /// Opens the folder at a path given by the program. Links in the path are followed.
@@ -40,7 +40,7 @@ class DEEPSPEED_API Folder {
   void remove(const std::string& name) const;
   /// Removes a folder like remove(). If it belongs to another user, throws IoError before removing anything.
   void remove_own(const std::string& name) const;
-  /// Removes all entries.
+  /// Removes all entries of this folder.
   void empty() const;
   /// Renames an entry within this folder.
   void rename(const std::string& from, const std::string& to) const;

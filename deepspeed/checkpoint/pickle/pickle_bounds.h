@@ -10,7 +10,7 @@ namespace deepspeed::checkpoint {
 /// Limits how deeply values may nest.
 inline constexpr int kMaxPickleDepth = 200;
 
-/// Limits the length of the name of a module, class or function.
+/// Limits the name of a module, class or function, in bytes.
 inline constexpr size_t kMaxPickleName = 1000;
 
 /// Returns whether `name` can be the name of a module, or a name in one.

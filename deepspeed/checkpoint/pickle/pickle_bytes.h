@@ -9,7 +9,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Is a cursor over the bytes. All members throw CheckpointError if the bytes end too soon.
+/// Reads bytes in order and remembers the position. All members throw CheckpointError if the bytes end too
+/// soon.
 class PickleBytes {
  public:
   explicit PickleBytes(std::string_view bytes) : bytes_(bytes) {}

@@ -1,5 +1,6 @@
 // Builds values from the calls in a pickle. A pickle names functions and their arguments, but nothing is ever
-// called. Tensors and plain values are built directly; any other call is kept as an Object.
+// called. Tensors and plain values are built directly; any other call is kept as an Object. Numbers of type
+// uint32_t are nodes of the graph; each builder returns the node that it added.
 #pragma once
 
 #include <functional>

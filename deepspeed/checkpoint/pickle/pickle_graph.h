@@ -45,8 +45,8 @@ class PickleGraph {
  public:
   using Items = std::vector<uint32_t>;
 
-  /// Limits what a small file can create. That is data that calls copy or check, tensors, and the final
-  /// value.
+  /// Makes an empty graph. max_bytes limits what a small file can create: data that calls copy or check,
+  /// tensors, and the final value.
   explicit PickleGraph(uint64_t max_bytes);
 
   // These add a node and return its number. They throw CheckpointError beyond the limit.

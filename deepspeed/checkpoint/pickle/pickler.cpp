@@ -102,7 +102,7 @@ class Pickler {
     out_ += text;
     memoize("text " + text);
   }
-  /// Protocol 2 has no bytes. Like Python, this writes Latin-1 text and the call that converts it back.
+  /// Writes Latin-1 text and the call that converts it to bytes, as Python does: protocol 2 has no bytes.
   void put(const std::vector<uint8_t>& bytes) {
     std::string text;
     for (const uint8_t value : bytes) {

@@ -59,8 +59,8 @@ struct FrozenSet {
 struct ByteArray {
   std::vector<uint8_t> bytes;
 };
-/// Is an integer of more than 64 bits. It is in two's complement, little-endian, in as few bytes as possible.
-/// In Python its value is int.from_bytes(bytes, "little", signed=True).
+/// Holds an integer of more than 64 bits in two's complement, little-endian, in as few bytes as possible. In
+/// Python its value is int.from_bytes(bytes, "little", signed=True).
 struct BigInt {
   std::vector<uint8_t> bytes;
 };
@@ -72,7 +72,7 @@ struct Size {
 struct DType {
   at::ScalarType type;
 };
-/// Is a dict in insertion order; if `ordered`, it is written as a collections.OrderedDict.
+/// Holds a dict in insertion order. If `ordered`, it is written as a collections.OrderedDict.
 class DEEPSPEED_API Dict {
  public:
   Dict();
@@ -184,7 +184,7 @@ class DEEPSPEED_API Value {
   Variant data_;
 };
 
-/// Is any other object, as Python's __reduce_ex__(2) describes it. Reading keeps this description and calls
+/// Describes any other object as Python's __reduce_ex__(2) does. Reading keeps this description and calls
 /// nothing; the user of the object decides whether to call its callable.
 struct Object {
   /// Tells how Python creates the object from its callable and arguments.

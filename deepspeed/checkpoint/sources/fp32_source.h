@@ -46,7 +46,7 @@ class Fp32Source {
   void check_rest() const { archives_->check_rest(); }
 
  private:
-  /// Is a run of a weight's elements that are contiguous in a file.
+  /// Describes a run of a weight's elements that is contiguous in a file.
   struct Part {
     const DeferredArchive* archive = nullptr;
     at::Tensor tensor;
@@ -65,7 +65,7 @@ class Fp32Source {
     Archives model_files;  // stage 3: each rank's file, if needed
     std::vector<ZeroOptimizerStates> ranks;
   };
-  /// Is a tensor of the module and the file that contains it.
+  /// Holds a tensor of the module and the file that contains it.
   struct ModuleEntry {
     std::string name;
     at::Tensor tensor;

@@ -5,8 +5,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Thrown when a complete checkpoint does not fit. Other tags of the run do not fit either, so the message
-/// does not suggest any.
+/// Reports that a complete checkpoint does not fit the model or optimizer. Other tags of the run do not fit
+/// either, so the message does not suggest any.
 class MisfitError : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;

@@ -56,7 +56,7 @@ class OptimizerFiles {
   static OptimizerFiles of_universal(const std::filesystem::path& folder, const TagArchives& archives,
                                      const std::vector<NamedShapes>& params);
 
-  /// Adds the files of another model-parallel rank. For parameters in both, the present ones stay. Throws
+  /// Adds the files of another model-parallel rank. Parameters in both keep the files they have. Throws
   /// CheckpointError if the number of groups differs.
   void join(OptimizerFiles others);
 
@@ -64,8 +64,8 @@ class OptimizerFiles {
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
   /// Returns whether the last step was skipped because gradients were not finite. Stage 0 does not record it.
   bool overflow() const { return overflow_; }
-  /// Returns whether the files hold a state of the parameter, masters included. With optimizers without
-  /// states they hold nothing.
+  /// Returns whether the files hold a state of the parameter, masters included. If an optimizer has no
+  /// states, its files hold nothing.
   bool holds(const std::string& parameter) const;
   bool holds_nothing() const { return pieces_.empty() && state_files_.empty(); }
   /// Returns how many elements of a parameter's state the files hold; 0 if none.
@@ -80,7 +80,7 @@ class OptimizerFiles {
   uint64_t bytes_read() const;
 
  private:
-  /// Is a run of a parameter's elements that are contiguous in a file.
+  /// Describes a run of a parameter's elements that is contiguous in a file.
   struct Piece {
     const DeferredArchive* file = nullptr;
     at::Tensor tensor;

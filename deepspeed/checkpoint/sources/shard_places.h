@@ -17,23 +17,23 @@
 
 namespace deepspeed::checkpoint {
 
-/// Locates one parameter's shard; it is the same on every rank.
+/// Locates one parameter's shard. The place is the same on every rank.
 struct ShardPlace {
   size_t sub_group = 0;
   int64_t begin = 0;  // in the sub-group's flat tensor
 };
 
 /// Returns the place of each parameter's shard. `numels` are the element counts of all groups' parameters, in
-/// order. `sub_groups` are those of a rank's flat tensors. Throws CheckpointError, naming `file`, if they do
-/// not fit together.
+/// order. `sub_groups` are the element counts of a rank's flat tensors. Throws CheckpointError, naming
+/// `file`, if they do not fit together.
 std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
                                      const std::vector<int64_t>& sub_groups, int64_t num_ranks,
                                      const std::filesystem::path& file);
 
 using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
 
-/// Returns the parameters that overlap a partition, with their places in it. Parameters lie one after the
-/// other in the flat space.
+/// Returns the parameters that overlap `partition`, with their addresses in that interval. Parameters lie one
+/// after the other in the flat space.
 Fragments fragments_in(const NamedShapes& shapes, const Interval& partition);
 
 /// Throws CheckpointError if a rank's file of stage 1 or 2 contains another rank's part. The error names the

@@ -5,7 +5,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Returns whether a state belongs to one rank; such states are ignored when loading.
+/// Returns whether a state of that name belongs to a single rank. Such states are ignored when loading.
 inline bool is_of_one_rank(const std::string& state) {
   return state == "worker_error" || state == "server_error" || state == "momentum_accumulator";
 }

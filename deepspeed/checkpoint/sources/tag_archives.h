@@ -16,13 +16,13 @@
 
 namespace deepspeed::checkpoint {
 
-/// Opens files of a tag's folder. Files of one save share a mark. DeepSpeed's files have none, so the steps
-/// and ranks in them have to agree. Not thread-safe.
+/// Opens files of a tag's folder. Files of one save share a mark (tag/save_mark.h). DeepSpeed's files have no
+/// mark, so their numbers of steps and ranks have to agree. Not thread-safe.
 class TagArchives {
  public:
   struct Options {
-    /// Checks the marks of all files if there is no manifest. Warns of what cannot be checked. One of several
-    /// readers should do so.
+    /// Compares the marks of all files if there is no manifest, and warns of what cannot be checked. Only one
+    /// of several readers should do so.
     bool looks_around = true;
     bool trusts = false;  // another reader has verified the files, so records need no check
   };
@@ -35,7 +35,7 @@ class TagArchives {
   const Manifest& manifest() const { return manifest_; }
 
   /// Opens a file. Throws like DeferredArchive. Throws CheckpointError, naming both files, if it belongs to
-  /// another save than the others, or is not the file its name says.
+  /// another save than the others, or has another file's name.
   std::shared_ptr<DeferredArchive> open(const std::filesystem::path& file) const;
   /// Reads a whole file, like open() and DeferredArchive::load().
   Value read(const std::filesystem::path& file) const { return load_all(*open(file)); }
@@ -46,7 +46,7 @@ class TagArchives {
   /// Checks all open files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const;
 
-  /// Identifies the save of the opened files, to be compared across ranks.
+  /// Returns a text that identifies the save of the opened files, to compare across ranks.
   std::string identity() const;
   /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return first_ ? first_->mark.ranks : 0; }

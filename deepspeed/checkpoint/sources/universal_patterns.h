@@ -24,7 +24,8 @@ class UniversalPatterns {
   /// NotSupportedError for parameters composed of several.
   explicit UniversalPatterns(const Value& info);
 
-  /// Returns a parameter's marks. Throws CheckpointError if two patterns of one kind match the name.
+  /// Returns the entries to store with a parameter. Throws CheckpointError if two patterns of one kind match
+  /// the name.
   UniversalMarks marks_of(const std::string& parameter);
   /// Returns the patterns that have not matched any name so far.
   std::vector<std::string> unused() const;

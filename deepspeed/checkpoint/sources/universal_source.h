@@ -30,8 +30,8 @@ class UniversalSource {
   };
 
   /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or files do not fit
-  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are for the archives that
-  /// it opens.
+  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are those of the
+  /// TagArchives that it makes.
   explicit UniversalSource(const std::filesystem::path& tag_folder,
                            const TagArchives::Options& options = {true, false});
 
@@ -56,7 +56,7 @@ class UniversalSource {
   size_t num_models() const { return stages_.size(); }
   /// Returns the content of one model file, with `universal_checkpoint_info`. It leaves out the optimizer's
   /// states, which ZeRO stage 0 stores there, and has whole weights instead of ZeRO stage 3's shards. Large
-  /// tensors are read by load_of_model().
+  /// tensors are meta tensors, whose data load_of_model() reads.
   Dict model_file(size_t stage = 0) const;
   at::Tensor load_of_model(const at::Tensor& deferred, size_t stage = 0) const;
   /// Returns the content of zero/optimizer_state.pt.

@@ -10,8 +10,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Tells other processes that this one saves into a folder. The mark ends with the process, however it ends.
-/// On a file system without locks no process is detected.
+/// Tells other processes that this one saves into a folder. The mark is a file lock, which ends with the
+/// process. On a file system without locks no process is detected.
 class FolderWriter {
  public:
   /// Registers this process once per folder. Throws IoError if the folder cannot be created.
@@ -24,7 +24,8 @@ class FolderWriter {
   std::string other() const;
   /// Throws UsageError if the tag exists and may belong to another job. That is if this process has not saved
   /// it, and another process saves into the folder. If the tag does not exist, warns once about the other
-  /// process. Returns an identity of the tag's folder, which changes if it is replaced; "" without a tag.
+  /// process. Returns a text that identifies the tag's folder and changes if it is replaced; "" without a
+  /// tag.
   std::string check(const std::string& tag);
   /// Checks again after the tag is locked. Throws UsageError like check(), and if a tag has appeared since.
   /// `before` is the result of check().
@@ -36,7 +37,7 @@ class FolderWriter {
   explicit FolderWriter(std::filesystem::path folder);
   bool lock_place();
   bool has_saved(const std::string& tag) const;
-  /// Returns an identity of the folder with the tag's name; "" if there is none.
+  /// Returns a text that identifies the folder with the tag's name; "" if there is none.
   std::string identity(const std::string& tag) const;
   [[noreturn]] void refuse(const std::string& tag, const std::string& job) const;
 
@@ -49,7 +50,7 @@ class FolderWriter {
   bool has_warned_ = false;
 };
 
-/// Returns <folder>/.writers.
+/// Returns <folder>/.writers, the file that the processes lock.
 std::filesystem::path writers_path(const std::filesystem::path& folder);
 
 }  // namespace deepspeed::checkpoint

@@ -106,7 +106,7 @@ std::optional<int> mp_rank_of_plain_file(std::string_view name) {
   return is_one ? std::optional(mp_rank) : std::nullopt;
 }
 
-/// Returns the layer whose weights, or a slice of them, a file has.
+/// Returns the number of the pipeline layer in the name of a file of weights; nothing for other files.
 std::optional<int> layer_of_file(std::string_view name) {
   int layer = 0;
   const bool is_one = take_prefix(name, "layer_") && take_number(name, layer) && take_prefix(name, "-") &&

@@ -111,7 +111,7 @@ struct LayerStatesFile {
 /// Lists the files of a pipeline's layers, by layer; empty for other checkpoints. Throws NotSupportedError if
 /// a layer is split over ranks.
 std::vector<LayerStatesFile> find_layer_states(const std::filesystem::path& dir, const std::string& tag);
-/// Returns the last layer with weights, whole or sliced, in a tag, if any.
+/// Returns the number of the last layer that has a file in a tag, whole or sliced, if any.
 std::optional<int> last_stored_layer(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the random-stream files of a tag's ranks.
 std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
@@ -134,7 +134,7 @@ std::vector<ModelStatesFile> require_model_states(const std::filesystem::path& d
                                                   std::optional<int> mp_rank = {});
 /// Lists the model-parallel ranks of a tag if layers are split over them. Otherwise the list is empty.
 std::vector<int> find_slices(const std::filesystem::path& dir, const std::string& tag);
-/// Returns the name of a weight file of one such rank: "mp_rank_01_pytorch_model.bin".
+/// Returns the name of a weight file of one model-parallel rank: "mp_rank_01_pytorch_model.bin".
 std::string name_of_slice(int mp_rank, const std::string& name);
 /// Throws CheckpointError, naming the file, if a rank is missing in `files`. They are the result of
 /// find_optim_states() for one model-parallel rank.

@@ -16,7 +16,7 @@ namespace deepspeed::checkpoint {
 
 struct Manifest {
   std::map<std::string, FileSums> files;  // by name inside the tag's folder
-  bool in_turn = false;  // saved by the training under its own tag; counts for checkpoint.keep_last
+  bool in_turn = false;  // saved under the default tag, global_step<N>; counts for checkpoint.keep_last
 
   /// Returns the checksums of a file at the top of the tag's folder, if listed.
   std::optional<FileSums> sums_of(const std::filesystem::path& file) const;

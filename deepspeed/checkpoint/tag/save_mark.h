@@ -14,7 +14,7 @@ struct SaveMark {
   int64_t ranks = 0;  // number of ranks that saved
 };
 
-/// Returns a unique name for a new save, of 32 digits.
+/// Returns a unique name for a new save, of 32 hexadecimal digits.
 std::string new_save();
 
 std::string to_text(const SaveMark& mark);

@@ -28,7 +28,7 @@ class StagingLock {
   bool is_taken_ = false;
 };
 
-/// Waits at most a second for another process's lock to end. The result may hold nothing.
+/// Locks the folder, waiting at most a second for another process. The result may hold no lock (is_held()).
 [[nodiscard]] StagingLock wait_for_lock(const Folder& folder);
 
 struct LockedStaging {

@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::filesystem::path;
 
-/// Reads the folder's manifest; empty if it is missing, altered or not ours.
+/// Reads the folder's manifest. Returns an empty one if it is missing, altered or not ours.
 Manifest manifest_if_whole(const path& folder) {
   try {
     return read_manifest(folder);

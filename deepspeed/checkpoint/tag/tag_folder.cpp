@@ -50,8 +50,8 @@ bool is_leftover(const std::string& name) {
   return is_temporary_beside_tags(name);
 }
 
-/// Removes a leftover, unless a running process fills it or it belongs to another user. in_dir is not held
-/// while another process may be writing a file next to the tags.
+/// Removes a leftover, unless a running process fills it or it belongs to another user. in_dir, a lock on
+/// `dir`, is not held while another process may be writing a file next to the tags.
 void remove_leftover(const Folder& dir, const std::string& name, const StagingLock& in_dir) {
   if (is_temporary_beside_tags(name)) {
     if (in_dir.is_held()) ::unlinkat(dir.handle(), name.c_str(), 0);

@@ -31,7 +31,8 @@ void remove_unlisted(const Folder& staging, const Manifest& manifest);
 /// file system has done it. Throws IoError. Throws UsageError if anything but a checkpoint of the same kind
 /// has the name.
 void publish_tag(const std::filesystem::path& dir, const std::string& tag);
-/// Restores an older folder of this user after a crash in publish_tag(). Throws IoError.
+/// Gives an older tag its name back after a crash in publish_tag(), if its folder is this user's. Throws
+/// IoError.
 void recover_tag(const std::filesystem::path& dir, const std::string& tag);
 
 /// Removes the tags of find_tags_in_turn() except the `keep_last` newest. Keeps `newest`, and tags that a

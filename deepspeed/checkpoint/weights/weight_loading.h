@@ -15,7 +15,8 @@
 
 namespace deepspeed::checkpoint {
 
-/// Is a tensor of the model with its names. A shared tensor has several; the files may use any of them.
+/// Holds a tensor of the model with its names. A shared tensor has several names; the files may use any of
+/// them.
 struct WeightTarget {
   std::vector<std::string> names;
   at::Tensor tensor;

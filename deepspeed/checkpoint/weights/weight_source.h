@@ -32,7 +32,7 @@ class WeightSource {
 
   /// Loads the data of weights()[index] to the CPU. Throws CheckpointError if the file is damaged.
   virtual at::Tensor load(size_t index) const = 0;
-  /// Reads everything that has a checksum once and keeps nothing. Throws CheckpointError.
+  /// Checks all checksums, by reading the data once and keeping nothing. Throws CheckpointError.
   virtual void verify() const = 0;
 
  protected:

@@ -9,7 +9,7 @@
 
 namespace deepspeed::comm {
 
-/// Runs functions on a thread, which starts with the first one.
+/// Runs functions in order on one thread, which starts with the first function.
 class BackgroundQueue {
  public:
   /// Makes an empty queue. `interrupt` makes a waiting function throw soon, and later ones at once. It is
@@ -21,7 +21,7 @@ class BackgroundQueue {
   BackgroundQueue(const BackgroundQueue&) = delete;
   BackgroundQueue& operator=(const BackgroundQueue&) = delete;
 
-  /// Queues `function`. The work's wait() throws what it throws.
+  /// Queues `function`. The work's wait() throws what `function` throws.
   c10::intrusive_ptr<c10d::Work> run(std::function<void()> function);
 
  private:

@@ -23,15 +23,15 @@ namespace deepspeed::comm {
 class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
   /// Makes a group. `group` is connected over `backend`. `store` is the group's own (prefixed) one. `key`
-  /// identifies the group and is the same on all ranks. `levels` lets CPU tensors go by nodes; null: they do
-  /// not.
+  /// identifies the group and is the same on all ranks. `levels` runs collectives of CPU tensors in steps
+  /// within and between nodes; null: nodes are ignored.
   static std::shared_ptr<C10dGroup> make(const Backend& backend, GroupDescription description,
                                          const std::string& key, c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
                                          std::shared_ptr<DivergenceGuard> guard,
                                          std::unique_ptr<NodeLevels> levels = nullptr);
-  /// Makes a handle to the group whose end closes nothing. The guard keeps the connections until all ranks of
-  /// the group have released it.
+  /// Makes a handle to the group that closes no connections when it is released. The guard keeps the
+  /// connections until all ranks of the group have released it.
   static std::shared_ptr<GroupImpl> closing_together(std::shared_ptr<C10dGroup> group);
   /// Aborts pending operations without waiting for ranks, but lets the device finish its work (complete()).
   ~C10dGroup() override;
@@ -60,7 +60,8 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   Work start_collective(const Operation& operation, const Caller& caller);
   /// Starts a message between two ranks, which concerns no other ranks.
   Work start_message(const Operation& operation);
-  /// Starts the operation on the route for its tensor. `call` is the number and hash of a collective.
+  /// Starts the operation by nodes (NodeLevels) or on the group's own connection. `call` is a collective's
+  /// number in the group's history, and the hash of the calls up to it.
   Started start_by_route(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
   void wait_at(const operations::MonitoredBarrier& barrier);
   void refuse_after_failure(const char* collective);

@@ -1,4 +1,5 @@
-// Implements each collective by those of a backend; only this file chooses. Internal to this folder.
+// Implements each collective by operations of a backend, or by direct exchange; only this file chooses.
+// Internal to this folder.
 //
 // Gloo runs everything over TCP, on one machine over loopback. Its own sums and gathers are slower than sends
 // and receives between every two ranks (direct_exchange.h). The measurements are noted at each choice
@@ -23,7 +24,7 @@ struct Started {
   bool on_stream = false;  // CUDA: only the current stream waits, and the watchdog limits the time
 };
 
-/// Tells what a group offers for its tensors.
+/// Holds the means by which a group runs an operation.
 struct Route {
   c10d::Backend& backend;
   DirectExchange* direct;  // null: the backend does everything
@@ -31,7 +32,7 @@ struct Route {
   std::chrono::milliseconds timeout;
 };
 
-/// Starts the operation on the backend.
+/// Starts the operation on the backend, or by direct exchange if that is faster.
 Started start_on(const Route& route, const Operation& operation);
 
 }  // namespace deepspeed::comm

@@ -22,8 +22,8 @@ class Connection {
              std::chrono::milliseconds timeout);
 
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
-  /// Starts the operation on the route for tensors of `device`. `call` is the number and hash of a collective
-  /// in its group's history. Over Gloo, ranks with different calls do not match.
+  /// Starts the operation in the fastest way for tensors of `device`. `call` is the number and hash of a
+  /// collective in its group's history. Over Gloo, ranks with different calls do not match.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
   /// Returns how the device's backend has failed, or "". It may notice a failure after the wait for an
   /// operation.
@@ -32,7 +32,7 @@ class Connection {
   void shutdown();
   /// Makes current and later operations fail. Does not wait.
   void abort();
-  /// Gives up the c10d group. Its destructor may wait for aborted operations.
+  /// Returns the c10d group without keeping it. The group's destructor may wait for aborted operations.
   c10::intrusive_ptr<c10d::ProcessGroup> release() { return std::move(group_); }
 
  private:

@@ -17,9 +17,9 @@ class DeviceWork {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  /// Records that the thread's current stream waits for the work of the device.
+  /// Records that the thread's current stream waits for the group's work on the device.
   void note(c10::DeviceType device);
-  /// Takes operations that nobody has waited for.
+  /// Adds operations for which no stream waits yet.
   void keep(const Works& works);
   /// Returns whether the device has done all work; false if that cannot be determined.
   bool is_done();

@@ -18,8 +18,8 @@
 
 namespace deepspeed::comm {
 
-/// Returns the tag of an operation's messages. It is unique to `number`, which counts a group's operations,
-/// and `fingerprint` (20 bits). Tags of a caller's own sends are lower.
+/// Returns the tag of an operation's messages. It differs by `number` modulo 1024, which counts a group's
+/// operations, and by `fingerprint` (20 bits). Tags of a caller's own sends are lower.
 int direct_tag(uint64_t number, uint32_t fingerprint);
 
 /// Returns the elements of a contiguous tensor as bytes, sharing its memory. Operations that only move data
@@ -48,8 +48,8 @@ class DirectExchange {
   /// Runs an operation of the backend after all ranks have reached this tag.
   WorkPtr run_together(int tag, std::function<WorkPtr(c10d::Backend&)> operation);
 
-  /// Makes the current operation and all later ones fail. Closing the connections alone would only do that to
-  /// the peers.
+  /// Makes the current operation and all later ones fail. Closing the connections would only fail the peers'
+  /// operations.
   void abort();
 
   /// Holds what an operation needs of its group.

@@ -1,5 +1,5 @@
-// Computes collectives alone, as if all ranks held the same tensors. With one rank that is exact. Internal to
-// this folder.
+// Computes collectives without communication, as if all ranks held the same tensors. With one rank that is
+// exact. Internal to this folder.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

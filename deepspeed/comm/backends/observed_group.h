@@ -14,9 +14,9 @@ class ObservedGroup : public GroupImpl {
   Work start(const Operation& operation, const Caller& caller) final;
 
  protected:
-  /// Starts the operation. `caller` tells the origin of the call.
+  /// Starts the operation. `caller` has the position and the values of the caller.
   virtual Work run(const Operation& operation, const Caller& caller) = 0;
-  /// Returns whether the operation goes within nodes and once between them.
+  /// Returns whether the operation runs in steps within nodes and between them (node_levels.h).
   virtual bool goes_by_nodes(const Operation& operation) const {
     static_cast<void>(operation);
     return false;

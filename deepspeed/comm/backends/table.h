@@ -24,7 +24,7 @@ struct Backend {
   /// Tells whether sends and receives are matched by tags. Collectives then use them when that is faster
   /// (direct_exchange.h), and differing calls never match. Otherwise the guard compares the ranks' calls.
   bool meets_by_tags;
-  /// Returns whether it can be chosen if `dist_backend` is empty.
+  /// Returns whether the backend may be chosen if `dist_backend` is empty.
   bool (*suits)(const Job& job);
   /// Connects the ranks of a group, which share `store`. Throws c10d's errors. Throws NotSupportedError if
   /// this build or machine lacks what it needs.
@@ -32,22 +32,22 @@ struct Backend {
                                             const GroupDescription& group);
 };
 
-/// Returns the backend that is `asked` for, or the last row that suits the job. Throws UsageError for an
-/// unknown name, and NotSupportedError for one that no build can have.
+/// Returns the backend named `asked`. If that is empty, returns the last row that suits the job. Throws
+/// UsageError for an unknown name, and NotSupportedError for a backend that no build can have.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
 /// Warns once, on rank 0, if a job uses the CPU despite NVIDIA's driver. Says why.
 void warn_of_missed_cuda(const Job& job);
 
-/// Returns the row of a group made by others. It is the last row whose backend the group has, for any device.
-/// Throws UsageError naming the group's backends if none is in the table.
+/// Returns the row for a c10d group made outside this library. That is the last row whose backend the group
+/// has, for any device. Throws UsageError naming the group's backends if none is in the table.
 const Backend& backend_of(c10d::ProcessGroup& group);
 
-/// Returns the backend for a group's CPU tensors: `chosen` itself, or the first row.
+/// Returns the backend for a group's CPU tensors. That is `chosen` if it takes them, otherwise the first row.
 const Backend& cpu_backend_of(const Backend& chosen);
 
-/// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of() it if that differs.
-/// CPU tensors use shared memory if the job wants that and the ranks are on one machine.
+/// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of(chosen) if that is
+/// another backend. CPU tensors use shared memory if the job wants that and the ranks are on one machine.
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
                                                const GroupDescription& group,
                                                const c10::intrusive_ptr<c10d::Store>& store);

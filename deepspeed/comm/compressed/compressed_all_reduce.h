@@ -11,8 +11,8 @@
 
 namespace deepspeed::comm {
 
-/// Averages tensors of one size. The compression errors of a mean are added to the next one. The reductions
-/// of one object must not overlap.
+/// Averages tensors of one size. The compression errors of a mean are added to the next one. Calls of one
+/// object must not overlap in time.
 class CompressedAllReduce {
  public:
   /// `numel` is the size of the tensors.
@@ -22,15 +22,16 @@ class CompressedAllReduce {
   /// finite would spoil the errors, so the caller checks for them first.
   void mean(const at::Tensor& values);
 
-  /// Returns the errors of earlier means, on the way to a chunk's rank and back. The tensors are shared with
-  /// this object, and undefined before the first mean.
+  /// Returns the compression errors of earlier means. The first tensor is for the values sent to the ranks
+  /// that average chunks, the second for this rank's averaged chunk. The tensors are shared with this object,
+  /// and undefined before the first mean.
   std::pair<at::Tensor, at::Tensor> errors() const { return {worker_error_, server_error_}; }
-  /// Copies the errors() of a run with as many ranks. Returns false and discards them if the sizes do not
-  /// fit.
+  /// Replaces the errors by copies of another run's errors(). Returns false and discards all errors if the
+  /// sizes do not fit, for example after a change of the number of ranks.
   bool load_errors(const at::Tensor& worker, const at::Tensor& server);
-  /// Discards the errors on this rank. All ranks must do so.
+  /// Discards the errors on this rank. All ranks must call this.
   void reset();
-  /// Returns the bytes of the errors.
+  /// Returns the size of the errors on this rank, in bytes.
   int64_t bytes() const;
   /// Returns the bytes sent to each other rank per mean, in both directions.
   int64_t sent_bytes() const;

@@ -19,21 +19,21 @@ void note_absence(c10d::Store& store, int rank, const std::string& why);
 
 /// Identifies a process that can be seen from here: same machine, boot and container.
 struct RankProcess {
-  int64_t number = 0;
-  std::string begin;  // in ticks of the machine
+  int64_t number = 0;  // the process id
+  std::string begin;   // its start, in clock ticks since boot
 };
 
 /// Describes what a process does, as the system shows it.
 struct Motion {
   bool has_ended = false;
   char stopped = '\0';             // the letter of its state, T or t, if it is stopped
-  std::set<int64_t> hung_threads;  // waiting for a disk or a device, uninterruptible
+  std::set<int64_t> hung_threads;  // ids of threads in uninterruptible waits for a disk or device
 };
 
-/// Returns the process of this number, if it is running.
+/// Returns the process with this id, if it is running.
 std::optional<RankProcess> find_process(int64_t number);
 Motion motion_of(const RankProcess& process);
-/// Returns the process that the rank recorded, if it can be seen from here.
+/// Returns the process that note_presence() recorded, if it can be seen from here.
 std::optional<RankProcess> read_process(c10d::Store& store, int rank);
 
 /// Tells from the store and this machine which members of a group are absent. A rank that leaves records that
@@ -43,7 +43,8 @@ class AbsentRanks {
   /// `neighbours` are the ranks on this machine, whose processes can be inspected.
   AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
 
-  /// Returns "rank 2 left the job" if a member will not come. Costs one message while nothing changes.
+  /// Returns "rank 2 left the job" if a member will not come. Costs one message to the store while nothing
+  /// changes.
   std::optional<std::string> find();
   /// Returns "rank 2 (process 4711) is stopped (state T)" for each stopped rank, or "".
   std::string describe_stopped();

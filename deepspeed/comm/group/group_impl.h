@@ -29,14 +29,14 @@ class WorkImpl {
   virtual bool is_completed() const = 0;
 };
 
-/// Is done from the start.
+/// Describes an operation that was complete when it was started.
 class FinishedWork : public WorkImpl {
  public:
   void wait() override {}
   bool is_completed() const override { return true; }
 };
 
-/// Holds what every group knows about itself.
+/// Describes a group: name, backend, ranks and timeout.
 struct GroupDescription {
   std::string name;
   std::string backend;
@@ -64,8 +64,8 @@ class GroupImpl {
 
   const GroupDescription& description() const { return description_; }
   virtual c10::intrusive_ptr<c10d::ProcessGroup> c10d_group() const = 0;
-  /// Starts an operation. The handle has checked the arguments. They are dense, contiguous and not empty, and
-  /// sizes and ranks fit.
+  /// Starts an operation. ProcessGroup has checked the arguments: tensors are dense, contiguous and not
+  /// empty, and sizes and ranks fit.
   virtual Work start(const Operation& operation, const Caller& caller) = 0;
   /// Throws if the group has failed (ProcessGroup::check()).
   virtual void check() {}

@@ -13,16 +13,16 @@ namespace deepspeed::comm {
 /// the order of `ranks`.
 DEEPSPEED_API std::vector<std::vector<int>> ranks_by_node(const std::vector<int>& ranks, int ranks_per_node);
 
-/// Returns the rank at this place in each node. All nodes must have it.
+/// Returns the rank with index `place` in each node. All nodes must have more ranks than that.
 DEEPSPEED_API std::vector<int> ranks_at_place(const std::vector<std::vector<int>>& nodes, size_t place);
 
-/// Holds the ranks of a group that are ordered by node. Each of several nodes has equally many. Rank r of the
-/// group has place r % places on node r / places.
+/// Describes a group whose ranks are ordered by node. All nodes have the same number of ranks, `places`. Rank
+/// r of the group has index (place) r % places on node r / places.
 struct GroupNodes {
   int num_nodes = 0;
   int places = 0;           // ranks per node
   std::vector<int> node;    // the global ranks on this rank's node
-  std::vector<int> across;  // of each node, the rank at this rank's place
+  std::vector<int> across;  // global ranks: one of each node, at this rank's place
 };
 
 /// Returns the nodes of a group, split as by ranks_by_node(). `global_ranks` is in group order, and `rank` is

@@ -14,8 +14,8 @@
 
 namespace deepspeed::comm {
 
-/// Exchanges heartbeats. One thread calls it several times a second and does nothing long in between. It runs
-/// however long the program computes. Throws what the store throws.
+/// Exchanges heartbeats. One thread must call it several times a second, even while the program computes.
+/// Throws what the store throws.
 class Heartbeats {
  public:
   /// Returns whether beat() or look() has something to do.
@@ -24,10 +24,10 @@ class Heartbeats {
   /// Answers a request for heartbeats, checked every two seconds, in one or two messages.
   void beat(c10d::Store& store, int rank);
 
-  /// Requests heartbeats of awaited ranks that cannot be seen, once a second, in three messages. A rank
-  /// without a new heartbeat in several checks is logged, once until nothing is awaited. Checks are counted
-  /// instead of seconds, because a silent store or a job that was stopped as a whole says nothing about a
-  /// single rank.
+  /// Requests heartbeats of `unseen` ranks in an `awaited` call, once a second, in three messages. The
+  /// processes of `unseen` ranks cannot be inspected from here. A rank without a new heartbeat in several
+  /// checks is logged, once until nothing is awaited. Checks are counted instead of seconds, because a silent
+  /// store or a job that was stopped as a whole says nothing about a single rank.
   void look(c10d::Store& store, int rank, const std::vector<AwaitedCall>& awaited,
             const std::set<int>& unseen);
 

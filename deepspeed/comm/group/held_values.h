@@ -15,7 +15,7 @@ namespace deepspeed::comm {
 /// Lists values as texts by unique name, in the order in which differences are reported.
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-/// Holds the values at one moment.
+/// Holds the values of a rank at one moment.
 struct HeldValues {
   uint64_t hash = 0;                     // the same on all ranks if the values are; not 0
   std::function<NamedTexts()> describe;  // thread-safe

@@ -8,8 +8,8 @@
 
 namespace deepspeed::comm {
 
-/// Joins the works. `finish` may be empty. It runs once, in the first wait() after all of `works` are done,
-/// and owns the tensors that it needs.
+/// Returns a Work that is done after all `works` and `finish`. `finish` may be empty. It runs once, in the
+/// first wait() after all of `works` are done, and must own the tensors that it needs.
 Work joined_work(std::vector<Work> works, std::function<void()> finish);
 
 }  // namespace deepspeed::comm

@@ -7,8 +7,9 @@
 
 namespace deepspeed::comm {
 
-/// Splits a group that is ordered by node into two. All nodes have equally many ranks. The two groups are the
-/// ranks on this rank's node, and those at its place on each node. Without groups, nodes are ignored.
+/// Holds two subgroups of a group whose ranks are ordered by node. All nodes have the same number of ranks.
+/// `node` has the ranks on this rank's node. `across` has one rank of each node, with this rank's index in
+/// its node. If both are empty, nodes are ignored.
 struct NodeGroups {
   ProcessGroup node = {}, across = {};
 

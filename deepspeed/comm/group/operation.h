@@ -76,7 +76,7 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// Is done when started: the store names missing ranks only to a rank that waits.
+/// Ends before start() returns: the store names missing ranks only to a rank that waits.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;
@@ -97,11 +97,11 @@ const char* name_of(const Operation& operation);
 /// Applies OwnSum after a reduce_to_owners. `interval` of the tensor holds this rank's sum.
 void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval);
 
-/// Returns the tensor that consists of all ranks' parts, or the message, if any. For all_to_all, whose
-/// tensors have the same size, it is the output.
+/// Returns the tensor that consists of all ranks' parts, or a message's tensor. For all_to_all, whose tensors
+/// have the same size, it is the output. Undefined for barriers.
 at::Tensor whole_tensor_of(const Operation& operation);
 
-/// Throws UsageError for arguments that do not fit. That is tensors that are not dense and contiguous,
+/// Throws UsageError for arguments that do not fit. These are tensors that are not dense and contiguous,
 /// mismatched sizes, dtypes or devices, and ranks, tags or intervals out of range.
 void check_arguments(const Operation& operation, const GroupDescription& group);
 

@@ -60,20 +60,21 @@ class DEEPSPEED_API ProcessGroup {
   int size() const;
   const std::string& name() const;
   const std::string& backend() const;  // as in `dist_backend`; "fake" in a fake world
-  /// Returns the device type of the models of this group. Collectives take CPU tensors in any case.
+  /// Returns the type of the device that this group's backend is for. Collectives always take CPU tensors
+  /// too.
   at::DeviceType device_type() const;
   const std::vector<int>& global_ranks() const;
   std::chrono::milliseconds timeout() const;
   /// Returns a pointer that expires with the last handle.
   std::weak_ptr<void> lifetime() const { return impl_; }
 
-  /// Returns this group for callers that must be at one position in a collective. A position is, for example,
-  /// the micro step. Ranks at different positions get an error that names both. `position` is read at each
-  /// call.
+  /// Returns a handle to this group that also compares the callers' positions in each collective. A position
+  /// is, for example, the micro step. Ranks at different positions get an error that names both. `position`
+  /// is read at each call.
   ProcessGroup at_position(std::shared_ptr<const std::atomic<int64_t>> position) const;
-  /// Returns this group for callers that must hold equal values in a collective. Values are, for example,
-  /// learning rates. Ranks with different values get an error that names the value. `values` is read at each
-  /// call.
+  /// Returns a handle to this group that also compares the callers' values in each collective. Values are,
+  /// for example, learning rates. Ranks with different values get an error that names the value. `values` is
+  /// read at each call.
   ProcessGroup holding(std::shared_ptr<const CurrentValues> values) const;
 
   /// Returns c10d's group (null for the fake backend).
@@ -82,10 +83,10 @@ class DEEPSPEED_API ProcessGroup {
   // These start an operation. The tensors must stay alive and unchanged until the Work is done.
   Work start_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum) const;
   Work start_broadcast(const at::Tensor& tensor, int root) const;
-  /// Gathers `input`, (n), of all ranks into `output`, (size * n). `input` may be the view of `output` at
-  /// this rank's place.
+  /// Gathers `input`, (n), of all ranks into `output`, (size * n). `input` may be this rank's block of
+  /// `output`.
   Work start_all_gather(const at::Tensor& output, const at::Tensor& input) const;
-  /// Reduces `input`, (size * n), and leaves each rank its block in `output`, (n).
+  /// Reduces `input`, (size * n), over the ranks. Block r of the result goes to rank r's `output`, (n).
   Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op = ReduceOp::kSum) const;
   /// Exchanges blocks. `output` and `input` are (size * n); block i of `input` goes to rank i.
@@ -121,7 +122,7 @@ class DEEPSPEED_API ProcessGroup {
   /// its results.
   void check() const;
   /// Blocks until the device has done the group's work, if nothing has failed. It waits for at most the
-  /// group's timeout, or a minute if that is shorter. What remains is aborted when the group ends.
+  /// group's timeout, or a minute if that is shorter. Work that remains is aborted when the group ends.
   void complete() const;
   /// Ends the group on all ranks. Current and later calls fail with this reason, which names the rank. Does
   /// not wait.

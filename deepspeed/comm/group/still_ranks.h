@@ -16,15 +16,15 @@ struct AwaitedCall {
   std::vector<int> global_ranks;
 };
 
-/// Inspects the processes of this machine. Sends nothing, since the store's rank may be stopped. A rank that
-/// computes is never named. For one thread only.
+/// Inspects the processes of this machine. Sends nothing, since the rank that serves the store may be
+/// stopped. A rank that computes is never named. For one thread only.
 class StillRanks {
  public:
   explicit StillRanks(int rank) : rank_(rank) {}
 
-  /// Checks the ranks that this rank waits for; to be called once a second. Logs a rank that is stopped, or
-  /// of which one thread waits for a disk or device, in several consecutive checks. It does so once until
-  /// nothing is awaited. is_store_silent tells that the store has not answered for a while.
+  /// Checks the ranks that this rank waits for; to be called once a second. Logs a rank if several
+  /// consecutive checks find it stopped, or find one of its threads waiting for a disk or device. Logs it
+  /// only once until nothing is awaited. is_store_silent tells that the store has not answered for a while.
   void look(const std::map<int, RankProcess>& processes, const std::vector<AwaitedCall>& awaited,
             bool is_store_silent = false);
 

@@ -15,10 +15,11 @@ struct DiscoveredPlace {
   std::string master_addr;  // of rank 0; "" if the launcher does not tell it
 };
 
-/// Returns the place that the first of several launchers gave this process, or nothing. The launchers are
-/// Open MPI, MVAPICH2, Slurm's srun (also if its plugin sets PMI's variables to the same values), those with
-/// PMI (MPICH, Intel MPI and others), and PMIx with WORLD_SIZE. A shell of sbatch or salloc is not a rank.
-/// Throws UsageError for a variable that is not a number, and for a rank without a number of ranks.
+/// Returns this process's rank and sizes from a launcher's variables, or nothing. The first launcher that set
+/// them counts. The launchers are Open MPI, MVAPICH2, Slurm's srun (also if its plugin sets PMI's variables
+/// to the same values), those with PMI (MPICH, Intel MPI and others), and PMIx with WORLD_SIZE. A shell of
+/// sbatch or salloc is not a rank. Throws UsageError for a variable that is not a number, and for a rank
+/// without a number of ranks.
 std::optional<DiscoveredPlace> discover_place();
 
 /// Returns the first host of Slurm's list: "gpu[03-05,9],login1" gives "gpu03". "" for an empty list.

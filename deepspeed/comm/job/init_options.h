@@ -8,7 +8,7 @@
 
 namespace deepspeed::comm {
 
-/// Has the names and defaults of DeepSpeed's `init_distributed`.
+/// Holds the arguments, with the names and defaults of DeepSpeed's `init_distributed`.
 struct DEEPSPEED_API InitOptions {
   std::string dist_backend = {};  // "": nccl if this build and machine support a GPU, otherwise gloo
   bool auto_mpi_discovery =

@@ -1,4 +1,4 @@
-// Determines which rank of which job a process is, from options and environment, without communication.
+// Determines a process's job and rank, from options and environment, without communication.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,9 @@
 
 namespace deepspeed::comm {
 
-/// Tells where ranks meet. That is nowhere, at a socket of their machine, at an address, at the address of
-/// torchrun's own store, through a file, or through the store of a given group.
+/// Tells where ranks meet. kNone: nowhere. kLocal: at a socket of their machine. kTcp: at an address. kAgent:
+/// at the address of torchrun's own store. kFile: through a file. kGiven: through the store of an adopted
+/// group.
 enum class Rendezvous { kNone, kLocal, kTcp, kAgent, kFile, kGiven };
 
 /// Describes the job that a process belongs to. A job of one rank needs no rendezvous.
@@ -36,7 +37,7 @@ struct Job {
 
   /// Returns whether all ranks run on this machine.
   bool is_one_machine() const;
-  /// Returns the other ranks of this machine, if its ranks are consecutive.
+  /// Returns the other ranks of this machine, assuming that its ranks are consecutive.
   std::vector<int> neighbours() const;
 };
 

@@ -13,7 +13,7 @@ namespace deepspeed::comm {
 void wait_until_host_is_known(const Job& job, std::chrono::steady_clock::time_point deadline);
 
 /// Keeps this thread from asking name servers if `host` is an address or localhost. c10d's sockets look up
-/// the name of every address they connect to. They wait for it only to put it into an internal text.
+/// the name of every address they connect to. They wait for the name only to put it into an internal text.
 class NoNameServer {
  public:
   explicit NoNameServer(const std::string& host);

@@ -22,7 +22,7 @@ struct LinkFigures {
       between_nodes;  // received by a node in total while all of its ranks exchange data with other nodes
 };
 
-/// Returns the figures as a file holds them.
+/// Returns the figures as JSON, in the form that a file has.
 DEEPSPEED_API Json link_figures_json(const LinkFigures& figures);
 
 /// Reads the figures from a file. Throws IoError if it cannot be read. Throws ConfigError, naming it, for

@@ -11,20 +11,20 @@ namespace deepspeed::comm {
 
 struct Listener {
   Descriptor socket;           // bound to the job's port, and listening
-  net::SocketAddress address;  // at which this machine reaches it
+  net::SocketAddress address;  // at which this machine reaches the socket
   Descriptor reserved;         // holds the job's port at 127.0.0.1, without listening
   std::string place;  // for texts: where others may connect; "127.0.0.1", "all addresses of this machine"
 };
 
-/// Listens only at the address of MASTER_ADDR, so that nobody else reaches the store. The store tells the
-/// ranks where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if MASTER_ADDR is translated on the
-/// way; 0.0.0.0 and :: mean all. If MASTER_ADDR is a name that means only this machine, but ranks may come
-/// from others, it listens at all addresses and warns. Throws CommError if no such address belongs to this
-/// machine, or the port is taken.
+/// Listens only at the address of MASTER_ADDR, so that no other network reaches the store. The store tells
+/// the ranks where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if MASTER_ADDR is translated on
+/// the way; 0.0.0.0 and :: mean all. If MASTER_ADDR is a name that means only this machine, but ranks may
+/// come from others, it listens at all addresses and warns. Throws CommError if no such address belongs to
+/// this machine, or the port is taken.
 Listener listen_for_ranks(const Job& job);
 
 /// Listens at local_address(job), which no other user and no network can reach. Also reserves the job's port
-/// if it is free, so that no other job chooses it. Throws CommError if another job has the name.
+/// if it is free, so that no other job chooses it. Throws CommError if another job uses that address.
 Listener listen_on_this_machine(const Job& job);
 
 /// Returns the address at which the ranks of a job on one machine meet. It depends on the user and the job's

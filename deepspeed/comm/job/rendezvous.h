@@ -14,7 +14,7 @@ c10::intrusive_ptr<c10d::Store> join_job(const Job& job);
 /// Waits until every rank has announced itself in this store. Throws CommError like join_job().
 void meet_over(const Job& job, c10d::Store& store);
 
-/// Returns a part of `store` with its own keys, under the prefix.
+/// Returns a view of `store` that puts `prefix` in front of all keys.
 c10::intrusive_ptr<c10d::Store> sub_store(const c10::intrusive_ptr<c10d::Store>& store,
                                           const std::string& prefix);
 

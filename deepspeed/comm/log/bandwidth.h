@@ -41,13 +41,13 @@ struct Links {
   int rank = 0;            // index of this rank among them
   int peer = -1;           // root of a broadcast or other end of a message, as an index among them
   int ranks_per_node = 1;  // consecutive global ranks
-  bool by_nodes = false;   // parts go within nodes and once between them (comm/backends/nodes)
+  bool by_nodes = false;   // in steps within nodes and between them (comm/backends/nodes)
 };
 
-/// Returns what this rank receives if every rank sends parts directly to their users. In an all_gather, that
-/// is each other rank's part. In a reduce_scatter, it is one part of this rank's size from each other rank;
-/// an all_reduce does both. With `by_nodes` and N nodes, each other node sends one such part, and each other
-/// rank of the own node sends N.
+/// Returns the bytes that this rank receives. Every rank sends its parts directly to the ranks that need
+/// them. In an all_gather, that is each other rank's part. In a reduce_scatter, it is one part of this rank's
+/// size from each other rank; an all_reduce does both. With `by_nodes` and N nodes, each other node sends one
+/// such part, and each other rank of the own node sends N.
 DEEPSPEED_API LinkBytes received_bytes(std::string_view operation, int64_t bytes, const Links& links);
 
 }  // namespace deepspeed::comm

@@ -13,7 +13,8 @@ namespace deepspeed::comm {
 
 class AdoptedGroup final : public GroupImpl {
  public:
-  /// Presents `given` but uses `own`, which has the same ranks. `given` is neither used nor kept alive.
+  /// Runs operations on `own`, but presents `given` as its c10d group. Both have the same ranks. `given` is
+  /// neither used nor kept alive.
   AdoptedGroup(std::shared_ptr<GroupImpl> own, const c10::intrusive_ptr<c10d::ProcessGroup>& given)
       : GroupImpl(own->description()), own_(std::move(own)), given_(given) {}
 

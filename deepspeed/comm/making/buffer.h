@@ -7,9 +7,9 @@
 
 namespace deepspeed::comm {
 
-/// Returns an uninitialised 1-D tensor that ranks of this machine read without a copy. That requires a group
-/// of this process that shares memory with them. Otherwise, on other devices, and for small tensors it is
-/// like at::empty().
+/// Returns an uninitialised 1-D tensor that other ranks of this machine read without a copy. That requires a
+/// large CPU tensor, and a group of this process that shares memory. Otherwise the tensor is like
+/// at::empty()'s.
 at::Tensor buffer(int64_t numel, const at::TensorOptions& options);
 /// Returns how many bytes of shared memory this process's buffers hold, in whole pages.
 int64_t shared_buffer_bytes();

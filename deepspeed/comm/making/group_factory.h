@@ -27,11 +27,11 @@ struct GroupRequest {
   c10::intrusive_ptr<c10d::ProcessGroup> given = nullptr;
 };
 
-/// Makes a group, on the ranks that belong to it. Thread-safe.
+/// Makes a group. Only the group's ranks call it. Thread-safe.
 using GroupFactory = std::function<ProcessGroup(const GroupRequest& request)>;
 
-/// Returns the factory that makes the process groups of this job. They use `backend`; a request that names a
-/// c10d group uses that group's. `store` is the world's. `guard` is null for a world of one rank.
+/// Returns the factory that makes the process groups of this job. They use `backend`, or for a request with a
+/// `given` group, that group's backend. `store` is the world's. `guard` is null for a world of one rank.
 GroupFactory group_factory(const Backend& backend, const Job& job,
                            const c10::intrusive_ptr<c10d::Store>& store,
                            const std::shared_ptr<DivergenceGuard>& guard);

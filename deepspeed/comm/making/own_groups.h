@@ -13,11 +13,11 @@
 namespace deepspeed::comm {
 
 /// Numbers groups by name. The nth of a name on one rank belongs to the nth of that name on the others. One
-/// thread makes groups one after the other. If two threads make groups, either may be first on a rank. They
-/// need different names, or different purposes that reveal a wrong pair. Thread-safe.
+/// thread makes groups one after the other. If two threads make groups of one name, their order may differ
+/// between ranks. So they need different names, or different purposes that reveal a wrong pair. Thread-safe.
 class OwnGroups {
  public:
-  /// Numbers a group and exists while that is being made.
+  /// Numbers a group. Exists while that group is being made.
   class Making {
    public:
     Making(OwnGroups& groups, const std::string& name, const std::string& purpose);
@@ -25,9 +25,9 @@ class OwnGroups {
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
 
-    /// Returns the group's number, from 1 on.
+    /// Returns the group's number among those of its name, from 1 on.
     int64_t number() const { return number_; }
-    /// Records that the group is made; `lifetime` ends with it.
+    /// Records that the group is made. `lifetime` expires with the group.
     void done(std::weak_ptr<void> lifetime);
 
    private:
@@ -48,7 +48,7 @@ class OwnGroups {
     std::list<Held> held;
   };
 
-  /// Begins to make a group. Throws UsageError if ranks could pair the wrong groups.
+  /// Returns the number of a group to make. Throws UsageError if ranks could pair the wrong groups.
   int64_t begin(const std::string& name, const std::string& purpose);
 
   std::mutex mutex_;

@@ -15,10 +15,10 @@ struct MeasureLinksOptions {
   int trials = 20;
 };
 
-/// Measures all-gathers within all nodes at once, then between nodes at all places at once. The times are
+/// Measures all-gathers in all `node` groups together, then in all `across` groups together. The times are
 /// those of the slowest rank. `node` holds the ranks on this rank's node. `across` holds one rank per node,
-/// those at this rank's place in its node. `all` is both together. Collective over `all`; all ranks get the
-/// same results. Throws UsageError if a node has one rank or there is only one node.
+/// with this rank's index in its node. `all` holds the ranks of all nodes. Collective over `all`; all ranks
+/// get the same results. Throws UsageError if a node has one rank or there is only one node.
 DEEPSPEED_API LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node,
                                         const ProcessGroup& across, const MeasureLinksOptions& options = {});
 
@@ -29,7 +29,7 @@ struct TakenTime {
 };
 
 /// Returns the speed of a link from a line through two times. `large` has more bits. If by chance `small`
-/// took about as long, the speed is at most eight times what `large` shows alone.
+/// took about as long as `large`, the speed is at most eight times `large`'s own.
 LinkSpeed speed_by_line(const TakenTime& small, const TakenTime& large);
 
 }  // namespace deepspeed::comm

@@ -25,7 +25,7 @@ class Arena {
   /// has memory. Throws CommError.
   static std::shared_ptr<Arena> of_process();
 
-  /// Returns whether peers map this process's arena, as set_shared() has recorded.
+  /// Returns whether set_shared() was called: peers map this process's arena.
   static bool is_shared();
   static void set_shared();
 
@@ -35,7 +35,7 @@ class Arena {
   /// Frees a block of allocate(). Its pages are kept for later blocks, up to a limit.
   void free(void* block);
 
-  /// Returns the bytes' offset in the arena, or nothing if they lie outside it.
+  /// Returns the offset of `data` in the arena; nothing unless all `bytes` lie there.
   std::optional<size_t> offset_of(const void* data, size_t bytes) const;
   const Descriptor& memory() const { return memory_; }
   size_t bytes() const { return mapping_->bytes(); }

@@ -19,7 +19,7 @@ struct Call {
   Clock::time_point deadline;
 };
 
-/// Is a range of bytes.
+/// Describes the bytes [begin, end) of an input.
 struct ByteRange {
   size_t begin = 0;
   size_t end = 0;
@@ -54,7 +54,8 @@ class Collectives {
   void all_to_all(const Call& call, void* output, const void* input, size_t bytes);
 
  private:
-  /// Posts the input of the next operation. `in_pieces` stages it even if it lies in the arena.
+  /// Tells the peers where the next operation's input lies (slot.h). `in_pieces` copies it through the stage
+  /// even if it lies in the arena.
   void begin(const Call& call, const void* input, size_t bytes, bool in_pieces);
   /// Posts that this rank has read everything, and waits until no peer reads its memory.
   void end(const Call& call);
@@ -62,7 +63,8 @@ class Collectives {
   void await_posts(const Call& call);
 
   bool is_staged() const { return own_post_.offset == kStaged; }
-  /// Fills the next piece of this rank's stage once the peers have read that half.
+  /// Fills one half of this rank's stage with the next piece. Waits first until the peers have read that
+  /// half.
   void stage(const Call& call, const std::function<void(char* to)>& fill);
   /// Waits for piece `index` of a staged peer, and returns its address.
   const char* await_piece(const Call& call, int peer, uint32_t index);

@@ -7,7 +7,7 @@
 
 namespace deepspeed::comm::shm {
 
-/// Names the rank of the job that ended, and its process id.
+/// Reports that a rank's process has ended. Holds the rank in the job, and the process id.
 class LostRank : public CommError {
  public:
   LostRank(const std::string& text, int rank, int process)

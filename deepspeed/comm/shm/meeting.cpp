@@ -49,7 +49,7 @@ struct Greeting {
   int32_t rank = 0;
 };
 
-// Is what a rank writes on the board.
+// Holds what a rank writes on the board.
 struct Announcement {
   bool is_ready = false;
   std::string machine;
@@ -116,7 +116,7 @@ struct Packet {
   std::vector<Descriptor> descriptors;
 };
 
-/// Returns nothing if the connection has ended or the packet has the wrong length.
+/// Receives one packet. Returns nothing if the connection has ended or the packet has the wrong length.
 std::optional<Packet> receive_packet(const Descriptor& socket) {
   Packet received;
   iovec data{&received.greeting, sizeof(received.greeting)};
@@ -163,7 +163,7 @@ bool send_packet(const Descriptor& socket, Greeting greeting, const std::vector<
   refuse_call("sendmsg");
 }
 
-/// Takes one rank through a meeting.
+/// Performs one rank's part in a meeting.
 class Guest {
  public:
   explicit Guest(MeetingPlan plan) : plan_(std::move(plan)) {}

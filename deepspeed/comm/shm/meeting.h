@@ -12,7 +12,7 @@
 
 namespace deepspeed::comm::shm {
 
-/// Is a key-value board that all ranks read and write, e.g. a c10d store. get() waits for a key and throws
+/// Wraps a key-value store that all ranks read and write, e.g. a c10d store. get() waits for a key and throws
 /// after a timeout.
 struct Board {
   std::function<void(const std::string& key, const std::string& text)> set;
@@ -21,7 +21,7 @@ struct Board {
 
 struct MeetingPlan {
   int rank = 0;
-  std::vector<int> names;                  // how error texts number the ranks
+  std::vector<int> names;                  // the ranks' numbers in error texts
   std::string machine;                     // equal on ranks that can share memory
   std::string refusal;                     // why this rank takes no part, or empty
   std::shared_ptr<Arena> arena;            // may be null
@@ -32,10 +32,11 @@ struct MeetingPlan {
 struct MeetingResult {
   std::unique_ptr<Member> member;  // null if the ranks do not share memory
   bool is_one_machine = true;
-  std::string reason;  // why they do not, equal on all ranks that take part
+  std::string reason;  // why there is no member; equal on all ranks that take part
 };
 
-/// Meets the other ranks. Collective. Throws what the board throws; any other failure is in the result.
+/// Exchanges access to memory with the other ranks. Collective. Throws what the board throws; any other
+/// failure is in the result.
 MeetingResult meet(const Board& board, MeetingPlan plan);
 
 }  // namespace deepspeed::comm::shm

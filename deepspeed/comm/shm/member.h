@@ -21,7 +21,7 @@ namespace deepspeed::comm::shm {
 /// `user` receives the other end's user id, or "unknown".
 bool is_of_this_user(const Descriptor& socket, std::string* user = nullptr);
 
-/// Is another rank of the group, seen from this one.
+/// Holds the connection to another rank of the group, and that rank's arena.
 class Peer {
  public:
   Peer() = default;
@@ -47,11 +47,11 @@ class Peer {
   int process_ = 0;
 };
 
-/// Is this rank's membership in the group.
+/// Represents this rank in the group: waits for peers, and notices when they end.
 class Member {
  public:
-  /// Holds what a meeting made. `peers` is indexed by rank and empty at this rank. `names` are the ranks'
-  /// numbers in error texts.
+  /// Holds what a meeting (meeting.h) made. `peers` is indexed by rank and empty at this rank. `names` are
+  /// the ranks' numbers in error texts.
   struct Parts {
     int rank = 0;
     std::vector<int> names;

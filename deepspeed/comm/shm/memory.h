@@ -39,8 +39,8 @@ void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t beg
 /// Returns the pages of the range to the system.
 void drop_pages(const Descriptor& memory, size_t begin, size_t bytes);
 
-/// Is how a mapping is used. kOwn and kCommon can be read and written, and children do not inherit kCommon.
-/// kPeer is read-only.
+/// Tells how a mapping is used. kOwn (this process's arena) and kCommon (a control block) can be read and
+/// written; child processes do not inherit kCommon. kPeer (a peer's arena) is read-only.
 enum class MappingUse { kOwn, kCommon, kPeer };
 
 /// Maps the memory at a multiple of kHugePage. A process has one mapping for each memory and use, which all

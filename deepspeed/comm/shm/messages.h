@@ -23,8 +23,8 @@ namespace deepspeed::comm::shm {
 /// Moves messages in its own thread, so they arrive whatever the ranks' programs wait for. Thread-safe.
 class Messages {
  public:
-  /// Is called once from the thread when the message is done or has failed. The caller may then reuse the
-  /// message's memory, except after a timeout. It must not call Messages.
+  /// Receives the outcome of a message once, in the thread of Messages. The caller may then reuse the
+  /// message's memory, except after a timeout. The function must not call Messages.
   using Done = std::function<void(std::exception_ptr error)>;
 
   explicit Messages(Member& member);

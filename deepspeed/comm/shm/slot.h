@@ -9,8 +9,8 @@
 
 namespace deepspeed::comm::shm {
 
-/// Is a counter that processes can wait for. It wraps at 2^32, so compared counts must be less than 2^31
-/// apart. It has a cache line of its own.
+/// Counts upwards; processes can wait until it reaches a value. It wraps at 2^32, so compared counts must be
+/// less than 2^31 apart. It has a cache line of its own.
 struct alignas(64) Counter {
   static_assert(std::atomic<uint32_t>::is_always_lock_free, "several processes use it");
   std::atomic<uint32_t> value{0};
@@ -32,8 +32,8 @@ struct alignas(64) Counter {
 constexpr uint32_t kNumPosts = 64;  // operations that one rank may be ahead of another
 constexpr uint64_t kStaged = ~uint64_t{0};
 
-/// Describes where one operation's input can be read. It is valid once `posted` counts it, and its place in
-/// the ring is free once all peers' `done` does.
+/// Describes where one operation's input can be read. A post is valid once its rank's `posted` counts it. Its
+/// entry in the ring is free once the `done` of all peers counts it.
 struct Post {
   uint64_t call = 0;         // fingerprint, equal on ranks that make equal calls
   uint64_t bytes = 0;        // size of the input
@@ -55,14 +55,14 @@ struct RankBlock {
   std::atomic<int> blamed_process{0};
   Post ring[kNumPosts];
 
-  /// Returns the presence as of after all earlier reads of the rank's memory. If it is still kHere, the rank
+  /// Returns the presence, read after all earlier reads of the rank's memory. If it is still kHere, the rank
   /// had not reused that memory. A plain load could be reordered before those reads, so this writes.
   Presence presence_after_reading() {
     auto said = Presence::kHere;
     presence.compare_exchange_strong(said, Presence::kHere);
     return said;
   }
-  /// Sets the presence, once, to leaving. The rank may reuse its memory afterwards.
+  /// Sets the presence to `how`, unless it was set before. The rank may reuse its memory afterwards.
   void leave_as(Presence how) {
     auto here = Presence::kHere;
     presence.compare_exchange_strong(here, how);
@@ -74,7 +74,7 @@ class Slot {
  public:
   Slot(char* base, int size) : base_(base), size_(size) {}
   static size_t bytes(int size);
-  /// Returns the size of half a stage. A rank fills one half while its peers read the other.
+  /// Returns the size of half a stage, in bytes. A rank fills one half while its peers read the other.
   static size_t stage_bytes(int size);
   /// Constructs the block in fresh memory. Only one rank calls this, before any other reads the block.
   void construct() const;

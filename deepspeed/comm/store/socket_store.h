@@ -23,7 +23,7 @@ namespace deepspeed::comm {
 class SocketStore final : public c10d::Store {
  public:
   /// Takes a connection that the server has greeted. On the rank that serves, it also takes the server, which
-  /// ends with it. Clones connect to `address`.
+  /// ends with this object. Clones connect to `address`.
   SocketStore(net::SocketAddress address, Descriptor socket, std::chrono::milliseconds timeout,
               std::shared_ptr<StoreServer> server = nullptr);
   ~SocketStore() override;
@@ -72,10 +72,10 @@ class SocketStore final : public c10d::Store {
 };
 
 /// Greets the server as the given rank of a world. Rank -1 is another client of a joined process. Returns
-/// false, with why_not, if it is not a store, or one that expects another job.
+/// false, with why_not, if the server is no store or expects another job.
 bool greet_store(int socket, int rank, int world_size, net::Deadline deadline, std::string& why_not);
 
-/// Connects to a server that is there and greets it. Tries again until the deadline if too many clients are
+/// Connects to a listening server and greets it. Tries again until the deadline if too many clients are
 /// waiting, or if the connection ends before the greeting is answered. A server under load may close a
 /// connection that it has not read. On failure it returns no socket, and `why_not` gives the reason.
 Descriptor reach_store(const net::SocketAddress& address, int rank, int world_size, net::Deadline deadline,

@@ -24,9 +24,9 @@ class StoreGuard {
  public:
   explicit StoreGuard(const std::string& secret) : prover_(store_prover(secret)) {}
 
-  /// Returns nothing if the client may join. Otherwise returns the reply, which asks for its proof or reports
-  /// that one end has no secret. Throws CommError for anything but a greeting, and for a wrong proof.
-  /// numbers: those of this connection, empty at first.
+  /// Returns nothing if the client may join. Otherwise returns the reply, which asks for the client's proof
+  /// or reports that one end has no secret. Throws CommError for anything but a greeting, and for a wrong
+  /// proof. `numbers` are the random numbers of this connection, empty at first.
   std::optional<StoreMessage> check(net::ProofNumbers& numbers, const StoreMessage& request) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace deepspeed::comm {
 
-/// Lists what a client can ask for. Each line gives the call's texts, and what the reply holds.
+/// Lists what a client can ask for. Each line gives the request's texts -> the reply's.
 enum class StoreCall : uint8_t {
   kJoin,  // kStoreGreeting; number: the rank, or -1 for another client; limit_ms: the number of ranks. At a
           // guarded store first with the client's number -> kProve, then with its proof
@@ -39,7 +39,7 @@ enum class StoreAnswer : uint8_t {
   kProve,    // the server's number and its proof (store_guard.h)
 };
 
-/// Is a request or a reply.
+/// Holds a request or a reply.
 struct StoreMessage {
   uint8_t kind = 0;      // a StoreCall or a StoreAnswer
   int64_t number = 0;    // depends on the kind
@@ -59,7 +59,7 @@ constexpr const char* kStoreGreeting = "deepspeed-cpp store 1";
 /// Limits the size of a message in bytes; larger ones end the connection.
 constexpr uint32_t kMaxStoreMessage = 64u << 20;
 
-/// Returns the bytes to send. They start with their number (4 bytes).
+/// Returns the bytes to send. They start with the length of the rest (4 bytes).
 std::string encode_store_message(const StoreMessage& message);
 
 /// Removes and returns the first message in `received`, if it is complete. Throws CommError if the bytes are

@@ -23,7 +23,7 @@ class CallHistory {
  public:
   using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-  /// Tells the number of calls so far, and the hash of all of them (collective_call.h).
+  /// Holds the number of calls so far, and the hash of all of them (collective_call.h).
   struct Progress {
     uint64_t number = 0;
     uint64_t chain = 0;
@@ -39,7 +39,7 @@ class CallHistory {
   /// Records whether the program is waiting for the call.
   void set_blocked(uint64_t number, bool is_blocked);
 
-  /// Records that the program waits for a message with the group's rank `peer`.
+  /// Records, while it exists, that the program waits for a message with the group's rank `peer`.
   class MessageWait {
    public:
     MessageWait(CallHistory& history, const char* name, int peer);
@@ -61,10 +61,10 @@ class CallHistory {
   Progress progress();
   /// Returns the thread of the latest call (own_thread.h), or 0 before the first call.
   int64_t last_caller();
-  /// Returns the hash of all calls up to `number`, if that call has begun and is not forgotten.
+  /// Returns the hash of all calls up to `number`, if that call is remembered.
   std::optional<uint64_t> chain_at(uint64_t number);
-  /// Reports at most `most` of the latest calls. The callers' values are included for the last of these, or
-  /// for all.
+  /// Reports at most `most` of the latest calls. A call unfinished for `patience` is reported as awaited,
+  /// with all after it. The callers' values are included for the last few calls, or for all.
   GroupReport report(std::chrono::milliseconds patience, size_t most = 64, bool all_values = false);
   /// Reports that this rank has left the group, after its last call.
   GroupReport leaving_report();

@@ -27,7 +27,7 @@ struct CollectiveCall {
   uint64_t held_hash() const { return held ? held->hash : 0; }
 };
 
-/// Returns a call with what the operation's arguments tell.
+/// Returns a call filled from the operation's arguments, without position, subject and held values.
 CollectiveCall call_of(const Operation& operation);
 
 /// Returns "all_reduce #42 (sum of 1024 Float, micro step 7)". `number` counts the group's calls from 1.
@@ -37,7 +37,7 @@ std::string describe(const CollectiveCall& call, uint64_t number);
 /// all machines if all calls are.
 uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t number);
 
-/// Returns 20 bits of a hash of calls.
+/// Returns 20 bits of a hash of calls, for the tags of messages.
 uint32_t fingerprint(uint64_t chain);
 
 }  // namespace deepspeed::comm

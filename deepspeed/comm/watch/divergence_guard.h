@@ -26,8 +26,8 @@ struct GuardState;
 /// Prefix of the keys in a world's store that guards and waiting ranks use.
 constexpr const char* kGuardStore = "guard/";
 
-/// Watches the groups of a world. Groups are independent unless the same thread calls in them: if it gives up
-/// one, ranks that wait for it in another are told.
+/// Watches the groups of a world. Groups are independent unless the same thread calls in them. If that thread
+/// gives up one group, ranks that wait for it in another group are told.
 class DivergenceGuard {
  public:
   /// Returns the reason to end all groups, once there is one. Any thread may call it at any time.
@@ -43,7 +43,8 @@ class DivergenceGuard {
   DivergenceGuard(const DivergenceGuard&) = delete;
   DivergenceGuard& operator=(const DivergenceGuard&) = delete;
 
-  /// Tells how differing calls show: they cannot finish, or the guard has to compare hashes.
+  /// Tells how differing calls are noticed. kByMessages: they cannot finish. kByTheGuard: the guard compares
+  /// hashes.
   enum class Check { kByMessages, kByTheGuard };
 
   /// Starts watching a new group and returns its history. `key` is the same on all ranks. `on_divergence` is
@@ -55,8 +56,8 @@ class DivergenceGuard {
                                      std::function<void()> complete = {});
 
   /// Tells waiting ranks that this rank makes no more calls in the group `key`. The guard keeps `connections`
-  /// until every rank of the group has done so. No rank then finds them closed while it still reads data.
-  /// Does not wait.
+  /// until every rank of the group has done so. No rank then finds connections closed while it still reads
+  /// data. Does not wait.
   void let_go(const std::string& key, std::shared_ptr<void> connections);
   /// Lets all groups, one by one, complete the work they gave a device.
   void complete_groups();
@@ -68,16 +69,17 @@ class DivergenceGuard {
   /// Ends all groups if there is a reason to. Groups call it before each collective. The guard's thread also
   /// checks, for ranks that wait while calling nothing.
   void end_groups_if_due();
-  /// Declares that the calling thread only finishes calls it has begun.
+  /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
 
-  /// Tells the other ranks this rank's calls, and returns differences in the group `key`. The result may also
-  /// say that a rank left; it depends on what the others have told. Takes at most `limit`.
+  /// Tells the other ranks this rank's calls, and returns how calls in the group `key` differ. The result may
+  /// also say that a rank left. Returns nothing if the other ranks' reports show no difference within
+  /// `limit`.
   std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
   /// Tells waiting ranks that this rank leaves, unless `is_known` because all leave together. Ends the watch
   /// and releases the store. Takes at most twice `limit`. Later calls do nothing.
   void leave(std::chrono::milliseconds limit, bool is_known);
-  /// Closes what let_go() keeps, after leave().
+  /// Closes the connections that let_go() keeps, after leave().
   void close_connections();
 
  private:

@@ -11,8 +11,8 @@
 namespace deepspeed::comm {
 
 /// Runs the monitored barriers of one group on this rank. A barrier is identified by the number of
-/// collectives before it and its index since the last of those. A rank that skipped a barrier therefore
-/// matches the others again after the next collective. Not thread-safe.
+/// collectives before it, and the number of barriers since the last collective. A rank that skipped a barrier
+/// therefore matches the others again after the next collective. Not thread-safe.
 class MonitoredBarriers {
  public:
   /// Waits for all ranks. Throws CommError naming the first or all ranks that did not come within `timeout`,

@@ -27,7 +27,7 @@ struct ObservedCall {
   std::vector<int> global_ranks;  // of the group
   int rank = 0;                   // index of this rank among them
   int peer = -1;                  // root of a broadcast or other end of a message; -1: none
-  bool by_nodes = false;          // goes within nodes and once between them
+  bool by_nodes = false;          // in two steps, within nodes and between them
   Clock::time_point begin = {};   // when it was called
   /// When the program began to wait for it. The call delayed the program by end - wait_begin.
   Clock::time_point wait_begin = {};
@@ -59,7 +59,7 @@ class CallObserver {
   std::shared_ptr<RegisteredListener> registered_;
 };
 
-/// Is a call in progress, with the observers present when it began. Internal to comm/.
+/// Tracks a call in progress, and the observers that were present when it began. Internal to comm/.
 class Observation {
  public:
   /// Begins the call and sets `begin`.

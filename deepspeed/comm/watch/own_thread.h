@@ -8,8 +8,8 @@ namespace deepspeed::comm {
 /// Returns the calling thread's number, counting from 1. Numbers are never reused in a process.
 int64_t caller_thread();
 
-/// Marks the calling thread as not holding up the program while it waits for collectives. Otherwise ranks
-/// that wait in different groups could be mistaken for a deadlock.
+/// Marks the calling thread: the program goes on while this thread waits for collectives. Without the mark,
+/// ranks whose threads wait in different groups could be mistaken for a deadlock.
 class OwnThread {
  public:
   OwnThread();

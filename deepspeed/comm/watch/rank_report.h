@@ -13,7 +13,7 @@
 
 namespace deepspeed::comm {
 
-/// Replaces a thread's number (own_thread.h) if there are several threads.
+/// Stands for a thread's number (own_thread.h) if several threads make calls.
 constexpr int64_t kSeveralThreads = -1;
 
 /// Lists the latest collectives of one group.
@@ -23,7 +23,7 @@ struct GroupReport {
   std::map<uint64_t, std::string> calls;  // descriptions, by number
   std::map<uint64_t, uint64_t> held;      // by number: hash of the caller's values, if any
   std::map<uint64_t, NamedTexts> values;  // by that hash: the values, for the last calls
-  std::optional<uint64_t> waits_in;       // the oldest call that is unfinished for a while
+  std::optional<uint64_t> waits_in;       // number of the oldest call unfinished for a while
   bool is_blocked = false;                // its thread is waiting for it
   int64_t thread = 0;                     // that made the latest calls; 0: none
   bool left = false;                      // the rank makes no more calls in the group
@@ -49,8 +49,8 @@ Json to_json(const RankReport& report);
 /// Parses a report. Throws nlohmann's exception for anything that to_json() did not write.
 RankReport report_from_json(const Json& json);
 
-/// Returns the thread that makes this rank's calls in the group. If there are none yet, it is the only thread
-/// that makes calls. Returns kSeveralThreads if that is ambiguous.
+/// Returns the thread that makes this rank's calls in the group. If there are no calls yet, returns the only
+/// thread that calls in other groups, or kSeveralThreads unless there is exactly one.
 int64_t thread_of(const RankReport& report, const std::string& group);
 
 /// Finds differences between the ranks' calls in their common groups. Collectives may differ, callers may
@@ -63,8 +63,8 @@ std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& o
 /// certain only if a later report of `other` says the same.
 std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other);
 
-/// Finds own waiting groups in which `other` will make no calls. It gave them up, or the calling thread gave
-/// up another group. With `with_idle`, also own groups in which nothing waits.
+/// Finds own waiting groups in which `other` will make no calls. `other` gave them up, or its thread that
+/// calls in them gave up another group. With `with_idle`, also own groups in which nothing waits.
 std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle = false);
 
 }  // namespace deepspeed::comm

@@ -80,7 +80,7 @@ std::vector<Field> head_keys() {
   };
 }
 
-/// Returns the keys of a technique. Its groups share those in `shared`.
+/// Returns the keys of a compression technique. `shared` are the keys common to its parameter groups.
 std::vector<Field> technique(std::vector<Field> shared) {
   return {
       section("shared_parameters", "For all groups.", std::move(shared)),

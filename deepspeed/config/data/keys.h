@@ -14,7 +14,7 @@ std::vector<Field> eigenvalue_keys();
 std::vector<Field> compression_training_keys();
 std::vector<Field> weight_quantization_keys();
 
-/// Adds its switch to weight_quantization; an older form leaves it out.
+/// Adds "enabled": true to the section weight_quantization if an older form leaves the key out.
 Json with_switch(const Json& given);
 
 }  // namespace deepspeed::config

@@ -16,20 +16,20 @@ namespace deepspeed::config {
 
 enum class Kind { kBool, kInt, kFloat, kString, kStringList, kIntList, kObject, kSection, kAny };
 
-/// Is a range of numbers. It includes both ends unless it is open.
+/// Limits a number. Both ends are allowed unless the range is open.
 struct Range {
   std::optional<double> minimum;
   std::optional<double> maximum;
   bool open = false;
 };
 
-/// Says what became of a key that old configs use. An empty `replacement` means that the value has no effect.
+/// Says what replaces a key that old configs use. An empty `replacement` means that the value has no effect.
 struct Deprecation {
   std::string replacement;
   std::function<Json(const Json&)> convert;
 };
 
-/// Is met if one of these keys has one of the values. Keys are paths in the whole config.
+/// Requires that one of these keys has one of the values. Keys are paths in the whole config.
 struct Condition {
   std::vector<std::string> paths;
   std::vector<Json> values;
@@ -63,7 +63,7 @@ struct Field {
 
 using Option = std::function<void(Field&)>;
 
-/// Makes an entry. A null default makes it nullable, except for sections.
+/// Describes a key. With a null default the key accepts null, unless it is a section.
 DEEPSPEED_API Field make_field(Kind kind, std::string key, Json default_value, std::string meaning,
                                std::initializer_list<Option> options);
 
@@ -96,7 +96,7 @@ DEEPSPEED_API Option strictly_between(double minimum, double maximum);
 DEEPSPEED_API Option one_of(std::vector<std::string> choices);
 DEEPSPEED_API Option alias(std::string key);
 DEEPSPEED_API Option or_null();
-/// Makes infinity mean null. A Json object can hold infinity, JSON text cannot.
+/// Stores infinity as null. A Json object can hold infinity, JSON text cannot.
 DEEPSPEED_API Option infinity_is_null();
 DEEPSPEED_API Option required();
 /// Refuses any value but the default, because the feature does not exist yet.
@@ -107,7 +107,7 @@ DEEPSPEED_API Option never(std::string why);
 DEEPSPEED_API Option only(std::vector<Json> values);
 /// Accepts any value, but none has an effect. Loading a value other than the default logs this in one line.
 DEEPSPEED_API Option without_effect(std::string why);
-/// Accepts any value, but values act only if one of the keys has a listed value. `why` says so.
+/// Accepts any value, but values act only if a key in `paths` has a value in `values`. `why` says so.
 DEEPSPEED_API Option effective_where(std::vector<std::string> paths, std::vector<Json> values,
                                      std::string why);
 /// Accepts any value, but values act only at this ZeRO stage.

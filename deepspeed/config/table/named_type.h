@@ -25,7 +25,7 @@ struct NamedType {
 DEEPSPEED_API const std::vector<NamedType>& optimizer_types();
 DEEPSPEED_API const std::vector<NamedType>& scheduler_types();
 
-/// Finds that optimizer if its ranks exchange 1 bit per element; otherwise null.
+/// Returns the optimizer of that name if its ranks exchange 1 bit per element; otherwise null.
 DEEPSPEED_API const NamedType* find_one_bit_optimizer(const std::string& type);
 
 /// Finds a type by its name; null if there is none.

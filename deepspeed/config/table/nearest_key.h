@@ -13,8 +13,8 @@ namespace deepspeed::config {
 /// Counts the insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
 DEEPSPEED_API size_t edit_distance(const std::string& a, const std::string& b);
 
-/// Returns the candidates at the smallest distance from `key` or one more. They come nearest first, each
-/// once, at most `most` of them. Case is ignored. Empty if none is near.
+/// Returns the candidates nearest to `key`, at most `most`, each once. They are those at the smallest edit
+/// distance, then those one edit further. Case is ignored. Empty if none is near.
 DEEPSPEED_API std::vector<std::string> nearest_keys(const std::string& key,
                                                     const std::vector<std::string>& candidates, size_t most);
 
@@ -25,8 +25,8 @@ DEEPSPEED_API std::string nearest_key(const std::string& key, const std::vector<
 DEEPSPEED_API std::string did_you_mean(const std::vector<std::string>& names);
 
 /// Writes "; did you mean 'fp16.enabled'?" for an unknown key; empty without a suggestion. It suggests keys
-/// of the section at `path` that contain the key. If there are none it suggests the nearest key, or keys with
-/// that name elsewhere in the config.
+/// of the section at `path` that contain the unknown key. If there are none it suggests the nearest key, or
+/// keys with that name elsewhere in the config.
 std::string key_suggestion(const Field& section, const std::string& key, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -13,7 +13,7 @@
 
 namespace deepspeed::config {
 
-/// Reads the keys in `given`, under their current names and with canonical values. Values are bool, int64,
+/// Returns the keys in `given` under their current names, with canonical values. Values are bool, int64,
 /// double, string in a choice's spelling, lists and objects. Nested sections are read the same way. `path`
 /// names the section in errors.
 DEEPSPEED_API Json read_section(const Field& section, const Json& given, const std::string& path);

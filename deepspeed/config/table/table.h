@@ -47,14 +47,14 @@ struct MemberType<Json> {
   static constexpr Kind kKind = Kind::kObject;
 };
 
-/// Holds a field and converts its canonical value to and from a struct.
+/// Links the description of a JSON key (Field) to a member of a struct.
 template <class Section>
 struct Entry {
   Field field;
   std::function<void(Section&, const Json&)> assign;
   std::function<Json(const Section&)> value;
 
-  /// Makes an entry without a member.
+  /// Makes the entry of a key that has no struct member.
   Entry(Field unbound) : field(std::move(unbound)) {}
   Entry(Field bound, std::function<void(Section&, const Json&)> assign,
         std::function<Json(const Section&)> value)

@@ -26,7 +26,7 @@ constexpr int64_t kHighlyComposite[] = {
     50400, 55440, 83160, 110880, 166320, 221760, 277200, 332640, 498960, 554400, 665280, 720720};
 constexpr const char* kElasticityVariable = "DEEPSPEED_ELASTICITY_CONFIG";
 
-/// Returns `base` times the largest such number, not above `most`.
+/// Returns the largest product, at most `most`, of `base` and a highly composite number.
 int64_t candidate_of(int64_t base, int64_t most) {
   const auto above = std::upper_bound(std::begin(kHighlyComposite), std::end(kHighlyComposite), most / base);
   return base * *std::prev(above);
@@ -75,8 +75,8 @@ ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_sample
   return best;
 }
 
-/// Returns the largest micro batch that divides a device's samples; 0 if none does. It does so whichever
-/// batch is preferred.
+/// Returns the largest micro batch that divides a device's samples; 0 if none does. prefer_larger_batch has
+/// no influence.
 int64_t micro_batch_of(const ElasticRules& rules, int64_t samples) {
   int64_t chosen = 0;
   for (const int64_t size : rules.micro_batch_sizes) {

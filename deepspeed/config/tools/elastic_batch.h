@@ -9,7 +9,7 @@
 
 namespace deepspeed::config {
 
-/// Holds what the rules choose.
+/// Holds the chosen batch size and the numbers of devices that it fits.
 struct ElasticBatch {
   int64_t train_batch_size = 0;
   std::vector<int64_t> valid_counts;  ///< of devices (0.1) or of data-parallel ranks (0.2), ascending
@@ -17,14 +17,14 @@ struct ElasticBatch {
       0;  ///< per data-parallel rank, for the requested number of devices; 0: none requested, or none fits
 };
 
-/// Chooses the batch size that the most numbers of devices divide. `num_devices` is the requested number, or
-/// 0. Throws ConfigError, naming the key, if a micro batch exceeds the largest batch, the numbers of a node
-/// do not divide each other, the version is unknown, or no number of devices fits.
+/// Chooses the batch size that fits the most different numbers of devices. `num_devices` is the requested
+/// number, or zero. Throws ConfigError, naming the key, if a micro batch exceeds the largest batch,
+/// model_parallel_size does not divide num_gpus_per_node, or no number of devices fits.
 DEEPSPEED_API ElasticBatch elastic_batch(const ElasticRules& rules, int64_t num_devices);
 
-/// Chooses as elastic_batch() does, for a job with this many devices. Also throws ConfigError if the number
-/// is not a valid one. Throws too if the variable DEEPSPEED_ELASTICITY_CONFIG has other values; a scheduler
-/// sets it to the values that it assumes.
+/// Chooses as elastic_batch() does, for a job with this many devices. Also throws ConfigError if the batch
+/// does not fit that number, or if the variable DEEPSPEED_ELASTICITY_CONFIG, in which a scheduler names the
+/// rules that it assumes, has other values.
 DEEPSPEED_API ElasticBatch elastic_batch_of_job(const ElasticRules& rules, int64_t num_devices);
 
 }  // namespace deepspeed::config

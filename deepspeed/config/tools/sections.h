@@ -64,7 +64,7 @@ struct ElasticRules {
   bool ignore_non_elastic_batch_info = false;
   double version = 0.2;
 
-  /// Reads a section, whether checked before or not. Throws ConfigError naming the key.
+  /// Reads and checks a section, which may have been checked before. Throws ConfigError naming the key.
   DEEPSPEED_API static ElasticRules from_json(const Json& given);
   /// Returns all keys with their values.
   DEEPSPEED_API Json to_json() const;

@@ -21,7 +21,8 @@ Json short_dtype(const Json& given) {
   return given;
 }
 
-/// Makes the option of a dtype entry. It accepts any documented spelling and stores the short one.
+/// Returns the option of a key that takes a dtype. Any documented spelling is accepted, the short one is
+/// stored.
 Option a_dtype() {
   return [](Field& field) {
     one_of({"fp32", "fp16", "bf16"})(field);

@@ -55,7 +55,7 @@ Field gamma(Json default_value, std::initializer_list<Option> options) {
 
 Field total_iters(const char* meaning) { return integer("total_iters", 5, meaning, {at_least(1)}); }
 
-/// Limits a number to at most 1.
+/// Accepts only numbers of at most 1.
 Option at_most_all() {
   return accepted_if([](const Json& value) { return as_float(value).value_or(2) <= 1; }, "at most 1");
 }

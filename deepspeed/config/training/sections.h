@@ -55,7 +55,7 @@ struct TorchAutocastConfig {
       lower_precision_safe_modules;  // absent: linear layers and convolutions
 };
 
-/// Holds dtypes; each is fp32, fp16 or bf16, whatever its spelling in the config.
+/// Holds the section data_types. Dtypes are "fp32", "fp16" or "bf16", however the config spells them.
 struct DataTypesConfig {
   std::optional<std::string> grad_accum_dtype;
   std::optional<std::string> param_dtype;

@@ -22,7 +22,7 @@ struct AioConfig {
   bool use_gds = false;
 };
 
-/// Holds options of modules that stage 3 gathers as a unit.
+/// Selects modules whose parameters stage 3 gathers as a unit.
 struct LeafModuleConfig {
   std::vector<std::string> classes;
   std::vector<std::string> names;
@@ -87,13 +87,13 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
 
-  /// Returns whether gathers go between nodes first and then within them. It only matters if the job has node
-  /// groups.
+  /// Returns whether parameters are gathered between nodes first, then within each node. It only matters if
+  /// the job has node groups.
   bool gathers_by_nodes() const { return mics_hierarchical_params_gather || zero_quantized_weights; }
 };
 
 /// Holds options of ZeRO. Sizes and thresholds are in elements. Keys that begin with stage3_ act only at
-/// stage 3. Each base is passed as a whole to the part of zero/ that uses it.
+/// stage 3. Each base class is passed as a whole to the part of zero/ that uses it.
 struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, ParamGatherConfig {
   int64_t stage = 0;
   std::optional<bool> overlap_comm;  // absent: only at stage 3
@@ -120,7 +120,7 @@ struct DEEPSPEED_API ZeroConfig : ZeroGradientConfig, PartitionGatherConfig, Par
 
   /// Returns whether gradients are reduced while backward runs.
   bool overlaps_comm() const { return overlap_comm.value_or(stage == 3); }
-  /// Returns how many of `data_ranks` data-parallel ranks together hold one copy of everything.
+  /// Returns how many of the `data_ranks` data-parallel ranks together hold one copy of the model states.
   int num_shards(int data_ranks) const {
     return mics_shard_size > 0 ? static_cast<int>(mics_shard_size) : data_ranks;
   }

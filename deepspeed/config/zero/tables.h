@@ -15,7 +15,7 @@ const Table<OffloadOptimizerConfig>& offload_optimizer_table();
 const Table<LocoConfig>& loco_table();
 std::vector<Field> zenflow_keys();
 
-/// Converts the deprecated truth value to an object of the section: true means stage 1.
+/// Converts "zero_optimization": true or false (deprecated) to a section with stage 1 or 0.
 Json zero_from_truth_value(const Json& given);
 
 }  // namespace deepspeed::config

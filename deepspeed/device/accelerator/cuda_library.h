@@ -10,7 +10,7 @@
 
 namespace deepspeed::device {
 
-/// Returns a table of the CUDA library; null if the process has not loaded it.
+/// Returns the CUDA library's table `name`; null if the process has not loaded the library.
 const void* find_cuda_table(const char* name);
 
 template <class Table>
@@ -18,7 +18,7 @@ const Table* cuda_table() {
   return static_cast<const Table*>(find_cuda_table(Table::kName));
 }
 
-/// Says why the process has no CUDA library, and the way out. Empty if it has one.
+/// Returns why the process has no CUDA library, and the way out. Returns "" if it has one.
 std::string why_no_cuda();
 
 /// Returns whether CUDA is available and allowed, but the CUDA library is missing. Available means that

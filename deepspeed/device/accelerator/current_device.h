@@ -14,7 +14,7 @@ int num_cuda_devices();
 /// "cpu".
 bool cuda_is_wanted();
 
-/// Says why num_cuda_devices() is 0, and the way out.
+/// Returns why num_cuda_devices() is 0, and the way out.
 std::string why_no_device();
 
 /// Returns the device on which this thread's CUDA tensors are made. Throws NotSupportedError if there is

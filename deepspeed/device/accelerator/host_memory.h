@@ -7,9 +7,9 @@
 
 namespace deepspeed::device {
 
-/// Makes a tensor, (numel), in long-lived host memory. With `pin`, in a process that uses CUDA, it is
-/// page-locked and no larger than its pages. torch's pool of page-locked memory would round up to a power of
-/// two. Throws UsageError if the system locks no more memory.
+/// Makes a tensor, (numel), in long-lived host memory. With `pin`, in a process that uses CUDA, the memory is
+/// page-locked. From 1 MiB on it is rounded up only to whole pages; torch's pool of page-locked memory would
+/// round up to a power of two. Throws UsageError if the system locks no more memory.
 at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin);
 
 /// Makes a tensor in short-lived host memory. It comes from torch's pool, which locks pages only once.

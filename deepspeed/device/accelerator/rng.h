@@ -23,7 +23,7 @@ DEEPSPEED_API void set_cuda_rng_state(const at::Tensor& state);
 /// Seeds the default generators of the CPU and of all CUDA devices.
 DEEPSPEED_API void seed_generators(uint64_t seed);
 
-/// Names what a stream is for. Streams of different purpose, rank or seed are independent.
+/// Names what a stream of random numbers is for. Streams of different purpose, rank or seed are independent.
 enum class RngStream : uint64_t { kInitialization = 1, kDropout = 2, kData = 3 };
 
 /// Returns the seed of a stream, equal on every machine. Neighbouring seeds and ranks give unrelated values.

@@ -5,8 +5,8 @@
 
 namespace deepspeed::device {
 
-/// Lets other tensors of the pool (large_tensors.h) use a contiguous tensor's memory. Its values are lost;
-/// until it is written, its values are undefined. Does nothing for tensors outside the pool.
+/// Lets other tensors of the pool (large_tensors.h) use a contiguous tensor's memory. The tensor's values are
+/// lost, and undefined until it is written. Does nothing for tensors outside the pool.
 void lend_memory(const at::Tensor& tensor);
 /// Backs a contiguous tensor with idle memory of other tensors. Call it before the tensor is written:
 /// otherwise the system provides new pages, which takes longer. Values written since lend_memory() stay.

@@ -11,19 +11,19 @@ namespace deepspeed::device {
 /// system need not clear reused memory, which costs more than writing it. Use it from one thread at a time.
 class PageStock {
  public:
-  /// addresses: the maximum number of bytes held.
+  /// `addresses` is the maximum number of bytes held.
   explicit PageStock(size_t addresses);
   ~PageStock();
   PageStock(const PageStock&) = delete;
   PageStock& operator=(const PageStock&) = delete;
 
-  /// Takes the memory of whole huge pages from private writable memory. The range stays mapped and gets new
-  /// pages of zeros when touched. If the system cannot move pages, their memory is returned to it.
+  /// Moves the memory of whole huge pages, private and writable, into the stock. The range stays mapped and
+  /// gets new pages of zeros when touched. If the system cannot move pages, their memory is returned to it.
   void put(char* from, size_t bytes);
-  /// Moves memory, with undefined values, to the beginning of the range. The range's own memory is lost.
-  /// Returns the number of bytes moved.
+  /// Moves memory, with undefined values, from the stock to the beginning of the range. The range's own
+  /// memory is lost. Returns the number of bytes moved.
   size_t take(char* to, size_t bytes);
-  /// Returns memory to the system, except for this many bytes.
+  /// Returns memory to the system until at most this many bytes are left.
   void trim(size_t most);
   size_t bytes() const { return bytes_; }
 

@@ -11,17 +11,17 @@ size_t page_bytes();
 /// Size and alignment of huge pages, which need fewer address look-ups than ordinary ones.
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
-/// Is a reserved range of addresses that starts at a multiple of `alignment`.
+/// Describes a reserved range of addresses. `data` is null if there is none.
 struct Addresses {
   char* data = nullptr;
   size_t bytes = 0;
 };
 
-/// Reserves addresses, or fewer if the system has too few, possibly none. bytes is rounded up to a multiple
-/// of alignment. Call release_addresses() at the end.
+/// Reserves `bytes` of addresses at a multiple of `alignment`. Reserves fewer, possibly none, if the system
+/// has too few. `bytes` is rounded up to a multiple of `alignment`. Call release_addresses() at the end.
 Addresses reserve_addresses(size_t bytes, size_t alignment);
 void release_addresses(const Addresses& addresses);
-/// Turns a part of a range back into bare addresses, whatever it was. Returns false if the system refuses.
+/// Frees the memory of a part of a range. Its addresses stay reserved. Returns false if the system refuses.
 bool make_mere_addresses(char* data, size_t bytes);
 
 }  // namespace deepspeed::device

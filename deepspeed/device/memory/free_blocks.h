@@ -14,10 +14,10 @@ struct FreeBlock {
 };
 using FreeBlocks = std::map<size_t, FreeBlock>;  // by offset
 
-/// Adds a block, joined with neighbours of the same kind. The joined block counts as freed when the last of
-/// them was. Returns its position.
+/// Adds a block, joined with neighbours that also have pages, or also have none. The joined block counts as
+/// freed when the last of its parts was. Returns its position.
 FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock block);
-/// Returns the smallest block of the kind with at least this many bytes, or end().
+/// Returns the smallest block of at least `bytes`, or end(). `has_pages`: with pages, otherwise without.
 FreeBlocks::iterator find_smallest(FreeBlocks& blocks, size_t bytes, bool has_pages);
 
 }  // namespace deepspeed::device

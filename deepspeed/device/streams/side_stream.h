@@ -33,7 +33,7 @@ class SideStream {
   /// Makes the side stream of a device. A CPU has none: its work runs at once.
   explicit SideStream(c10::Device device, Use use = Use::kWork);
 
-  /// Begins a scope whose work waits foreverything on the current stream so far. Existing tensors may be
+  /// Begins a scope whose work waits for everything on the current stream so far. Existing tensors may be
   /// written in the scope, and are safe to free after join().
   Scope enter() const;
   /// Makes further work of the current stream wait for everything on this stream so far.

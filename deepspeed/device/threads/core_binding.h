@@ -16,12 +16,12 @@ Cores available_cores();
 /// fewer processors than ranks, ranks share them.
 Cores cores_of_rank(int local_rank, int local_size);
 
-/// Returns the last part of the cores, as DeepSpeed divides them (cpuadam_cores_perc). It is at least one
-/// core, and not all of several. part: 0 to 1.
+/// Returns the last `part` (0 to 1) of the cores, as DeepSpeed divides them (cpuadam_cores_perc). The result
+/// has at least one core, but never all of several cores.
 Cores last_cores(const Cores& cores, double part);
 
-/// Binds the calling thread, and threads that it starts later, to the processors. at::parallel_for() uses
-/// equally many threads there. Other threads are unaffected. If the system refuses, only the number of
+/// Binds the calling thread, and threads that it starts later, to the processors. at::parallel_for() uses one
+/// thread per processor there. Other threads are unaffected. If the system refuses, only the number of
 /// threads is set, and a warning is logged.
 void bind_this_thread(const Cores& cores);
 

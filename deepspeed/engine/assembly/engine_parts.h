@@ -35,7 +35,8 @@ struct EngineParts {
   std::shared_ptr<zero::ParamStore> params =
       {};  // stage 3 without an optimizer; otherwise the optimizer owns it
   ParamClaims claims = {};
-  std::vector<size_t> given_groups = {};  // for each optimizer group, the program's group that it came from
+  std::vector<size_t> given_groups =
+      {};  // for each optimizer group, the number of the program's group that it came from
 
   /// Returns the ranks that hold the same layers and train them on other data. Gradients are reduced and ZeRO
   /// partitions over them.

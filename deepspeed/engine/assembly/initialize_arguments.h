@@ -11,7 +11,7 @@
 
 namespace deepspeed {
 
-/// Returns the one config among config, config_params and args. Throws UsageError if there is none or more
+/// Returns the config that config, config_params or args gives. Throws UsageError if there is none or more
 /// than one.
 config::ConfigSource find_config(const InitializeOptions& options);
 /// Joins the job as dist_init_required asks. Throws UsageError if args.local_rank differs from LOCAL_RANK or

@@ -107,9 +107,9 @@ struct DEEPSPEED_API ModelParameters {
 struct InitializeOptions {
   std::optional<config::ConfigSource> config = {};  // path, JSON text or Json object
   OptimizerSource optimizer = nullptr;              // object or callable, used instead of the config's
-  /// Makes an optimizer of the program's own that every stage can step. It sees flat slices instead of
-  /// parameters, so its updates must be elementwise if the stage splits parameters. It excludes `optimizer`;
-  /// its groups are those of model_parameters.
+  /// Makes the program's own optimizer of flat slices, which every stage can step. A slice may hold parts of
+  /// parameters, so its updates must be elementwise if the stage splits them. Do not pass `optimizer` too.
+  /// Its groups are those of model_parameters.
   SliceOptimizerFactory slice_optimizer = nullptr;
   std::vector<ModelParameters> model_parameters = {};  // default: one group of all trainable parameters
   optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, replaces the config's `scheduler`
@@ -123,9 +123,9 @@ struct InitializeOptions {
   // Pairs the engines of different ranks when several threads call initialize(). It must be equal on all
   // ranks. "" pairs the nth engine of each rank.
   std::string engine_name = {};
-  // Gives each rank's default generators a stream of their own, derived from the seed. Slices of a layer
-  // share one. With false the generators continue as they are, unless the config has a `seed`. They always do
-  // so if model_parallel_cuda_manual_seed() has set them for an `mpu`.
+  // Gives each rank's default generators a stream of their own, derived from the seed. Ranks that divide a
+  // layer share one. With false the generators continue as they are, unless the config has a `seed`. They
+  // always do so if model_parallel_cuda_manual_seed() has set them for an `mpu`.
   bool starts_rank_streams = true;
 };
 

@@ -18,13 +18,13 @@ struct ModelStore {
   std::shared_ptr<zero::GatherPool> pool;    // set at stage 3
 };
 
-/// Claims the parameters that make_store() moves, and checks those that it only casts. Throws UsageError,
-/// naming the parameter, if another engine has claimed it.
+/// Claims for an engine the parameters that make_store() moves. Checks the claims of those it only casts.
+/// Throws UsageError, naming the parameter, if another engine has claimed it.
 ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                              int64_t stage, at::ScalarType dtype);
 
-/// Casts the model's parameters and gives all ranks the values of rank 0. Those in `groups` go into the
-/// store; the rest has no optimizer. Stage 3 partitions both. Collective. Throws UsageError, naming the
+/// Casts the model's parameters and gives all ranks the values of rank 0. Parameters in `groups` go into the
+/// store; no optimizer updates the others. Stage 3 partitions both. Collective. Throws UsageError, naming the
 /// parameter, if one does not fit. Throws IoError on all ranks if one has no room for its shards.
 ModelStore make_store(const config::DeepSpeedConfig& config, std::vector<std::vector<NamedTensor>> groups,
                       const EngineModel& model, const zero::ZeroGroups& ranks, at::ScalarType dtype);

@@ -13,12 +13,12 @@
 namespace deepspeed {
 
 /// Returns the offload options of the optimizer. On a disk they use DeepSpeed's folder:
-/// <nvme_path>/zero_stage_<stage>/optimizer/rank<rank>. autocast: its dtype if it is on.
+/// <nvme_path>/zero_stage_<stage>/optimizer/rank<rank>. autocast: dtype of torch_autocast, if enabled.
 zero::OptimizerOffload optimizer_offload(const config::DeepSpeedConfig& config, int rank,
                                          std::optional<at::ScalarType> autocast);
 
-/// Gives super_offload the processors that cpuadam_cores_perc asks for. Warns if other keys force the step to
-/// follow backward.
+/// Sets in `offload` the processors that cpuadam_cores_perc gives to super_offload's step. Warns if other
+/// keys force the step to follow backward.
 void use_cores_for_step(const config::DeepSpeedConfig& config, const comm::World& world,
                         std::optional<at::ScalarType> autocast, zero::OptimizerOffload& offload);
 

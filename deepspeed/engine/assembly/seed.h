@@ -19,9 +19,9 @@ struct StreamStart {
 
 /// Starts the random streams of training and returns the seed, which also orders the data. The seed is the
 /// config's. Without one it is that of the default generator of the engine's first rank. The default
-/// generators continue with this rank's stream. Slices of a layer share one stream, since they compute equal
-/// values. The generators stay as they are if model_parallel_cuda_manual_seed() has set them. Without a seed
-/// in the config they also do so in a world of one rank, or if `divides_default` is false.
+/// generators continue with this rank's stream. Ranks that divide a layer share one stream, since they
+/// compute equal values. The generators stay as they are if model_parallel_cuda_manual_seed() has set them.
+/// Without a seed in the config they also do so in a world of one rank, or if `divides_default` is false.
 uint64_t start_rank_streams(const StreamStart& start, const comm::World& world, const ParallelGroups& groups);
 
 }  // namespace deepspeed

@@ -8,12 +8,12 @@
 
 namespace deepspeed {
 
-/// Returns whether the running backward adds to no parameter of an engine. Its results are returned, or go to
-/// tensors that the program named. Call it from a node's backward; outside one it is false.
+/// Returns whether the running backward adds gradients to no parameter of an engine. Its results go to its
+/// caller, or to tensors that the program named. Call it from a node's backward; outside one it is false.
 bool is_derivative();
 
-/// Replaces each result of a derivative with create_graph by what `wrap` returns for it. Only the first call
-/// per key has an effect. Does nothing in other backwards.
+/// Replaces each result of the running derivative, if it has create_graph, by what `wrap` returns for it.
+/// Only the first call per key has an effect. Does nothing in other backwards.
 void wrap_derivatives(const void* key, const std::function<at::Tensor(const at::Tensor&)>& wrap);
 
 }  // namespace deepspeed

@@ -36,17 +36,18 @@ struct RootScale {
   bool is_divided = true;  // false: each engine divides by its own accumulation steps
 };
 
-/// Returns `output` behind a node that scales its gradient as `scale` says. The values are shared. A tensor
-/// that needs no gradient is returned unchanged.
+/// Returns `output` through an autograd node that scales its gradient by `scale`. The result shares memory
+/// with `output`. A tensor that needs no gradient is returned unchanged.
 at::Tensor scale_gradient_of(const at::Tensor& output, std::shared_ptr<OutputScale> scale);
 
-/// Returns `loss` behind a node that multiplies its gradient by loss_scale / divisor. The node also tells the
-/// other engines' nodes of this backward. The values are shared.
+/// Returns `loss` through an autograd node that multiplies its gradient by loss_scale / divisor. Output nodes
+/// of other engines then replace this scale by their own. The result shares memory with `loss`.
 at::Tensor with_root_scale(const at::Tensor& loss, const RootScale& scale);
 /// Returns `loss` times `loss_scale`, for a backward that the caller runs. A loss already scaled for any
 /// engine is returned unchanged.
 at::Tensor scale_loss(const at::Tensor& loss, double loss_scale);
-/// Returns whether an engine's backward() started the running backward. Call it from a node.
+/// Returns whether an engine's backward() started the running backward. Call it from an autograd node's
+/// backward.
 bool is_in_backward_of_engine();
 /// Returns whether `loss` comes from scale_loss().
 bool is_scaled_loss(const at::Tensor& loss);

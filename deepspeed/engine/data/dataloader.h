@@ -30,7 +30,7 @@ namespace device {
 class WorkerThreads;
 }
 
-/// Runs tasks that make batches on threads. Throws UsageError for a count below 1.
+/// Runs tasks that make batches, on threads of its own. Throws UsageError for a count below 1.
 class DEEPSPEED_API BatchThreads {
  public:
   explicit BatchThreads(int count);
@@ -205,7 +205,7 @@ class DeepSpeedDataLoader {
   Iterator end() { return Iterator(); }
 
   Dataset& dataset() { return dataset_; }
-  /// Returns the position. The engine shares it, saves it and restores it.
+  /// Returns the loader's position in its samples. The engine shares it, saves it and restores it.
   const std::shared_ptr<LoaderPosition>& position() const { return position_; }
 
  private:

@@ -22,11 +22,11 @@ struct SamplerOptions {
 /// global batch has the same samples for any number of ranks.
 DEEPSPEED_API std::vector<int64_t> epoch_order(const SamplerOptions& options, int64_t epoch);
 
-/// Returns the indices of one rank in an epoch.
+/// Returns the sample indices of `options.rank` in an epoch, in order.
 DEEPSPEED_API std::vector<int64_t> rank_indices(const SamplerOptions& options, int64_t epoch);
 
-/// Holds a data loader's position in the order. A checkpoint carries it, so that a resumed run sees the same
-/// batches.
+/// Holds a data loader's position in its samples. A checkpoint stores the position, so that a resumed run
+/// sees the same batches.
 struct LoaderPosition {
   uint64_t seed = 0;
   int64_t epoch = -1;            // of the current permutation; -1: none has begun

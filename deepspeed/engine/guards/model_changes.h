@@ -13,7 +13,7 @@ namespace deepspeed {
 
 class ModelChanges {
  public:
-  /// Records the current state of the model. store: what the optimizer updates.
+  /// Records the current state of the model. store: the parameters that the optimizer updates.
   ModelChanges(const EngineModel& model, const zero::ParamStore& store);
 
   /// Warns of parameters that were registered, unfrozen or frozen since the last call. Each is named once. If

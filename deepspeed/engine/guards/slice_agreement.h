@@ -1,5 +1,5 @@
-// Slices of a layer keep separate copies of some parameters and train them with equal gradients. Once copies
-// differ they stay different, and no training metric shows it.
+// Ranks that divide a layer (its slices) keep separate copies of some parameters and train them with equal
+// gradients. Once copies differ they stay different, and no training metric shows it.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace deepspeed {
 
-/// Says whose copies are compared.
+/// Names the ranks whose copies are compared.
 struct SliceRanks {
   const comm::ProcessGroup& model;  // ranks that together hold one copy of the model
   const std::vector<int>& slices;   // global ranks among them that divide this rank's layers

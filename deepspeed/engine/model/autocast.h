@@ -17,8 +17,8 @@ class Module;
 
 namespace deepspeed {
 
-/// Marks parameters with the dtype in which their gradients are reduced. It marks those of modules of the
-/// given classes (default: get_default_autocast_lower_precision_modules()) and clears the marks of all
+/// Marks parameters with the dtype in which their gradients are reduced. It marks the parameters of modules
+/// of the given classes (default: get_default_autocast_lower_precision_modules()) and clears the marks of all
 /// others. Warns if the model has no module of the named classes. initialize() calls it if the config enables
 /// torch_autocast; an engine uses only its own config's marks, whatever is marked later. Throws UsageError
 /// for a null model, and for a dtype other than Half, BFloat16 or Float.

@@ -54,7 +54,7 @@ class RegisteredTensors {
   }
 
  private:
-  std::vector<const at::TensorImpl*> seen_;  // from the outside in
+  std::vector<const at::TensorImpl*> seen_;  // parameters, outer modules first
 };
 
 }  // namespace

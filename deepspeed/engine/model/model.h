@@ -57,17 +57,18 @@ struct DEEPSPEED_API EngineModel {
   std::vector<std::pair<std::string, std::string>> shared_parameters;  // (alias, first name)
   std::vector<ModuleParameters> modules;
   std::vector<ModelPart> parts;  // from the outside in
-  /// Parameters that a rank with another part of the model has too. That rank counts them in the norm.
+  /// Lists parameters shared with a rank that has another part of the model. That rank counts them in the
+  /// gradient norm.
   std::vector<at::Tensor> counted_elsewhere;
-  /// Parameters that all slices of their layer hold, if ranks divide layers. The first slice counts them in
-  /// the norm.
+  /// Lists parameters that all ranks dividing their layer hold whole. The first of those ranks counts them in
+  /// the gradient norm.
   std::vector<NamedTensor> alike_on_slices;
   /// Lists the files that hold a pipeline stage instead of a whole model; empty for other models.
   std::vector<StoredLayer> stored_layers;
   std::vector<LayerWeights> layers;  // of all stages of a pipeline
   std::function<void(bool training)> set_training;
-  /// Returns the model's named parameters if the registered ones have changed since the last call. Returns an
-  /// empty list if not. null: changes cannot be detected.
+  /// Returns the model's named parameters if the module's parameters have changed since the last call;
+  /// otherwise an empty list. null: changes cannot be detected.
   std::function<std::vector<NamedTensor>()> take_registered;
   std::shared_ptr<void> owner;  // keeps the model alive
 

@@ -40,19 +40,19 @@ struct ParallelGroups {
 
   /// Returns whether a copy of the model is divided among several ranks.
   bool shares_model() const { return static_cast<bool>(model); }
-  /// Returns this rank's place among those that hold one copy of the model together.
+  /// Returns this rank's number in `model`; 0 if it holds the whole model.
   int model_rank() const { return shares_model() ? model.rank() : 0; }
   int model_size() const { return shares_model() ? model.size() : 1; }
   int num_slices() const { return model_size() / num_stages; }
-  /// Returns the slice of a place among `num_places` of a copy of the model. The copy has as many slices as
-  /// this one, and any number of stages.
+  /// Returns the slice that rank `place` holds if `num_places` ranks divide a copy of the model. That copy
+  /// has as many slices as this one, and any number of stages.
   int slice_of(int place, int num_places) const {
     return slices_are_neighbours ? place % num_slices() : place / std::max(num_places / num_slices(), 1);
   }
   int slice() const { return slice_of(model_rank(), model_size()); }
 };
 
-/// Makes the groups of the engine with this name. Collective. `purpose`: see World::own_group().
+/// Makes the communication groups of the engine `name`. Collective. `purpose`: see World::own_group().
 ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& layout,
                                     const std::string& name, const std::string& purpose,
                                     const zero::RankSharing& sharing = {});

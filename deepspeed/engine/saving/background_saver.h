@@ -12,7 +12,7 @@ namespace deepspeed {
 /// Saves on a thread. Every function is collective.
 class BackgroundSaver {
  public:
-  /// Makes the groups: the saving threads use one of their own, the callers use `engine`. Collective.
+  /// Makes a group for the saving threads; the callers communicate in `engine`. Collective.
   BackgroundSaver(const comm::World& world, const comm::ProcessGroup& engine);
   /// Waits for the running save; its failure goes to the log.
   ~BackgroundSaver();
@@ -21,9 +21,10 @@ class BackgroundSaver {
 
   /// Returns whether every machine has memory for the copies of all its ranks.
   bool has_room_for(const SaveJob& job) const;
-  /// Copies what must be copied first, and returns while the rest goes on. No other save may be running.
+  /// Starts copying the contents to host memory and returns. A thread then writes them. No other save may be
+  /// running.
   void start(SaveJob job);
-  /// Waits for the running save, if any. Throws, once, what it threw.
+  /// Waits for the running save, if any. Throws the save's error, once.
   void wait();
   bool is_done() const;
 

@@ -43,7 +43,7 @@ at::Tensor in_full(const at::Tensor& masters) {
 /// Shifts `part` by the position where its tensor begins in the group's flat space.
 Interval shifted(const Interval& part, int64_t begin) { return {begin + part.begin, begin + part.end}; }
 
-/// Returns a source that computes masters from what is in memory.
+/// Returns a source that computes fp32 masters, piece by piece, from states in memory.
 DeferredTensors::Source made_masters(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin) {
   return [&optimizer, group, begin](const Interval& part, const PieceSink& sink) {
     const Interval wanted = shifted(part, begin);
@@ -79,8 +79,8 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
   };
 }
 
-/// Returns the state of a part of what this rank owns of the group. At stage 3 the part is one sub-group.
-/// Throws as ZeroState::of() does.
+/// Returns the optimizer state in `part` of this rank's part of a group; at stage 3, of one sub-group. Throws
+/// as ZeroState::of() does.
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              DeferredTensors& deferred) {
   if (const auto on_disk = optimizer.state().on_disk(group, part)) {

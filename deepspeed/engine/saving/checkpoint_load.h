@@ -41,7 +41,7 @@ struct CheckpointLoad {
 
   std::filesystem::path path = {};  // of the model file
   bool is_sharded = false;          // written at stage 3
-  int mp_rank = 0;                  // place of that file among the ranks that divided the model
+  int mp_rank = 0;                  // model-parallel rank that wrote the file
   std::shared_ptr<const checkpoint::TagArchives> archives = {};
   std::shared_ptr<checkpoint::DeferredArchive> file = {};  // the model file
   checkpoint::ModelStates states = {};
@@ -58,7 +58,7 @@ struct CheckpointLoad {
 
 // The model's own tensors: checkpoint_load_module.cpp.
 
-/// Needs the optimizer's files, which may hold the same weights.
+/// Opens the model's tensors. Call open_optimizer() first: its files may hold the same weights.
 void open_module(CheckpointLoad& load);
 /// Throws MisfitError if sizes or, with load_module_strict, names differ from the model's.
 void check_module(const CheckpointLoad& load);
@@ -77,9 +77,10 @@ void load_hyperparameters(const CheckpointLoad& load);
 /// Loads masters and states. Masters that are not loaded are set from the model's weights, also if the load
 /// does not want the optimizer.
 void load_optimizer(const CheckpointLoad& load);
-/// Sets the model's weights from masters that came without them. Collective.
+/// Sets the model's weights from the loaded masters unless the weights were loaded too. Collective.
 void follow_masters(const CheckpointLoad& load);
-/// Loads the state that only this rank has. Logs if the checkpoint lacks it, so that it starts from zero.
+/// Loads the optimizer state that differs between ranks (compression errors). Logs if the checkpoint lacks
+/// it; it then starts from zero.
 void load_rank_state(const CheckpointLoad& load);
 
 // Counters, schedule, random numbers and the place in the data: checkpoint_load_run.cpp.

@@ -46,7 +46,7 @@ std::unordered_set<std::string> trained_here_and_there(const checkpoint::ModuleS
   return both;
 }
 
-// Otherwise layers that the model lacks would be skipped silently.
+// Throws if the file has layers that the model lacks; they would be skipped silently.
 void check_layers(const CheckpointLoad& load) {
   const auto last = checkpoint::last_stored_layer(load.directory, load.tag);
   const int num_layers = int(load.parts.model.layers.size());

@@ -56,7 +56,7 @@ struct TrainingState {
   std::set<std::string> sparse_names;
   std::shared_ptr<LoaderPosition> loader_position;    // of the loader that checkpoints record; null: none
   std::unique_ptr<BackgroundSaver> background_saver;  // null: saves are written at once
-  /// Record, for other jobs, the directories into which rank 0 has saved.
+  /// Shows other jobs into which directories (the keys) rank 0 has saved.
   std::map<std::string, std::shared_ptr<checkpoint::FolderWriter>> folder_writers;
   bool is_training = true;     // the model is in training mode, set by train()
   bool in_no_sync = false;     // until the scope ends, backwards only add to this rank's gradients

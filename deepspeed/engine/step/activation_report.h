@@ -18,7 +18,8 @@ class ActivationReport {
  public:
   explicit ActivationReport(const ActivationReportOptions& options);
 
-  /// Counts what this thread's forwards keep while the result exists. Returns null if no report is due.
+  /// Counts the activations that this thread's forwards keep while the result exists. Returns null if no
+  /// report is due.
   std::unique_ptr<activation::CountActivations> count_forward() const;
   /// Ends a step: logs its figures. Call it after all its forwards and backwards.
   void end_step();

@@ -124,7 +124,7 @@ void ForwardGraphs::capture_backward(c10::Device device, const device::SideStrea
   }
 }
 
-/// Is the autograd function of a replayed forward.
+/// Replays the forward and its backward as one autograd node.
 class ForwardGraphs::Replay : public torch::autograd::Function<ForwardGraphs::Replay> {
  public:
   struct Run {

@@ -20,7 +20,7 @@
 
 namespace deepspeed {
 
-/// Holds the graphs of one shape and their memory.
+/// Holds the CUDA graphs for calls with one shape of tensors, and their memory.
 class ForwardGraphs : public std::enable_shared_from_this<ForwardGraphs> {
  public:
   /// Captures `forward` for the call, and its backward. Throws UsageError, naming the key cuda_graphs, if one

@@ -32,8 +32,8 @@ struct AllKnown : std::false_type {};
 template <template <class...> class Of, class... T>
 struct AllKnown<Of<T...>> : std::bool_constant<(is_known<T>() && ...)> {};
 
-/// Returns whether a type holds only tensors and values that can be written as text. The text tells calls
-/// apart that need graphs of their own.
+/// Returns whether a type holds only tensors and values that can be written as text. Calls with different
+/// texts need different graphs.
 template <class T>
 constexpr bool is_known() {
   using namespace visit_detail;
@@ -51,7 +51,7 @@ constexpr bool is_known() {
   }
 }
 
-/// Records a call.
+/// Collects a call's tensors, and its other arguments as text.
 struct Listing {
   ForwardCall call;
 

@@ -18,7 +18,7 @@
 
 namespace deepspeed {
 
-/// What calls have in common that share graphs.
+/// Describes what calls that share graphs have in common.
 struct CallShape {
   struct OfTensor {
     std::optional<at::ScalarType> type = {};  // nothing: an undefined tensor
@@ -35,12 +35,12 @@ struct CallShape {
 /// Decides which calls of a model run as graphs.
 class GraphedForward {
  public:
-  /// Serves a model on a CUDA device. The model must outlive this object.
+  /// Prepares for a model on a CUDA device. The model must outlive this object.
   GraphedForward(const EngineModel& model, const config::CudaGraphsConfig& options);
   GraphedForward(const GraphedForward&) = delete;
   GraphedForward& operator=(const GraphedForward&) = delete;
 
-  /// Returns what `forward` returns for the call, in tensors of their own. The first calls of each shape run
+  /// Returns what `forward` returns for the call, in new tensors. The first calls of each shape run
   /// `forward`; then it is captured, and later calls replay it. A shape is the tensors' sizes, dtypes and
   /// requires_grad, and the other arguments. If weights or buffers have moved the shape is captured again. At
   /// most one backward may follow each call, before the next call of its shape. Throws UsageError, naming the

@@ -14,11 +14,11 @@ class PreemptionWatch {
   /// Catches the signal. Throws UsageError if it cannot be caught, or if check_every is below 1.
   explicit PreemptionWatch(const PreemptionOptions& options);
 
-  /// Finds out, after an update, whether a rank of `group` was preempted. All ranks call it. It reads the
-  /// exchange that an earlier call started, and starts the next one.
+  /// Learns, after an update, whether a rank of `group` received the signal. All ranks call it. It reads the
+  /// reduction that an earlier call started, and starts the next one.
   void end_step(const comm::ProcessGroup& group);
-  /// Returns whether any rank had received the signal when the last comparison started. All ranks return the
-  /// same.
+  /// Returns whether any rank had received the signal when the last finished reduction started. All ranks
+  /// return the same.
   bool requested() const { return requested_; }
 
  private:

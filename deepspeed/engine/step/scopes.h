@@ -26,8 +26,8 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   ForwardScope(const ForwardScope&) = delete;
   ForwardScope& operator=(const ForwardScope&) = delete;
 
-  /// Returns `tensor` behind nodes for a direct `loss.backward()`. They gather parameters and scale gradients
-  /// as backward() does. The values are shared.
+  /// Returns `tensor` through the autograd nodes that a direct `loss.backward()` needs. The nodes gather
+  /// parameters and scale gradients as Engine::backward() does. The result shares the tensor's memory.
   at::Tensor output(const at::Tensor& tensor) const;
 
   /// Returns whether this forward runs as a graph. It needs cuda_graphs, training mode and gradients enabled.
@@ -54,15 +54,16 @@ class [[nodiscard]] DEEPSPEED_API NoSync {
   std::function<void()> end_;
 };
 
-/// Makes backwards leave their gradients with the parameters while it exists. Its end reduces their sum once.
+/// Postpones the reduction of gradients while it exists. Backwards add to the parameters' grads; the
+/// destructor reduces the sums once.
 class [[nodiscard]] DEEPSPEED_API CoalescedReduction {
  public:
   /// Begins the scope. The destructor calls `end` once. It passes false if an exception ends the scope; the
   /// gradients are then dropped.
   explicit CoalescedReduction(std::function<void(bool reduces)> end);
-  /// Throws what the reduction throws.
+  /// Reduces the sums. Throws what the reduction throws.
   ~CoalescedReduction() noexcept(false);
-  /// Ends the scope as an exception would: drops the gradients.
+  /// Drops the gradients and ends the scope, as an exception would.
   void forget();
   CoalescedReduction(const CoalescedReduction&) = delete;
   CoalescedReduction& operator=(const CoalescedReduction&) = delete;

@@ -27,7 +27,7 @@ class ModelChanges;
 /// one thread at a time.
 class StepDriver {
  public:
-  /// Takes the training. `state` must outlive the driver.
+  /// Makes the driver of the training in `state`, which must outlive the driver.
   explicit StepDriver(TrainingState& state);
   ~StepDriver();
   StepDriver(const StepDriver&) = delete;
@@ -49,18 +49,18 @@ class StepDriver {
   /// Returns the counter of the forwards' activations.
   const ActivationReport& activations() const { return activations_; }
 
-  /// Updates what the optimizer and the outputs know of the training's progress. Call it after counters,
-  /// batch or loss scale were changed from outside, for instance by load_checkpoint().
+  /// Passes the accumulation boundary and the loss scale to the optimizer and the output nodes. Call it after
+  /// counters, batch or loss scale were changed from outside, for instance by load_checkpoint().
   void refresh();
   /// Returns whether the next step() updates the parameters.
   bool is_boundary() const;
-  /// Overrides the boundary until it is set to nothing. Throws UsageError without
+  /// Fixes whether step() is at the boundary, until it is set to nothing. Throws UsageError without
   /// managed_gradient_accumulation.
   void set_boundary(std::optional<bool> is_boundary);
 
   /// Implements Engine::backward().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
-  /// Returns the root of a backward of this micro batch's loss, scaled as in backward().
+  /// Returns the micro batch's loss, scaled as in backward(), to start a backward from.
   at::Tensor scaled_root(const at::Tensor& loss) const;
   /// Runs `run`, a backward or a part of one, as backward() runs autograd. Then reduces the gradients that it
   /// produced. trains_parameters: warn if there are none.
@@ -78,15 +78,15 @@ class StepDriver {
   void allreduce_gradients(std::optional<int64_t> bucket_size);
   /// Ends a micro step. Returns the samples of the update, or nothing if it made none.
   std::optional<int64_t> step(const StepOptions& options);
-  /// Drops the gradients of the window, and forgets a failed backward in it. A step() without another
-  /// backward() then sees zeros.
+  /// Drops the gradients of the accumulation window, and forgets a failed backward in it. A step() without
+  /// another backward() then sees zeros.
   void zero_grad();
 
   /// Makes backwards only add to this rank's gradients, until end_no_sync(). See Engine::no_sync().
   void begin_no_sync();
   void end_no_sync();
-  /// Makes backwards leave their gradients with the parameters. end_coalescing() reduces their sum once, or
-  /// drops them.
+  /// Postpones the reduction of gradients, which stay with the parameters. end_coalescing() reduces their sum
+  /// once, or drops them.
   void begin_coalescing();
   void end_coalescing(bool reduces);
 
@@ -110,7 +110,7 @@ class StepDriver {
   /// Returns whether the current window has gradients or micro steps.
   bool is_in_window() const;
   /// Warns once if an update uses more backwards than a window has. The program may have tried to drop one in
-  /// a way that does not reach the sums.
+  /// a way that does not change the gradient sums.
   void warn_of_more_backwards();
 
   TrainingState& state_;

@@ -40,7 +40,7 @@ struct MemoryRegion {
   size_t size = 0;
 };
 
-/// Runs transfers for one thread. The destructor waits for transfers in progress.
+/// Runs transfers. Only one thread may call it. The destructor waits for transfers in progress.
 class TransferQueue {
  public:
   virtual ~TransferQueue() = default;
@@ -63,11 +63,11 @@ class TransferQueue {
 /// prevent io_uring.
 std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth,
                                                    const std::vector<MemoryRegion>& memory = {});
-/// Makes a queue over io_uring, to compare the kinds. It is null if the system or the build has none.
+/// Makes a queue over io_uring, for comparisons. Null if the system or the build has no io_uring.
 std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory = {});
-/// Says why make_uring_queue() gives none here; empty where it gives one.
+/// Returns why make_uring_queue() returns null here; empty if it returns a queue.
 DEEPSPEED_API std::string why_no_uring();
-/// Makes a queue over threads, for programs that compare the kinds.
+/// Makes a queue over threads, for comparisons.
 std::unique_ptr<TransferQueue> make_thread_queue(size_t depth);
 
 }  // namespace deepspeed::io

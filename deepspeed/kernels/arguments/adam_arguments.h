@@ -9,12 +9,12 @@
 
 namespace deepspeed::kernels {
 
-/// Names the kinds of masters. 16-bit masters are the weights themselves, rounded to nearest. kLowerHalf
-/// means split masters (split_master.h), with bf16 `low_precision`.
+/// Names how master weights are stored. 16-bit masters are the model's weights, rounded to nearest.
+/// kLowerHalf means split masters (split_master.h), with bf16 `low_precision`.
 enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
 
-/// Points to arrays of `numel` elements. `low_precision` may be null, or on CPU the gradient. Nothing else
-/// overlaps.
+/// Points to arrays of `numel` elements. `low_precision` may be null; on CPU it may equal `gradient`. Other
+/// arrays do not overlap.
 struct AdamArrays {
   int64_t numel = 0;
   void* master = nullptr;
@@ -30,8 +30,8 @@ struct AdamArrays {
   const double* gradient_scale = nullptr;
 };
 
-/// Holds the constants of an update, derived in double and rounded to float once. The update's fraction is
-/// expanded by sqrt(1 - beta2^t), which saves one multiplication per element.
+/// Holds the constants of an update, derived in double and rounded to float once. Numerator and denominator
+/// of the update are multiplied by sqrt(1 - beta2^t), which saves one multiplication per element.
 struct AdamConstants {
   float gradient_scale = 1;
   float beta1 = 0;
@@ -46,7 +46,8 @@ struct AdamConstants {
   int64_t first_index = 0;  // the first element's index for the random numbers
 
   // Updates with bf16 moments are limited by arithmetic; these constants save operations. With L2 decay the
-  // gradient is scaled and the decay added. Otherwise the scale is part of these factors.
+  // gradient is scaled and the decay added first. Otherwise the gradient's scale is part of these two
+  // factors.
   float to_exp_avg = 0;         // one_minus_beta1
   float to_root_of_square = 0;  // sqrt(one_minus_beta2): its product with the gradient is squared
   // These give the fraction divided by the step size: m / (inverse_step_size * sqrt(v) + eps_over_step_size).
@@ -59,7 +60,8 @@ struct AdamConstants {
   double unscaled_to_root_of_square = 0;
 };
 
-/// Puts the gradient's scale into the constants. It is rounded once, equally on the CPU and on the device.
+/// Puts the gradient's scale into the constants. The scale is rounded once, equally on the CPU and on the
+/// device.
 DEEPSPEED_ON_BOTH inline void set_gradient_scale(AdamConstants& constants, double scale) {
   const double factor = constants.l2_decay == 0 ? scale : 1.0;
   constants.gradient_scale = static_cast<float>(scale);

@@ -20,7 +20,7 @@ void check_array(const char* name, const at::Tensor& tensor, std::initializer_li
 void check_fits(const char* name, const at::Tensor& tensor, int64_t numel, const at::Device& device,
                 const std::source_location& where = std::source_location::current());
 
-/// Throws UsageError unless a given gradient scale is one fp64 on `device`.
+/// Throws UsageError unless the scale is undefined or one fp64 number on `device`.
 void check_gradient_scale(const at::Tensor& scale, const at::Device& device,
                           const std::source_location& where = std::source_location::current());
 

@@ -19,8 +19,8 @@ enum class CombineType {
 /// Names the operations. An average is the sum divided by the number of terms.
 enum class CombineOp { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor };
 
-/// Says whether stores go through the caches. Bypassing them saves reading the written lines and evicts
-/// nothing, but an early read then costs more.
+/// Says whether stores go through the caches. Bypassing them avoids loading the written cache lines and
+/// evicts nothing, but an early read of the result costs more.
 enum class Stores { kCached, kPastCaches };
 
 }  // namespace deepspeed::kernels

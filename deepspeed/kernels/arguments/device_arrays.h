@@ -8,18 +8,18 @@
 
 namespace deepspeed::kernels {
 
-/// Holds elements and their codes.
+/// Points to elements and their quantized codes in device memory.
 struct QuantizedArray {
   void* values = nullptr;
   ElementType type = ElementType::kFloat32;
   int64_t numel = 0;
   uint8_t* codes = nullptr;  // at a multiple of 4
-  float* scales = nullptr;   // one per block
+  float* scales = nullptr;   // one per quantization_block()
   BlockCode code = BlockCode::kInt8;
 };
 
-/// Number of thread blocks, and partial sums, of the sum of squares. It is fixed so that the order of the sum
-/// is.
+/// Number of thread blocks that sum squares; each makes one partial sum. A fixed number fixes the order of
+/// additions.
 inline constexpr int kSumOfSquaresBlocks = 1024;
 
 }  // namespace deepspeed::kernels

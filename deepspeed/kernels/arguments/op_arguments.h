@@ -32,12 +32,13 @@ at::Tensor optional_like(const char* name, const at::Tensor& tensor, const char*
                          const at::Tensor& other,
                          const std::source_location& where = std::source_location::current());
 
-/// Throws UsageError unless `tensor` fits the dtype and device of `input`. With a 16-bit input it may also be
-/// fp32.
+/// Throws UsageError unless `tensor` has the dtype and device of `input`. If `input` has 16 bits, `tensor`
+/// may also be fp32.
 void check_beside(const char* name, const at::Tensor& tensor, const at::Tensor& input,
                   const std::source_location& where = std::source_location::current());
 
-/// Returns a contiguous parameter [columns] for the last dimension of `input`. It may be undefined.
+/// Returns the contiguous parameter, [size of input's last dimension]; an undefined one unchanged. Throws
+/// UsageError for another shape, and as check_beside() does.
 at::Tensor op_parameter(const char* name, const at::Tensor& tensor, const at::Tensor& input,
                         const std::source_location& where = std::source_location::current());
 
@@ -48,18 +49,19 @@ int64_t columns_of(const char* name, const at::Tensor& tensor,
 /// Returns the dtype of arithmetic and sums: fp32, or fp64 for fp64.
 at::ScalarType wide_dtype(const at::Tensor& tensor);
 
-/// Returns the type of a parameter's elements, or that of `input` if it is absent.
+/// Returns the element type of `parameter`, or of `input` if `parameter` is undefined.
 ElementType parameter_type(const at::Tensor& parameter, const at::Tensor& input);
 
-/// Returns the division of rows into parts, each with a sum of its own.
+/// Returns how rows are divided into parts that are summed separately.
 RowParts row_parts(int64_t rows, int64_t columns, const at::Device& device);
 
-/// Returns uninitialised sums [parts, columns], or an undefined tensor if `parameter` is undefined.
+/// Returns an uninitialised tensor [parts, columns] for partial sums, in wide_dtype(input). It is undefined
+/// if `parameter` is.
 at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::Tensor& parameter);
 
 /// Writes tensor * factor to `result`, rounded once. `result` has the tensor's sizes and dtype, and may be
-/// the tensor itself. The factor is wide, []. torch's CUDA operators would first round such a number to 16
-/// bits, and a loss scale may then be infinite.
+/// the tensor itself. The factor is a 0-d tensor of wide_dtype(). torch's CUDA operators would first round
+/// such a number to 16 bits, and a loss scale may then be infinite.
 void multiply_by(const at::Tensor& tensor, const at::Tensor& factor, at::Tensor result);
 
 /// Returns the address of the first element; null for an undefined tensor.

@@ -47,7 +47,7 @@ struct NormBackwardArrays {
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
-/// Holds one or two arrays of parts, each with its sum.
+/// Points to one or two arrays of partial sums, and to arrays for the totals.
 struct PartSumsArrays {
   const void* parts[2] = {};  // wide [num_parts, columns]
   void* sums[2] = {};         // [columns]
@@ -65,7 +65,7 @@ struct BiasGeluArrays {
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
-/// Holds arrays whose rows have strides of their own, in elements.
+/// Points to arrays whose rows have separate strides, in elements.
 struct SwigluArrays {
   const void *gate = nullptr, *up = nullptr, *grad_output = nullptr;
   void *output = nullptr, *grad_gate = nullptr, *grad_up = nullptr;
@@ -101,7 +101,7 @@ struct MaskedSoftmaxArrays {
   ElementType type = ElementType::kFloat32, mask_type = ElementType::kFloat32;
 };
 
-/// Returns the offset of the mask of a row.
+/// Returns the offset, in elements, of the mask's row for a row of scores.
 DEEPSPEED_ON_BOTH constexpr int64_t mask_offset(const MaskedSoftmaxArrays& a, int64_t row) {
   int64_t offset = 0;
   for (int dim = a.mask_dims - 1; dim >= 0; --dim) {
@@ -119,7 +119,7 @@ struct SoftmaxBackwardArrays {
   ElementType type = ElementType::kFloat32;
 };
 
-/// Holds heads [batch, heads, positions, dim] with strides in elements. A head's elements are contiguous.
+/// Points to heads [batch, heads, positions, dim] with strides in elements. A head's elements are contiguous.
 struct RotaryArrays {
   const void* input = nullptr;
   void* output = nullptr;
@@ -150,12 +150,12 @@ struct EmbeddingGradientArrays {
   ElementType type = ElementType::kFloat32;
 };
 
-/// Holds a list of such structs.
+/// Lists the types of argument structs.
 template <class... Arrays>
 struct ArraysList {};
 
-/// Lists the fused operators. Each kernel is known by its arrays: the launches and the table of kernels
-/// follow.
+/// Lists the fused operators. A kernel is selected by the type of its arrays. Launch functions and the table
+/// of kernels follow from this list.
 using OpArrays = ArraysList<NormArrays, NormBackwardArrays, PartSumsArrays, BiasGeluArrays, SwigluArrays,
                             DropoutArrays, MaskedSoftmaxArrays, SoftmaxBackwardArrays, RotaryArrays,
                             CrossEntropyArrays, EmbeddingGradientArrays>;

@@ -11,8 +11,8 @@
 
 namespace deepspeed::kernels {
 
-/// Points to arrays of `numel` elements. Those that a rule does not use, and `low_precision`, may be null.
-/// Nothing overlaps. Master and states are fp32. If the gradient is fp64 they are too, without a copy.
+/// Points to arrays of `numel` elements. Arrays that a rule does not use, and `low_precision`, may be null.
+/// No arrays overlap. Master and states are fp32. With an fp64 gradient they are fp64, and there is no copy.
 struct UpdateArrays {
   int64_t numel = 0;
   void* master = nullptr;

@@ -32,7 +32,7 @@ HWY_INLINE void store_or_stream(D16 d16, hn::Vec<D16> bits, bool stream, uint16_
 }
 
 // The two types below replace the copy's type if there is no fp32 master besides the copy.
-/// Marks the copy as the masters' upper half.
+/// Says that the copy is the upper half of split masters (split_master.h).
 struct UpperHalf {};
 /// Marks 16-bit masters without a copy.
 template <class Type>

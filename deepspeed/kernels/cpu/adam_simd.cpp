@@ -89,8 +89,8 @@ HWY_INLINE uint16_t* at(uint16_t* copy, int64_t i) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// Updates two vectors of every array. Their chains of operations overlap, and two halves form one store of
-/// 16-bit elements.
+/// Updates two vectors of every array. The operations of both overlap, and their 16-bit elements are stored
+/// at once.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t index,
                             hn::Vec<UintOf<D>>& counters, bool stream, MasterOf<Copy>* HWY_RESTRICT master,
@@ -144,7 +144,7 @@ HWY_INLINE int64_t update_pairs(D, const AdamConstants&, uint32_t, int64_t i, in
 }
 #endif
 
-/// Updates the elements [begin, end), whose indices share the upper half.
+/// Updates the elements [begin, end), whose indices have equal upper 32 bits.
 template <class Gradient, class Moment, class Copy, bool kL2>
 HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, int64_t begin, int64_t end,
                              bool stream) {

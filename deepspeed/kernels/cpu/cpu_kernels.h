@@ -28,8 +28,8 @@ void update_cpu(const UpdateArrays& arrays, const UpdateRule& rule);
 /// No multiply-add is contracted, and the last elements use the same vector code, padded.
 void update_simd(const UpdateArrays& arrays, const UpdateRule& rule, int64_t begin, int64_t end);
 
-/// Sums blocks of a fixed size, each in one thread, and adds them in order. Any number of threads gives the
-/// same bits.
+/// Returns the sum of squares in double. Each thread sums blocks of a fixed size, which are added in order,
+/// so any number of threads gives the same bits.
 double sum_of_squares_cpu(const void* values, ElementType type, int64_t numel);
 
 /// Returns the sum of squares of [begin, end) in double. The order of the sum depends only on the instruction

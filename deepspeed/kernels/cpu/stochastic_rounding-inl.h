@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Finishes the hash of rounding_hash.h, given its sum.
+/// Returns the hash of rounding_hash.h; `x` is the sum in its first line.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> hash_of(D, hn::Vec<UintOf<D>> x) {
   return hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(UintOf<D>(), kHashMultiplier2));
@@ -49,7 +49,7 @@ HWY_INLINE hn::Vec<UintOf<D>> round_stochastically(D, hn::Vec<D> moment, hn::Vec
   return hn::Add(hn::BitCast(UintOf<D>(), moment), random16);
 }
 
-/// Rounds the moments of the elements starting at `index`.
+/// Rounds and stores the moments of the elements starting at `index`.
 template <class D>
 HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_t key, uint32_t index,
                               uint16_t* HWY_RESTRICT m_to, uint16_t* HWY_RESTRICT v_to) {
@@ -88,7 +88,7 @@ HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   return hn::BitCast(UintOf<D>(), bytes);
 }
 
-/// Rounds the moments of the pair at `index` and advances `counters` to the next pair.
+/// Rounds and stores the moments of two vectors. Advances `counters` to the next two.
 template <class D>
 HWY_INLINE void store_moment_pairs(D d, uint32_t, uint32_t, hn::Vec<UintOf<D>>& counters, hn::Vec<D> m0,
                                    hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1, uint16_t* HWY_RESTRICT m_to,

@@ -17,7 +17,7 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 struct NoCopy {};
 
-/// Is the type that the rule computes in.
+/// Names the type that the rule computes in.
 template <class Gradient>
 using ValueOf = std::conditional_t<std::is_same_v<Gradient, Float64>, double, float>;
 

@@ -15,7 +15,7 @@ __device__ Wide<T> gelu_sigmoid(Wide<T> x) {
   return inverse_for<T>(W(1) + exp2_for<T>(x * (linear + cubic * (x * x))));
 }
 
-/// Returns s + x s (1 - s) 2 u', with s = sigmoid(2 u).
+/// Returns the derivative of GELU: s + x s (1 - s) 2 u'. s is sigmoid(2 u).
 template <class T>
 __device__ Wide<T> gelu_derivative(Wide<T> x) {
   using W = Wide<T>;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kOpThreads) bias_gelu_kernel(BiasGeluArrays a)
   });
 }
 
-/// Writes gradients of the input and adds them to `sums`.
+/// Writes gradients of the input and adds them to `sums`, the bias's gradient.
 template <class T, int kWidth>
 __device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t i, const Wide<T> (&bias)[kWidth],
                                      Wide<T> (&sums)[kWidth]) {

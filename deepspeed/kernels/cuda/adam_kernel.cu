@@ -22,7 +22,7 @@ constexpr int64_t kMaxBlocks = 4096;
 struct NoCopy {};
 
 // These two types replace the copy's type if masters are not fp32 numbers with a separate copy.
-/// Marks a copy that is the masters' upper half (split_master.h).
+/// Says that the copy is the upper half of split masters (split_master.h).
 struct UpperHalf {
   uint16_t bits;
 };
@@ -117,7 +117,8 @@ __device__ inline void update_values(const AdamConstants& c, float g, float& p, 
   p = __fsub_rn(p, __fadd_rn(__fmul_rn(c.decoupled_decay, p), change));
 }
 
-/// Does the same for bf16 moments. Multiplications and additions are fused, as on a CPU that can do it.
+/// Computes the new master and bf16 moments. Multiplications and additions are fused, as on a CPU that can do
+/// it.
 template <>
 __device__ inline void update_values<__nv_bfloat16>(const AdamConstants& c, float g, float& p, float& m,
                                                     float& v) {

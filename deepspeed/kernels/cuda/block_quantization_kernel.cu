@@ -30,7 +30,7 @@ struct CodeOf {
 // Keeps 1 / scale a normal number, as the CPU kernel does.
 constexpr float kLargestScaleThere = 0x1p126F;
 
-/// Returns the nearest e4m3 number, ties to even. |x| must be at most 448, or slightly more.
+/// Returns the code of the nearest e4m3 number, ties to even. |x| is at most 448, or slightly more.
 __device__ inline unsigned float8_code(float x) {
   const int bits = __float_as_int(fabsf(x));
   const unsigned sign = (__float_as_uint(x) >> 24) & 0x80U;
@@ -66,7 +66,7 @@ __device__ inline float value_of(const uint8_t* codes, int k) {
   return float8_value(codes[k]);
 }
 
-/// Returns the largest value of the threads that share a scale to each of them. Whole CUDA blocks must call
+/// Returns to each thread the largest value of the threads that share its scale. Whole CUDA blocks must call
 /// it.
 template <int kThreads>
 __device__ inline float largest_of_all(float value) {
@@ -170,7 +170,7 @@ cudaError_t dequantize_as(const QuantizedArray& array, cudaStream_t stream) {
                        array.scales, array.numel, static_cast<T*>(array.values));
 }
 
-/// Calls work.operator()<kCode>() with this code.
+/// Calls work.operator()<kCode>() with `code` as the template argument.
 template <class Work>
 cudaError_t by_code(BlockCode code, const Work& work) {
   switch (code) {

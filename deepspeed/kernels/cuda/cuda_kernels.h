@@ -15,8 +15,8 @@
 
 namespace deepspeed::kernels {
 
-/// Holds functions that launch a kernel over arrays of device `index`, on its current stream. Each returns
-/// null, or the driver's error message. cuda/launches.h describes the arguments.
+/// Holds functions that launch a kernel on the current stream of CUDA device `index`. Each returns null, or
+/// the driver's error message. cuda/launches.h describes the arguments.
 struct CudaKernels {
   static constexpr const char* kName = "deepspeed_cuda_kernels";
   template <class... Parameters>
@@ -35,8 +35,8 @@ struct CudaKernels {
   decltype(launches_of(OpArrays())) ops;  // one for the arrays of each fused operator
 };
 
-/// Calls launch(kernels) with the table. Throws NotSupportedError without the CUDA library, and Error if the
-/// launch fails.
+/// Calls launch(kernels) with the table of the CUDA library. Throws NotSupportedError without the CUDA
+/// library, and Error if the launch fails.
 template <class LaunchOne>
 void launch_from_table(const at::Device& device, const LaunchOne& launch) {
   const auto* const kernels = device::cuda_table<CudaKernels>();

@@ -18,11 +18,11 @@ cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants
 
 cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream);
 
-/// Writes the sums of squares: `block_sums` has kSumOfSquaresBlocks doubles on the device.
+/// Writes the sum of squares in parts: `block_sums` has kSumOfSquaresBlocks doubles on the device.
 cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
                                   cudaStream_t stream);
-/// Writes one scale, by the formula of kernels/grad_stats.h. It is nan if a norm that is not finite skips the
-/// step.
+/// Writes the gradients' scale by the formula of kernels/grad_stats.h. With `skips`, it is nan if the norm is
+/// not finite.
 cudaError_t launch_gradient_scale(const double* sum_of_squares, double loss_scale, double clip, bool skips,
                                   double* scale, cudaStream_t stream);
 
@@ -41,7 +41,7 @@ cudaError_t launch_dequantize(const QuantizedArray& array, cudaStream_t stream);
 /// Adds the numbers that the codes stand for to the values, which are fp32.
 cudaError_t launch_add_quantized(const QuantizedArray& array, cudaStream_t stream);
 
-/// Launches the kernel of a fused operator, which its .cu file defines for its arrays, one of OpArrays.
+/// Launches the kernel of a fused operator. The operator's .cu file defines this for its type in OpArrays.
 ///
 /// Operators compute the formulas of their headers in kernels/. Sums over rows use the same order on every
 /// call, except that threads add to an embedding's row in any order.

@@ -31,7 +31,7 @@ template <>
 struct WideOf<double> {
   using Type = double;
 };
-/// Is the type of arithmetic and sums.
+/// Names the type of arithmetic and sums.
 template <class T>
 using Wide = typename WideOf<T>::Type;
 
@@ -215,11 +215,12 @@ struct Team {
   }
 };
 
-/// Returns how many elements of a row a thread keeps. With more of them, too few threads fit a
-/// multiprocessor. Single elements need an address each.
+/// Returns how many elements of a row a thread keeps in registers. It loads `width` at once. With more of
+/// them, too few threads fit a multiprocessor. Single elements (width 1) need an address each.
 DEEPSPEED_ON_BOTH constexpr int kept_columns(int width) { return width == 1 ? 16 : 24; }
 
-/// Blocks that must fit a multiprocessor if rows are not kept. With more, the compiler would spill registers.
+/// Number of blocks that must fit a multiprocessor if threads do not keep their rows. More would make the
+/// compiler spill registers.
 inline constexpr int kUnkeptBlocks = 4;
 
 /// Holds a thread's packs of an array's row, or reads them again at each use.
@@ -264,7 +265,7 @@ inline LaunchShape team_shape(int64_t rows, int size, cudaStream_t stream) {
   return {unsigned(blocks < kMostOpBlocks ? blocks : kMostOpBlocks), kOpThreads, stream};
 }
 
-/// The columns of a segment. Segments let a few long rows also keep the device busy.
+/// Number of columns in a segment, a piece of a row. Segments let a few long rows keep the device busy.
 inline constexpr int64_t kSegmentColumns = 4096;
 
 /// Returns the shape of a launch whose teams take segments of rows.
@@ -299,7 +300,7 @@ inline LaunchShape parts_shape(const RowParts& rows, int columns_of_thread, cuda
   return {unsigned(rows.parts * ((rows.columns + columns - 1) / columns)), kOpThreads, stream};
 }
 
-/// Says which part and column a thread of such a launch takes.
+/// Says which part and column a thread takes in a launch of parts_shape().
 struct PartColumns {
   __device__ PartColumns(const RowParts& rows, int columns_of_thread) {
     const int64_t columns = int64_t{kOpThreads} * columns_of_thread;
@@ -325,8 +326,8 @@ cudaError_t with_stored_type(ElementType type, const Run& run) {
   }
 }
 
-/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes, and so must
-/// elements at these distances from there. A null pointer means no array. fp64 has no packs.
+/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes, and `distances`,
+/// in elements, must be such multiples. null means no array. fp64 has no packs.
 inline bool are_packed(ElementType type, std::initializer_list<int64_t> distances,
                        std::initializer_list<const void*> arrays) {
   if (type == ElementType::kFloat64) return false;

@@ -100,7 +100,7 @@ __device__ inline void apply(const MuonMomentumRule& c, T g, T&, T* s) {
   s[1] = add(g, times(c.momentum, subtract(s[0], g)));
 }
 
-/// Is the type that the rule computes in.
+/// Names the type that the rule computes in.
 template <class Gradient>
 using ValueOf = decltype(to_float(Gradient()));
 

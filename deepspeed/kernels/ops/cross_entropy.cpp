@@ -185,7 +185,7 @@ struct HalfRange {
                  .clamp_(0x1p-24, 1);
   }
 
-  /// Returns a chunk of hidden states, scaled for the weight's product.
+  /// Returns a chunk of hidden states, scaled for the product that gives the weight's gradient.
   at::Tensor scaled(const at::Tensor& chunk) const {
     if (chunk.scalar_type() != at::kHalf || chunk.is_cuda()) return chunk;
     const at::Tensor result = at::empty_like(chunk);

@@ -40,9 +40,10 @@ struct WantedGradients {
 
 /// Returns how many of the `rows` rows of logits a GPU takes at a time.
 ///
-/// Fewer chunks mean larger products and fewer passes over the sums of the weight's gradient. With
-/// `sums_weights`, all rows are one chunk if an eighth of the available memory holds them. Otherwise chunks
-/// have one size: at most this eighth and at most 1 GiB, but 64 MiB and 32 rows are always allowed.
+/// Fewer chunks mean larger products and fewer passes over the sums of the weight's gradient. If that
+/// gradient is wanted (`sums_weights`), all rows are one chunk if they fit an eighth of the available memory.
+/// Otherwise chunks have one size: at most this eighth and at most 1 GiB, but 64 MiB and 32 rows are always
+/// allowed.
 int64_t rows_of_gpu_chunk(int64_t rows, int64_t bytes_of_row, int64_t available_bytes, bool sums_weights);
 
 /// Returns the losses and gradients of a linear layer's logits, hidden weight^T + bias. The wanted gradients

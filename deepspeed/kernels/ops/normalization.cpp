@@ -52,7 +52,7 @@ NormalizedRows normalize(const at::Tensor& given, const at::Tensor& given_residu
   return result;
 }
 
-/// Throws unless a statistic has one wide number per row.
+/// Returns the contiguous mean or rstd. Throws UsageError unless it has one fp32 (fp64) number per row.
 at::Tensor statistic(const char* name, const at::Tensor& tensor, const at::Tensor& input) {
   if (!tensor.defined()) raise<UsageError>(name, " is undefined, expected what the forward returned");
   const at::IntArrayRef rows = input.sizes().slice(0, static_cast<size_t>(input.dim() - 1));
@@ -65,7 +65,7 @@ at::Tensor statistic(const char* name, const at::Tensor& tensor, const at::Tenso
   return tensor.contiguous();
 }
 
-/// Holds what the three backwards have in common; either sum or output is defined.
+/// Holds the tensors that the three backward functions use. Either sum or output is defined.
 struct SavedNorm {
   at::Tensor sum, output, mean, rstd, weight, bias;
   bool is_rms = false;

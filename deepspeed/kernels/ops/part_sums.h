@@ -7,7 +7,8 @@
 
 namespace deepspeed::kernels {
 
-/// Holds a parameter and its gradient in parts, wide [parts, columns]. Both may be undefined.
+/// Holds a parameter and the partial sums of its gradient, fp32 (fp64) [parts, columns]. Both may be
+/// undefined.
 struct PartedGradient {
   at::Tensor parts, parameter;
 };

@@ -19,7 +19,8 @@ namespace deepspeed::launcher {
 
 class Agent {
  public:
-  /// `job` is unset if the launcher will send it. `relays_output`: standard output belongs to the link.
+  /// Takes the link to the launcher. `job` is unset if the launcher will send it. With `relays_output`, the
+  /// link uses standard output, so it carries the ranks' output as messages.
   Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals);
 
   /// Runs until the link and all ranks have ended. Returns the program's exit code.

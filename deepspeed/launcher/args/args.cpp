@@ -49,7 +49,7 @@ constexpr std::pair<const char*, const char*> kMissingFlags[] = {
 
 constexpr const char* kOnlyPrints = "Help";  // the group of flags that only print a text
 
-/// Adds a number. Its default -1, which is DeepSpeed's, means "not given".
+/// Adds a flag that takes a number. The value -1, DeepSpeed's default, means "not given".
 void add_count(CLI::App& app, const char* names, std::optional<int>& count, const char* help) {
   const auto take = [&count](const int& given) { count = given == -1 ? std::nullopt : std::optional(given); };
   app.add_option_function<int>(names, take, help)->default_str("-1");
@@ -260,7 +260,7 @@ void check_machines(const LaunchArgs& args) {
   check_elastic(args);
 }
 
-/// Fills in what depends on several flags, or on the name used for a flag.
+/// Sets the arguments that depend on several flags, or on the name used for a flag.
 void take_rest(const CLI::App& app, const std::vector<std::string>& flags, RawArgs& raw) {
   LaunchArgs& args = raw.args;
   args.hostfile_given = app.count("--hostfile") > 0;

@@ -28,8 +28,8 @@ struct LaunchArgs {
   bool hostfile_given = false;
   std::string include;
   std::string exclude;
-  std::optional<int> num_ranks;    ///< of each machine
-  std::string num_ranks_flag;      ///< the name used for it; --num_gpus warns if there is no GPU
+  std::optional<int> num_ranks;    ///< on each machine
+  std::string num_ranks_flag;      ///< the flag that gave num_ranks; --num_gpus warns if there is no GPU
   std::optional<int> num_nodes;    ///< machines to use, the first of the hostfile
   std::optional<int> master_port;  ///< as given; the default is kDefaultMasterPort
   std::string master_addr;
@@ -37,9 +37,9 @@ struct LaunchArgs {
   std::string bind_core_list;
   std::string each_rank_log_dir;  ///< empty: output goes to the launcher's
   bool save_pid = false;
-  std::optional<int> stop_grace_s;  ///< seconds; as given, see kStopGraceVariable
+  std::optional<int> stop_grace_s;  ///< --stop_grace in seconds, if given (see kStopGraceVariable)
   log::Level log_level = log::Level::kInfo;
-  std::string rank_log_level;  ///< the name of a level that was given; the ranks use it too
+  std::string rank_log_level;  ///< the level's name, if the user gave one; the ranks use it too
   std::string program;         ///< if `module`, the name of a Python module
   bool module = false;
   bool no_python = false;      ///< runs a .py file as an executable

@@ -12,8 +12,8 @@ namespace deepspeed::launcher {
 constexpr int kErrorExitCode = 1;
 constexpr int kUsageExitCode = 2;
 
-/// Is thrown for a PROGRAM that cannot start. Its codes are a shell's: 127 if it is not found, 126 if it
-/// cannot be executed.
+/// Reports that PROGRAM cannot start. Its exit codes are a shell's: 127 if it is not found, 126 if it cannot
+/// be executed.
 class ProgramError : public Error {
  public:
   ProgramError(const std::string& text, int exit_code) : Error(text), exit_code_(exit_code) {}
@@ -27,7 +27,8 @@ class ProgramError : public Error {
 /// line gives 2 (UsageError, NotSupportedError), any other error 1.
 int exit_code_of(const std::exception& error);
 
-/// Returns what `work` returns. An error becomes its exit code, and a log line that begins with `place`.
+/// Runs `work` and returns its result. If it throws, logs the error in a line that begins with `place`, and
+/// returns exit_code_of(error).
 int exit_of_logged(const std::string& place, const std::function<int()>& work);
 
 }  // namespace deepspeed::launcher

@@ -1,4 +1,4 @@
-// Tells whether the process that started this one is still there.
+// Tells whether the process that started this one still runs.
 #pragma once
 
 #include <poll.h>

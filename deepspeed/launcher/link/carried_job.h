@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Describes a job. Arguments and values may have any bytes but zeros.
+/// Describes a job for `ds_node` on its machines. Arguments and values may have any bytes but zeros.
 struct CarriedJob {
   std::vector<std::string> words;  ///< the launcher's command line
   Environment exports;             ///< variables of all ranks, which replace a machine's own
@@ -21,23 +21,24 @@ struct CarriedJob {
 
   /// Returns the text for from_text(): one line of letters, digits, '-', '_' and '='.
   std::string text() const;
-  /// Throws UsageError for any other text.
+  /// Reads what text() returns. Throws UsageError for any other text.
   static CarriedJob from_text(const std::string& text);
 };
 
-/// Splits the text into variables for a runner (DEEPSPEED_JOB, DEEPSPEED_JOB_1, ...). The kernel limits each
-/// to 128 KiB.
+/// Splits the job's text() into variables for a runner (DEEPSPEED_JOB, DEEPSPEED_JOB_1, ...). The kernel
+/// limits each variable to 128 KiB.
 Environment job_variables(const CarriedJob& job);
 
-/// Returns whether a variable has such a name. A user's own would be mistaken for a part of the job.
+/// Returns whether job_variables() may use this name. A user's own variable would be mistaken for a part of
+/// the job.
 bool is_job_variable(const std::string& name);
 
 /// Removes the job's variables from an environment and returns the job. Ranks do not see them. Throws
 /// UsageError if there are none.
 CarriedJob take_job(Environment& environment);
 
-/// Keeps the description in a file that only its user can read. It is for a program that another runner
-/// starts, since pdsh passes no data on. The file is removed with this object, and by take_deposit().
+/// Keeps a job's description in a file that only its user can read. A `ds_node` that pdsh starts reads it,
+/// since pdsh passes no data on. The file is removed with this object, and by take_deposit().
 class Deposit {
  public:
   /// `id` has only letters and digits. Throws IoError if the file exists or cannot be written.
@@ -52,7 +53,7 @@ class Deposit {
 
 /// Reads and removes the file of a Deposit whose id begins with this one. Several machines may share the
 /// folder, and each has its own deposit there. Throws IoError if this user has written none within
-/// `patience`, or if this process is abandoned.
+/// `patience`, or if this process is abandoned (is_abandoned()).
 std::string take_deposit(const std::string& id, std::chrono::milliseconds patience);
 
 }  // namespace deepspeed::launcher

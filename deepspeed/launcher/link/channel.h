@@ -17,9 +17,9 @@
 
 namespace deepspeed::launcher {
 
-/// Sends and receives messages (messages.h), without waiting for the other end. Each is one line of JSON.
-/// Messages are buffered in both directions. A line that is no message, or longer than the limit (at first 16
-/// MiB), closes the channel.
+/// Sends and receives messages (messages.h), without waiting for the other end. A message is one line of
+/// JSON. Messages are buffered in both directions. A line that is no message, or longer than the limit (at
+/// first 16 MiB), closes the channel.
 class Channel {
  public:
   using Clock = std::chrono::steady_clock;
@@ -50,8 +50,8 @@ class Channel {
   /// Adds the descriptors that poll() should wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Reads and writes as much as possible without waiting. Returns the messages that have come. Input that
-  /// never pauses is read in parts.
+  /// Reads and writes as much as possible without waiting. Returns the messages that were received. Input
+  /// that never pauses is read in parts.
   std::vector<Json> exchange();
 
   /// Returns whether the other end is gone. What it sent before has been read.
@@ -62,7 +62,7 @@ class Channel {
   const std::string& fault() const { return fault_; }
   /// Returns the number of bytes that are not sent yet.
   size_t pending_bytes() const { return outgoing_.size(); }
-  /// Returns the time since something came.
+  /// Returns the time since the last bytes were received.
   Clock::duration silence() const { return Clock::now() - last_heard_; }
   /// Restarts the time of silence().
   void forget_silence() { last_heard_ = Clock::now(); }
@@ -77,7 +77,7 @@ class Channel {
   void write_some();
   /// Returns whether there may be more to read.
   bool read_some();
-  /// Returns nothing for a line that is no message.
+  /// Returns the message on a line. Returns nothing if the line holds none or its seal is wrong.
   std::optional<Json> message_of(std::string_view line);
   bool may_skip(std::string_view line);
 
@@ -102,7 +102,7 @@ void prepare_socket(const Descriptor& socket);
 /// default 5. Throws UsageError for a value that is not a whole number from 2 on.
 std::chrono::seconds link_timeout();
 inline constexpr const char* kLinkTimeoutVariable = "DS_LINK_TIMEOUT";
-/// The interval of the messages by which an end shows that it lives.
+/// Interval of the messages (Beat) by which an end shows that it runs.
 inline constexpr std::chrono::milliseconds kBeatInterval{1000};
 
 }  // namespace deepspeed::launcher

@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Is thrown for a message of an unexpected kind, or with a wrong field.
+/// Reports a message of an unexpected kind, or with a wrong field.
 class MessageError : public IoError {
  public:
   using IoError::IoError;

@@ -21,15 +21,15 @@ class Ending {
   bool has_run() const { return num_machines_ > 0; }
 
   /// Takes a failure of a rank, a machine or the start. Returns true for the first failure; then everything
-  /// has to be stopped. If several arrive within a moment, one by a signal counts as the cause: ranks that
-  /// lose a partner exit by themselves.
+  /// has to be stopped. If several failures arrive within a moment, an end by a signal counts as the cause:
+  /// ranks that lose a partner exit by themselves.
   bool take_failure(Failed failure, Clock::time_point now);
 
   /// Takes a signal that ends the job. Returns true if everything has to be stopped at once. That is so if no
   /// rank runs yet, and at the second signal.
   bool take_signal(int number, Clock::time_point now);
 
-  /// Adds a lost host.
+  /// Adds a host to lost_hosts().
   void take_lost_host(const std::string& host);
 
   /// Returns whether a failure or a signal ends the job.

@@ -76,7 +76,7 @@ bool JobRun::await(Stage stage) {
   return !ending_.is_stopping();
 }
 
-/// Chooses the first machines that answer, as many as an elastic job's rules allow.
+/// Keeps the first machines that answer, up to the number that an elastic job's rules allow.
 void JobRun::choose_machines() {
   if (ending_.is_stopping() || !job_.choose_machines) return;
   ResourcePool answering;

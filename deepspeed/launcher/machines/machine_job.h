@@ -12,23 +12,23 @@
 
 namespace deepspeed::launcher {
 
-/// Describes the job that was asked for.
+/// Describes a job over machines, as the user asked for it.
 struct MachineJob {
   LaunchArgs args;
   std::vector<std::string> words;  ///< the command line
   std::string hostfile;            ///< the file that lists the machines; empty if there is none
   Machine machine;                 ///< this machine
-  Environment environment;         ///< the runner's
+  Environment environment;         ///< for the runner
   Environment exports;             ///< variables for all ranks
   std::string node_program;        ///< the path of ds_node on every machine
-  /// Chooses how many machines to use, given those that answer. The first ones are used; 0 if no number fits.
-  /// If unset, all machines are used, and one that does not answer is an error.
+  /// Returns how many of the machines that answer to use, 0 if no number fits. The first ones are used. If
+  /// unset, all machines are used, and a machine that does not answer is an error.
   std::function<size_t(const ResourcePool&)> choose_machines;
   std::vector<std::string> doubtful_hosts;  ///< lost in an earlier start; they have only seconds to answer
   bool checks_hosts = false;                ///< checks hosts by ssh if MPI starts the programs
 };
 
-/// Describes how a start ended.
+/// Describes how one start of the job ended.
 struct JobEnd {
   int exit_code = 0;
   bool is_failure_of_run = false;  ///< a rank or a machine failed while ranks ran; the job may restart

@@ -15,7 +15,7 @@ namespace deepspeed::launcher {
 /// Writes to standard output without waiting for its reader. What cannot be written yet is kept.
 class OutputWriter {
  public:
-  /// Adds output of the part with that number.
+  /// Adds output of the part of the job with that number (part.h).
   void add(int number, std::string bytes) {
     sizes_[number] += bytes.size();
     waiting_.emplace_back(number, std::move(bytes));

@@ -14,7 +14,7 @@
 
 namespace deepspeed::launcher {
 
-/// Tells how far a part has come. Each stage includes those before it.
+/// Tells how far a part has come. Each stage includes the stages before it.
 enum class Stage { kAwaited, kGreeted, kPlanned, kRunning, kEnded };
 
 /// Describes the program on a machine, or under MPI and Slurm of a rank.
@@ -36,7 +36,8 @@ std::string version_fault(const Part& part, const std::string& node_program);
 /// version of Python, or run on the CPU while others have GPUs.
 std::string plan_fault(const std::vector<Part>& parts);
 
-/// Returns why a part has not answered: `why`, or what its ssh's exit tells.
+/// Returns an error text for a part that has not answered. `why` is the reason if `end`, the end of its ssh,
+/// does not show one.
 std::string reason_of_no_answer(const Part& part, const std::string& why,
                                 const std::optional<ExitStatus>& end, const MachineJob& job);
 

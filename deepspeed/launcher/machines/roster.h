@@ -32,9 +32,9 @@ class Roster {
   /// Makes the job's parts, and starts ssh for each, or the runner and scouts.
   void start();
 
-  /// Starts a cleaner, which ends a part's processes from outside, since they may hang. It goes by ssh. Under
-  /// Slurm it cancels the whole job, which stays in the queue if srun was killed. Nothing is started under
-  /// MPI, or if the part has not named its process.
+  /// Starts a cleaner, which ends a part's processes from outside, since they may hang. The cleaner runs by
+  /// ssh. Under Slurm it cancels the whole job, which stays in the queue if srun was killed. Nothing is
+  /// started under MPI, or if the part has not named its process.
   void start_cleaner(const Part& part);
 
   std::vector<Part>& parts() { return parts_; }
@@ -69,13 +69,13 @@ class Roster {
   /// Returns how a process has ended, or nothing if it runs or was never started.
   std::optional<ExitStatus> exit_of(const Child& child) const;
   const Child& runner() const { return runner_; }
-  /// Returns whether all cleaners have ended or had their time.
+  /// Returns whether all cleaners have ended or exceeded their time.
   bool cleaners_are_done() const;
 
   /// Closes all links, and ends processes that still run.
   void end(std::chrono::seconds patience);
 
-  /// Returns the job's description for Prepare. It is empty if the parts have it already.
+  /// Returns the job's description for the message Prepare. It is empty if the parts have it already.
   std::string text_for_links() const;
 
  private:

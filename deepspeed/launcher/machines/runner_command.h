@@ -39,9 +39,9 @@ struct RunnerJob {
 /// same number on each machine.
 DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);
 
-/// Returns the command that runs `words` on one host by ssh. They are quoted for the shell there. If the
-/// job's runner is not ssh, it has the options that the user set for pdsh: PDSH_SSH_ARGS and
-/// PDSH_SSH_ARGS_APPEND in `environment`.
+/// Returns the command that runs `words`, quoted for the shell, on a host by ssh. If the job's runner is not
+/// ssh, the command has the options that the user set for pdsh: PDSH_SSH_ARGS and PDSH_SSH_ARGS_APPEND in
+/// `environment`.
 std::vector<std::string> ssh_command(const RunnerJob& job, const std::string& host,
                                      const std::vector<std::string>& words, const Environment& environment);
 
@@ -52,7 +52,7 @@ DEEPSPEED_API Environment runner_variables(const RunnerJob& job, const Environme
 /// the hostfile, so they accept neither filters nor numbers.
 DEEPSPEED_API void check_runner_flags(const LaunchArgs& args);
 
-/// Returns the program that is in PATH if the runner is installed.
+/// Returns the name of a program that PATH has if the runner is installed.
 const char* probe_of(Runner runner);
 
 }  // namespace deepspeed::launcher

@@ -11,7 +11,7 @@ namespace deepspeed::launcher {
 /// Holds arguments made before a fork. Between fork and exec a child may only make system calls.
 class ExecArguments {
  public:
-  /// words[0] is the name that the program sees.
+  /// Copies the arguments and variables; words[0] is argv[0].
   ExecArguments(std::vector<std::string> words, const Environment& environment);
   ExecArguments(const ExecArguments&) = delete;
   ExecArguments& operator=(const ExecArguments&) = delete;

@@ -9,7 +9,8 @@
 
 namespace deepspeed::launcher {
 
-/// Limits the time that such a program may take. The launcher waits longer than that for a machine's plan.
+/// Limits the time that a script or an interpreter may take. The launcher waits longer than that for a
+/// machine's plan.
 inline constexpr std::chrono::seconds kOutputPatience{120};
 
 /// Returns the first line that a Python interpreter prints for --version, or "". Throws UsageError if it

@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Blocks the signals that a launch waits for, as long as it lives.
+/// Blocks the signals that a launch waits for, while this object exists.
 class BlockedSignals {
  public:
   BlockedSignals();
@@ -39,10 +39,10 @@ class PidFile {
   std::string path_;
 };
 
-/// Runs until no process of the launch is left, and returns an exit code. That is 0 if every rank ended with
-/// 0, otherwise the code of the first rank that failed (128 + signal for a signal). After a signal to the
-/// launcher it is 128 + signal, and 126 if a rank could not be started. The calling process must have only
-/// one thread.
+/// Starts the ranks, waits until no process of theirs is left, and returns an exit code. That is 0 if every
+/// rank ended with 0, otherwise the code of the first rank that failed (128 + signal for a signal). After a
+/// signal to the launcher it is 128 + signal, and 126 if a rank could not be started. The calling process
+/// must have only one thread.
 int launch_node(const NodeLaunch& launch);
 
 }  // namespace deepspeed::launcher

@@ -10,7 +10,7 @@
 
 namespace deepspeed::launcher {
 
-/// Holds the kills so far. A counter that the kernel does not show is unset.
+/// Counts the out-of-memory killer's kills so far. A counter that the kernel does not show is unset.
 struct OomCounters {
   std::optional<int64_t> cgroup;   ///< in this process's control group (version 2 or 1)
   std::optional<int64_t> machine;  ///< on the whole machine
@@ -29,7 +29,7 @@ class OomWatch {
   OomWatch();
   /// Takes a new reading if the kept one is old enough. Call it now and then.
   void refresh();
-  /// Returns the sentence for a rank that SIGKILL has just ended.
+  /// Returns explain_sigkill()'s sentence for a rank that SIGKILL has just ended.
   std::string explain() const;
 
  private:

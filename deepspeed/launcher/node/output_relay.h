@@ -10,7 +10,8 @@
 
 namespace deepspeed::launcher {
 
-/// Relays without waiting for the reader of standard error. If that does not read, the ranks' pipes fill up.
+/// Relays without waiting for the reader of standard error. If the reader stops reading, the ranks' pipes
+/// fill up.
 class OutputRelay {
  public:
   ~OutputRelay();
@@ -22,10 +23,10 @@ class OutputRelay {
   /// Adds the descriptors that poll() should wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Copies what has come, at most one chunk from each rank.
+  /// Copies what the ranks have written, at most one chunk from each.
   void relay();
 
-  /// Copies everything that has come. What the reader does not take at once is only remembered.
+  /// Copies everything that the ranks have written. What the reader does not take at once is only remembered.
   void drain();
 
   /// Returns the rank's last lines, oldest first.

@@ -33,7 +33,7 @@ std::string process_name(pid_t pid);
 /// until none is left or `patience` is over. Returns whether none is left.
 bool kill_process_tree(const std::string& name, std::chrono::milliseconds patience);
 
-/// The time that killed processes get to end.
+/// Limits the wait for killed processes to end.
 constexpr std::chrono::seconds kKillPatience(5);
 
 /// Kills all descendants and waits for them, at most for `patience`. A process that waits in a driver cannot

@@ -15,7 +15,7 @@ struct SpawnedRank {
   int stderr_fd = -1;  ///< non-blocking read end of its standard error; -1 with a log file
 };
 
-/// Holds the signal settings from before the launcher, with which ranks start.
+/// Holds the signal settings with which ranks start: those from before the launcher changed them.
 struct SignalState {
   sigset_t mask;
   bool pipe_ignored = false;

@@ -53,7 +53,7 @@ struct NodeEnvironment {
   int threads_per_rank = 1;          ///< OMP_NUM_THREADS unless the user has set it
 };
 
-/// Adds the variables of one rank to `base`.
+/// Returns `base` with the variables of one rank added.
 Environment rank_environment(const Environment& base, const NodeEnvironment& node, const RankPlace& place);
 
 /// Returns max(1, cores / local ranks).

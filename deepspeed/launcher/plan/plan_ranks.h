@@ -32,10 +32,11 @@ struct NodeLaunch {
   std::chrono::milliseconds stop_grace{4000};  ///< between the request to end and SIGKILL
   /// The time between a signal to the launcher and SIGKILL. Ranks that catch the signal may save first.
   std::chrono::milliseconds signal_grace{30000};
-  /// The supervisor writes Beat, Failed and Stopped there (link/messages.h). -1: it prints failures instead.
+  /// The supervisor writes the messages Beat, Failed and Stopped to this descriptor (link/messages.h). -1: it
+  /// prints failures instead.
   int report_fd = -1;
-  /// If its parent writes no byte for so long, the supervisor treats it as lost. A rank that somebody has
-  /// stopped for so long counts as failed. 0: no limit.
+  /// The supervisor treats its parent as lost if that writes no byte for this time. A rank that somebody has
+  /// stopped for this time counts as failed. 0: no limit.
   std::chrono::milliseconds parent_silence{0};
 };
 
@@ -45,7 +46,7 @@ struct NodeLaunch {
 NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Environment& environment,
                       NodeEnvironment node, const std::vector<RankPlace>& places);
 
-/// Sets the address and port at which the ranks meet. They are known last.
+/// Sets where the ranks meet, address and port, in each rank's variables. They are known last.
 void set_meeting(NodeLaunch& launch, const std::string& address, int port);
 
 }  // namespace deepspeed::launcher

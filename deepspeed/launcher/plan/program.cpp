@@ -99,7 +99,7 @@ std::string find_program(const std::string& name, const std::string& search_path
 
 namespace {
 
-/// Returns PATH followed by this program's folder. Another machine may not have it in its PATH.
+/// Returns PATH followed by this program's folder. Another machine may not have that folder in its PATH.
 std::string path_with_own_folder(const Environment& environment) {
   std::error_code unknown;
   const auto own = std::filesystem::read_symlink("/proc/self/exe", unknown);

@@ -26,7 +26,7 @@ struct NeededTensor {
   const at::Tensor& tensor;
 };
 
-/// Throws UsageError if a tensor is undefined. The error of c10 would name neither operator nor argument.
+/// Throws UsageError if a tensor is undefined. torch's own error would name neither operator nor argument.
 inline void require_defined(const char* op, std::initializer_list<NeededTensor> arguments,
                             const std::source_location& where = std::source_location::current()) {
   for (const NeededTensor& argument : arguments) {

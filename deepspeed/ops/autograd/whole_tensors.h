@@ -16,9 +16,9 @@ void run_with_whole(const char* name, at::TensorList tensors, const std::functio
 
 /// Calls a function while all `tensors` are gathered, and returns its result.
 ///
-/// ZeRO gathers partitioned tensors around an operator, in the order of its arguments. Its errors, and
-/// profiles, name the operator. Tensors may be undefined. The function runs below autograd. For ordinary
-/// tensors a call costs a microsecond.
+/// The call is an operator of torch, around which ZeRO gathers partitioned arguments in their order. ZeRO's
+/// errors, and profiles, name the operator. Tensors may be undefined. The function runs below autograd. For
+/// ordinary tensors a call costs a microsecond.
 template <class Function>
 auto with_whole(const char* name, at::TensorList tensors, const Function& function) {
   using Result = std::invoke_result_t<Function>;

@@ -84,7 +84,7 @@ std::optional<at::Tensor> or_none(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-/// Asks torch for an operator that can train. Backward supports fewer sizes than forward.
+/// Returns the operator that torch chooses for training. Backward supports fewer sizes than forward.
 at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, const HeadSizes& sizes) {
   const at::AutoGradMode with_grad(true);
   const at::Tensor heads = by_heads(qkv.detach(), sizes);
@@ -124,9 +124,9 @@ at::Tensor joined(const Gradients& gradients, const HeadSizes& sizes, const at::
 /// Returns the operator of torch that can compute a call. If none can, returns kWritten, the library's own.
 ///
 /// On the CPU flash attention takes calls without dropout. On CUDA torch chooses by the sizes, the device and
-/// its own switches (torch.backends.cuda.enable_flash_sdp() and others). On CUDA no operator takes float64, a
-/// dropout ratio of 1, or a dropout with its own seed. In 16 bits none takes a mask that differs between the
-/// queries of a sequence, because the operator would round it to 16 bits.
+/// its own switches (torch.backends.cuda.enable_flash_sdp() and others). On CUDA no operator takes float64,
+/// heads whose size is not a multiple of 8, a dropout ratio of 1, or a dropout with its own seed. In 16 bits
+/// none takes a mask that differs between heads or queries, because the operator would round it to 16 bits.
 AttentionKind torch_attention_kind(const at::Tensor& qkv, const AttentionCall& call) {
   if (qkv.is_cpu()) return call.dropout_ratio == 0 ? AttentionKind::kFlashOfCpu : AttentionKind::kWritten;
   const HeadSizes sizes(call, qkv.size(1) / 3);

@@ -16,8 +16,8 @@ struct AttentionCall {
   at::Tensor mask;         // additive, [batch or 1, heads or 1, sequence or 1, sequence]; undefined: none
   double dropout_ratio;    // for the probabilities
   kernels::Philox philox;  // draws their dropout mask
-  bool has_own_seed;       // only `philox` may draw it; torch's fused operators use only torch's generator
-  bool drops_again;        // backward computes the dropped probabilities again instead of keeping them
+  bool has_own_seed;  // only `philox` may draw the mask; torch's fused operators draw from torch's generator
+  bool drops_again;   // backward computes the dropped probabilities again instead of keeping them
 };
 
 /// Says what computes an attention.
@@ -30,8 +30,8 @@ enum class AttentionKind { kWritten, kFlashOfCpu, kFlash, kEfficient, kCudnn };
 ///
 /// This library's own operator (kWritten) keeps queries, keys and values, divided by heads, and the
 /// probabilities. It also keeps the probabilities after dropout, unless backward computes them again
-/// (drops_again). Torch's operators keep the input, the logarithm of each row's sum and, on CUDA, the seed and
-/// the offset of their dropout.
+/// (drops_again). Torch's operators keep the input, the logarithm of the sum of each row's exponentials and,
+/// on CUDA, the seed and the offset of their dropout.
 struct AttentionResult {
   AttentionKind kind = AttentionKind::kWritten;
   at::Tensor context;  // [T, H] with T = batch * sequence

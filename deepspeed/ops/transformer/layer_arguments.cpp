@@ -11,7 +11,8 @@
 namespace deepspeed::ops {
 namespace {
 
-// Is added to the scores of a token that a boolean mask hides. It is finite, so a fully hidden row is, too.
+// Number added to the scores of a token that a boolean mask hides. It is finite, so a fully hidden row is not
+// nan.
 constexpr double kUnseen = std::numeric_limits<float>::lowest();
 
 bool is_computed(at::ScalarType dtype) {

@@ -18,8 +18,8 @@ void check_states(const at::Tensor& hidden_states, const DeepSpeedTransformerCon
 void check_weights(const at::Tensor& hidden_states, const TransformerWeights& weights,
                    const DeepSpeedTransformerConfig& config);
 
-/// Returns the mask as numbers in the dtype that scores are computed in. It is undefined if there is none.
-/// Throws UsageError.
+/// Returns the mask as numbers in the dtype of the scores' arithmetic. Undefined stays undefined. Throws
+/// UsageError for a mask that does not fit.
 at::Tensor checked_mask(const at::Tensor& mask, const at::Tensor& hidden_states,
                         const DeepSpeedTransformerConfig& config);
 

@@ -47,7 +47,7 @@ struct Activations {
   at::Tensor middle_mean, middle_rstd;
 };
 
-/// Holds all of a call that is not a tensor.
+/// Holds the arguments and choices of a call that are not tensors.
 struct LayerCall {
   DeepSpeedTransformerConfig options;  // ratios are 0 outside of training
   int64_t batch = 0, sequence = 0;
@@ -126,7 +126,7 @@ at::Tensor run_forward(const at::Tensor& x, const at::Tensor& mask, const Transf
   return output;
 }
 
-/// Computes the backward of one layer. Its members are what the steps share.
+/// Computes the backward of one layer. The members are shared by its steps.
 class LayerBackward {
  public:
   LayerBackward(const Activations& kept, variable_list attention_kept, const at::Tensor& mask,
@@ -195,7 +195,8 @@ class LayerBackward {
     return norm.input;
   }
 
-  /// Returns the gradient of queries, keys and values. Their product's input was `attended`.
+  /// Returns the gradient of queries, keys and values. `attended` was the input of the product that made
+  /// them.
   at::Tensor attend(const at::Tensor& gradient, const at::Tensor& attended) {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);

@@ -22,11 +22,11 @@ struct TransformerWeights {
   at::Tensor norm_w, norm_b;  // the layer norm at the beginning (pre_layer_norm) or at the end
 };
 
-/// Names a size of a weight. H is the hidden size, I the intermediate size.
+/// Names a dimension's size. H is the hidden size, I the intermediate size.
 enum class WeightSize { kNone, kHidden, kThreeHidden, kIntermediate };  // 0, H, 3H, I
 
-/// Says how a new weight is filled. Outputs are added to a residual and may be drawn with a smaller
-/// deviation.
+/// Says how a new weight is filled. Matrices whose outputs are added to a residual may be drawn with a
+/// smaller deviation (kNormalOfOutput).
 enum class WeightStart { kZeros, kOnes, kNormal, kNormalOfOutput };
 
 /// Describes one weight.
@@ -39,7 +39,7 @@ struct TransformerWeight {
   constexpr bool is_matrix() const { return columns != WeightSize::kNone; }
 };
 
-/// Lists all weights. A bias follows its weight.
+/// Lists all parameters of a layer. A bias follows its weight.
 inline constexpr std::array<TransformerWeight, 12> kTransformerWeights = [] {
   using W = TransformerWeights;
   using enum WeightSize;
@@ -60,7 +60,7 @@ inline constexpr std::array<TransformerWeight, 12> kTransformerWeights = [] {
   }};
 }();
 
-/// Returns the index of a member in the table.
+/// Returns a member's index in kTransformerWeights.
 constexpr size_t index_of(at::Tensor TransformerWeights::*member) {
   size_t index = 0;
   while (kTransformerWeights[index].member != member) ++index;
@@ -71,7 +71,7 @@ constexpr size_t index_of(at::Tensor TransformerWeights::*member) {
 std::vector<int64_t> sizes_of(const TransformerWeight& weight, int64_t hidden_size,
                               int64_t intermediate_size);
 
-/// Names the tensors of a list in the table's order. Throws UsageError if their number is wrong.
+/// Returns the weights from a list in the table's order. Throws UsageError for a wrong number of tensors.
 TransformerWeights weights_of(at::TensorList list);
 /// Lists the weights in the table's order.
 std::vector<at::Tensor> list_of(const TransformerWeights& weights);

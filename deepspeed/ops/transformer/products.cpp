@@ -53,7 +53,7 @@ struct OneDnnLinear {
   c10::TypedOperatorHandle<Adding> adding;
 };
 
-/// Returns torch's operators, or null if this torch does not have them.
+/// Returns torch's oneDNN operators, or null if this torch does not have them.
 const OneDnnLinear* onednn_linear() {
   static const std::optional<OneDnnLinear> found = []() -> std::optional<OneDnnLinear> {
     const auto plain = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -66,7 +66,7 @@ const OneDnnLinear* onednn_linear() {
 
 bool lies_densely(const at::Tensor& matrix) { return matrix.is_contiguous() || matrix.t().is_contiguous(); }
 
-/// Returns the operators if they suit the product a b, otherwise null.
+/// Returns the oneDNN operators if they suit the product a b, otherwise null.
 const OneDnnLinear* onednn_for(const at::Tensor& a, const at::Tensor& b) {
   const bool suits = a.dim() == 2 && a.is_cpu() && a.scalar_type() == at::kFloat && a.is_contiguous() &&
                      b.scalar_type() == at::kFloat && lies_densely(b) &&

@@ -86,7 +86,7 @@ const config::Table<Config>& layer_table() {
   return table;
 }
 
-/// Reads the keys with the table.
+/// Returns the config of these keys, as layer_table() reads them.
 Config read_layer(const Json& keys) {
   static const config::Field section = config::section("", "", layer_table().fields());
   Config read;

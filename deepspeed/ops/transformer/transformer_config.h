@@ -45,7 +45,7 @@ struct DEEPSPEED_API DeepSpeedTransformerConfig {
   /// Returns all keys with their values.
   Json to_dict() const;
 
-  /// Replaces -1 in intermediate_size and the ratios by what it stands for.
+  /// Returns the config with values instead of -1 in intermediate_size and the ratios.
   ///
   /// Throws ConfigError for a value out of range or a missing size, and NotSupportedError for test_gemm.
   DeepSpeedTransformerConfig checked() const;

@@ -17,9 +17,9 @@ enum class AdagradKind {
   kDeepSpeedCpu  // "DeepSpeedCPUAdagrad", state "exp_avg_sq"
 };
 
-/// Is the Adagrad optimizer. A group's options are lr, lr_decay, weight_decay, eps,
-/// initial_accumulator_value, with the defaults of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is
-/// fp32 unless state_dtype says otherwise.
+/// Steps slices by Adagrad. A group's options are lr, lr_decay, weight_decay, eps, initial_accumulator_value,
+/// with the defaults of torch and DeepSpeed (1e-2, 0, 0, 1e-10, 0). The state is fp32 unless state_dtype says
+/// otherwise.
 class Adagrad : public OptimizerWithStates {
  public:
   /// Makes the optimizer. A 16-bit state is computed in fp32 and rounded to nearest. Its sum of squares stops

@@ -56,7 +56,7 @@ Adam::Moments& Adam::moments_of(const FlatSlice& slice) {
   }
   check_state_numel(slice, moments.exp_avg);
   if (!moments.exp_avg.options().type_equal(options) || moments.exp_avg.device() != options.device()) {
-    moments.exp_avg = moments.exp_avg.to(options);  // loaded from a file
+    moments.exp_avg = moments.exp_avg.to(options);  // a loaded state may have another dtype or device
     moments.exp_avg_sq = moments.exp_avg_sq.to(options);
     if (options_.amsgrad) {
       moments.max_exp_avg_sq = moments.max_exp_avg_sq.to(options);

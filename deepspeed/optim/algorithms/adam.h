@@ -67,7 +67,7 @@ class Adam : public Optimizer {
   Moments& moments_at(size_t slice_id) { return moments_.at(slice_id); }
   /// Returns how many steps a slice has made; 0 before its first.
   int64_t steps_of(size_t slice_id) const;
-  /// Returns whether there are slices and each has made at least this many steps.
+  /// Returns whether all slices, at least one, have made at least this many steps.
   bool all_have_made(int64_t steps) const;
   /// Steps the slice without bias correction, whatever its group says. `betas` replace the group's if given.
   void step_uncorrected(const FlatSlice& slice, double gradient_scale,

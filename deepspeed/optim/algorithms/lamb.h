@@ -17,7 +17,7 @@
 
 namespace deepspeed::optim {
 
-/// Is the Lamb optimizer. A group's options are lr, bias_correction, betas, eps, eps_inside_sqrt,
+/// Steps slices by Lamb. A group's options are lr, bias_correction, betas, eps, eps_inside_sqrt,
 /// weight_decay, max_coeff, min_coeff, with DeepSpeed's defaults (1e-3, true, (0.9, 0.999), 1e-8, false, 0,
 /// 10, 0.01). The state is exp_avg and exp_avg_sq, in the dtype of the masters.
 class Lamb : public OptimizerWithStates {
@@ -27,8 +27,8 @@ class Lamb : public OptimizerWithStates {
   std::string name() const override { return "FusedLamb"; }
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
-  /// step() throws UsageError if the slice cuts a parameter and has no `cut`.
   bool takes_scale_on_device() const override { return true; }
+  /// Updates one slice. Throws UsageError if the slice cuts a parameter and FlatSlice::cut is null.
   void step(const FlatSlice& slice, double gradient_scale) override;
 
   /// Returns the trust ratios of the slice's last step, one per parameter. They are in the order of its
@@ -40,7 +40,7 @@ class Lamb : public OptimizerWithStates {
  protected:
   /// Makes a Lamb whose state tensors have these names; exp_avg and exp_avg_sq come first.
   Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names);
-  /// Returns the values of lamb_coeffs() as 0-d tensors on the slice's device.
+  /// Returns the trust ratios of the slice's last step, 0-d tensors on its device.
   std::vector<at::Tensor>& last_coefficients(size_t slice_id) { return coeffs_[slice_id]; }
 
  private:
@@ -50,9 +50,9 @@ class Lamb : public OptimizerWithStates {
     at::Tensor norms;   // (2) double: norms of the whole parameter's weights and change
   };
 
-  /// Computes u (see the formulas above) for the segment's elements, and updates m and v.
+  /// Returns u (see the formulas above) for the segment's elements, and updates m and v.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Computes changes and norms of the parameters that ranks share, by param_index. Collective.
+  /// Returns the changes and norms of parameters that ranks share, by param_index. Collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
   std::map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor per parameter

@@ -13,7 +13,7 @@
 
 namespace deepspeed::optim {
 
-/// Is the Lion optimizer. A group's options are lr, betas, weight_decay, with DeepSpeed's defaults (1e-3,
+/// Steps slices by Lion. A group's options are lr, betas, weight_decay, with DeepSpeed's defaults (1e-3,
 /// (0.9, 0.999), 0). The state is exp_avg, fp32 unless state_dtype says otherwise.
 class Lion : public OptimizerWithStates {
  public:

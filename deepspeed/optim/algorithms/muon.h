@@ -22,7 +22,7 @@ namespace deepspeed::optim {
 /// dimensions up, unless the name contains "embed" or "lm_head" in any case.
 bool uses_muon(const std::string& param_name, int64_t num_dims);
 
-/// Is the Muon optimizer. With `use_muon` true a group's options are lr, momentum, weight_decay, ns_method
+/// Steps slices by Muon. With `use_muon` true a group's options are lr, momentum, weight_decay, ns_method
 /// ("gram" or "standard"), by default 0.02, 0.95, 0, "gram". With `use_muon` false they are lr, betas, eps,
 /// weight_decay, by default 3e-4, (0.9, 0.95), 1e-10, 0. A group without `use_muon` has all of these, and
 /// uses_muon() decides for each parameter. Its lr is Muon's and adam_lr (3e-4) is Adam's; changing lr scales
@@ -36,9 +36,9 @@ class Muon : public Optimizer {
   std::string name() const override { return "Muon"; }
   bool is_elementwise() const override { return false; }
   bool steps_cut_parameters() const override { return true; }
-  /// step() throws UsageError for a slice that cuts a matrix and has no `cut`. It also throws if a group with
-  /// use_muon holds a parameter of fewer than two dimensions.
   bool takes_scale_on_device() const override { return true; }
+  /// Updates one slice. Throws UsageError if the slice cuts a matrix and FlatSlice::cut is null, or if a
+  /// group with use_muon holds a parameter of fewer than two dimensions.
   void step(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
@@ -46,14 +46,14 @@ class Muon : public Optimizer {
   int64_t state_bytes() const override { return momenta_.bytes() + moments_.bytes(); }
 
  private:
-  /// Splits a state into its momentum and all the rest; moments_ then rejects unknown names.
+  /// Holds a state in two parts: the momentum, and all the rest. moments_ rejects unknown names in the rest.
   struct TwoStates {
     SliceState momentum, moments;
   };
   static TwoStates apart(const SliceState& state);
   bool uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const;
   std::string param_name(size_t group, int64_t param_index) const;
-  /// Computes the change of the segment's elements before orthogonalization, and updates the momentum.
+  /// Returns u of the segment's elements before orthogonalization, and updates the momentum.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
   /// Returns this rank's parts of orthogonalized changes that ranks share, by param_index. Collective.
   std::unordered_map<int64_t, at::Tensor> changes_of_cut(const FlatSlice& slice, double gradient_scale);
@@ -61,7 +61,7 @@ class Muon : public Optimizer {
   at::Tensor orthogonalized(size_t group, const std::vector<int64_t>& shape, const at::Tensor& change) const;
   /// Updates a segment's weights. `change`: the segment's part of the orthogonalized change.
   void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
-  /// Makes the group's kinds of states, even those that this rank has no elements for.
+  /// Makes all states that the group needs, even without elements in this slice.
   void make_states(const FlatSlice& slice);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 

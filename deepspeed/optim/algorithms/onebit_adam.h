@@ -10,8 +10,8 @@
 
 namespace deepspeed::optim {
 
-/// Is 1-bit Adam as in DeepSpeed: weight decay is decoupled, and there is no bias correction. Up to
-/// freeze_step a step is Adam's. After it the second moments stay fixed, and a step uses the ranks' mean
+/// Steps slices by 1-bit Adam as in DeepSpeed. Weight decay is decoupled, and there is no bias correction. Up
+/// to freeze_step a step is Adam's. After it the second moments stay fixed, and a step uses the ranks' mean
 /// momentum in place of a gradient.
 class OneBitAdam final : public Adam {
  public:

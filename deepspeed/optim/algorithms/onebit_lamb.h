@@ -32,9 +32,9 @@ struct OneBitLambOptions {
   double factor_threshold = 0.1;
 };
 
-/// Is 1-bit Lamb as in DeepSpeed, with one slice per group. The state is Lamb's plus exp_avg_sq_fresh (f).
-/// For each parameter it also has lamb_coeff_freeze (average), last_factor, and scaling_coeff, the factor of
-/// its momentum during exchange.
+/// Steps slices by 1-bit Lamb as in DeepSpeed, with one slice per group. The state is Lamb's plus
+/// exp_avg_sq_fresh (f). For each parameter it also has lamb_coeff_freeze (average), last_factor, and
+/// scaling_coeff, the factor of its momentum during exchange.
 class OneBitLamb final : public Lamb {
  public:
   OneBitLamb(std::vector<ParamGroup> groups, const OneBitLambOptions& options);
@@ -50,19 +50,19 @@ class OneBitLamb final : public Lamb {
   void check_state(const SliceState& state) const override;
 
  private:
-  /// Holds numbers for all parameters of a group, equal on all ranks.
+  /// Holds numbers for each parameter of a group, equal on all ranks.
   struct OfParameters {
     at::Tensor average;                  // (parameters) fp64
     at::Tensor last_factor;              // (parameters) fp64
     std::vector<double> momentum_scale;  // root mean squares of the momenta at the freeze
-    std::vector<double> scaling;         // empty: not frozen yet
+    std::vector<double> scaling;         // factors of the momenta during exchange; empty: not frozen yet
   };
 
   OfParameters& numbers_of(const FlatSlice& slice);
   bool all_frozen() const;
   void warm_up(const FlatSlice& slice, double gradient_scale);
   void freeze(const FlatSlice& slice);
-  /// Makes the scalings of all groups once each group has its scales.
+  /// Computes `scaling` of all groups, once each group has its momentum_scale.
   void make_scalings();
   void step_frozen(const FlatSlice& slice);
 

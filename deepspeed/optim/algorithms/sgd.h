@@ -11,7 +11,7 @@
 
 namespace deepspeed::optim {
 
-/// Is the SGD optimizer. A group's options are lr, momentum, dampening, weight_decay (L2), nesterov, with
+/// Steps slices by SGD. A group's options are lr, momentum, dampening, weight_decay (L2), nesterov, with
 /// torch's defaults (1e-3, 0, 0, 0, false).
 class Sgd : public Optimizer {
  public:

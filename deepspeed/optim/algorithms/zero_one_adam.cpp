@@ -95,7 +95,7 @@ void ZeroOneAdam::step_locally(const FlatSlice& slice, double gradient_scale, bo
   if (slice.low_precision.defined()) slice.low_precision.copy_(weights);
 }
 
-// If the program has written weights, equally on all ranks, local steps continue from them.
+// If the program has changed the weights, equally on all ranks, local steps continue from the new values.
 void ZeroOneAdam::follow_writes(const at::Tensor& weights, LocalSteps& local) {
   const at::Tensor is_written = weights.ne(local.weights + local.change);
   local.weights = at::where(is_written, weights, local.weights);

@@ -3,7 +3,7 @@
 // Training via 0/1 Adam", 2022).
 //
 // With g the gradient, b1, b2 the betas, wd the decay, and C a compressed mean over ranks; ZeroOneIntervals
-// says which step does what:
+// says which of these a step does:
 //   renewal:     m = b1 m + (1 - b1) g;   v = b2 v + (1 - b2) g^2       g: the exact mean
 //   between:     m = b1 m + (1 - b1) C(g)
 //                p -= lr (m / (sqrt(v) + eps) + wd p)                   after both
@@ -57,13 +57,13 @@ class ZeroOneIntervals {
   int64_t local_interval_ = 1, local_steps_ = 0;  // steps since the interval last doubled
 };
 
-/// Is 0/1 Adam as in DeepSpeed: weight decay is decoupled, and there is no bias correction. Each slice is the
-/// whole flat space of its group.
+/// Steps slices by 0/1 Adam as in DeepSpeed. Weight decay is decoupled, and there is no bias correction. Each
+/// slice is the whole flat space of its group.
 class ZeroOneAdam final : public Adam {
  public:
   ZeroOneAdam(std::vector<ParamGroup> groups, const ZeroOneOptions& options);
 
-  /// Between exchanges each rank steps all parameters by itself.
+  /// Returns false: between exchanges each rank steps all parameters by itself.
   bool steps_cut_parameters() const override { return false; }
   bool compresses_exchange() const override { return true; }
   GradientUse next_gradient() const override;
@@ -80,7 +80,7 @@ class ZeroOneAdam final : public Adam {
   int64_t state_bytes() const override;
 
  private:
-  /// Holds what a rank has done since the last exchange.
+  /// Holds what a slice's local steps have added up since the last exchange.
   struct LocalSteps {
     at::Tensor weights;  // (n) w in the formulas
     at::Tensor change;   // (n) u

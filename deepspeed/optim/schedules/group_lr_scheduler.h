@@ -9,8 +9,8 @@
 
 namespace deepspeed::optim {
 
-/// Is a schedule that is a pure function of the step t. t is -1 after construction and 0 after the first
-/// step(). A derived class calls write() at the end of its constructor.
+/// Computes rates as a pure function of the step t. t is -1 after construction and 0 after the first step().
+/// A derived class calls write() at the end of its constructor.
 class GroupLrScheduler : public LrScheduler {
  public:
   /// Keeps `groups`, which must outlive the schedule. Throws UsageError if there is no group.
@@ -23,7 +23,8 @@ class GroupLrScheduler : public LrScheduler {
   std::vector<double> get_last_lr() const override { return last_lr_; }
   /// Returns {"last_batch_iteration": t}.
   Json state_dict() const override;
-  /// Goes to the state's step and writes its rates. Throws CheckpointError for a state without the counter.
+  /// Sets the counter to the state's step and writes that step's rates. Throws CheckpointError for a state
+  /// without the counter.
   void load_state_dict(const Json& state) override;
 
   /// Sets the counter to t without writing rates. The next step is t + 1; the groups keep their rates until

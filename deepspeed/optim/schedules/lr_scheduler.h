@@ -22,7 +22,7 @@ class DEEPSPEED_API LrScheduler {
   virtual void check_step(std::optional<int64_t> /*last_batch_iteration*/) const {}
   /// Returns the rates for the current step, one per group.
   virtual std::vector<double> get_lr() const = 0;
-  /// Returns the rates written last.
+  /// Returns the rates last written into the groups.
   virtual std::vector<double> get_last_lr() const = 0;
   /// Returns the schedule's parameters, under the names that DeepSpeed scripts read.
   virtual Json attributes() const { return Json::object(); }

@@ -31,9 +31,9 @@ inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
   return std::vector<double>(num_groups, rate);
 }
 
-/// Lists what a user's schedule must have. These are step(); get_lr() with one rate per group or one number;
-/// state_dict() returning Json or a type convertible to and from Json; and load_state_dict() taking that
-/// type. `get_last_lr()` and `step(last_batch_iteration)` are optional.
+/// Lists the functions that a user's schedule must have. They are step(); get_lr() with one rate per group or
+/// one number; state_dict() returning Json or a type convertible to and from Json; and load_state_dict()
+/// taking that type. `get_last_lr()` and `step(last_batch_iteration)` are optional.
 template <class T>
 concept UserLrScheduler = requires(T& scheduler, const Json& json) {
   scheduler.step();

@@ -32,10 +32,10 @@ class OneCycle : public GroupLrScheduler {
   /// lists without one number per group. Warns if the second of "betas" changes, and if the momentum will
   /// reach 1.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
-  /// Throws UsageError for what the base refuses, and if the momentum would leave [0, 1).
+  /// Throws UsageError for a step below -1, and if the momentum would leave [0, 1).
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
   /// Returns the schedule's parameters, among them "moms", the momenta at this step. Before the first step
-  /// that is the highest, although the groups have the lowest.
+  /// "moms" has the highest momentum, although the groups have the lowest.
   Json attributes() const override;
 
  protected:
@@ -44,7 +44,7 @@ class OneCycle : public GroupLrScheduler {
 
  private:
   int64_t total_size() const { return options_.first_step_size + options_.second_step_size; }
-  /// Returns how far up the cycle t is, from 0 to 1.
+  /// Returns the factor of (max - min) at step t, from 0 to 1.
   double scale_at(int64_t t) const;
   double continuous_scale(int64_t batch) const;
   double momentum_at(int64_t t, size_t group) const;

@@ -50,7 +50,7 @@ class WarmupDecayLr : public WarmupLr {
  public:
   WarmupDecayLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,
                 Warmup warmup, int64_t total_num_steps);
-  /// Throws UsageError for what the base refuses, and if `total_num_steps` is 0.
+  /// Throws UsageError for a step below -1, and if `total_num_steps` is 0.
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
 
  protected:
@@ -68,7 +68,7 @@ class WarmupCosineLr : public GroupLrScheduler {
                  int64_t total_num_steps, double cos_min_ratio);
   /// Returns the schedule's parameters, among them "lr_ratio", the current factor of the rates.
   Json attributes() const override;
-  /// Throws UsageError for what the base refuses, and if `total_num_steps` is 0.
+  /// Throws UsageError for a step below -1, and if `total_num_steps` is 0.
   void check_step(std::optional<int64_t> last_batch_iteration) const override;
 
  protected:

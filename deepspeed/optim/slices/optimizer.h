@@ -26,7 +26,7 @@ struct Segment {
   std::vector<int64_t> shape;   // of the whole parameter
 };
 
-/// Returns the segment's elements of a slice's flat tensor; undefined if the tensor is.
+/// Returns a view of the segment in a slice's flat tensor; undefined if the tensor is.
 inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
@@ -56,7 +56,7 @@ struct FlatSlice {
 };
 
 /// Holds the state of one slice. It has named flat tensors of the slice's size, the number of steps made, and
-/// named numbers for each parameter of the slice's group, equal on all ranks.
+/// named lists of numbers. A list has one number per parameter of the slice's group, equal on all ranks.
 struct SliceState {
   std::vector<std::pair<std::string, at::Tensor>> tensors = {};  // e.g. exp_avg, exp_avg_sq
   int64_t step = 0;
@@ -117,13 +117,13 @@ class DEEPSPEED_API Optimizer {
 
   /// Returns the slice's current state, sharing the optimizer's tensors; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;
-  /// Loads copies of the state's tensors. fp64 stays fp64 if the optimizer's states are fp32. Throws
-  /// UsageError if names or sizes do not fit.
+  /// Loads copies of the state's tensors, converted to state_dtype(). fp64 tensors stay fp64 if that is fp32.
+  /// Throws UsageError if names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
   /// Throws UsageError if load_state() would reject the names or the step. The tensors may be empty here.
   virtual void check_state(const SliceState& state) const = 0;
-  /// Returns what only this rank has of a slice. Its tensors replace those of the same names in state(). They
-  /// are shared, and empty if all ranks have equal state.
+  /// Returns the part of a slice's state that differs between ranks; empty if none does. The tensors are
+  /// shared, and replace those of the same names in state().
   virtual SliceState own_state(size_t) const { return {}; }
   /// Loads a copy of own_state(), and writes this rank's weights into the slice's masters. Call it after
   /// load_state() of the same run. Throws UsageError if names or sizes do not fit.

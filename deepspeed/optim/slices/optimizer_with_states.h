@@ -15,7 +15,7 @@ namespace deepspeed::optim {
 
 class DEEPSPEED_API OptimizerWithStates : public Optimizer {
  public:
-  /// Takes the arguments of Optimizer and of SliceStates. Throws what they throw.
+  /// Takes the arguments of Optimizer and of SliceStates, and throws what their constructors throw.
   OptimizerWithStates(std::vector<ParamGroup> groups, std::vector<std::string> names,
                       at::ScalarType dtype = at::kFloat,
                       const std::source_location& where = std::source_location::current())

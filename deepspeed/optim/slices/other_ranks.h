@@ -38,8 +38,8 @@ class CutParameters {
     size_t index = 0;   // in all()
     at::Tensor values;  // (n), fp32, this rank's elements; undefined if it has none
   };
-  /// Changes a whole parameter's tensor and returns a flat one of the same size. whole: flat tensor for
-  /// all()[index], on device().
+  /// Returns the new values of a whole tensor, flat. whole: the old values for the parameter all()[index],
+  /// flat, on device().
   using Change = std::function<at::Tensor(size_t index, const at::Tensor& whole)>;
   /// Assembles each tensor from the ranks' parts and calls `change` with the whole. Returns this rank's parts
   /// of the results in the order of `parts`; undefined ones stay undefined. Each call of `change` runs on one

@@ -60,7 +60,7 @@ DEEPSPEED_API std::vector<at::Tensor> copy_state(
 DEEPSPEED_API at::ScalarType state_dtype_of(
     const FlatSlice& slice, at::ScalarType dtype,
     const std::source_location& where = std::source_location::current());
-/// Checks names and step as copy_state() does, without copying. Throws UsageError.
+/// Throws UsageError if copy_state() would reject the names or the step.
 DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
                                      const std::source_location& where = std::source_location::current());
 

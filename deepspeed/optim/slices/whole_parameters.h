@@ -13,7 +13,7 @@ int64_t parameter_numel(const Segment& segment);
 /// Returns whether the segment covers its whole parameter.
 bool is_whole(const Segment& segment);
 
-/// Returns the parameter's segment; null if the slice has no part of it.
+/// Returns the slice's segment of a parameter; null if it has none.
 const Segment* find_segment(const FlatSlice& slice, int64_t param_index);
 
 /// Returns the slice's segments. Throws UsageError, naming `where`, if there are none or one covers only a

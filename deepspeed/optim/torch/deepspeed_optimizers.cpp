@@ -220,8 +220,8 @@ void DeepSpeedOptimizer<Options>::check_options(const optim::NativeOptions& opti
   check_class_options(*own, own_defaults());
 }
 
-// Checks a parameter. Only Adagrad accepts sparse gradients: it updates an element only from its own
-// gradient, so zeros may be filled in.
+// Throws for a parameter that the class cannot step. Only Adagrad accepts sparse gradients: it updates an
+// element only from its own gradient, so zeros may be filled in.
 template <class Options>
 void DeepSpeedOptimizer<Options>::check_parameter(const at::Tensor& parameter,
                                                   const optim::NativeOptions& options) const {

@@ -183,8 +183,8 @@ struct DEEPSPEED_API MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   }
 };
 
-/// Is the base of the optimizer classes, constructed from parameters or from groups. Constructors throw if
-/// options do not fit.
+/// Provides the constructors and checks of all optimizer classes. They are made from parameters or groups,
+/// and throw if options do not fit.
 template <class Options>
 class DeepSpeedOptimizer : public optim::NativeOptimizer {
  public:
@@ -221,9 +221,9 @@ using DeepSpeedCPUAdagrad = DeepSpeedOptimizer<DeepSpeedCPUAdagradOptions>;
 using Muon = DeepSpeedOptimizer<MuonOptions>;
 
 /// Steps parameters on the CPU, also by sub-group. A sub-group is a piece of the parameters that is stepped
-/// as soon as its gradient is ready. The caller puts its tensor into a group, steps it with the state of its
-/// number, and may revert the step, for instance after a late overflow. Sub-groups have states separate from
-/// step()'s, and torch::save does not store them.
+/// as soon as its gradient is ready. The caller puts the sub-group's tensor into a group, calls
+/// step_subgroup() with the sub-group's number, and may revert the step, for instance after a late overflow.
+/// Sub-groups have states separate from step()'s, and torch::save does not store them.
 class DEEPSPEED_API DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAdamOptions> {
  public:
   using DeepSpeedOptimizer::DeepSpeedOptimizer;

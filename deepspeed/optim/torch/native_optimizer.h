@@ -98,7 +98,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   void check_groups() const;
   /// Throws if the class, with these group options, cannot step the parameter with its gradient.
   virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;
-  /// Throws for parameters and gradients that no class here can step.
+  /// Throws for parameters and gradients that no class of this library can step.
   void check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const;
   /// Returns the factor for the gradients of the group.
   virtual double gradient_scale(const torch::optim::OptimizerParamGroup& group) const;
@@ -126,7 +126,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
 /// Returns the options of the groups in order, without parameter names.
 DEEPSPEED_API std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
 
-/// Sets the options that `from` holds; the group's others, its defaults, stay.
+/// Sets the options that `from` holds; the group's other options stay.
 DEEPSPEED_API void set_options(const Hyperparameters& from, ParamGroup& group);
 
 }  // namespace deepspeed::optim

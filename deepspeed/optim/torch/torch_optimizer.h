@@ -57,7 +57,7 @@ class TorchOptimizer : public Optimizer {
   int64_t state_bytes() const override;
 
  private:
-  // Holds the tensors that torch steps instead of a slice. They live as long as the optimizer, since its
+  // Holds the tensors that torch steps instead of a slice. They exist as long as the optimizer, since its
   // state is keyed by them.
   struct StandIns {
     std::vector<at::Tensor> tensors;  // views of the master's memory

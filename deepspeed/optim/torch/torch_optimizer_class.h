@@ -19,7 +19,7 @@ struct TorchOptimizerClass {
   bool (*matches)(const torch::optim::Optimizer& optimizer);
   void (*read_options)(const torch::optim::OptimizerOptions& from, Hyperparameters& to);
   void (*write_options)(const Hyperparameters& from, torch::optim::OptimizerOptions& to);
-  /// Returns the current tensors, shared, and the step. The step is 0 if a state has none.
+  /// Returns a state's current tensors, shared, and its step. The step is 0 if the class counts none.
   SliceState (*read_state)(const torch::optim::OptimizerParamState& from);
   /// Makes a state that shares the tensors. Throws UsageError for a tensor that is missing or unknown to the
   /// class.

@@ -1,6 +1,6 @@
-// The channels between stages. What one stage sends of a kind to another is received in the order of the
-// sends. Activations and gradients have separate channels: between two stages with several chunks both go in
-// each direction, and may be received in another order than they were sent. An engine needs a tag for each
+// The channels between stages. Activations from one stage to another are received in the order of the sends,
+// and so are gradients. Activations and gradients have separate channels: between two stages with several
+// chunks both kinds go in each direction, and one kind may overtake the other. An engine needs a tag for each
 // kind.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace deepspeed::pipe {
 
-/// Is a direction between two stages, for activations or for gradients.
+/// Identifies a direction between two stages, for activations or for gradients.
 struct Channel {
   int from;
   int to;

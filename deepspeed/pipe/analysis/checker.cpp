@@ -1,5 +1,5 @@
-// There is a function for each property listed at fault_of(). Each returns its first fault as a text, or an
-// empty text.
+// There is a function for each property listed at fault_of(). A function returns the first fault as a text,
+// or an empty text.
 #include "deepspeed/pipe/analysis/checker.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ bool has_backward(const PipelineSteps& pipeline) {
   return false;
 }
 
-/// Follows one stage: what was done for each micro batch, and which buffer it holds.
+/// Follows one stage: the passes done for each micro batch, and the buffers in use.
 class StageCheck {
  public:
   StageCheck(const PipelineSteps& pipeline, int stage, bool trains)
@@ -144,7 +144,7 @@ class StageCheck {
   std::vector<InstructionKind> ending_;
 };
 
-/// Is a tensor in transit: its micro batch, the receiving stage's chunk, and its step.
+/// Describes a tensor in transit: its micro batch, the receiving stage's chunk, and its step.
 struct Message {
   int micro_batch;
   int model_chunk;

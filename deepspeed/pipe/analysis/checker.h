@@ -15,8 +15,8 @@ enum class SendMode { kAsynchronous, kRendezvous };
 /// inference schedule. These properties are checked for all stages together:
 /// - each micro batch goes once forward and once backward (whole, or input before weight) through each chunk
 ///   of each stage; the model's first and last parts load it; each pass has received what it needs;
-/// - on each channel (channels.h) what is sent is what is received, in this order, and not in an earlier
-/// step;
+/// - on each channel (channels.h) receives match the sends, in order, and are in no earlier step than
+///   their sends;
 /// - a buffer is reused only after its micro batch's backward is done and its results are sent;
 /// - in training, gradients are reduced and the optimizer steps once, after everything else;
 /// - stages that execute their instructions in order, with receives that wait, all finish. Only this depends

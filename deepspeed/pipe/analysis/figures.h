@@ -10,7 +10,7 @@
 namespace deepspeed::pipe {
 
 /// Holds the times of one micro batch's passes through a stage, in any unit. Sends take no time. BackwardPass
-/// takes both of the last two.
+/// takes backward_input + backward_weight.
 struct PassCosts {
   double forward = 1;
   double backward_input = 1;
@@ -20,8 +20,8 @@ struct PassCosts {
 /// Returns a stage's computing time for a batch. It is micro_batches * (forward + both halves of backward).
 DEEPSPEED_API double ideal_time(int micro_batches, const PassCosts& costs);
 
-/// Simulates all stages and returns when the last one is done. Instructions run in order, and receives wait
-/// for their sends. Throws UsageError if the stages wait for each other forever.
+/// Returns the time at which the last stage is done, by simulating all stages. Instructions run in order, and
+/// receives wait for their sends. Throws UsageError if the stages wait for each other forever.
 DEEPSPEED_API double simulated_time(const PipelineSteps& pipeline, const PassCosts& costs = {});
 
 /// Returns by formula the time of train_steps(kind, ...) beyond the ideal, relative to the ideal. With passes
@@ -35,8 +35,8 @@ DEEPSPEED_API double simulated_time(const PipelineSteps& pipeline, const PassCos
 DEEPSPEED_API double bubble_formula(const std::string& kind, int micro_batches, int stages,
                                     int model_chunks = 1, const PassCosts& costs = {});
 
-/// Returns the most activations that a stage holds at a time. They count micro batches of one chunk whose
-/// forward has begun and whose whole backward is not done.
+/// Returns the most activations that a stage holds at a time. Each micro batch counts once per chunk, from
+/// the begin of its forward to the end of its whole backward.
 DEEPSPEED_API int peak_activations(const Steps& steps);
 
 /// Returns peak_activations() of a stage of train_steps(kind, ...) by formula. s is the stage and G the

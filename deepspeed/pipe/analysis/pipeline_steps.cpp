@@ -12,7 +12,7 @@ void add_stage(PipelineSteps& pipeline, const PipeSchedule& schedule) {
   pipeline.num_buffers.push_back(schedule.num_pipe_buffers());
 }
 
-/// Throws if all stages have too many steps. A stage has about 2 * (passes + stages).
+/// Throws UsageError if all stages together have too many steps. A stage has about 2 * (passes + stages).
 void require_size(int micro_batches, int stages, int model_chunks) {
   const double passes = double(micro_batches) * model_chunks;
   const double steps = 2.0 * (passes + stages) * stages;

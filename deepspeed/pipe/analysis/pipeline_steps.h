@@ -22,8 +22,8 @@ struct PipelineSteps {
 /// Limits the total number of steps of all stages of a pipeline.
 inline constexpr int64_t kMaxPipelineSteps = int64_t{1} << 22;
 
-/// Makes the training schedule of each stage. Takes the arguments of make_train_schedule, and throws as it
-/// does. Throws UsageError for more than kMaxPipelineSteps steps in total.
+/// Makes the training schedule of each stage. Arguments and errors are those of make_train_schedule. Throws
+/// UsageError for more than kMaxPipelineSteps steps in total.
 DEEPSPEED_API PipelineSteps train_steps(const std::string& kind, int micro_batches, int stages,
                                         int model_chunks = 1);
 

@@ -10,7 +10,7 @@
 
 namespace deepspeed::pipe {
 
-/// Holds a stage's micro batches and the forms of the model's inputs.
+/// Holds a stage's micro batches and the forms (exchange/form.h) of the model's inputs.
 struct BatchPlan {
   std::vector<MicroBatch> micro_batches;  // on the first and the last stage
   std::vector<int64_t> input_forms;       // [micro batch]: number of its inputs' form, equal on all ranks
@@ -18,7 +18,8 @@ struct BatchPlan {
   int size() const { return int(input_forms.size()); }
 };
 
-/// Makes plans. First and last stage read their data ahead; all ranks agree on its amount.
+/// Makes the plans of batches. The first and the last stage read a batch's data before it runs, and all ranks
+/// agree on the amount.
 class BatchPlanner {
  public:
   /// `ranks`: all ranks of the engine. `first_stage`: the rank among them that reads this pipeline's inputs.
@@ -26,7 +27,8 @@ class BatchPlanner {
   BatchPlanner(comm::ProcessGroup ranks, int first_stage, bool reads_labels);
 
   /// Reads `count` micro batches, if this stage reads data. Collective. Throws on all ranks: UsageError if a
-  /// stage that reads has no data, EndOfData if there are fewer than `count`, and what reading threw.
+  /// stage that reads data got none, EndOfData if there are fewer than `count` micro batches, and any error
+  /// of reading.
   BatchPlan plan(const DataIterator& data, int count);
 
  private:

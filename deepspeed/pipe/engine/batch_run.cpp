@@ -1,6 +1,6 @@
-// Instructions run one after the other. load() takes inputs, forward() and backward() compute and keep what
-// is needed later, sends and receives exchange with neighbours. A micro batch's passage holds its tensors
-// until its backward has used them.
+// Instructions run one after the other. load() takes inputs. forward() and backward() compute, and keep what
+// later instructions need. Sends and receives exchange tensors with neighbours. A Passage holds a micro
+// batch's tensors until its backward has used them.
 #include "deepspeed/pipe/engine/batch_run.h"
 
 #include <utility>
@@ -21,7 +21,7 @@ struct RootsAndGrads {
   torch::autograd::variable_list roots, grads;
 };
 
-// Returns the outputs that got gradients, with these gradients.
+// Returns the outputs with defined gradients, and these gradients.
 RootsAndGrads with_gradients(const Tensors& outputs, const Tensors& gradients) {
   RootsAndGrads result;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -148,7 +148,8 @@ void BatchRun::load(const Instruction& instruction) {
   passage(instruction).inputs = on_device(batch.inputs, driver_.state().parts.model.device());
 }
 
-/// Returns a micro batch's inputs, cast if fp16.auto_cast asks for it. The Python package has cast its own.
+/// Returns a micro batch's inputs, cast if fp16.auto_cast asks for it. The Python package casts its inputs
+/// itself.
 Tensors BatchRun::inputs_of(const Passage& micro) const {
   Tensors inputs = micro.inputs;
   const auto& fp16 = driver_.state().parts.config.fp16;

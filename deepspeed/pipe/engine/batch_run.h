@@ -17,7 +17,7 @@ namespace deepspeed::pipe {
 struct BatchRunOptions {
   bool is_training = true;
   bool computes_loss = true;
-  bool keeps_outputs = false;  // of the last part
+  bool keeps_outputs = false;  // keeps what the model's last part returns
 };
 
 /// Runs one batch: instructions in order, with receives started ahead of them.
@@ -36,7 +36,7 @@ class BatchRun {
   const std::vector<Tensors>& outputs() const { return kept_outputs_; }
 
  private:
-  /// Holds what a micro batch's passes through a chunk leave for later ones.
+  /// Holds a micro batch's tensors in a chunk, from forward to the end of backward.
   struct Passage {
     Tensors inputs;
     Tensors outputs;
@@ -59,7 +59,7 @@ class BatchRun {
   int part_of(const Instruction& instruction) const;
   bool is_last_part(const Instruction& instruction) const;
   ListKind kind_of(const Instruction& instruction, int part) const;
-  /// Sets, before a backward over parameters, whether it is the last one.
+  /// Tells the driver, before a backward over parameters, if it is the batch's last.
   void note_weight_backward();
 
   PipelineModule& module_;

@@ -24,7 +24,7 @@ struct MicroBatch {
 class DEEPSPEED_API EndOfData : public UsageError {
  public:
   EndOfData(const std::string& what, int num_read) : UsageError(what), num_read_(num_read) {}
-  /// Returns how many there were; 0: the data ended between two batches.
+  /// Returns how many micro batches were left; 0: the data ended between two batches.
   int num_read() const { return num_read_; }
 
  private:
@@ -41,7 +41,7 @@ concept IsTupleOfTwo = requires(T& batch) {
 template <class T>
 concept IsStructOfTwo =
     !IsTupleOfTwo<T> && visit_detail::HasMembersToTie<T> && visit_detail::kNumMembers<T> == 2;
-/// Is true if T has only the members data and target.
+/// Accepts T with only the members data and target.
 template <class T>
 concept IsExample = (visit_detail::IsExample<T>::value || visit_detail::RenamesExample<T> ||
                      IsStructOfTwo<T>)&&requires(T& batch) {
@@ -94,8 +94,8 @@ class DataIterator {
       DataIterator(F next)  // NOLINT: an iterator is what it returns
       : next_(as_next(std::move(next))) {}
 
-  /// Returns the batches of a loader (or a container) once. It must outlive the iterator, unless it is a
-  /// shared_ptr.
+  /// Returns the batches of a loader (or a container) once. The loader must outlive the iterator, unless it
+  /// is a shared_ptr.
   template <class Loader>
   static DataIterator over(Loader& loader) {
     return DataIterator(one_round(&loader, nullptr));

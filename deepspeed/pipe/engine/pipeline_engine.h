@@ -1,5 +1,5 @@
-// The engine of a pipeline. train_batch() sends a whole batch through the stages and steps once. It shares
-// the parts of the first engine (TrainingEngine), apart from how gradients are computed.
+// The engine of a pipeline. train_batch() sends a whole batch through the stages and steps once. It has the
+// parts of TrainingEngine, but computes gradients differently.
 #pragma once
 
 #include <functional>
@@ -29,17 +29,17 @@ class TiedGradients;
 
 class DEEPSPEED_API PipelineEngine : public TrainingEngine {
  public:
-  /// Takes the stage of `module`. The parameters keep their identity. Collective. Throws ConfigError for ZeRO
-  /// stage 3, and what initialize() throws.
+  /// Makes the engine of this rank's stage of `module`. The parameters stay the same tensors. Collective.
+  /// Throws ConfigError for ZeRO stage 3, and what initialize() throws.
   PipelineEngine(std::shared_ptr<pipe::PipelineModule> module, const InitializeOptions& options);
   ~PipelineEngine() override;
 
   /// Trains on gradient_accumulation_steps micro batches and steps once. Returns the mean loss over micro
   /// batches and data-parallel ranks, on all ranks. It is fp64 if the model has fp64 parameters, otherwise
-  /// fp32. `data`: for the first and the last stage; default: that of set_dataloader() or set_dataiterator().
-  /// Collective.
-  /// Throws UsageError under a NoGradGuard. Throws pipe::EndOfData on all ranks if the data ends within the
-  /// batch. After an error on one rank the others throw a CommError that names it.
+  /// fp32. `data`: for the first and the last stage; default: the data of set_dataloader() or
+  /// set_dataiterator(). Collective. Throws UsageError under a NoGradGuard. Throws pipe::EndOfData on all
+  /// ranks if the data ends within the batch. After an error on one rank the others throw a CommError that
+  /// names it.
   at::Tensor train_batch(const pipe::DataIterator& data = {});
   /// Sends micro batches forward, without gradients. Collective.
   EvalBatchResult eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options = {});
@@ -113,7 +113,7 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// Returns, on all ranks, the means of the last stage's scalars. They are taken over micro batches and
   /// data-parallel ranks.
   at::Tensor shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const;
-  /// Returns what this stage executes for a batch. Remade if the number of micro batches changes.
+  /// Returns this stage's schedule for a batch. It is made again when the number of micro batches changes.
   const pipe::Steps& train_steps(int num_micro_batches);
   /// Drops the gradients of a batch that failed midway.
   void forget_failed_batch();

@@ -22,7 +22,7 @@ class DEEPSPEED_API PipelineError : public UsageError {
 struct EvalBatchOptions {
   bool return_logits = false;
   bool compute_loss = true;  // false: the last layer's outputs replace losses
-  /// "avg": over micro batches and data-parallel ranks; absent: one result per micro batch.
+  /// "avg": the mean over micro batches and data-parallel ranks; absent: one result per micro batch.
   std::optional<std::string> reduce_output = "avg";
   bool bcast_loss = true;                     // to all stages; false: only the last stage has the loss
   std::optional<int> num_micro_batches = {};  // default: gradient_accumulation_steps

@@ -16,8 +16,8 @@ namespace deepspeed::pipe {
 
 class TiedGradients {
  public:
-  /// Makes the groups of ranks that share weights, named after the engine. Collective over these ranks. The
-  /// module must outlive this object.
+  /// Makes the groups of ranks that share weights. Their names begin with `name`, the engine's. Collective
+  /// over these ranks. The module must outlive this object.
   TiedGradients(const PipelineModule& module, const std::string& name, const std::string& purpose);
 
   bool empty() const { return groups_.empty(); }

@@ -11,7 +11,7 @@
 
 namespace deepspeed::pipe {
 
-/// Is the sending end of a channel.
+/// Sends lists of tensors over one channel.
 class Sender {
  public:
   /// `receiver`: its rank in the group. No other channel between the two ranks may use the group in this
@@ -19,7 +19,8 @@ class Sender {
   /// first tensor of a list is cut; the same at both ends.
   Sender(comm::ProcessGroup group, int receiver, size_t capacity, SlicedMessage slices = {});
 
-  /// Starts sending the defined tensors of a list. with_form: the receiver does not know its form yet.
+  /// Starts sending the defined tensors of a list. with_form: sends the form first, which the receiver does
+  /// not know yet.
   void send(const Tensors& values, bool with_form);
   /// Waits until everything was sent.
   void wait();
@@ -40,12 +41,12 @@ class Sender {
   std::deque<std::vector<Message>> under_way_;
 };
 
-/// Is the receiving end of a channel.
+/// Receives the lists of tensors of one channel.
 class Receiver {
  public:
   Receiver(comm::ProcessGroup group, int sender, at::Device device, SlicedMessage slices = {});
 
-  /// Starts receiving the next list, which has this form.
+  /// Starts receiving the next list, which has this form (shapes and dtypes).
   void expect(const Form& form);
   /// Returns how many expected lists receive() has not returned yet.
   size_t num_expected() const { return under_way_.size(); }

@@ -24,7 +24,7 @@ struct TensorForm {
 using Form = std::vector<TensorForm>;
 
 Form form_of(const Tensors& values);
-/// Returns the form of the gradients for values of a form. Those of values without one are undefined.
+/// Returns the form of the gradients of values. Values that require no gradient have undefined ones.
 Form form_of_gradients(const Form& values);
 /// Describes a form for messages: "[2, 8] Float, [2] Long".
 std::string describe(const Form& form);

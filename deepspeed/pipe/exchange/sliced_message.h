@@ -20,13 +20,13 @@ class SlicedMessage {
   bool is_cut() const { return slices_ && slices_.size() > 1; }
   /// Returns this rank's part of a tensor, (ceil(numel / slices)).
   at::Tensor part_of(const at::Tensor& whole) const;
-  /// Allocates memory for the parts of a tensor like `whole`, (slices * ceil(numel / slices)).
+  /// Allocates memory for all parts of a tensor like `whole`, (slices * ceil(numel / slices)).
   at::Tensor room_for(const at::Tensor& whole) const;
-  /// Returns the tensor in that memory, with the sizes of `like`.
+  /// Views that memory as the whole tensor, with the sizes of `like`.
   at::Tensor whole_of(const at::Tensor& room, const at::Tensor& like) const;
-  /// Returns this rank's place in that memory.
+  /// Views this rank's part of the memory that room_for() allocated.
   at::Tensor own_place(const at::Tensor& room) const;
-  /// Fills the other ranks' places. Collective over the group.
+  /// Fills `room` with the other ranks' parts. Collective over the slice group.
   void gather(const at::Tensor& room) const;
   const comm::ProcessGroup& group() const { return slices_; }
 

@@ -8,7 +8,7 @@
 namespace deepspeed::pipe {
 namespace {
 
-// Runs a part of an exchange with a stage, and names the stage in errors.
+// Runs `exchange`, a part of an exchange with a stage, and names the stage in errors.
 template <class Exchange>
 auto naming(const char* what, int stage, Exchange exchange) {
   try {

@@ -15,8 +15,8 @@
 
 namespace deepspeed::pipe {
 
-/// Identifies a kind of list. It depends on the form of the model's inputs (a number equal on all stages),
-/// the part whose outputs it holds, and training or evaluation.
+/// Identifies lists of tensors that have one form. The kind depends on the form of the model's inputs (a
+/// number equal on all stages), the part of the model whose outputs are sent, and training or evaluation.
 struct ListKind {
   int64_t input_form = 0;
   int part = 0;
@@ -27,7 +27,7 @@ struct ListKind {
 
 class KnownForms {
  public:
-  /// Returns the form of such a list; null if none was seen.
+  /// Returns the form of lists of this kind; null if none was seen.
   const Form* find(const ListKind& kind) const {
     const auto found = forms_.find(kind);
     return found == forms_.end() ? nullptr : &found->second;
@@ -54,15 +54,16 @@ struct LinkOptions {
 /// last stage is linked to the first.
 class StageLinks {
  public:
-  /// Makes its groups of ranks. Collective over the pipeline's ranks.
+  /// Makes the process groups for the messages. Collective over the pipeline's ranks.
   StageLinks(const comm::World& world, const ParallelRanks& ranks, const LinkOptions& options);
 
   /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from the
   /// last list of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
-  /// Starts receiving the previous part's outputs if their form is known. Returns whether it is.
+  /// Starts receiving the previous part's outputs if their form is known. Returns whether it started.
   bool expect_inputs(const ListKind& kind);
-  /// Waits for the inputs. They are leaves, which require gradients if the other stage's outputs do.
+  /// Waits for the previous part's outputs. They are leaves, which require gradients if the other stage's
+  /// outputs do.
   Tensors receive_inputs(const ListKind& kind);
   size_t num_expected_inputs() const { return inputs_ ? inputs_->num_expected() : 0; }
 
@@ -70,7 +71,7 @@ class StageLinks {
   void send_gradients(const Tensors& inputs, const Tensors& gradients);
   /// Starts receiving the gradients of outputs of this form.
   void expect_gradients(const Form& outputs);
-  /// Waits for the gradients; undefined for outputs that require none.
+  /// Waits for the gradients of outputs; undefined for outputs that require none.
   Tensors receive_gradients();
   size_t num_expected_gradients() const { return output_grads_ ? output_grads_->num_expected() : 0; }
 

@@ -12,8 +12,8 @@
 
 namespace deepspeed::pipe {
 
-/// Passes from one layer to the next, with any dtypes. Tensors that require no gradient, such as integers,
-/// get none.
+/// Holds what one layer passes to the next, of any dtypes. Tensors that require no gradient, such as
+/// integers, get none.
 using Tensors = std::vector<at::Tensor>;
 using TensorFunction = std::function<Tensors(const Tensors&)>;
 
@@ -23,13 +23,13 @@ struct Layer {
   EngineModel model;  // parameters and buffers by their names in the layer; empty for a function
 };
 
-/// Is a layer that this rank has built.
+/// Holds a layer that this rank has built.
 struct StageLayer {
   int index = 0;       // in the model
   std::string prefix;  // of its parameters' names: "3", "tied_modules.embed"
   Layer layer;
   std::string tied_key = {};    // empty: not tied
-  bool has_forward_fn = false;  // of a tied layer
+  bool has_forward_fn = false;  // a tied layer runs by a function of its own, not the module's forward
 };
 
 }  // namespace deepspeed::pipe

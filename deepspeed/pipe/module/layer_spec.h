@@ -25,7 +25,7 @@
 
 namespace deepspeed::pipe {
 
-/// Is a module that several layers of a stage share, from any front end.
+/// Holds a module that several layers of a stage share, from any front end.
 struct TiedModule {
   std::string class_name;
   std::shared_ptr<void> module;
@@ -52,7 +52,7 @@ requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, T>
 struct Contained<T> {
   using type = typename T::ContainedType;
 };
-/// Is the class of the module itself; for a TORCH_MODULE holder, the class it holds.
+/// Names the class of a module; for a TORCH_MODULE holder, the class it holds.
 template <class T>
 using ModuleClass = typename Contained<T>::type;
 
@@ -75,7 +75,7 @@ TensorFunction forward_of(const std::shared_ptr<Module>& module) {
   };
 }
 
-/// Is the class of a forward function's first parameter.
+/// Names the class of a forward function's first parameter.
 template <class List>
 struct First {
   using type = void;
@@ -125,14 +125,14 @@ concept IsModulePointer = requires(Part part) {
   { part.get() } -> std::convertible_to<torch::nn::Module*>;
   requires !std::is_base_of_v<torch::detail::ModuleHolderIndicator, Part>;
 };
-/// Is a module that a layer cannot keep alive.
+/// Accepts modules and pointers to modules that a layer cannot keep alive.
 template <class Part>
 concept IsUnsharedModule = std::is_base_of_v<torch::nn::Module, std::remove_pointer_t<Part>> ||
     (IsModulePointer<Part> && !requires(Part part) { part.use_count(); });
 
 }  // namespace spec_detail
 
-/// Is an element of the list from which a PipelineModule is made. It can be a module (a shared_ptr, a
+/// Describes one layer in the list from which a PipelineModule is made. It can be a module (a shared_ptr, a
 /// TORCH_MODULE holder or a torch::nn::AnyModule), a function over tensors, or a layer to be built later,
 /// of(). A layer takes and returns a tensor, several, or a struct or tuple of tensors.
 class DEEPSPEED_API LayerSpec {
@@ -224,8 +224,8 @@ class DEEPSPEED_API LayerSpec {
   bool is_built_ = false;
 };
 
-/// Is a layer that shares its module with other layers of its key. These may be on other stages. An example
-/// is an embedding and the output projection. Gradients of the tied weights are summed over the stages.
+/// Describes a layer that shares its module with layers of equal key on any stage. An example is an embedding
+/// and the output projection. Gradients of the tied weights are summed over the stages.
 class DEEPSPEED_API TiedLayerSpec : public LayerSpec {
  public:
   /// Takes a layer of another front end.

@@ -20,8 +20,8 @@ namespace deepspeed::pipe {
 /// Runs a function so that its activations are recomputed in backward instead of kept.
 using CheckpointFunction = std::function<Tensors(const TensorFunction& function, const Tensors& inputs)>;
 
-/// Is a stage built by a front end, which runs the layers itself. Between them it passes values of its own
-/// language. It also handles seeds and recomputation.
+/// Holds a stage whose layers a front end builds and runs. It passes values of its own language between
+/// layers, and handles seeds and recomputation.
 struct FrontEndStage {
   Parts parts;        // as partition_layers() returns them
   EngineModel model;  // of this stage, under the front end's names
@@ -29,11 +29,12 @@ struct FrontEndStage {
 };
 
 struct PipelineModuleOptions {
-  /// Either this or `topology` is given. Each stage's ranks then train data-parallel.
+  /// Number of stages; each stage's ranks train data-parallel. Give either this or `topology`.
   std::optional<int> num_stages = {};
   std::optional<ProcessTopology> topology = {};
   /// Returns whether the slices of a layer hold different parts of this parameter. Slices are the ranks of
-  /// the axis "model". If not, or if empty, all slices hold equal copies, and norms count the first one.
+  /// the axis "model". If not, or without this function, all slices hold equal copies, and norms count the
+  /// first one.
   std::function<bool(const at::Tensor& param)> is_model_parallel_parameter = {};
   LossFunction loss_fn = {};  // absent: the last layer returns the loss
   /// Returns further losses to report, by name. It is called on the last stage after each micro batch's loss.

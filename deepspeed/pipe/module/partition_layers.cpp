@@ -27,7 +27,7 @@ void check_weights(const std::vector<double>& weights) {
   }
 }
 
-/// Describes the best way to cut the first items into some number of parts.
+/// Describes the best cut of the first i items into a number of parts.
 struct BestCut {
   double largest = kUnbounded;
   double smallest = kUnbounded;
@@ -38,7 +38,8 @@ struct BestCut {
 /// Holds the best cuts into one number of parts, of the first i items for each i.
 using BestCuts = std::vector<BestCut>;
 
-/// Adds a part to the best cuts into one part fewer. With equal spreads a later begin wins.
+/// Returns the best cuts into `parts` parts, given those into one part fewer. With equal spreads a later
+/// begin of the last part wins.
 BestCuts add_part(const BestCuts& before, const std::vector<double>& sums, size_t parts) {
   BestCuts result(before.size());
   for (size_t end = parts; end < before.size(); ++end) {

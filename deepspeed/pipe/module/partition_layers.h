@@ -1,5 +1,5 @@
-// Divides a model's layers among stages, by DeepSpeed's rules. It is all pure: layers are names, numbers of
-// parameters and times.
+// Divides a model's layers among stages, by DeepSpeed's rules. All functions are pure: they see layers as
+// names, numbers of parameters and times.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ using Parts = std::vector<int>;
 DEEPSPEED_API Parts partition_uniform(int num_items, int num_parts);
 
 /// Cuts items into parts whose sums of weights differ as little as possible. The largest minus the smallest
-/// sum is minimized by dynamic programming in O(n^2 * parts). Of equal cuts the one with the most items
-/// before the last part is taken, and so on to the front. With at most as many items as parts it equals
-/// partition_uniform. Source of the rule: DeepSpeed 0.19.6, runtime/utils.py. Throws UsageError as
-/// partition_uniform does, and for weights that are negative or not finite.
+/// sum is minimized by dynamic programming in O(n^2 * parts). Among equally good cuts, the one with the
+/// smallest last part is taken, then the smallest part before it, and so on. With at most as many items as
+/// parts it equals partition_uniform. Source of the rule: DeepSpeed 0.19.6, runtime/utils.py. Throws
+/// UsageError as partition_uniform does, and for weights that are negative or not finite.
 DEEPSPEED_API Parts partition_balanced(const std::vector<double>& weights, int num_parts);
 
-/// Holds what the partition knows of a layer.
+/// Describes a layer to partition_layers().
 struct LayerCost {
   std::string class_name;  // the module's class, or the function's name
   int64_t parameters = 0;  // trained elements

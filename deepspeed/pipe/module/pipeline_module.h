@@ -23,7 +23,7 @@
 
 namespace deepspeed::pipe {
 
-/// Is a weight of a tied module on this stage.
+/// Describes a weight of a tied module on this stage.
 struct TiedWeight {
   std::string key;   // of the module
   std::string name;  // in the model: "tied_modules.embed.weight"
@@ -31,7 +31,7 @@ struct TiedWeight {
   std::vector<int> stages;  // ascending; two or more
 };
 
-/// Is the model of a PipelineEngine. All layers are described; those of this rank's stage are built.
+/// Holds the model of a PipelineEngine. All layers are described; those of this rank's stage are built.
 /// Parameters of layer i are named "i.name", those of a tied layer "tied_modules.KEY.name". All ranks
 /// construct it with the same arguments.
 class DEEPSPEED_API PipelineModule {
@@ -49,7 +49,7 @@ class DEEPSPEED_API PipelineModule {
   int stage_id() const { return ranks_.stage_id(); }
   int model_chunks() const { return options_.model_chunks; }
   const ProcessTopology& topology() const { return ranks_.topology(); }
-  /// Returns this rank's place among stages, data-parallel ranks and slices.
+  /// Returns this rank's position among stages, data-parallel ranks and slices.
   const ParallelRanks& grid() const { return ranks_; }
   const comm::World& world() const { return options_.world; }
   /// Returns the boundaries of parts. Part p is chunk p / num_stages() of stage p % num_stages().
@@ -79,8 +79,8 @@ class DEEPSPEED_API PipelineModule {
   void train(bool mode = true) { model_.set_training(mode); }
   void eval() { train(false); }
 
-  /// Returns whether the chunk has a trained parameter. It is false if this is unknown: for one of several
-  /// chunks run by a front end.
+  /// Returns whether the chunk has a trained parameter. Returns false if this is unknown, for one of several
+  /// chunks that a front end runs.
   bool is_trained(int chunk) const;
   /// Returns this stage's layers in the order of the model.
   const std::vector<StageLayer>& layers() const { return layers_; }
@@ -96,7 +96,7 @@ class DEEPSPEED_API PipelineModule {
   /// Loads save_state_dict()'s files. Throws CheckpointError if a file is missing or sizes differ. If strict,
   /// it also throws if a name is missing.
   void load_state_dir(const std::string& load_dir, bool strict = true);
-  /// Returns this stage as an engine takes it.
+  /// Returns this stage's model in the form that engines take.
   const EngineModel& model() const { return model_; }
   /// Sets how many layers' activations are recomputed together; 0: none.
   void set_activation_checkpoint_interval(int interval) {

@@ -9,12 +9,12 @@
 
 namespace deepspeed::pipe {
 
-/// Returns the stage's name for `name` in a layer with this prefix.
+/// Returns a parameter's name in the stage. `name` is its name in the layer of this prefix.
 inline std::string name_in(const std::string& prefix, const std::string& name) { return prefix + "." + name; }
 
 /// Joins the models of layers into one, in which names begin with the layer's prefix. Layers with the same
 /// prefix are one module and appear once. Parameters shared by several modules have their first name. The
-/// files of the layers are described later.
+/// description of checkpoint files is added later.
 EngineModel join_models(const std::vector<StageLayer>& layers);
 
 }  // namespace deepspeed::pipe

@@ -47,7 +47,7 @@ struct Signature<F> : Signature<decltype(&F::operator())> {};
 template <class F>
 using ParametersOf = typename Signature<F>::list;
 
-/// Is the type of a callable's only parameter, without const and reference; otherwise void.
+/// Names the type of a callable's only parameter, without const and reference; otherwise void.
 template <class List>
 struct OnlyParameter {
   using type = void;

@@ -24,8 +24,8 @@ enum class InstructionKind {
   kOptimizerStep,    // step the optimizer and drop the gradients
 };
 
-/// Is one instruction. All members are set if it concerns a micro batch. For the last three kinds buffer and
-/// micro batch are -1.
+/// Describes one instruction. For the last three kinds of instructions, which concern no micro batch,
+/// buffer_id and micro_batch are -1.
 struct Instruction {
   InstructionKind kind = InstructionKind::kOptimizerStep;
   int buffer_id = -1;    // from 0 to num_pipe_buffers() - 1

@@ -13,8 +13,8 @@ class DEEPSPEED_API PipeSchedule {
   PipeSchedule(int micro_batches, int stages, int stage_id);
   virtual ~PipeSchedule() = default;
 
-  /// Returns the instructions of this stage for one batch. All stages have equally many steps, and a barrier
-  /// may stand between any two steps.
+  /// Returns the instructions of this stage for one batch. All stages have equally many steps, and may wait
+  /// for each other between any two steps.
   virtual Steps steps() const = 0;
   /// Returns how many buffers the instructions of this stage use.
   virtual int num_pipe_buffers() const { return micro_batches_; }

@@ -9,7 +9,7 @@
 
 namespace deepspeed::pipe {
 
-/// Is a forward, backward or half a backward of a micro batch through one chunk.
+/// Describes a forward, backward or half a backward of a micro batch through one chunk.
 struct Pass {
   InstructionKind kind;
   int micro_batch;
@@ -33,7 +33,7 @@ struct PipeShape {
 class PassTimes {
  public:
   explicit PassTimes(const PipeShape& shape);
-  /// Returns whether the pass can run in `slot`: its needs were done in earlier slots.
+  /// Returns whether all passes that this pass needs were done before `slot`.
   bool is_ready(int stage, const Pass& pass, int slot) const;
   void record(int stage, const Pass& pass, int slot);
 

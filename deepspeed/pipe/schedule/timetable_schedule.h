@@ -7,7 +7,7 @@
 
 namespace deepspeed::pipe {
 
-/// Is the other end of a send or receive. It names a stage, and its chunk that sends or uses the tensors.
+/// Names the other end of a send or receive. It is a stage, and its chunk that sends or uses the tensors.
 struct Peer {
   int stage;
   int model_chunk;
@@ -19,9 +19,9 @@ struct Peer {
 /// of the first stage, and gradients go back. Throws UsageError for other instructions.
 DEEPSPEED_API Peer peer_of(const Instruction& instruction, int stage, int stages);
 
-/// Is a schedule made from a timetable. Each pass is preceded by its receive and followed, in the same step,
-/// by its send, which must not block. Each micro batch of each chunk takes the lowest free buffer and gives
-/// it back after its backward.
+/// Makes a schedule from a timetable. Each pass is preceded by its receive and followed, in the same step, by
+/// its send, which must not block. Each micro batch of each chunk takes the lowest free buffer and frees it
+/// after its backward.
 class DEEPSPEED_API TimetableSchedule : public PipeSchedule {
  public:
   /// Throws UsageError as PipeSchedule does.

@@ -16,7 +16,7 @@ class DEEPSPEED_API TrainSchedule : public PipeSchedule {
   int num_pipe_buffers() const override;
 
  private:
-  /// Says what a stage does in a step. If the micro batch is out of range, it is idle.
+  /// Says what a stage does in a step. If the micro batch is out of range, the stage is idle.
   struct Turn {
     int micro_batch;
     bool is_forward;

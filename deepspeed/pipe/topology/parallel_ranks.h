@@ -11,9 +11,9 @@ namespace deepspeed {
 using RankGroup = std::vector<int>;
 using RankGroups = std::vector<RankGroup>;
 
-/// Holds the groups of all ranks, and one rank's place in them. The axes "pipe", "data" and "model" have
-/// their meaning; a missing one counts as size 1. In DeepSpeed's terms a rank's "model parallel" group is all
-/// of a pipeline (stages and slices), and its "slice" group the ranks that share a layer.
+/// Holds the groups of all ranks, and one rank's place in them. The axes are "pipe", "data" and "model"; a
+/// missing one counts as size 1. In DeepSpeed's terms a rank's "model parallel" group is all of a pipeline
+/// (stages and slices), and its "slice" group the ranks that share a layer.
 class DEEPSPEED_API ParallelRanks {
  public:
   /// Throws UsageError if the rank is not in the topology.
@@ -42,7 +42,8 @@ class DEEPSPEED_API ParallelRanks {
   RankGroups data_parallel_groups() const { return groups("data"); }
   RankGroups slice_groups() const { return groups("model"); }
   RankGroups model_parallel_groups() const;
-  /// Returns a pair for each rank: the rank and that of the next stage. The first stage follows the last.
+  /// Returns a pair for each rank: itself and its neighbour on the next stage. The first stage follows the
+  /// last.
   RankGroups p2p_groups() const;
 
   /// These return the group that holds this rank.
@@ -51,8 +52,8 @@ class DEEPSPEED_API ParallelRanks {
   RankGroup slice_group() const { return own(slice_groups()); }
   RankGroup model_parallel_group() const { return own(model_parallel_groups()); }
 
-  /// Returns the rank of another stage at this rank's place on the other axes. `others` may change some of
-  /// these. Throws UsageError for places that do not exist.
+  /// Returns the global rank of a stage that has this rank's other coordinates. `others` replaces some of
+  /// them. Throws UsageError for coordinates that do not exist.
   int stage_to_global(int stage_id, const ProcessCoord& others = {}) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace deepspeed {
 
-/// Is a position, by the names of the axes.
+/// Maps the names of axes to a rank's coordinates.
 using ProcessCoord = std::map<std::string, int>;
 
 /// Lays ranks out over axes in row-major order: the last axis varies fastest. A missing axis has size 0 and

@@ -24,15 +24,15 @@ constexpr bool is_rounded(Fetch fetch) {
   return fetch == Fetch::kQuantizedAllGather || fetch == Fetch::kFloat8AllGather;
 }
 
-/// Is a gather that was started.
+/// Represents a gather that was started, and returns its results.
 class ShardGather {
  public:
   virtual ~ShardGather() = default;
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
 
-  /// Waits for the index-th shard of all ranks and returns it, (ranks * n). The caller may keep it. With one
-  /// rank it is the shard itself, if that is in its parameter's memory. Throws CommError and IoError.
+  /// Returns the index-th parameter's values: all ranks' shards in order, (ranks * n). Waits for them. The
+  /// caller may keep them. With one rank they may share the shard's memory. Throws CommError and IoError.
   virtual at::Tensor take(size_t index) = 0;
 
  protected:
@@ -43,8 +43,8 @@ class GatherBucket final : public ShardGather {
  public:
   /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. It only waits for
   /// disks. The stream `copies` brings shards from other memory to the device. Results go into `buffers`,
-  /// which must outlive this object. With one rank nothing is sent. nodes: of `group`; if they have levels,
-  /// an all-gather first goes between nodes. Collective. Throws IoError.
+  /// which must outlive this object. With one rank nothing is sent. nodes: the groups of `group` by node;
+  /// with several nodes of several ranks, an all-gather first goes between nodes. Collective. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});

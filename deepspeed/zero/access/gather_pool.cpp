@@ -35,8 +35,8 @@ GathererOptions gatherer_options(const comm::ProcessGroup& shard_group, const Ga
   return of;
 }
 
-/// Returns whether this use must not advance the trace. This is so if its unit is current, or if a
-/// GatheredParameters holds the parameter of a unit, since a single rank may use it then.
+/// Returns whether a use of the parameter must not advance the pass's trace. This is so if the parameter's
+/// unit is current, or if a GatheredParameters holds a unit's parameter, since a single rank may use it then.
 bool stays_in_unit(const Gatherable& param, const ParamTable& params) {
   const GatherUnit* const unit = param.unit_of_owner();
   return unit != nullptr && (unit == params.current() || param.num_holds > 0);

@@ -50,33 +50,34 @@ struct GatherPoolOptions {
   bool is_provisional = false;
 };
 
-/// Gathers and releases parameters. Thread-safe.
+/// Gathers partitioned parameters when they are used, and releases them. Thread-safe.
 class GatherPool : public std::enable_shared_from_this<GatherPool> {
  public:
   GatherPool(comm::ProcessGroup shard_group, const GatherPoolOptions& options);
 
   /// Returns the ranks over which the parameters are partitioned.
   const comm::ProcessGroup& shard_group() const { return ranks_.shard_group(); }
-  /// Returns these ranks and those with further copies. All get what one of them writes.
+  /// Returns the shard group's ranks and those that hold further copies of the shards. Writes reach all of
+  /// them.
   const comm::ProcessGroup& all_ranks() const {
     return options_.all_ranks ? options_.all_ranks : shard_group();
   }
-  /// Notes that the parameters' engine ended or gave them up. They stay partitioned, may be used in access
-  /// windows, and another engine may take them over. Does not communicate.
+  /// Notes that the parameters' engine ended or gave them up. Parameters stay partitioned, may be used in
+  /// access windows, and another engine may take them over. Does not communicate.
   void abandon() noexcept;
   bool is_abandoned() const;
   /// Returns whether no engine owns the parameters.
   bool is_free() const { return options_.is_provisional || is_abandoned(); }
 
   /// Partitions `param`, whose values are already in the shards of all ranks. Its data is dropped, and
-  /// returns while operators use it. shard: (ceil(numel / world size)); its dtype becomes the parameter's.
-  /// device: the parameter's device afterwards (default: its own). The parameter must have at least one
-  /// element.
+  /// returns while operators use it. shard: this rank's, ceil(numel / shard group's size) elements; its dtype
+  /// becomes the parameter's. device: the parameter's device afterwards (default: its own). The parameter
+  /// must have at least one element.
   std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name,
                                                 std::shared_ptr<Shard> shard,
                                                 std::optional<at::Device> device = {});
-  /// Makes a copy in another dtype, which needs no data yet. Returns null if the copy is to be an ordinary
-  /// tensor.
+  /// Makes a copy of a parameter in another dtype, gathered when it is used. Returns null if the copy is to
+  /// be an ordinary tensor.
   std::shared_ptr<PartitionedStorage> make_copy(PartitionedStorage& source, at::ScalarType dtype);
   /// Forgets a parameter or a copy whose storage is gone.
   void forget(Gatherable& param) noexcept;
@@ -84,11 +85,12 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// errors, the same on all ranks. Returns the unit's number, from 1 on. Throws UsageError if one of them is
   /// already in a unit.
   size_t join(std::string name, const std::vector<std::shared_ptr<PartitionedStorage>>& members);
-  /// Sets `call`, which gets the number of each unit that a backward no longer needs. Earlier backwards tell
-  /// when that is. All ranks call it at the same place among the gathers. It must not use the pool.
+  /// Sets a function that gets a unit's number after its last use in a backward. Earlier backwards tell when
+  /// that is. All ranks call it at the same place among the gathers. It must not use the pool.
   void on_unit_done(std::function<void(size_t unit)> call);
 
-  /// Opens a window in which reads are allowed. Windows nest; the outermost sets the kind of pass.
+  /// Opens an access window, in which operators may read parameters. Windows nest; the outermost one's `mode`
+  /// is the kind of pass.
   void open_window(AccessMode mode = AccessMode::kAny);
   /// Closes a window. The last one releases all parameters that are not persistent, not in use, and not
   /// needed soon by a backward.
@@ -98,30 +100,29 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// UsageError if the use is not allowed, CommError, IoError; no end_use() follows then.
   void begin_use(Gatherable& param, const std::string& op, bool writes);
   void end_use(Gatherable& param);
-  /// Begins a module that owns the parameter, like one operator that uses it until end_module(). Returns
-  /// false and does nothing if the parameter is in a unit, which is gathered when a pass arrives at it.
-  /// Throws as begin_use() does.
+  /// Keeps the parameter whole while its module runs, until end_module(). Returns false and does nothing if
+  /// the parameter is in a unit (see join()). Throws as begin_use() does.
   bool begin_module(PartitionedStorage& storage);
-  /// Ends the module. Releases the parameter unless the pass uses it again soon, or always without a trace.
+  /// Ends begin_module(). Releases the parameter unless the pass is known to use it again soon.
   void end_module(PartitionedStorage& storage);
 
   /// Allows uses of whole persistent parameters outside of windows. What an operator writes goes into the
-  /// shard at once. Ranks compare the writes when they next meet (compare_writes).
+  /// shard at once. Ranks compare the writes later (compare_writes).
   void let_use_persistent();
   /// Makes all persistent parameters whole, for use between a step and the next forward. Does nothing unless
   /// let_use_persistent() was called. Collective.
   void gather_persistent();
 
-  /// Makes the parameter whole until drop_hold() and allows its use meanwhile. writable: write_back() may end
-  /// it. Throws UsageError for a second writable hold. Collective.
+  /// Makes the parameter whole until drop_hold() and allows its use meanwhile. writable: write_back() may
+  /// keep what is written. Throws UsageError for a second writable hold. Collective.
   void hold(Gatherable& param, bool writable);
-  /// Ends the writes of a hold: rank `modifier_rank`'s values become those of all ranks. Collective.
+  /// Gives all ranks the values that rank `modifier_rank` of all_ranks() wrote in a hold. Collective.
   void write_back(Gatherable& param, int modifier_rank);
-  /// Leaves present values to other tensors over the held `tensor`'s storage, as ordinary memory. Does
+  /// Turns other tensors over the held `tensor`'s storage into ordinary ones with the present values. Does
   /// nothing inside a pass.
   void leave_to_aliases(Gatherable& param, const at::Tensor& tensor);
-  /// Ends a hold. forget_writes: drops, on this rank only, what was written and not written back. The last
-  /// hold drops what was written without a writable hold; a warning says so the first time.
+  /// Ends a hold. forget_writes: drops, on this rank only, what was written and not sent by write_back(). The
+  /// last hold drops what was written without a writable hold; a warning says so the first time.
   void drop_hold(Gatherable& param, bool writable, bool forget_writes) noexcept;
   /// Warns once that a write to the parameter `name` without a modifier_rank is lost.
   void warn_of_lost_write(const std::string& name) noexcept;
@@ -138,7 +139,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void check_settable(const PartitionedStorage& storage) const;
   /// Compares what ranks have written outside of windows. Collective if this rank has written anything; if
   /// another rank has not, the ranks' calls differ and that is an error. Throws UsageError naming the
-  /// parameter if ranks wrote different values. Each rank's part is then what it wrote.
+  /// parameter if ranks wrote different values. Each rank's shard then holds what that rank wrote.
   void compare_writes();
   /// Returns whether the shard was changed other than by the optimizer since the last call.
   bool take_externally_written(PartitionedStorage& storage);
@@ -156,7 +157,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void suspend(std::string why);
   void resume();
 
-  /// Returns the elements that are whole or being gathered, of parameters and copies.
+  /// Returns how many elements of parameters and copies are whole or being gathered. Copies of leaf modules'
+  /// parameters do not count.
   int64_t live_numel() const;
   Gatherable::State state_of(const Gatherable& param) const;
 
@@ -170,10 +172,10 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Returns whether the gathered data is the shard itself, which cannot be stale.
   bool is_its_shard(const Gatherable& param) const;
   void note_new_version(Gatherable& param);
-  /// Prepares for a write that must not last.
+  /// Prepares for a write that is dropped when the last hold ends.
   void spoil(Gatherable& param);
   void end_spoilt(Gatherable& param);
-  /// Stores what an operator has written outside of windows.
+  /// Stores in the shard what an operator has written outside of windows.
   void take_write(Gatherable& param);
   void give_back_one(const at::Tensor& tensor, Gatherable& param);
 
@@ -195,8 +197,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::function<void(size_t)> on_unit_done_;
 };
 
-/// Is the storage of one partitioned parameter, or of a low-precision copy. The pool makes it: this rank has a
-/// shard, and the whole is gathered from the shards of all ranks while operators use it. Thread-safe.
+/// Stores one partitioned parameter, or a low-precision copy. This rank has a shard; the whole is gathered from
+/// the shards of all ranks while operators use it. GatherPool makes this object. Thread-safe.
 class PartitionedStorage final : public HoldableStorage,
                                  public std::enable_shared_from_this<PartitionedStorage> {
  public:
@@ -215,11 +217,11 @@ class PartitionedStorage final : public HoldableStorage,
   int64_t numel() const { return param_.numel; }
   /// Returns the shard of a parameter; null for a copy.
   const std::shared_ptr<Shard>& shard() const { return param_.shard; }
-  /// Returns whether it stays whole after a gather until the shards change.
+  /// Returns whether the parameter stays whole after a gather until the shards change.
   bool is_persistent() const { return param_.traits.is_persistent; }
   const std::shared_ptr<GatherPool>& pool() const { return pool_; }
   State state() const { return pool_->state_of(param_); }
-  /// Returns the pool's data about it, guarded by the pool's lock.
+  /// Returns the pool's data about the parameter, guarded by the pool's lock.
   Gatherable& param() { return param_; }
   const Gatherable& param() const { return param_; }
 

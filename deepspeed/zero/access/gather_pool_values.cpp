@@ -39,7 +39,8 @@ using State = Gatherable::State;
 // Elements that are gathered at a time, in addition to those already whole.
 constexpr int64_t kGivenBackAtOnce = 16 << 20;
 
-/// Describes how ranks' writes differ, if they do. of_ranks: lines of a fingerprint and a name.
+/// Describes how ranks' writes differ, if they do. of_ranks: from each rank, a line per parameter with
+/// fingerprint and name.
 std::optional<std::string> difference_of_writes(const std::vector<std::string>& of_ranks) {
   const auto lines_of = [](const std::string& text) {
     std::map<std::string, std::string> lines;
@@ -125,7 +126,7 @@ void GatherPool::warn_of_lost_write(const std::string& name) noexcept {
         "values again; to keep what is written, give it a modifier_rank, the rank whose values all ranks "
         "take over. This is logged once");
   } catch (const std::exception&) {
-    // The values are correct without the line.
+    // The values are correct without the warning.
   }
 }
 

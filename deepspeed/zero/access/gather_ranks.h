@@ -15,23 +15,23 @@ namespace deepspeed::zero {
 
 /// Says how a parameter is gathered: over which ranks, and in which form.
 struct GatherRoute {
-  bool is_near = false;  // from its secondary part, over the near ranks
+  bool is_near = false;  // over neighbouring ranks, from their secondary parts
   Fetch fetch = Fetch::kAllGather;
   auto operator<=>(const GatherRoute&) const = default;
 };
 
-/// Starts gathers over the right ranks. Not thread-safe.
+/// Starts gathers over the ranks that a GatherRoute chooses. Not thread-safe.
 class GatherRanks {
  public:
-  /// nodes: of the shard group, for gathers in two steps; undefined: in one. near: ranks that keep secondary
-  /// parts; may be undefined.
+  /// nodes: the shard group's groups by node, for gathers in two steps; undefined: in one. near: ranks that
+  /// together keep a second copy of gathered parameters; may be undefined.
   GatherRanks(comm::ProcessGroup shard_group, comm::NodeGroups nodes, comm::ProcessGroup near);
 
   /// Returns the ranks over which the parameters are partitioned.
   const comm::ProcessGroup& shard_group() const { return shard_group_; }
-  /// Makes the stream that copies shards from other memory. Only the first call counts.
+  /// Makes the stream that copies shards from other memory to `device`. Only the first call counts.
   void set_device(at::Device device);
-  /// Starts a gather of these shards, as GatherBucket does. Call set_device() first.
+  /// Starts a gather of `shards` along `route`, as GatherBucket does. Call set_device() first.
   std::shared_ptr<ShardGather> start(std::vector<std::shared_ptr<Shard>> shards, at::ScalarType dtype,
                                      at::Device device, const GatherRoute& route);
   /// Frees the memory that no gather uses.

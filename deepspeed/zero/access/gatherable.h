@@ -24,22 +24,22 @@ struct PartitionedTraits {
   bool is_matrix = true;       // it has at least two dimensions
 };
 
-/// Holds this rank's part of the latest full gather, for gathers over near ranks.
+/// Holds this rank's part of a second copy, for gathers over neighbouring ranks.
 struct SecondaryPart {
   std::shared_ptr<MemoryShard> shard;  // null: none
-  int64_t version = -1;                // version of the shards when it was kept
-  bool is_rounded = false;             // that gather was quantized
+  int64_t version = -1;                // version of the shards when the part was kept
+  bool is_rounded = false;             // the part comes from a quantized gather
 };
 
-/// Describes a parameter. Members that are not const change under the pool's lock.
+/// Describes a partitioned parameter or a copy. Members that are not const change under the pool's lock.
 struct Gatherable {
   enum class State { kPartitioned, kGathering, kWhole };
 
-  /// Keys of parameters and units in traces are multiples of this number. The keys of a parameter's copies
-  /// follow its own, one per dtype.
+  /// Separates the keys that stand for parameters and units in traces (prefetch/use_trace.h). The keys of a
+  /// parameter's copies follow its own, one per dtype.
   static constexpr uint64_t kKeysPerParam = 256;
 
-  /// Describes a parameter of `numel` elements on `device`. shard: (ceil(numel / world size)).
+  /// Describes a parameter of `numel` elements on `device`. shard: this rank's, ceil(numel / ranks) elements.
   Gatherable(std::string name, int64_t numel, at::Device device, std::shared_ptr<Shard> shard,
              PartitionedTraits traits);
   /// Describes a copy of `source` in another dtype, remade from the shards by each gather.
@@ -52,14 +52,14 @@ struct Gatherable {
   const Gatherable& owner() const { return source ? *source : *this; }
   /// Returns the parameter's unit; null if it is gathered by itself.
   GatherUnit* unit_of_owner() const { return owner().unit; }
-  /// Returns whether the source of this copy has changed since it was made.
+  /// Returns whether this is a copy whose source has changed since the copy was made.
   bool is_stale() const { return source && source->version != source_version; }
-  /// Returns whether an operator or a GatheredParameters is using it.
+  /// Returns whether an operator or a GatheredParameters is using this data.
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }
-  /// Returns whether all ranks have a secondary part with the present values.
+  /// Returns whether the secondary part, here and on all ranks, has the present values.
   bool has_secondary() const { return secondary.shard && secondary.version == version; }
-  /// Returns the shard to send. A copy of a parameter sends the shard of the original. Throws UsageError if the
-  /// original has changed since.
+  /// Returns the shard that a gather sends. A copy of a parameter sends the shard of the original. Throws
+  /// UsageError if the original has changed since.
   const std::shared_ptr<Shard>& current_shard() const;
 
   const std::string name;  // "h.0.weight", or "h.0.weight in BFloat16"

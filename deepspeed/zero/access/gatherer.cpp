@@ -40,7 +40,7 @@ struct OrdinaryTensors {
   c10::NoGradGuard no_grad;
 };
 
-/// Names what the collective is about, for error texts.
+/// Names the parameters that a collective gathers, for error texts.
 std::string subject_of(const std::vector<Gatherable*>& params) {
   const Gatherable &first = *params.front(), &last = *params.back();
   const GatherUnit* const unit = first.unit_of_owner();

@@ -25,7 +25,7 @@ struct GathererOptions {
 /// Starts and ends gathers. Calls that start one are collective. The caller holds a lock.
 class Gatherer {
  public:
-  /// Starts one collective, as GatherRanks does.
+  /// Starts the gather of `shards` in one collective (GatherRanks::start).
   using Start = std::function<std::shared_ptr<ShardGather>(std::vector<std::shared_ptr<Shard>> shards,
                                                            at::ScalarType dtype, at::Device device,
                                                            const GatherRoute& route)>;
@@ -37,7 +37,7 @@ class Gatherer {
   Gatherer& operator=(const Gatherer&) = delete;
 
   /// Starts gathers of partitioned parameters of one dtype. Small ones travel together, large ones alone.
-  /// exact: gathers exact values if passes get rounded ones. Throws UsageError while suspended.
+  /// exact: does not quantize, even if the config asks for it. Throws UsageError while suspended.
   void start(const std::vector<Gatherable*>& wanted, bool exact = false);
   /// Starts the gather of one parameter, and releases others if the limit requires it.
   void start_one(Gatherable& param, bool exact = false);
@@ -46,10 +46,10 @@ class Gatherer {
   /// Finishes a gather whose result is not needed. An error shows up in the group's next collective.
   void finish_unwanted(Gatherable& param) noexcept;
   void make_whole(Gatherable& param);
-  /// Makes it whole with the shards' exact values, unless an operator uses rounded ones.
+  /// Makes the parameter whole with the shards' exact values, unless an operator uses rounded ones.
   void make_exactly_whole(Gatherable& param);
 
-  /// Returns whether passes get rounded values of the parameter.
+  /// Returns whether passes such as forward get quantized values of the parameter.
   bool is_quantized_for_passes(const Gatherable& param) const;
 
   /// Forbids use until resume(), since the shards were moved away; `why` explains it.
@@ -63,7 +63,7 @@ class Gatherer {
   GatherRoute route_of(const Gatherable& param, bool exact) const;
   void start_together(const std::vector<Gatherable*>& params, std::vector<std::shared_ptr<Shard>> shards,
                       const GatherRoute& route);
-  /// Saves this rank's secondary part unless an up-to-date one exists.
+  /// Saves this rank's part of gathered values as secondary part, unless that is up to date.
   void keep_secondary(Gatherable& param) const;
 
   const GathererOptions options_;

@@ -13,7 +13,7 @@
 
 namespace deepspeed::zero {
 
-/// Makes every change of a parameter's state. The caller holds a lock.
+/// Tracks the live parameters and changes their states. The caller holds a lock.
 class LiveParams {
  public:
   /// max_numel: elements that may be live at one time. Parameters in use or persistent may exceed it.
@@ -23,32 +23,32 @@ class LiveParams {
   LiveParams(const LiveParams&) = delete;
   LiveParams& operator=(const LiveParams&) = delete;
 
-  /// Returns the live elements.
+  /// Returns the number of live elements that count against the limit.
   int64_t numel() const { return set_.numel(); }
-  /// Returns the elements that may still be gathered; negative if the limit is exceeded.
+  /// Returns how many elements may still be gathered; negative if the limit is exceeded.
   int64_t room() const { return set_.room(); }
   /// Returns the most recently used parameter; null if none is live.
   Gatherable* latest() const { return set_.latest(); }
   /// Returns the least recently used parameter; null if none is live.
   Gatherable* oldest() const { return set_.empty() ? nullptr : set_.oldest(); }
-  /// Calls `visit` with each live parameter, oldest first. It may release that parameter.
+  /// Calls `visit` with each live parameter, least recently used first. `visit` may release that parameter.
   template <class Visit>
   void for_each(Visit visit) {
     set_.for_each(visit);
   }
 
-  /// Returns the elements that count against the limit. A copy of a unit's parameter counts none, since ranks
-  /// have different ones.
+  /// Returns how many of the parameter's elements count against the limit. A copy of a leaf module's
+  /// parameter counts as 0, since ranks have different copies.
   static int64_t counted_numel(const Gatherable& param);
 
-  /// Adds a parameter being gathered, as most recently used. whole: its values, if already there.
+  /// Adds a parameter being gathered, as most recently used. whole: the gathered values, if already there.
   void add(Gatherable& param, at::Tensor whole = {});
   /// Completes a gather: the storage gets the values in `param.whole`.
   void set_whole(Gatherable& param);
   /// Gives a whole parameter other memory.
   void replace(Gatherable& param, at::Tensor whole);
   void note_used(Gatherable& param) { set_.note_used(param.place); }
-  /// Releases the least recently used ones until `numel` more elements fit, as far as possible.
+  /// Releases the least recently used parameters until `numel` more elements fit, as far as possible.
   void make_room(int64_t numel);
   /// Empties a parameter's storage and drops the gathered data. Does nothing if another thread is destroying
   /// the parameter.
@@ -58,7 +58,7 @@ class LiveParams {
 
   /// Returns whether the parameter is whole and can be released now.
   bool may_go(const Gatherable& param) const;
-  /// Returns whether the parameter can be released and will not be used soon.
+  /// Returns whether the parameter can be released and the pass does not need it soon.
   bool is_done(const Gatherable& param) const;
   /// Returns whether the parameter can be released at the end of a pass.
   bool may_go_after_pass(const Gatherable& param) const {

@@ -11,7 +11,7 @@ namespace deepspeed::zero {
 template <class Item>
 class LiveSet {
  public:
-  /// Is an item's place in the set. The caller keeps it for later calls.
+  /// Locates an item in the set. The caller keeps it for later calls.
   struct Place {
     typename std::list<Item*>::iterator in_order;
     typename std::list<Item*>::iterator among_evictable;  // unless is_persistent
@@ -22,7 +22,7 @@ class LiveSet {
   explicit LiveSet(int64_t max_numel) : max_numel_(max_numel) {}
 
   bool empty() const { return items_.empty(); }
-  /// Returns the counted elements of all items.
+  /// Returns the sum of all items' counted_numel.
   int64_t numel() const { return numel_; }
   /// Returns how many elements may be added; negative if the limit is exceeded.
   int64_t room() const { return max_numel_ - numel_; }
@@ -52,12 +52,12 @@ class LiveSet {
     if (!place.is_persistent) evictable_.splice(evictable_.end(), evictable_, place.among_evictable);
   }
 
-  /// Calls `visit` with each item, oldest first. It may remove that item.
+  /// Calls `visit` with each item, least recently used first. `visit` may remove that item.
   template <class Visit>
   void for_each(Visit visit) {
     for (auto next = items_.begin(); next != items_.end();) visit(**next++);
   }
-  /// Calls `evict` with items that are not persistent, oldest first, until `numel` more elements fit. It
+  /// Calls `evict` with items that are not persistent, oldest first, until `numel` more elements fit. `evict`
   /// removes the item, or leaves it if it is in use.
   template <class Evict>
   void make_room(int64_t numel, Evict evict) {

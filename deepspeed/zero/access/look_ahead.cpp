@@ -16,7 +16,7 @@ AheadSlots::Item item_to_gather(const Gatherable& param) {
   return {kind, param.numel, static_cast<int>(param.dtype)};
 }
 
-/// Returns whether the next gather of the parameter takes its shard.
+/// Returns whether the next gather of the parameter reads this rank's shard.
 bool needs_its_shard(const Gatherable& param) {
   return param.state == Gatherable::State::kPartitioned && !param.is_stale() && !param.has_secondary();
 }
@@ -26,7 +26,7 @@ AheadSlots::Item item_to_read(const Gatherable& param) {
   return {AheadSlots::Kind::kMissing, param.numel};
 }
 
-/// Starts reading its shard from a disk. Returns false if there is no room.
+/// Starts reading the parameter's shard from a disk. Returns false if no buffer is free.
 bool start_read(const Gatherable& param) {
   try {
     return param.current_shard()->start_read();

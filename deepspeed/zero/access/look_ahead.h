@@ -14,7 +14,8 @@
 
 namespace deepspeed::zero {
 
-/// Reads parameters' states and changes none. All ranks decide alike. The caller holds a lock.
+/// Predicts which parameters a pass uses next. Changes no parameter's state. All ranks decide the same. The
+/// caller holds a lock.
 class LookAhead {
  public:
   /// read_ahead_numel: elements of shards read from a disk ahead of their gathers. `params` must outlive this
@@ -29,29 +30,30 @@ class LookAhead {
 
   /// Notes that the pass uses the parameter or its unit next.
   void note_use(const Gatherable& param);
-  /// Returns what to gather now, ahead of its use: at most `room` elements. Starts disk reads for it.
+  /// Returns the parameters to gather now, ahead of their use: at most `room` elements. Starts disk reads for
+  /// them.
   std::vector<Gatherable*> to_gather(int64_t room);
-  /// Starts reading the shards of later gathers, as far as there are buffers.
+  /// Starts reading later gathers' shards from a disk, as far as there are buffers.
   void read_ahead();
   /// Starts reading the shards that the next evaluation uses first.
   void read_for_next_pass();
 
-  /// Looks at the parameter again after its state has changed.
+  /// Updates what is known of the parameter after its state has changed.
   void recount(const Gatherable& param);
-  /// Replaces the former copy of the same key by a new one.
+  /// Replaces an earlier copy of the same parameter and dtype by `copy`.
   void replace(Gatherable& copy);
   void forget(const Gatherable& param) noexcept;
   /// Forgets what is known about all parameters. The next to_gather() looks again.
   void look_anew();
 
-  /// Returns whether the parameter or unit stays whole until its next use. Without a trace all stay, as long
-  /// as there is room.
+  /// Returns whether the parameter or unit `key` stays whole until its next use. Without an earlier pass to
+  /// follow all stay, as long as there is room.
   bool stays(uint64_t key) const { return coordinator_.stays(key); }
-  /// Returns whether the trace of the pass uses it again soon.
+  /// Returns whether earlier passes show that this one uses `key` again soon.
   bool is_used_soon(uint64_t key) const { return coordinator_.followed() != nullptr && stays(key); }
   /// Returns whether the parameter stays whole after a forward for the following backward.
   bool stays_for_backward(const Gatherable& param) const;
-  /// Returns whether a backward runs whose trace does not use this key again.
+  /// Returns whether earlier backwards show that the running one does not use `key` again.
   bool is_over_in_backward(uint64_t key) const { return coordinator_.is_over_in_backward(key); }
 
  private:

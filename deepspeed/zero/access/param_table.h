@@ -24,12 +24,13 @@ struct GatherUnit {
   std::unordered_set<Gatherable*> live_copies;  // copies of members that are whole or being gathered
 };
 
-/// Holds pointers to parameters. The caller forgets them before they are destroyed. Not thread-safe.
+/// Finds parameters, copies and units by key. Holds pointers: call forget() before destroying a parameter.
+/// Not thread-safe.
 class ParamTable {
  public:
   /// Adds a parameter and gives it a key.
   void add(Gatherable& param);
-  /// Adds a copy. Its key finds this copy instead of an earlier one.
+  /// Adds a copy. Its key then finds `copy` instead of an earlier one.
   void add_copy(Gatherable& copy);
   /// Makes a unit of `members`, which are gathered in their order. name: for errors. Throws UsageError and
   /// changes nothing if a parameter would be in two units.
@@ -37,16 +38,17 @@ class ParamTable {
   /// Removes a destroyed parameter or copy. A copy that exists longer still finds its parameter's unit.
   void forget(const Gatherable& param) noexcept;
 
-  /// Returns how many parameters a key has at most.
+  /// Returns the most parameters that params_of() can return for the key.
   size_t num_params(uint64_t key) const;
-  /// Returns these keys' parameters in order. A unit has its members, a copy not made yet none.
+  /// Returns the parameters of these keys in order. A unit's key gives all its members, that of a copy not
+  /// made yet gives nothing.
   std::vector<Gatherable*> params_of(const std::vector<uint64_t>& keys) const;
-  /// Returns the partitioned persistent parameters, in an order common to all ranks.
+  /// Returns the persistent parameters that are not whole, in an order common to all ranks.
   std::vector<Gatherable*> missing_persistent() const;
   /// Frees the secondary parts of all parameters.
   void drop_secondary_parts();
 
-  /// Returns the unit of the latest use; null if that use was of no unit.
+  /// Returns the unit of the last used parameter; null if that is in no unit.
   GatherUnit* current() const { return current_; }
   bool is_in_current(const Gatherable& param) const { return current_ != nullptr && param.unit == current_; }
   /// Sets the unit of the latest use, or null. Returns the former one.

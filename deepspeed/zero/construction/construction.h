@@ -30,10 +30,11 @@ namespace deepspeed::zero {
 
 class Construction;
 
-/// Is above the key of partitioned parameters (storage_record.h), which are intercepted below it.
+/// Makes torch call the Construction first. It comes before the key of partitioned parameters
+/// (storage_record.h).
 constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// Hides this thread's operators while it exists.
+/// Hides this thread's operators from the Construction while it exists.
 class ConstructionPause {
  public:
   ConstructionPause() = default;
@@ -42,9 +43,9 @@ class ConstructionPause {
   c10::impl::ExcludeDispatchKeyGuard exclude_{kConstructionKey};
 };
 
-/// Is the storage of a parameter that its Construction has partitioned. An operator that uses it gathers it. It
+/// Stores a parameter that its Construction has partitioned. An operator that uses the parameter gathers it. It
 /// stays whole, and can be read and written freely, until the Construction partitions it again with rank 0's
-/// values. It is only used on the construction's thread; any use on another one throws UsageError.
+/// values. Any use on a thread other than the construction's throws UsageError.
 class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
  public:
   /// Partitions `param`, a dense tensor, with rank 0's values. Its shards have the dtype of `sent`, on whose
@@ -65,9 +66,9 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   bool is_in_use() const { return num_uses_ > 0 || num_holds_ > 0; }
   bool is_held() const { return num_holds_ > 0; }
 
-  /// Makes it whole. Collective unless it is whole already.
+  /// Makes the parameter whole. Collective unless it is whole already.
   void gather();
-  /// Partitions it again with rank 0's values. Collective if it is whole.
+  /// Partitions the parameter again with rank 0's values. Collective if it is whole.
   void release();
   /// Returns a copy of all values, (numel). Collective.
   at::Tensor values();
@@ -91,7 +92,8 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
 
   /// Sets this rank's shard from rank 0's `values`.
   void take_shard(const at::Tensor& values);
-  /// Returns the shard on the device of exchanges, (shard numel). It is the shard itself if it is there.
+  /// Returns the shard on the device on which ranks exchange, (shard numel). It is not copied if already
+  /// there.
   at::Tensor shard_to_send() const;
   at::Tensor gathered_shards() const;
   /// Returns whether the whole data is the shard itself, which happens with one rank.
@@ -132,8 +134,8 @@ class Construction : public std::enable_shared_from_this<Construction> {
   const ConstructionOptions& options() const { return options_; }
   bool is_of_this_thread() const { return std::this_thread::get_id() == thread_; }
 
-  /// Partitions the oldest parameters until the limit is met. Collective, like all calls below except
-  /// note_birth().
+  /// Partitions the oldest parameters until the rest fits max_whole_bytes. Collective, like all calls below
+  /// except note_birth().
   void make_room();
   /// Notes a tensor that may become a parameter.
   void note_birth(const at::Tensor& tensor);
@@ -144,16 +146,16 @@ class Construction : public std::enable_shared_from_this<Construction> {
   /// Ends the construction, partitions the remaining parameters and gives all to a pool. They are used
   /// through it until initialize() takes them. Throws UsageError if a GatheredParameters holds one.
   void hand_over();
-  /// Ends the construction if the parameters are known. All `params` go to the pool, also those that do not
-  /// require a gradient, share memory, or are on the meta device (NaN until they get values). Everything else
-  /// becomes an ordinary tensor again.
+  /// Ends the construction of a model with known parameters. All `params` go to the pool, also those that do
+  /// not require a gradient, share memory, or are on the meta device (NaN until they get values). Everything
+  /// else becomes an ordinary tensor again.
   void hand_over(const std::vector<NamedTensor>& params);
 
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl>;
 
   at::TensorOptions shard_options(const at::Tensor& param) const;
-  /// Makes a place for a shard kept off the device; null if it is on it.
+  /// Makes host or disk space for a shard; null if shards stay on the device.
   std::shared_ptr<Shard> make_place(const std::string& name, const at::Tensor& param);
   void partition(const at::Tensor& param);
   bool stays_whole(const at::Tensor& param) const {

@@ -14,8 +14,8 @@ namespace {
 // null there, and nothing is seen.
 thread_local Construction* of_this_thread = nullptr;
 
-/// Returns whether an operator of this schema allocates what it returns. Initialisers, which write an
-/// existing parameter, do not, so it is not partitioned just before them.
+/// Returns whether an operator of this schema allocates a tensor that it returns. Initialisers write an
+/// existing parameter instead, so that parameter is not partitioned just before them.
 bool makes_tensors(const c10::OperatorHandle& op) {
   thread_local std::unordered_map<c10::OperatorName, bool> known;
   const auto [entry, is_new] = known.try_emplace(op.operator_name(), false);

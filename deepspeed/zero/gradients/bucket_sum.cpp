@@ -12,7 +12,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Adds its lifetime to a sum of milliseconds.
+/// Adds the milliseconds of its lifetime to a total.
 class HostTime {
  public:
   explicit HostTime(double& ms) : ms_(ms) {}

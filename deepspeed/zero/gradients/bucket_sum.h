@@ -22,46 +22,46 @@
 
 namespace deepspeed::zero {
 
-/// Sums buckets over the ranks. Not thread-safe.
+/// Sums buckets of gradients over the ranks. Not thread-safe.
 class BucketSum {
  public:
   using Works = std::vector<comm::Work>;
 
-  /// traces_non_finite: notes which gradients are not finite before they are summed with others'. The
-  /// references must outlive this object.
+  /// traces_non_finite: notes which gradients are not finite before the sum over ranks. The references must
+  /// outlive this object.
   BucketSum(ParamStore& store, const ZeroGroups& ranks, const ReducerOptions& options, const BucketPlan& plan,
             bool traces_non_finite);
 
-  /// Starts the sum of a bucket's values, laid out by the plan's space: 1-D. own: memory for the sum of this
-  /// rank's part, in the bucket's dtype, if puts_sums_elsewhere().
+  /// Starts the sum of a bucket's values, 1-D as the plan's BucketSpace lays them out. own: memory for the
+  /// sum of this rank's part, in the bucket's dtype, if puts_sums_elsewhere().
   Works start(size_t bucket, const at::Tensor& values, const comm::OwnSum& own = {});
-  /// Waits for the sum. Returns the values, or the sum itself if it travelled in another dtype.
+  /// Waits for a sum and returns it: `values`, or another tensor of the dtype sent.
   at::Tensor finish(const at::Tensor& values, Works& works);
-  /// Returns whether a bucket's sum can put this rank's part into other memory.
+  /// Returns whether start() can put this rank's part of the sum into other memory, `own`.
   bool puts_sums_elsewhere(size_t bucket) const;
-  /// Returns whether each rank gets the sum of only its own elements. If not, it gets all.
+  /// Returns whether a rank gets only the sums of elements it owns. If not, it gets all sums.
   bool sums_for_owners() const;
-  /// Returns whether the bucket is one parameter that travels as its touched rows.
+  /// Returns whether the bucket is one parameter whose gradient is sent as its nonzero rows.
   bool travels_by_rows(size_t bucket) const;
-  /// Sums a bucket that travels by rows over all ranks. Waits for the result.
+  /// Sums a bucket that is sent as rows over all ranks, in place. Waits for the result.
   void sum_by_rows(size_t bucket, const at::Tensor& values);
 
   /// Returns the milliseconds that the host spent in sums since the last call.
   double take_host_time() { return std::exchange(host_ms_, 0.0); }
 
-  /// Multiplies the kept errors of quantized sums; 0 forgets them.
+  /// Multiplies the kept rounding errors of quantized sums; 0 forgets them.
   void scale_errors(double factor);
-  /// Returns whether such errors are kept.
+  /// Returns whether rounding errors of quantized sums are kept.
   bool keeps_errors() const { return quantized_ && options_.loco; }
-  /// Returns the errors by name. They are shared; empty before the first sum.
+  /// Returns the kept rounding errors by name. Tensors are shared; empty before the first sum.
   NamedErrors errors() const;
-  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit the buckets and the
-  /// nodes; if not, none are kept.
+  /// Loads copies of errors() from a run of equally many ranks. Returns whether they fit the buckets and the
+  /// nodes; if not, no errors are kept.
   bool load_errors(const NamedErrors& errors);
-  /// Returns the bytes of the errors.
+  /// Returns the bytes of the kept rounding errors.
   int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }
 
-  /// Returns the parameter nearest to the loss whose gradient was not finite on this rank. Waits for the
+  /// Returns this rank's parameter with a non-finite gradient nearest to the loss, if any. Waits for the
   /// device.
   std::optional<ParamPlace> non_finite_nearest_loss() const { return non_finite_.nearest_loss(); }
   void clear_non_finite() { non_finite_.clear(); }

@@ -8,7 +8,7 @@
 
 namespace deepspeed::zero {
 
-/// Returns `gradient` itself if dense, or a sparse one (of an embedding) with its zeros.
+/// Returns `gradient` itself if dense; converts a sparse one (of an embedding) to dense.
 inline at::Tensor dense_gradient(const at::Tensor& gradient) {
   return gradient.layout() == at::kStrided ? gradient : gradient.to_dense();
 }

@@ -206,7 +206,7 @@ class FullGradients final : public GradKeeper {
     if (!sum.is_same(values)) values.copy_(sum);
   }
 
-  /// Sums gradients that arrived after their bucket's launch over the ranks, and adds them.
+  /// Sums over the ranks the gradients that arrived after their bucket's launch, and adds them.
   void add_late(size_t index, const std::set<size_t>& params) {
     const Bucket& bucket = plan_.bucket(index);
     const at::Tensor sums = view(bucket), values = at::zeros_like(sums);
@@ -229,8 +229,8 @@ class FullGradients final : public GradKeeper {
     sums.add_(values);
   }
 
-  /// Returns whether a reduction makes the parameters' grads views of the sums. This is so at stage 0, at
-  /// which a rank has all sums, if gradients have their parameters' dtype.
+  /// Returns whether a reduction makes the parameters' grads views of the sums. This is so at stage 0, since
+  /// a rank has all sums there, if gradients have their parameters' dtype.
   bool shows_grads() const {
     return !store_.partitions_states() &&
            parts_.options.accumulation_dtype.value_or(store_.dtype()) == store_.dtype();
@@ -250,7 +250,7 @@ class FullGradients final : public GradKeeper {
            !gradient.is_alias_of(place(group, param));
   }
 
-  /// Copies a parameter's grad into its place, or zeros if there is none.
+  /// Copies a parameter's grad, or zeros without one, to its place in the flat buffer.
   void put_grad(size_t group, size_t param) {
     const at::Tensor& gradient = store_.groups()[group].params[param].tensor.grad();
     const at::Tensor own = place(group, param);
@@ -272,8 +272,8 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  /// Forgets reduced gradients that the program replaced or dropped. The parameters' grads count from this
-  /// point. Returns whether none of the reduced ones is left.
+  /// Forgets reduced gradients that the program replaced or dropped in the parameters' grads. Returns whether
+  /// no reduced gradient is left.
   bool drop_replaced_grads() {
     if (!shows_grads()) return false;
     size_t num_left = 0;

@@ -13,7 +13,7 @@ namespace deepspeed::zero {
 class GradReducer;
 class ParamStore;
 
-/// Holds the hooks while it exists. Afterwards the parameters behave as before.
+/// Passes each gradient of the store's parameters to the reducer, by hooks. The destructor removes the hooks.
 class GradHooks {
  public:
   GradHooks(ParamStore& store, GradReducer& reducer);

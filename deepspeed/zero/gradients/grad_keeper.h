@@ -14,31 +14,33 @@
 
 namespace deepspeed::zero {
 
-/// Keeps gradients for the reducer. It calls only the plan, the sums over ranks and the window.
+/// Keeps an accumulation window's gradients for the reducer. Calls only the plan, the sums over ranks and the
+/// window.
 class GradKeeper {
  public:
   virtual ~GradKeeper() = default;
   GradKeeper(const GradKeeper&) = delete;
   GradKeeper& operator=(const GradKeeper&) = delete;
 
-  /// Takes the gradient out of its parameter, and launches the complete buckets.
+  /// Takes the gradient out of its parameter, and starts the sums of complete buckets.
   virtual void take_gradient(size_t group, size_t param) = 0;
-  /// Launches the complete buckets, unless the strategy waits for the end of backward.
+  /// Starts the sums of complete buckets, unless the strategy waits for the end of backward.
   virtual void launch_complete() = 0;
-  /// Reduces what is due at the end of a backward. Missing gradients count as zeros.
+  /// Ends a backward, and reduces its gradients if they are due. Missing gradients count as zeros.
   virtual void complete_backward() = 0;
-  /// Ends a backward and drops its gradients, after collectives that other ranks may have begun.
+  /// Ends a backward whose gradients are to be dropped. Completes collectives that other ranks may have
+  /// begun.
   virtual void abandon_backward() = 0;
-  /// Ends a window whose last backward has reduced.
+  /// Prepares the step after a window whose last backward was reduced.
   virtual void complete_reduced_window() = 0;
   virtual void clear_window() = 0;
-  /// Notes that buckets of other sizes follow.
+  /// Notes that the buckets got other sizes.
   virtual void forget_bucket_sizes() {}
 
   /// Returns the reduced gradient of a group's owned interval.
   virtual at::Tensor gradient(size_t group) const = 0;
-  /// Returns the elements `part` of gradient(group). For gradients on their way to the host, it waits only
-  /// for these.
+  /// Returns the elements `part` of gradient(group). Waits only for these if gradients are being copied to
+  /// the host.
   virtual at::Tensor gradient(size_t group, const Interval& part) const {
     return gradient(group).narrow(0, part.begin, part.numel());
   }
@@ -46,12 +48,13 @@ class GradKeeper {
   virtual at::Tensor local_gradient(size_t group, size_t param) const = 0;
   /// Returns this rank's local sums of a group, (padded numel); undefined if none are kept.
   virtual at::Tensor local_gradients(size_t) const { return {}; }
-  /// Replaces gradient() until clear_window(). Returns false if the strategy cannot.
+  /// Makes gradient() return the owned part of a flat tensor until clear_window(). Returns false if the
+  /// strategy cannot.
   virtual bool set_gradients(size_t, at::Tensor) { return false; }
   /// Takes the contents of the parameters' grads as reduced gradients. Returns whether there are any.
   virtual bool put_given_grads() { return false; }
-  /// Returns a function that waits, on another thread, until a part is in host memory. Null if the part is on
-  /// the device.
+  /// Returns a function that waits, on another thread, until a part is in host memory. Null if the part stays
+  /// on the device.
   virtual std::function<void()> hand_over(size_t, const Interval&) { return nullptr; }
   /// Returns, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;

@@ -30,7 +30,8 @@ class GradReducer {
  public:
   using MakeKeeper = std::unique_ptr<GradKeeper> (*)(ReducerParts& parts);
 
-  /// always_reduces: every backward reduces, also before the boundary. `store` must outlive this object.
+  /// always_reduces: every backward sums over the ranks, also before the accumulation boundary. `store` must
+  /// outlive this object.
   GradReducer(ParamStore& store, ZeroGroups ranks, ReducerOptions options, SumUse use, bool always_reduces,
               MakeKeeper make_keeper);
   GradReducer(const GradReducer&) = delete;
@@ -40,25 +41,25 @@ class GradReducer {
   void set_boundary(bool boundary) { parts_.window.set_boundary(boundary); }
   bool boundary() const { return parts_.window.is_boundary(); }
 
-  /// Takes the gradient accumulated in a parameter's grad. While paused it stays there.
+  /// Takes the gradient that autograd has accumulated in a parameter's grad. While paused it stays there.
   void on_gradient(size_t group, size_t param);
-  /// Reduces gradients that backwards before the boundary have only summed locally. Does nothing if the last
-  /// backward was at the boundary.
+  /// Completes the window's gradients before a step. Sums over the ranks what backwards have only summed
+  /// locally. At stage 0, takes gradients that the program has replaced since.
   void complete_window();
 
   /// Takes the contents of the parameters' grads as the window's reduced gradients. This is for stage 0, in a
   /// window without a backward. The grads must be equal on all ranks. Returns whether there are any.
   bool take_given_grads();
 
-  /// Notes that this backward produces no more gradients for a unit's parameters. Missing ones count as
-  /// zeros. All ranks call it at the same place among their collectives. finish_backward() does this for the
-  /// remaining units.
+  /// Notes that this backward produces no more gradients for a leaf module's parameters (gather_unit.h).
+  /// Missing gradients count as zeros. All ranks call it at the same place among their collectives.
+  /// finish_backward() does this for the remaining units.
   void on_unit_done(size_t unit);
 
   /// Pauses the reducer: gradients stay in the parameters. Throws UsageError within a backward.
   void pause();
   bool is_paused() const { return parts_.window.is_paused(); }
-  /// Ends the pause and takes the gradients that came meanwhile as those of one backward.
+  /// Ends the pause and treats gradients that came during it as one backward's.
   void resume();
   /// Ends the pause, and drops the gradients that came meanwhile and the window. Does not communicate.
   void resume_without_gradients();
@@ -67,13 +68,13 @@ class GradReducer {
   /// complete on return. Does nothing while paused.
   void finish_backward();
 
-  /// Leaves gradients of unannounced backwards in the parameters until finish_backward(). The program may
-  /// drop or change them there, in the same way on all ranks.
+  /// Leaves gradients of backwards without an Announcement in the parameters until finish_backward(). The
+  /// program may drop or change them there, in the same way on all ranks.
   void leave_unannounced() { parts_.window.leave_unannounced(); }
-  /// Does the same, but only for unannounced backwards for which `is_foreign` returns true. It is called
-  /// during the backward.
+  /// Like leave_unannounced(), but only for backwards for which `is_foreign` returns true. It is called
+  /// during each backward without an Announcement.
   void leave_foreign(std::function<bool()> is_foreign) { is_foreign_ = std::move(is_foreign); }
-  /// Announces a backward until the end of the scope.
+  /// Announces a backward while it exists, so that its gradients join the window at once.
   class Announcement {
    public:
     explicit Announcement(GradReducer& reducer) : window_(reducer.parts_.window) {
@@ -86,38 +87,38 @@ class GradReducer {
    private:
     GradWindow& window_;
   };
-  /// Forgets an unannounced backward if the program left none of its gradients in the parameters.
+  /// Forgets a backward whose gradients the program has all dropped from the parameters.
   void forget_dropped();
 
   /// Returns the reduced gradient of a group's owned interval. It is valid between the boundary's
   /// finish_backward() and clear().
   at::Tensor gradient(size_t group) const { return keeper_->gradient(group); }
-  /// Returns the elements `part` of gradient(group). For gradients on their way to the host, it waits only
-  /// for these.
+  /// Returns the elements `part` of gradient(group). Waits only for these if gradients are being copied to
+  /// the host.
   at::Tensor gradient(size_t group, const Interval& part) const { return keeper_->gradient(group, part); }
   /// Returns what gradient(group) holds between two backwards of a window, reduced or not. Undefined before
-  /// its first gradient.
+  /// the group's first gradient.
   at::Tensor sums(size_t group) const;
   /// Returns this rank's local sum of a parameter's gradient, in its shape. Undefined if there is none or it
   /// was sent to other ranks.
   at::Tensor local_gradient(size_t group, size_t param) const;
-  /// Keeps gradients local while `keeps` returns true, at stages 0 and 1. Its result must not change within a
-  /// window.
+  /// Keeps gradients local, not summed over ranks, while `keeps` returns true (stages 0 and 1). Its result
+  /// must not change within a window.
   void keep_local(std::function<bool()> keeps) { parts_.keeps_local = std::move(keeps); }
   /// Returns this rank's local sums of a group, (padded numel) in flat order. Call it after a boundary's
   /// backward that kept them.
   at::Tensor local_gradients(size_t group) const;
-  /// Replaces gradient() until clear() by the owned part of `flat`, (padded numel) in fp32.
+  /// Makes gradient() return the owned part of `flat`, (padded numel) in fp32, until clear().
   void set_gradients(size_t group, at::Tensor flat);
   /// Returns whether the sums are in host memory (stages 2 and 3 only).
   bool keeps_on_host() const { return parts_.keeps_on_host(); }
 
-  /// Sets a listener that the boundary's backward calls with each final kept part. This is for stages 2 and
-  /// 3. From the first call until clear(), another gradient for such a part is a UsageError.
+  /// Sets a function that the boundary's backward calls with each final part of the sums (stages 2 and 3).
+  /// From the first call until clear(), another gradient for such a part is a UsageError.
   void on_final(std::function<void(const OwnedPart&)> listener) { parts_.on_final = std::move(listener); }
   /// Lists the parts for which a backward calls on_final()'s listener.
   std::vector<OwnedPart> final_parts() const;
-  /// Returns a function that waits, on another thread, until a final part is in gradient(). This object no
+  /// Returns a function that waits, on another thread, until gradient() has a final part. This object no
   /// longer waits for that part.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
@@ -140,19 +141,19 @@ class GradReducer {
   void set_bucket_numel(int64_t numel);
   /// Sets how later reductions turn sums into gradients. Throws UsageError within a backward.
   void set_averaging(const Averaging& averaging);
-  /// Returns the parameter nearest to the loss with a non-finite local gradient, before the sum. Needs
-  /// trace_non_finite. Waits for the device.
+  /// Returns this rank's parameter with a non-finite gradient, before the sum, nearest to the loss. Needs
+  /// SumUse::trace_non_finite. Waits for the device.
   std::optional<ParamPlace> non_finite_nearest_loss() const { return parts_.sum.non_finite_nearest_loss(); }
   /// Returns the milliseconds that the host spent in sums over ranks since the last call.
   double take_host_time() { return parts_.sum.take_host_time(); }
-  /// Multiplies the kept errors of quantized sums; 0 forgets them.
+  /// Multiplies the kept rounding errors of quantized sums; 0 forgets them.
   void scale_errors(double factor) { parts_.sum.scale_errors(factor); }
-  /// Returns whether such errors are kept.
+  /// Returns whether rounding errors of quantized sums are kept.
   bool keeps_errors() const { return parts_.sum.keeps_errors(); }
-  /// Returns the errors by name. They are shared; empty before the first sum.
+  /// Returns the kept rounding errors by name. Tensors are shared; empty before the first sum.
   NamedErrors errors() const { return parts_.sum.errors(); }
-  /// Loads copies of errors() from a run with as many ranks. Returns whether they fit the buckets and the
-  /// nodes; if not, none are kept.
+  /// Loads copies of errors() from a run of equally many ranks. Returns whether they fit the buckets and the
+  /// nodes; if not, no errors are kept.
   bool load_errors(const NamedErrors& errors) { return parts_.sum.load_errors(errors); }
   /// Returns the bytes of gradients held between steps, without temporary buckets.
   int64_t bytes() const { return keeper_->bytes(); }
@@ -167,7 +168,7 @@ class GradReducer {
 
   ReducerParts parts_;
   std::unique_ptr<GradKeeper> keeper_;
-  std::function<bool()> is_foreign_;  // empty: none is foreign
+  std::function<bool()> is_foreign_;  // empty: no backward is foreign
 };
 
 std::unique_ptr<GradReducer> make_full_gradients(ParamStore& store, ZeroGroups ranks, ReducerOptions options,

@@ -8,7 +8,7 @@
 
 namespace deepspeed::zero {
 
-/// Tracks one window; a pure value. The caller holds a lock.
+/// Tracks one accumulation window; a pure value. The caller holds a lock.
 class GradWindow {
  public:
   /// Says what happens to a gradient that autograd has made.
@@ -18,7 +18,7 @@ class GradWindow {
     kLeft      // it stays in its parameter until the backward is finished
   };
 
-  /// always_reduces: every backward reduces, also before the boundary.
+  /// always_reduces: every backward sums over the ranks, also before the accumulation boundary.
   explicit GradWindow(bool always_reduces) : always_reduces_(always_reduces) {}
 
   /// Notes an event. Returns false and changes nothing if it is not allowed now.
@@ -31,16 +31,17 @@ class GradWindow {
   /// Sets whether the current or next backward is the last one before a step.
   void set_boundary(bool boundary) { is_boundary_ = boundary; }
   bool is_boundary() const { return is_boundary_; }
-  /// Returns whether the current or next backward reduces.
+  /// Returns whether the current or next backward sums over the ranks.
   bool reduces() const { return reduces_.value_or(always_reduces_ || is_boundary_); }
-  /// Fixes and returns reduces() until the backward has ended, even if the boundary changes.
+  /// Returns reduces(), and fixes it until the backward has ended, even if the boundary changes.
   bool fix_reduces();
-  /// Ends the arrivals of a backward. Returns whether its gradients are reduced now; if not, they wait.
+  /// Notes that a backward has made all its gradients. Returns whether they are reduced now; if not, they
+  /// wait.
   bool end_arrivals();
-  /// Returns whether the window's backwards have only summed on this rank.
+  /// Returns whether the window's gradients are only summed on this rank.
   bool is_unreduced() const { return is_unreduced_; }
 
-  /// Leaves gradients of later unannounced backwards in their parameters.
+  /// Leaves gradients of later backwards in their parameters, unless set_announced(true) was called.
   void leave_unannounced() { leaves_unannounced_ = true; }
   void set_announced(bool is_announced) { is_announced_ = is_announced; }
   bool is_announced() const { return is_announced_; }

@@ -23,10 +23,11 @@ class NonFiniteGradients {
   /// `store` must outlive this object.
   explicit NonFiniteGradients(const ParamStore& store) : store_(store) {}
 
-  /// Notes the gradients of a bucket's parameters, in order. Does not wait for the device.
+  /// Notes which gradients of a bucket's parameters, in order, are not finite. Does not wait for the device.
   void note(const Bucket& bucket, const std::vector<at::Tensor>& gradients);
   void clear() { largest_.clear(); }
-  /// Returns the parameter nearest to the loss with such a gradient since clear(). Waits for the device.
+  /// Returns the parameter nearest to the loss with a non-finite gradient since clear(), if any. Waits for
+  /// the device.
   std::optional<ParamPlace> nearest_loss() const;
 
  private:

@@ -151,7 +151,7 @@ class PartitionedGradients final : public GradKeeper {
     return options;
   }
 
-  /// Returns null if the sums are kept on the device.
+  /// Makes the sums in host memory; returns null if they are kept on the device.
   std::unique_ptr<HostSums> make_host_sums() const {
     const at::Device device = store_.options().device();
     const OptimizerOffload& offload = parts_.use.offload;
@@ -159,7 +159,7 @@ class PartitionedGradients final : public GradKeeper {
     return is_needed ? std::make_unique<HostSums>(device, offload.pin_memory) : nullptr;
   }
 
-  /// Allocates waiting sums for all parameters. This rank's part of the sums moves into them.
+  /// Allocates waiting sums for all parameters, and moves what this rank keeps into them.
   void make_room_to_wait() {
     waiting_.make(all_kept_options());
     kept_.move_into(waiting_);
@@ -185,7 +185,7 @@ class PartitionedGradients final : public GradKeeper {
   size_t most_in_flight() const { return parts_.options.overlap && parts_.ranks.shard.size() > 1 ? 2 : 1; }
   bool is_filling(size_t bucket) const { return filling_ && filling_->bucket == bucket; }
 
-  /// Takes a buffer if the bucket is next to launch and a buffer is free.
+  /// Takes a free buffer for the bucket, if it needs one and is the next to launch.
   bool start_filling(size_t bucket) {
     if (!uses_buffer(plan_.bucket(bucket)) || filling_ || bucket != plan_.order().next() ||
         in_flight_.size() >= most_in_flight())
@@ -208,7 +208,7 @@ class PartitionedGradients final : public GradKeeper {
     }
   }
 
-  /// Adds to a parameter's gradient in the buffer. The first one in a round is copied.
+  /// Adds `gradient` to the parameter's in the buffer. The first one in a round is copied.
   void put(const Bucket& bucket, size_t param, const at::Tensor& gradient) {
     if (filled_[bucket.group][param]) {
       copies_.flush();
@@ -267,7 +267,7 @@ class PartitionedGradients final : public GradKeeper {
     if (parts_.tells_final_parts()) parts_.tell_final_part({bucket.group, part.in_kept});
   }
 
-  /// Returns the dtype in which a bucket is in_use. At stage 1 it is the dtype of waiting sums.
+  /// Returns the dtype of a bucket's buffer. At stage 1 it is the dtype of waiting sums.
   at::ScalarType value_dtype(const Bucket& bucket) const {
     return store_.partitions_gradients()
                ? store_.groups()[bucket.group].dtype
@@ -307,7 +307,7 @@ class PartitionedGradients final : public GradKeeper {
     return {index, {}, values.contiguous().view({-1}), {}, {}};
   }
 
-  /// Memory for a bucket, and the event after which it may be written.
+  /// Holds memory for a bucket, and the event after which it may be written.
   struct FreeBuffer {
     at::Tensor memory;  // bytes, enough for the largest bucket
     device::StreamEvent is_free;

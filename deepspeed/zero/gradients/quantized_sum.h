@@ -26,26 +26,26 @@ struct LocoOptions {
 /// Holds the errors that only this rank keeps, as checkpoints store them.
 using NamedErrors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Sums over the owners of the parts. Each node holds an equal, consecutive block of them. All ranks start
-/// and wait for the same sums in the same order. Not thread-safe.
+/// Sums values over ranks, each of which owns a block of the result. Nodes have equal numbers of consecutive
+/// ranks. All ranks start and wait for the same sums in the same order. Not thread-safe.
 class QuantizedSum {
  public:
-  /// node: the owners on this rank's node. across: the owners at this rank's place on each node; its rank in
-  /// there is its node's number. With one rank per node, or one node, that exchange is left out. Without
-  /// `loco` no errors are kept.
+  /// node: the ranks on this rank's node. across: from each node, the rank at this rank's place; they are
+  /// numbered by node. An exchange in a group of one rank is left out. Without `loco` no errors are kept.
   QuantizedSum(comm::ProcessGroup node, comm::ProcessGroup across, std::optional<LocoOptions> loco);
 
-  /// Sums `values`, (owners * n) fp32, fp16 or bf16. The r-th block belongs to owner r. On completion this
-  /// rank's block holds its sum; the others are unchanged. A non-finite element on a rank makes all elements
-  /// that share its scale NaN. key: identifies the sum within a backward, for its errors.
+  /// Starts the sum of `values`, (ranks * n) fp32, fp16 or bf16. The r-th block belongs to rank r. On
+  /// completion this rank's block holds its sum; the other blocks are unchanged. A non-finite element on a
+  /// rank makes all elements that share its scale NaN. key: identifies the sum within a backward, for its
+  /// errors.
   comm::Work start(const at::Tensor& values, size_t key);
 
-  /// Multiplies the kept errors, to follow a change of the loss scale; 0 forgets them.
+  /// Multiplies the kept rounding errors, as for a new loss scale; 0 forgets them.
   void scale_errors(double factor);
-  /// Returns the errors by name. They are shared; empty before the first sum.
+  /// Returns the kept rounding errors by name. Tensors are shared; empty before the first sum.
   NamedErrors errors() const;
-  /// Replaces the errors by copies of errors() of another run. numels: [key], elements of an owner's block.
-  /// Returns whether they fit these and the nodes; if not, none are kept.
+  /// Replaces the errors by copies of errors() of another run. numels: [key], elements of a rank's block.
+  /// Returns whether the errors fit `numels` and the nodes; if not, no errors are kept.
   bool load_errors(const NamedErrors& errors, const std::vector<int64_t>& numels, const at::Device& device);
   /// Returns the bytes of the kept errors.
   int64_t bytes() const;
@@ -63,7 +63,8 @@ class QuantizedSum {
 
   /// Quantizes a block for sending, and updates its entry in `errors`.
   void quantize(const at::Tensor& block, const at::Tensor& packed, Errors* errors, size_t index) const;
-  /// Sums this node's contributions: (nodes, n) fp32. `received` has those of the other ranks.
+  /// Sums the contributions of this node's ranks: (nodes, n) fp32. `received` has the other ranks'
+  /// contributions.
   at::Tensor sum_within(const at::Tensor& values, const at::Tensor& received, int64_t numel) const;
   void sum_between(const at::Tensor& values, const at::Tensor& partial, Kept* kept) const;
   at::Tensor block(const at::Tensor& values, int node, int place) const;

@@ -43,7 +43,7 @@ struct ReducerOptions {
   // Dtype in which replicas of a shard add their sums. Absent: the dtype in which they are kept.
   std::optional<at::ScalarType> replica_dtype;
   ParamDtypes param_communication_dtypes;  // parameters with a communication dtype of their own
-  ParamSet by_rows;                        // parameters whose gradients travel as touched rows
+  ParamSet by_rows;                        // parameters whose gradients are sent as their nonzero rows
   ParamUnits units;  // leaf modules: which of their gradients exist varies between ranks
   // Dtype of the kept sums. Absent, and for fp64 parameters: the parameters' dtype.
   std::optional<at::ScalarType> accumulation_dtype;

@@ -18,7 +18,7 @@
 
 namespace deepspeed::zero {
 
-/// Says how this rank's optimizer uses the sums.
+/// Says how this rank's optimizer uses the gradient sums.
 struct SumUse {
   std::vector<Interval> owned;  // per group: what this rank updates
   // If it offloads all of them, stages 2 and 3 keep the sums in host memory; otherwise they stay on the
@@ -28,7 +28,8 @@ struct SumUse {
 };
 
 struct ReducerParts {
-  /// always_reduces: every backward reduces, also before the boundary. `of_store` must outlive this object.
+  /// always_reduces: every backward sums over the ranks, also before the accumulation boundary. `of_store`
+  /// must outlive this object.
   ReducerParts(ParamStore& of_store, ZeroGroups of_ranks, ReducerOptions how, SumUse of_sums,
                bool always_reduces)
       : store(of_store),
@@ -57,7 +58,7 @@ struct ReducerParts {
     return param(group, index).tensor.mutable_grad();
   }
 
-  /// Returns whether a listener learns which parts of the sums are final in this backward.
+  /// Returns whether this backward calls on_final with final parts of the sums.
   bool tells_final_parts() const { return window.is_boundary() && on_final; }
   void tell_final_part(const OwnedPart& part) {
     window.note(WindowEvent::kFinalPart);

@@ -1,4 +1,4 @@
-// Sums an embedding's gradient by sending only the rows that a rank has touched.
+// Sums an embedding's gradient by sending only its nonzero rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>

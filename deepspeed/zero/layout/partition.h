@@ -14,7 +14,7 @@
 
 namespace deepspeed::zero {
 
-/// Describes a parameter's place. `index` counts in the order in which parameters were given.
+/// Says where a parameter lies in the flat space. `index` counts in the order given to FlatLayout.
 struct PlacedParam {
   size_t index = 0;
   Interval in_flat;
@@ -29,9 +29,9 @@ struct ParamPiece {
 
 class FlatLayout {
  public:
-  /// `numels`: elements of each parameter. With `round_robin`, parameter k goes to list k mod world_size, and
-  /// the lists are joined. Consecutive parameters then land in different partitions. Throws UsageError for a
-  /// negative size.
+  /// Places parameters of `numels` elements each. With `round_robin`, parameter k goes to list k mod
+  /// world_size, and the lists are joined. Consecutive parameters then land in different partitions. Throws
+  /// UsageError for a negative size.
   FlatLayout(const std::vector<int64_t>& numels, int world_size, bool round_robin = false);
 
   int world_size() const { return world_size_; }
@@ -45,7 +45,8 @@ class FlatLayout {
   Interval partition(int rank) const;
   /// Returns how many elements of a rank's partition are padding.
   int64_t padding(int rank) const;
-  /// Returns the parameters that meet `interval`, in flat order, except those without elements.
+  /// Returns the pieces of parameters inside `interval`, in flat order. Parameters without elements have
+  /// none.
   std::vector<ParamPiece> pieces(const Interval& interval) const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace deepspeed::zero {
 
-/// Reads the sharing from a config. data_ranks: the number of data-parallel ranks.
+/// Reads from the config which ranks share what. data_ranks: the number of data-parallel ranks.
 RankSharing rank_sharing(const config::ZeroConfig& config, int data_ranks);
 
 }  // namespace deepspeed::zero

@@ -11,12 +11,12 @@ namespace deepspeed::zero {
 
 class ReplicaSum {
  public:
-  /// dtype: in which sums travel; absent: their own. device: from which ranks send. Without a group, or with
-  /// one rank, there is nothing to sum.
+  /// Prepares sums over `replica`; if undefined or one rank, there is nothing to sum. dtype: that in which
+  /// sums are sent; absent: the tensors' own. device: whose memory ranks send from.
   ReplicaSum(comm::ProcessGroup replica, std::optional<at::ScalarType> dtype, at::Device device);
 
   bool is_needed() const { return replica_ && replica_.size() > 1; }
-  /// Adds `sums` over the ranks: (n) in host memory or on the device. Collective.
+  /// Replaces `sums` by their sum over the ranks: (n) in host memory or on the device. Collective.
   void add_up(const at::Tensor& sums) const;
   /// Prepares `sums`, already added over the replicas, for more gradients and another sum. Only the first
   /// replica keeps its values; the others are set to zero.

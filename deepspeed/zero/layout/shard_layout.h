@@ -25,32 +25,32 @@ struct SubGroup {
 
 class ShardLayout {
  public:
-  /// numels: elements of each parameter of one group. A sub-group ends with the parameter whose shard brings
-  /// it to at least `sub_group_numel` elements of one rank. Throws UsageError for a negative size and for a
-  /// world size below 1.
+  /// Places the shards of a group's parameters, of `numels` elements each. A sub-group ends with the
+  /// parameter whose shard brings it to at least `sub_group_numel` elements of one rank. Throws UsageError
+  /// for a negative size and for a world size below 1.
   ShardLayout(const std::vector<int64_t>& numels, int world_size, int64_t sub_group_numel);
 
   int world_size() const { return world_size_; }
   size_t num_params() const { return numels_.size(); }
-  /// Returns the elements of the parameter given at `index`, without padding.
+  /// Returns the number of elements of the parameter given at `index`, without padding.
   int64_t numel(size_t index) const { return numels_[index]; }
-  /// Returns the elements of each rank's shard of the parameter, with padding.
+  /// Returns the number of elements of each rank's shard of the parameter, with padding.
   int64_t shard_numel(size_t index) const { return place_[index].numel(); }
   int64_t padded_numel(size_t index) const { return shard_numel(index) * world_size_; }
   /// Returns the interval of the parameter's shard in each rank's flat space.
   Interval place(size_t index) const { return place_[index]; }
-  /// Returns which of the parameter's elements the rank's shard starts with. The rest of the shard is
+  /// Returns the interval of the parameter's elements that the rank's shard holds. The rest of the shard is
   /// padding.
   Interval elements(size_t index, int rank) const;
   /// Returns how many elements of the rank's shard of the parameter are padding.
   int64_t padding(size_t index, int rank) const;
 
-  /// Returns the elements of one rank's flat space, with padding.
+  /// Returns the number of elements of one rank's flat space, with padding.
   int64_t flat_numel() const { return place_.empty() ? 0 : place_.back().end; }
-  /// Returns the elements of all parameters, without padding.
+  /// Returns the number of elements of all parameters, without padding.
   int64_t numel() const { return numel_; }
   const std::vector<SubGroup>& sub_groups() const { return sub_groups_; }
-  /// Returns the parameters that meet `interval` of the rank's flat space, in order, without padding.
+  /// Returns the pieces of parameters, without padding, inside `interval` of the rank's flat space, in order.
   std::vector<ParamPiece> pieces(const Interval& interval, int rank) const;
 
  private:

@@ -16,8 +16,8 @@ struct ZeroGroups {
   ZeroGroups() = default;
   /// Makes the groups of a model cut over all data-parallel ranks. Each shard is held once.
   explicit ZeroGroups(const comm::ProcessGroup& data_group, const comm::ProcessGroup& model_group = {});
-  /// Makes the groups of a model cut over `shard_group`. Each rank of `replica_group` holds one copy. Throws
-  /// UsageError if the two do not fill `data_group`.
+  /// Makes the groups of a model cut over `shard_group`. Each rank of `replica_group` holds a copy of the
+  /// same shard. Throws UsageError if the two do not fill `data_group`.
   ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_group, comm::ProcessGroup replica_group);
 
   comm::ProcessGroup data;     // all ranks that train the same parameters on different data
@@ -26,8 +26,8 @@ struct ZeroGroups {
   /// Neighbouring ranks that together keep a second copy of gathered parameters (config key
   /// zero_hpz_partition_size). Undefined: there is no second copy.
   comm::ProcessGroup secondary;
-  /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if nodes are not
-  /// used.
+  /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if collectives go
+  /// in one step.
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that together hold one copy of the model; undefined: only this rank
 
@@ -44,11 +44,12 @@ struct ZeroGroups {
 struct RankSharing {
   int num_shards = 0;      // ranks that hold everything once, as consecutive blocks; 0: all ranks
   int secondary_size = 0;  // ranks of ZeroGroups::secondary; 0 or 1: no such group
-  bool by_nodes = false;   // whether nodes are used
+  bool by_nodes = false;   // collectives may go in two steps, within and between nodes
 };
 
-/// Makes the groups of `data`, which are ranks of the world. num_shards and secondary_size divide their
-/// number. Collective. name, purpose: as in World::own_group(). Throws UsageError as node_layout() does.
+/// Makes ZeRO's groups over the data-parallel ranks `data`. num_shards and secondary_size divide the number
+/// of these ranks. Collective. name, purpose: as in World::own_group(). Throws UsageError as node_layout()
+/// does.
 ZeroGroups make_zero_groups(const comm::World& world, const comm::ProcessGroup& data,
                             const RankSharing& sharing, const std::string& name,
                             const std::string& purpose = "");

@@ -13,22 +13,22 @@
 
 namespace deepspeed::zero {
 
-/// Keeps the sums. Used by one thread.
+/// Copies gradient pieces to host memory and adds them to sums there. Used by one thread.
 class HostSums {
  public:
   HostSums(at::Device device, bool pin_memory) : pin_memory_(pin_memory), stream_(device) {}
 
   /// Allocates host memory for a group's sums: (numel), zeros.
   at::Tensor make(int64_t numel, at::ScalarType dtype) const;
-  /// Starts kept[place] = piece, or += piece if `adds`. kept: the group's sums in host memory. piece: on the
-  /// device. Returns the event after which the piece's memory may be overwritten.
+  /// Starts to copy a piece: kept[place] = piece, or += piece if `adds`. kept: the group's sums in host
+  /// memory. piece: on the device. Returns the event after which the piece's memory may be overwritten.
   device::StreamEvent take(size_t group, const at::Tensor& kept, const Interval& place,
                            const at::Tensor& piece, bool adds);
-  /// Waits until all pieces taken so far of the part have arrived.
+  /// Waits until all pieces of `part` taken so far are in host memory.
   void wait_for(size_t group, const Interval& part) { hand_over(group, part)(); }
   void wait_for_all();
-  /// Returns a function that waits, on another thread, for the pending copies of `part`. This object no
-  /// longer waits for them.
+  /// Returns a function that waits, on another thread, for the pending copies of `part`. This object then no
+  /// longer waits for these copies.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
  private:

@@ -22,14 +22,14 @@ class HostTransfers {
   /// Announces the tensors that next() will return, in order. They are 1-D, on the device or already on the
   /// host. sends_back: some of them will be sent back.
   void expect(std::vector<at::Tensor> sources, bool sends_back = false);
-  /// Waits for the next announced tensor and returns it in host memory. It is valid until the second call
-  /// from then.
+  /// Waits for the next announced tensor and returns it in host memory. The tensor is valid until next() was
+  /// called twice more.
   at::Tensor next();
   /// Starts copying the last result of next(), as it is now, to the device. The caller must not use that
   /// memory any more.
   void send_back(const at::Tensor& to);
 
-  /// Returns host memory, (numel), for values to send(). Call send() before the next call.
+  /// Returns host memory, (numel), for values to send(). Call send() before the next outgoing().
   at::Tensor outgoing(int64_t numel, at::ScalarType dtype);
   /// Starts the copy of `from` to `to` on the device. from: the last result of outgoing(), or host memory
   /// that does not change before the device reaches work given after finish().

@@ -16,8 +16,8 @@ class ParkedStorages {
   /// Parks the whole storage of `tensor`, with whatever else is in it. A second call for it does nothing.
   /// pin_memory: into page-locked memory. non_blocking: the current stream makes the copy.
   void park(const at::Tensor& tensor, bool pin_memory, bool non_blocking);
-  /// Gives a parked parameter that user code can reach no elements until restore(). Using it is then an error
-  /// about sizes and does not end the process.
+  /// Leaves a parked parameter without elements until restore(). Call it if user code can reach the
+  /// parameter: using it is then an error about sizes and does not end the process.
   void empty(const at::Tensor& param);
   /// Moves all parked storages back, into new memory of their devices.
   void restore(bool non_blocking);

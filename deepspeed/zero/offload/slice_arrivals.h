@@ -8,19 +8,19 @@
 
 namespace deepspeed::zero {
 
-/// Describes a part of what this rank owns of a group.
+/// Describes a part of the elements of a group that this rank owns. interval: relative to the owned interval.
 struct OwnedPart {
   size_t group = 0;
   Interval interval;
 };
 
-/// Counts the arrivals of one backward.
+/// Counts which parts of each slice's gradients have arrived in one backward.
 class SliceArrivals {
  public:
-  /// parts: all that will arrive, each once.
+  /// slices: by index. parts: all parts of the gradients that will arrive, each once.
   SliceArrivals(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts);
 
-  /// Notes a part. Returns the slices that it completes, in ascending order.
+  /// Notes that a part has arrived. Returns the indices of slices that it completes, in ascending order.
   std::vector<size_t> note(const OwnedPart& part);
 
  private:

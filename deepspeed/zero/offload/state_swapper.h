@@ -20,7 +20,7 @@
 
 namespace deepspeed::zero {
 
-/// Describes a part of a pass: the work, or a transfer with the wait for it.
+/// Describes a time span: the work on a unit, or a transfer with its wait.
 struct SwapSpan {
   enum class Kind { kRead, kWork, kWrite };
   using Time = std::chrono::steady_clock::time_point;
@@ -38,11 +38,11 @@ struct StateSwapperOptions {
   std::function<void(const SwapSpan&)> observe = nullptr;  // called for each part of a pass, for timelines
 };
 
-/// Swaps the state of one rank. Used by one thread. Its file has no name and disappears with the process,
-/// however that ends.
+/// Keeps one rank's optimizer state in a file, and loads it unit by unit. Used by one thread. The file has no
+/// name and disappears with the process, however that ends.
 class StateSwapper {
  public:
-  /// Returns a unit's tensors on the disk: contiguous, on the CPU, always in this order. Later calls may
+  /// Returns a unit's tensors that the disk keeps: contiguous, on the CPU, in one order. Later calls may
   /// return more.
   using TensorsOf = std::function<std::vector<at::Tensor>(size_t unit)>;
   enum class Access { kRead, kChange };

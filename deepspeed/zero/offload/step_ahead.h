@@ -16,33 +16,33 @@
 
 namespace deepspeed::zero {
 
-/// Tracks one window's step, from its first slice to end(). One thread at a time calls it. The steps
-/// themselves run in the worker.
+/// Tracks the step of one accumulation window, from its first slice to end(). One thread at a time calls it.
+/// The slices' steps run in a worker thread.
 class StepAhead {
  public:
-  /// Reports a step: the slice's sum of squared gradients, and whether it was stepped.
+  /// Reports a slice's step: its sum of squared gradients, and whether it was stepped.
   struct Outcome {
     double sum_of_squares = 0.0;
     bool is_stepped = false;
   };
   using Step = std::function<Outcome()>;
 
-  /// device: the model's.
+  /// cores: those the worker runs on. device: the model's.
   StepAhead(const device::Cores& cores, at::Device device);
 
   bool has_begun() const { return arrivals_.has_value(); }
-  /// Begins a window. slices: all of them. parts: the pieces in which their gradients arrive. groups: as the
-  /// steps will use them.
+  /// Begins a window's step. slices: all of this rank's. parts: the pieces in which their gradients arrive.
+  /// groups: with the hyperparameters that the steps use.
   void begin(std::vector<OwnedPart> slices, const std::vector<OwnedPart>& parts,
              const std::vector<optim::ParamGroup>& groups);
   /// Returns a group's hyperparameters as they were at begin().
   const optim::Hyperparameters& options(size_t group) const { return options_[group]; }
   /// Returns the first group whose hyperparameters have changed since begin().
   std::optional<size_t> changed_group(const std::vector<optim::ParamGroup>& groups) const;
-  /// Notes a part of the gradients. Returns the slices that it completes.
+  /// Notes that a part of the gradients has arrived. Returns the indices of slices that it completes.
   std::vector<size_t> note(const OwnedPart& part) { return arrivals_->note(part); }
 
-  /// Gives a slice to the worker.
+  /// Queues a slice's step for the worker. slice: its index.
   void add(size_t slice, Step step);
   /// Returns the slices given to the worker, in that order.
   const std::vector<size_t>& order() const { return order_; }

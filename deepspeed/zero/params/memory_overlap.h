@@ -16,9 +16,10 @@ class StorageRecord;
 
 class MemoryOverlap {
  public:
-  /// Adds a parameter that will get other memory. Throws UsageError naming both if it shares memory with an
-  /// added parameter that still exists. Parameters on the meta device or without elements share no memory.
-  /// Two parameters with interleaved elements, such as two blocks of columns, do not count as sharing.
+  /// Adds a parameter that will get other memory. Throws UsageError naming two parameters if it shares memory
+  /// with an earlier added one that still exists. Parameters on the meta device or without elements share no
+  /// memory. Two parameters with interleaved elements, such as two blocks of columns, do not count as
+  /// sharing.
   void add(const NamedTensor& param);
   /// Throws UsageError if a tensor that keeps its memory shares it with an added parameter. The error names
   /// both. what: kind of tensor, such as "buffer".

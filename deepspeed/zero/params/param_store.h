@@ -64,9 +64,9 @@ class ParamStore {
   /// Returns the dtype to which the parameters were cast. kFloat also means not cast; some may be fp64.
   at::ScalarType dtype() const { return dtype_; }
   bool has_doubles() const;
-  /// Returns device and dtype that operators see for most parameters, and thus of their gradients.
+  /// Returns the device and dtype that most parameters, and their gradients, have for operators.
   at::TensorOptions options() const;
-  /// Returns device and dtype of a group's parameters, and thus of their gradients.
+  /// Returns the device and dtype of a group's parameters and of their gradients.
   at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }
   /// Returns the dtype of a group's masters: fp32, or fp64 for fp64 parameters.
   at::ScalarType master_dtype(size_t group) const {
@@ -74,11 +74,11 @@ class ParamStore {
   }
   /// Returns the bytes of the parameters that are in memory.
   virtual int64_t bytes() const;
-  /// Returns the name of a parameter that was given other memory since, if any. set_data(), torch::load() and
+  /// Returns the name of a parameter, if any, that has got other memory. set_data(), torch::load() and
   /// Module::to() do so; updates then no longer reach the model.
   virtual std::optional<std::string> name_of_replaced() const;
 
-  /// Copies rank `root`'s values to all ranks.
+  /// Copies rank `root`'s values of all parameters to all ranks of `group`.
   virtual void broadcast(const comm::ProcessGroup& group, int root);
 
   /// Returns how a group's shards lie in its `flat` (stage 3). Null at other stages.
@@ -90,15 +90,15 @@ class ParamStore {
   virtual int64_t disk_bytes() const { return 0; }
   /// Returns the bytes of the buffers for shards on a disk (stage 3).
   virtual int64_t buffer_bytes() const { return 0; }
-  /// Waits until no device copies from these elements of the group's flat tensor (stage 3). Call it before
+  /// Waits until no device copies from this interval of the group's flat tensor (stage 3). Call it before
   /// writing them.
   virtual void wait_for_reads(size_t, const Interval&) const {}
   /// Waits for writes of shards that were started (stage 3). Throws IoError, only on this rank.
   virtual void finish_writes() {}
   /// Drops the gathered parameters after their shards were updated (stage 3). Does not communicate.
   virtual void shards_changed() {}
-  /// Returns a group's parameters that others than the optimizer wrote since the last call. In-place writes
-  /// count if autograd counts them, so writes through `.data` do not. At stage 3 loads and writes in a
+  /// Returns a group's parameters (indices) written since the last call, except by the optimizer. In-place
+  /// writes count if autograd counts them, so writes through `.data` do not. At stage 3 loads and writes in a
   /// GatheredParameters count.
   virtual std::vector<size_t> take_externally_written(size_t group);
 

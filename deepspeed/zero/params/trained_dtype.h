@@ -10,8 +10,8 @@
 
 namespace deepspeed::zero {
 
-/// Returns the dtype in which `tensor` is trained. `model`: what the config casts the model to; kFloat: not
-/// cast.
+/// Returns the dtype in which `tensor` is trained. `model`: the dtype to which the config casts the model;
+/// kFloat: not cast.
 inline at::ScalarType trained_dtype(const at::Tensor& tensor, at::ScalarType model) {
   return model == at::kFloat && tensor.scalar_type() == at::kDouble ? at::kDouble : model;
 }

@@ -27,11 +27,11 @@ class AheadSlots {
   size_t size() const { return items_.size(); }
 
   /// Returns the missing slots to gather now, in order. They are of one type and fit into `room` elements.
-  /// Prefetches are batched: they start only if at least as many elements are missing as are already gathered
-  /// ahead of them. Otherwise it returns none.
+  /// Prefetches are batched: they start only if, up to the last of them, at least as many elements are
+  /// missing as are whole or being gathered. Otherwise returns no slots.
   std::vector<size_t> to_gather(int64_t room) const;
-  /// Returns the first missing slot if it fits and no earlier slot is being gathered. This gathers one after
-  /// the other.
+  /// Returns the first missing slot if it fits and no earlier slot is being gathered. Used to gather one
+  /// parameter after the other.
   std::vector<size_t> next_to_gather(int64_t room) const;
   /// Returns the first missing slot from `slot` on, or size() if there is none.
   size_t first_missing(size_t slot = 0) const;

@@ -16,10 +16,10 @@ namespace deepspeed::zero {
 
 struct Gatherable;
 
-/// Keeps the window's slots up to date. Not thread-safe.
+/// Keeps the slots of the parameters in a TraceWindow up to date. Not thread-safe.
 class AheadWindow {
  public:
-  /// Asks the pool about keys and parameters.
+  /// Holds functions that look up keys and parameters in the pool.
   struct Source {
     std::function<size_t(uint64_t key)> num_params;                // how many parameters a key has at most
     std::function<std::vector<Gatherable*>(uint64_t key)> params;  // a key's parameters, in order
@@ -34,7 +34,7 @@ class AheadWindow {
   void follow(const UseTrace* trace);
   void close();
 
-  /// Asks for a parameter's item again after its state has changed.
+  /// Updates a parameter's slot by Source::item after the parameter's state has changed.
   void recount(const Gatherable& param);
   /// Replaces the former parameter of `key` by `param`.
   void replace(const UseTrace* trace, uint64_t key, Gatherable& param);

@@ -11,28 +11,29 @@
 
 namespace deepspeed::zero {
 
-/// Makes the same decisions on every rank, so that all prefetch the same parameters. The caller holds a lock.
+/// Decides what passes gather ahead and keep whole, equally on every rank. The caller holds a lock.
 class Coordinator {
  public:
-  /// max_reuse_distance: the most elements of other uses between two uses for which a parameter stays whole.
+  /// max_reuse_distance: a parameter stays whole if at most this many elements are used before its next use.
   explicit Coordinator(int64_t max_reuse_distance) : max_reuse_distance_(max_reuse_distance) {}
 
   void begin_pass(AccessMode mode);
   void end_pass();
-  /// Notes a use. Returns whether the pass leaves its trace here.
+  /// Notes the pass's next use. Returns whether the pass has followed its trace so far and differs from it
+  /// here.
   bool note_use(uint64_t key, int64_t numel);
   /// Returns the trace that the pass follows; null if it follows none.
   const UseTrace* followed() const;
   /// Returns the keys with which the next evaluation begins, if the last pass was one. Evaluations follow one
   /// another, so their beginning can be gathered ahead.
   std::vector<uint64_t> next_pass(int64_t max_numel) const;
-  /// Returns whether the parameter stays whole after its latest use. Without a trace all stay, as long as
-  /// there is room.
+  /// Returns whether the parameter stays whole after its latest use. Without a trace to follow, all
+  /// parameters stay, as long as there is room.
   bool stays(uint64_t key) const;
   /// Returns whether the parameter stays whole after a forward for the following backward. The current
   /// forward, or the last one, must have used it last.
   bool stays_for_backward(uint64_t key) const;
-  /// Returns whether a backward runs whose trace does not use the parameter again.
+  /// Returns whether a backward runs that, by its trace, does not use the parameter again.
   bool is_over_in_backward(uint64_t key) const;
 
  private:

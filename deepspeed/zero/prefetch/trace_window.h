@@ -12,11 +12,11 @@ namespace deepspeed::zero {
 
 class TraceWindow {
  public:
-  /// max_numel: elements that the window holds, each key counted once; 0: none. holds_next: the next use is
-  /// in the window whatever its size, unless max_numel is 0.
+  /// max_numel: the most elements that the window holds, each key counted once; 0: none. holds_next: the next
+  /// use is in the window whatever its size, unless max_numel is 0.
   TraceWindow(int64_t max_numel, bool holds_next) : max_numel_(max_numel), holds_next_(holds_next) {}
 
-  /// Is called with the place of a key's first use in the window.
+  /// Gets the place, in the trace, of a key's first use in the window.
   using Visit = std::function<void(size_t place)>;
 
   /// Moves the window to the position of the trace that a pass follows. A key that leaves may enter again

@@ -15,7 +15,7 @@ class UseTrace {
  public:
   /// Describes one use of a parameter in a pass.
   struct Entry {
-    uint64_t key = 0;   // of what is used
+    uint64_t key = 0;   // of the parameter or unit (Gatherable::key)
     int64_t numel = 0;  // its elements
   };
 
@@ -24,24 +24,25 @@ class UseTrace {
   /// Notes the pass's next use. Several uses of one key in a row count as one. If the trace differs, it is
   /// recorded again from this use on.
   void use(const Entry& entry);
-  /// Ends the pass and removes the trace beyond it.
+  /// Ends the pass, and removes the trace's uses after the pass's last one.
   void end();
 
   /// Returns whether the pass has followed a trace so far. Only then is the future known.
   bool is_followed() const { return is_followed_; }
-  /// Returns the elements used before the next use of `key`. Absent if the pass does not use it again.
+  /// Returns how many elements the pass uses before the next use of `key`. Absent if it does not use that
+  /// again.
   std::optional<int64_t> distance_to(uint64_t key) const;
   /// Returns how many elements the next pass uses before the parameter `key`. Returns nothing if it does not
   /// use that parameter.
   std::optional<int64_t> distance_from_begin(uint64_t key) const;
-  /// Returns the elements of the uses after the latest one.
+  /// Returns how many elements the trace uses after the latest use.
   int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }
   /// Returns the keys with which the next pass starts, in order, each once. They have at most `max_numel`
   /// elements in total.
   std::vector<uint64_t> beginning(int64_t max_numel) const;
 
   size_t size() const { return uses_.size(); }
-  /// Returns the place of the next use.
+  /// Returns the place (index in the trace) of the next use.
   size_t position() const { return position_; }
   const Entry& entry(size_t place) const { return uses_[place].entry; }
   /// Returns the last place before `place` with the same key.
@@ -69,7 +70,7 @@ class UseTrace {
   static std::optional<size_t> known(size_t place) {
     return place == kNowhere ? std::nullopt : std::optional(place);
   }
-  /// Returns the elements of the first `count` uses.
+  /// Returns how many elements the first `count` uses have.
   int64_t end_of(size_t count) const { return count == 0 ? 0 : uses_[count - 1].end; }
   void append(const Entry& entry);
   void pass_by(size_t place);

@@ -6,7 +6,7 @@
 
 namespace deepspeed::zero {
 
-/// Decides for one shard after the other, in the order of the parameters.
+/// Decides for each shard whether the disk takes it, in the order of the parameters.
 class DiskChoice {
  public:
   /// max_in_host_numel: elements that stay in host memory while there is room. Shards of fewer than

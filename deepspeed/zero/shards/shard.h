@@ -10,7 +10,7 @@
 
 namespace deepspeed::zero {
 
-/// Holds a shard. Only one thread at a time may use it.
+/// Holds this rank's shard of a parameter. Only one thread at a time may use it.
 class Shard {
  public:
   Shard(int64_t numel, at::ScalarType dtype) : numel_(numel), dtype_(dtype) {}
@@ -18,14 +18,14 @@ class Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  /// Returns the elements, with padding.
+  /// Returns the number of elements, with padding.
   int64_t numel() const { return numel_; }
   at::ScalarType dtype() const { return dtype_; }
   int64_t bytes() const { return numel_ * static_cast<int64_t>(c10::elementSize(dtype_)); }
 
   /// Returns the shard's memory, (numel), shared with it; undefined if it is on a disk.
   virtual at::Tensor memory() const { return {}; }
-  /// Starts a slow read from a disk ahead of read(). Returns false if there is no room.
+  /// Starts a slow read from a disk ahead of read(). Returns false if no buffer is free.
   virtual bool start_read() { return true; }
   /// Copies the shard into `values`: (numel), on any device, of any dtype. The current stream copies to a
   /// device. Throws IoError naming the parameter.

@@ -32,7 +32,7 @@ ShardFileOptions checked(ShardFileOptions options) {
 
 }  // namespace
 
-/// Is a shard in the file, and keeps the file alive.
+/// Reads and writes one shard in the file, and keeps the file alive.
 class ShardFile::FileShard final : public Shard {
  public:
   FileShard(std::shared_ptr<ShardFile> file, std::string name, int64_t numel, at::ScalarType dtype,

@@ -28,7 +28,7 @@ struct ShardHomeOptions {
 
 class ShardHome {
  public:
-  /// Throws as ShardFile does.
+  /// Creates the file if the place is kDisk. Throws as ShardFile does.
   explicit ShardHome(const ShardHomeOptions& options);
 
   struct Group {
@@ -36,7 +36,7 @@ class ShardHome {
     at::Tensor flat;
     std::vector<std::shared_ptr<Shard>> shards;  // one per parameter
   };
-  /// Makes places for the shards of `params`, without their values.
+  /// Allocates memory or disk space for the shards of `params`, without their values.
   Group make_group(const std::vector<NamedTensor>& params, const ShardLayout& layout, at::ScalarType dtype);
   /// Returns the file if the home is kDisk, otherwise null.
   const std::shared_ptr<ShardFile>& file() const { return file_; }

@@ -8,7 +8,8 @@
 
 namespace deepspeed::zero {
 
-/// Reads offload_param and aio for shards of `dtype` on rank `rank`. Pages are locked only with CUDA.
+/// Reads offload_param and aio for shards of `dtype` on rank `rank`. Host memory is page-locked only with
+/// CUDA.
 ShardHomeOptions shard_home_options(const config::DeepSpeedConfig& config, at::ScalarType dtype, int rank,
                                     bool on_cuda);
 

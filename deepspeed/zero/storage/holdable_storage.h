@@ -17,13 +17,12 @@ class HoldableStorage : public StorageRecord {
   /// partitioned again. Ranks that partition the same parameters in the same order give them the same
   /// numbers.
   int64_t id() const { return id_; }
-  /// Takes over the number of `param`, or a new one if it is not partitioned. Call it before arm().
+  /// Takes over the id() of `param`, or a new one if `param` is not partitioned. Call it before arm().
   void take_id_of(const at::Tensor& param);
 
   /// Returns the name of the parameter.
   virtual const std::string& name() const = 0;
-  /// Returns all ranks that have the parameter. It is partitioned over them, or over each of several parts of
-  /// them.
+  /// Returns all ranks that have the parameter. It is partitioned over them, or over each of several subsets.
   virtual const comm::ProcessGroup& group() const = 0;
   /// Returns whether an operator has written the data since the latest writable hold(). Writes through a
   /// pointer are not seen.
@@ -35,7 +34,7 @@ class HoldableStorage : public StorageRecord {
   virtual void warn_of_lost_write() noexcept {}
   /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks. Collective.
   virtual void write_back(int modifier_rank) = 0;
-  /// Turns other tensors over the storage of the held `param` into ordinary ones. They keep its present
+  /// Turns other tensors over the storage of the held `param` into ordinary ones. They keep the present
   /// values when the hold ends. Does nothing inside a pass, whose graph gathers again what it has saved, nor
   /// while the model is built.
   virtual void leave_to_aliases(const at::Tensor& param) { static_cast<void>(param); }

@@ -159,7 +159,7 @@ class Uses {
     }
   }
 
-  /// Returns whether an operator running on this thread uses the record's data.
+  /// Returns whether an operator that runs on this thread uses the record's data.
   static bool have(const StorageRecord* record) {
     for (const Uses* uses = innermost; uses != nullptr; uses = uses->outer_) {
       for (const auto& held : uses->records_) {

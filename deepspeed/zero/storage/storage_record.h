@@ -14,12 +14,12 @@
 
 namespace deepspeed::zero {
 
-/// Is the key of armed tensors: the highest among the keys that tensors have.
+/// Marks armed tensors, so that torch calls the interception. It is the highest key that tensors have.
 constexpr c10::DispatchKey kInterceptionKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 
-/// Is attached to the storage of an armed tensor, as the context of its DataPtr. It is destroyed with it
-/// unless another handle is kept. interception.cpp calls it around each operator on the tensor or a view
-/// of it.
+/// Fills and empties the storage of an armed tensor (see arm()). It is the context of the storage's DataPtr,
+/// and destroyed with the storage unless another handle is kept. interception.cpp calls it around each
+/// operator on the tensor or a view of it.
 class StorageRecord {
  public:
   virtual ~StorageRecord() = default;
@@ -33,12 +33,12 @@ class StorageRecord {
   /// Returns the record of a copy in another floating type, as to() makes it. The copy needs no data yet.
   /// Null if the copy is to be an ordinary tensor.
   virtual std::shared_ptr<StorageRecord> cast(at::ScalarType dtype) = 0;
-  /// Is called when the storage is gone.
+  /// Notes that the storage is gone.
   virtual void on_storage_lost() noexcept = 0;
   /// Returns the error text for reading the empty storage.
   virtual std::string text_where_empty() const = 0;
 
-  /// Returns whether there is a storage yet, or still.
+  /// Returns whether the record is attached to a storage that still exists.
   bool has_storage() const { return !storage_.expired(); }
   /// Gives the storage `data`, which must live until empty(). Does nothing if the storage is gone.
   void fill(void* data) const;
@@ -63,9 +63,9 @@ class StorageRecord {
 void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,
          const at::TensorOptions& options = {});
 
-/// Leaves the storage of the armed `tensor` to other tensors over it, as ordinary memory. It gets the memory
-/// of `values`, a dense tensor of all its elements. It also keeps `seen` alive, to which pointers may exist.
-/// The tensor gets a new, empty storage with its record on it.
+/// Gives the armed `tensor` a new, empty storage with its record on it. Other tensors over the old storage
+/// become ordinary ones. The old storage gets the memory of `values`, a dense tensor of all its elements, and
+/// keeps `seen` alive, to which pointers may exist.
 void rearm_apart(const at::Tensor& tensor, const at::Tensor& values, const at::Tensor& seen);
 
 /// Returns the record on the tensor's storage; null for an ordinary tensor.

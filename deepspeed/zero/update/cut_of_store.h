@@ -13,12 +13,12 @@
 
 namespace deepspeed::zero {
 
-/// Makes the cut parameters of a group. all() lists those that several ranks have parts of, usually two. Each
-/// of these ranks makes the parameter whole for itself. `store` must outlive the result.
+/// Makes the access to a group's parameters of which several ranks, usually two, have parts. all() lists
+/// them. Each of these ranks makes the parameter whole for itself. `store` must outlive the result.
 std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
                                                           comm::ProcessGroup ranks);
 
-/// Is the common base of both kinds of cuts of a store's parameters.
+/// Holds what cut parameters need at stages 1 and 2, and at stage 3.
 class CutOfStore : public optim::CutParameters {
  public:
   const std::vector<optim::CutParameter>& all() const override { return cut_; }

@@ -38,8 +38,8 @@ class CutShards : public CutOfStore {
   int64_t shard_numel(const Part& part) const { return layout_.shard_numel(param_of(part)); }
   size_t param_of(const Part& part) const { return static_cast<size_t>(cut_.at(part.index).param_index); }
 
-  /// Changes at most one parameter per rank, which that rank makes whole. Shards travel padded to the longest
-  /// one.
+  /// Changes at most one parameter per rank, which that rank makes whole. Shards are sent padded to the
+  /// longest one.
   void change_round(const std::vector<Part>& parts, const Change& change, at::Tensor* results) const {
     int64_t longest = 0;
     for (const Part& part : parts) longest = std::max(longest, shard_numel(part));
@@ -59,7 +59,7 @@ class CutShards : public CutOfStore {
     }
   }
 
-  /// of_ranks: (rank, elements), each rank's shard; changed in place.
+  /// Changes one parameter in place. of_ranks: (rank, elements), each rank's shard of it.
   void change_one(const Part& part, const Change& change, const at::Tensor& of_ranks) const {
     const int64_t numel = layout_.numel(param_of(part));
     const at::Tensor padded = of_ranks.narrow(1, 0, shard_numel(part)).reshape({-1}).contiguous();

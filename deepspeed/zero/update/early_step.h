@@ -25,17 +25,18 @@ class EarlyStep {
   /// `store`, `optimizer` and `slices` must outlive this object.
   EarlyStep(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices, const StepOptions& options);
 
-  /// Gives the slices completed by a part to the worker, for GradReducer::on_final().
+  /// Gives the slices whose gradients `part` completes to the worker. For the listener of
+  /// GradReducer::on_final().
   void add_gradients(GradReducer& reducer, const OwnedPart& part, double gradient_scale);
   /// Returns whether a step has begun. Until publish() completes it, masters and states are partly old,
   /// partly new.
   bool has_begun() const { return ahead_.has_begun(); }
   /// Throws UsageError if hyperparameters or weights were changed since the step began.
   void check_unchanged();
-  /// Returns the slices left for the step itself.
+  /// Returns the indices of slices that were not given to the worker, for step() itself.
   std::vector<size_t> not_begun() const;
-  /// Adds the squares of the group's gradients to `sum`: one double on their device. The worker has summed
-  /// those of begun slices.
+  /// Adds the squares of the group's gradients to `sum`: one double on the model's device. The worker has
+  /// already summed those of begun slices.
   void add_squares(const GradReducer& reducer, size_t group, const at::Tensor& sum);
   /// Writes the stepped slices' new values to the model's weights, as each is done. Throws what a slice's
   /// step has thrown.
@@ -51,8 +52,8 @@ class EarlyStep {
 
  private:
   StepAhead::Outcome step_in_worker(size_t index, const at::Tensor& gradient, double gradient_scale);
-  /// Returns the slice as the worker steps it. It has its master, if kept, and the hyperparameters of that
-  /// time.
+  /// Returns the slice as the worker steps it. It has its master, if kept, and the hyperparameters of the
+  /// step's begin.
   optim::FlatSlice as_begun(const Slice& slice, const at::Tensor& gradient) const;
   /// Returns the tensor in host memory; for one on the model's device, a copy.
   at::Tensor in_host(const at::Tensor& tensor) const;

@@ -12,7 +12,7 @@
 
 namespace deepspeed::zero {
 
-/// Describes what decides about a slice, in addition to the StepOptions.
+/// Describes a slice as plan_slice() needs it, in addition to the StepOptions.
 struct SliceSituation {
   at::ScalarType dtype = at::kFloat;                      // of its weights
   ParamHome home = ParamHome::kDevice;                    // of its weights

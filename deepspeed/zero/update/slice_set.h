@@ -24,7 +24,7 @@
 
 namespace deepspeed::zero {
 
-/// Describes a part of a group's owned interval that is stepped at once.
+/// Describes a part of a group's owned interval that the optimizer steps at once.
 struct Slice {
   Interval interval;  // within the owned interval
   SlicePlan plan;
@@ -40,25 +40,25 @@ class SliceSet {
  public:
   using Access = StateSwapper::Access;
 
-  /// Makes the masters. `store` and `optimizer` must outlive this object. accumulation_dtype: of the slices'
-  /// gradients; absent: the weights' own. Throws IoError, only on this rank, if masters cannot be written to
-  /// the offload disk.
+  /// Cuts what this rank owns into slices, and makes their masters. `store` and `optimizer` must outlive this
+  /// object. accumulation_dtype: of the slices' gradients; absent: the weights' own. Throws IoError, only on
+  /// this rank, if masters cannot be written to the offload disk.
   SliceSet(ParamStore& store, optim::Optimizer& optimizer, const comm::ProcessGroup& shard_group,
            const StepOptions& options, std::optional<at::ScalarType> accumulation_dtype);
 
   /// Returns the owned interval in the group's flat space. At stage 3 it is the space of this rank's shards.
   Interval owned(size_t group) const { return owned_[group]; }
-  /// Returns the parameters that meet a part of the owned interval, in order.
+  /// Returns the pieces of parameters in `part` of the owned interval, in order.
   std::vector<ParamPiece> pieces(size_t group, const Interval& part) const;
 
   // For steps. Slices of one group follow those of the group before.
   size_t size() const { return slices_.size(); }
   const Slice& operator[](size_t index) const { return slices_[index]; }
   std::vector<size_t> all() const;
-  /// Returns whether only the optimizer's own kernels write the model's weights in steps.
+  /// Returns whether in steps only the optimizer's kernels write the model's weights, without copies.
   bool are_stepped_in_place() const;
-  /// Calls `work` with each of these slices. Those on a disk come last, one at a time; changes to them
-  /// persist only with Access::kChange. Throws IoError.
+  /// Calls `work` with each of these slices. Slices on a disk come last, one at a time; their changes persist
+  /// only with Access::kChange. Throws IoError.
   void for_each(const std::vector<size_t>& indices, Access access, const std::function<void(Slice&)>& work);
   SliceWeights weights_of(const Slice& slice) const { return weights_at(slice, slice.interval); }
   /// Returns a copy of the slice's weights in the memory in which it is stepped.
@@ -77,13 +77,13 @@ class SliceSet {
   void follow_weights(Slice& slice, Access access) const;
 
   // For checkpoints and inspection.
-  /// Calls `visit` with the group's slices that meet the part of the owned interval. With kRead, what it
-  /// writes to a slice on a disk is lost. Throws IoError.
+  /// Calls `visit` with the group's slices that overlap `part` of the owned interval. With kRead, what
+  /// `visit` writes to a slice on a disk is lost. Throws IoError.
   void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
     this->visit(group, part, access, Shown::kAll, visit);
   }
-  /// Returns names, types and the step of the part's states, without elements. Absent unless some of it is on
-  /// a disk.
+  /// Returns the names, types and step count of the part's states, without elements. Absent unless some of
+  /// them are on a disk.
   std::optional<optim::SliceState> state_on_disk(size_t group, const Interval& part) const;
   /// Returns masters and states of the part. Throws IoError.
   GroupState state(size_t group, const Interval& part) { return state(group, part, Shown::kAll); }

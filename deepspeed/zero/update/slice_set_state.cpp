@@ -74,7 +74,7 @@ void SliceSet::visit(size_t group, const Interval& part, Access access, Shown sh
   if (access == Access::kChange) store_.finish_writes();
 }
 
-/// Shows fp32 masters of only the part, which exist during the visit.
+/// Shows fp32 masters, joined from halves, of only the part. They exist during the visit.
 void SliceSet::visit_split(Slice& slice, const Interval& part, Access access, Shown shown,
                            const VisitSlice& visit) {
   // On a disk, weights are read and written as whole parameters.

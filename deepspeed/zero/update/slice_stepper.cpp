@@ -45,8 +45,8 @@ at::Tensor SliceStepper::gradient_of(const Slice& slice, const GradReducer& redu
   return reducer.gradient(slice.flat.group, slice.interval);
 }
 
-/// Returns memory in the model's dtype, at the slice's place of work. It holds the weights if the step reads
-/// them.
+/// Returns memory for new weights, in the model's dtype, on the device that steps. It holds the old weights
+/// if the step reads them.
 at::Tensor SliceStepper::memory_for_weights(const Slice& slice, const SliceWeights& weights) {
   const int64_t numel = slice.interval.numel();
   switch (slice.plan.route) {

@@ -23,10 +23,10 @@ class SliceStepper {
   SliceStepper(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices,
                const OptimizerOffload& offload);
 
-  /// Gives the optimizer's steps means over the ranks. `ranks` must outlive this object.
+  /// Lets the optimizer's steps average values over ranks, by `ranks`. It must outlive this object.
   void reach_ranks_by(const optim::RankMean& ranks) { ranks_ = &ranks; }
-  /// Updates these slices once by the reducer's gradients times `gradient_scale`. Writes the model's weights.
-  /// Throws IoError if the disk fails; some slices are then updated and others are not.
+  /// Updates the slices `indices` once by the reducer's gradients times `gradient_scale`. Writes the model's
+  /// weights. Throws IoError if the disk fails; some slices are then updated and others are not.
   void step(const std::vector<size_t>& indices, const GradReducer& reducer,
             const GradientScale& gradient_scale);
 
@@ -40,7 +40,7 @@ class SliceStepper {
   void expect_transfers(const GradReducer& reducer, const std::vector<size_t>& order);
   at::Tensor gradient_of(const Slice& slice, const GradReducer& reducer);
   at::Tensor memory_for_weights(const Slice& slice, const SliceWeights& weights);
-  /// Moves a step's new weights to the model's. updated: the result of memory_for_weights().
+  /// Copies a step's new weights into the model. updated: the result of memory_for_weights().
   void pass_on_weights(const Slice& slice, const SliceWeights& weights, const at::Tensor& updated);
   void step_slice(Slice& slice, const GradReducer& reducer, const GradientScale& gradient_scale);
 

@@ -26,7 +26,7 @@ class SliceWeights {
   /// Copies the elements `part` to `values`: (part), on any device, of any dtype. Throws IoError naming the
   /// parameter.
   void read(const Interval& part, const at::Tensor& values) const;
-  /// Waits until no device copies from memory(). Call it before the host writes there.
+  /// Waits until no device copies from memory(). Call it before the host writes that memory.
   void wait_for_reads() const { store_.wait_for_reads(group_, interval_); }
   /// Writes values: (n), on any device, of any dtype. Those on a disk are complete after the store's
   /// finish_writes(). Throws IoError naming the parameter.

@@ -10,7 +10,7 @@
 
 namespace deepspeed::zero {
 
-/// Shows a slice during a visit. Its tensors are shared with the optimizer.
+/// Shows a slice of the optimizer during a visit. Tensors are shared with the optimizer.
 struct StateSlice {
   Interval interval;            // within what this rank owns of the group
   at::Tensor master;            // (n) the updated values: fp32, or the parameters with 16-bit masters

@@ -12,7 +12,7 @@ namespace deepspeed::zero {
 /// or more if there would be over 4096 pieces. Returns at least one piece, which may be empty.
 std::vector<Interval> equal_pieces(int64_t numel, int64_t piece_numel);
 
-/// Returns how many of the first pieces hold at most `ratio` of all elements.
+/// Returns how many pieces, from the first on, hold at most `ratio` of all elements.
 size_t count_within(const std::vector<Interval>& pieces, double ratio);
 
 }  // namespace deepspeed::zero

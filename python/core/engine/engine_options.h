@@ -22,7 +22,7 @@ InitializeOptions initialize_options(const py::dict& config, const py::list& gro
                                      const py::object& make_schedule,
                                      const std::shared_ptr<Mpu>& mpu = nullptr);
 
-/// Returns the schedule of initialize_options(), which the engine will make.
+/// Converts `make_schedule`, as initialize_options() takes it, to the schedule that the engine will make.
 optim::LrSchedulerSource schedule_source(const py::object& make_schedule);
 
 }  // namespace deepspeed::python

@@ -28,7 +28,7 @@ class Forward {
   explicit Forward(const TrainingEngine& engine) { scope_.emplace(engine.driver()); }
   at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
   bool has_graphs() const { return scope_->has_graphs(); }
-  /// Runs `call` as a graph. It takes tensors and returns tensors and any object, which it gets back.
+  /// Runs `call` as a device graph. `call` takes tensors, and returns tensors and any object. Returns both.
   py::tuple run_graphed(const std::vector<at::Tensor>& tensors, const std::string& rest,
                         const py::function& call) const {
     ForwardResult result;
@@ -89,14 +89,14 @@ class ModuleUse {
   std::vector<std::shared_ptr<zero::PartitionedStorage>> used_;
 };
 
-/// Is the scope of coalesce_grad_reduction(), open from construction to close() or forget().
+/// Holds the scope of coalesce_grad_reduction() open from construction to close() or forget().
 class OpenCoalescedReduction {
  public:
   explicit OpenCoalescedReduction(Engine& engine)
       : scope_(new CoalescedReduction(engine.coalesce_grad_reduction())) {}
   ~OpenCoalescedReduction() { forget(); }
 
-  /// Reduces the sums. Collective.
+  /// Reduces the summed gradients and ends the scope. Collective.
   void close() { delete scope_.release(); }  // may throw, unlike the destructor call in unique_ptr::reset()
   /// Ends the scope as an exception would: drops the gradients.
   void forget() {
@@ -107,7 +107,7 @@ class OpenCoalescedReduction {
   std::unique_ptr<CoalescedReduction> scope_;
 };
 
-/// Is the scope of no_sync(), open from construction to close().
+/// Holds the scope of no_sync() open from construction to close().
 struct OpenNoSync {
   explicit OpenNoSync(Engine& engine) : scope(new NoSync(engine.no_sync())) {}
   std::unique_ptr<NoSync> scope;

@@ -11,10 +11,11 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Converts an object. Throws TypeError, naming `path`, if a checkpoint cannot hold it.
+/// Converts an object to a checkpoint value. Throws TypeError, naming `path`, if a checkpoint cannot hold it.
 checkpoint::Value to_value(const py::handle& object, const std::string& path);
 
-/// Makes an object that `deepspeed._objects` can make. Throws Python's error for any other.
+/// Returns the Python object of a value. Throws Python's error if `deepspeed._objects` cannot make the
+/// object.
 py::object from_value(const checkpoint::Value& value);
 
 /// Like from_value(), but Python errors become CheckpointErrors that begin with `place`.

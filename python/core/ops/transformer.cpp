@@ -35,7 +35,7 @@ void draw_layer(DeepSpeedTransformerConfig config, const std::vector<at::Tensor>
   ops::draw_weights(ops::weights_of(weights), config);
 }
 
-/// Takes None for a bias that is left out.
+/// Joins the weights of another implementation; None stands for a bias that is left out.
 std::vector<at::Tensor> join_layer(const DeepSpeedTransformerConfig& config,
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<std::optional<at::Tensor>>& given) {

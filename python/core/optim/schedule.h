@@ -12,7 +12,7 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Is a UserLrScheduler (optim/schedules/lr_scheduler_adapter.h) around a Python ClientSchedule
+/// Implements UserLrScheduler (optim/schedules/lr_scheduler_adapter.h) by a Python ClientSchedule
 /// (deepspeed/_schedules.py).
 class Schedule {
  public:

@@ -141,7 +141,8 @@ std::pair<std::optional<at::Tensor>, Tensors> eval_batch(PipelineEngine& engine,
   return {loss, std::move(result.losses)};
 }
 
-/// Turns the end of the data into StopIteration between two batches. Within a batch it is an error.
+/// Translates EndOfData to StopIteration if the data ended between two batches. Within a batch it stays an
+/// error.
 void translate_end(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);

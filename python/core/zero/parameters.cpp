@@ -50,7 +50,7 @@ std::optional<std::string> status_of(const at::Tensor& tensor) {
   return std::nullopt;
 }
 
-/// Returns a parameter's shard, or null for other tensors.
+/// Returns the shard of a partitioned parameter, or null for other tensors.
 std::shared_ptr<zero::Shard> shard(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor)) return newborn->shard();
   const auto record = zero::partitioned_storage_of(tensor);
@@ -80,7 +80,7 @@ void set_shard(const at::Tensor& tensor, const at::Tensor& values) {
   storage->pool()->set_shard(*storage, values);
 }
 
-/// Is a scope of the core that Python opens and closes.
+/// Holds a scope of the core that Python opens and closes.
 template <class T>
 class Scope {
  public:

@@ -76,7 +76,7 @@ void load(zero::ZeroOptimizer& optimizer, const std::vector<Loaded>& groups) {
 
 using OwnedGroup = std::tuple<std::optional<at::Tensor>, NamedTensors, int64_t>;
 
-/// Loads each group's masters, states and step count. Collective.
+/// Loads each group's masters, states and step count for the elements that this rank owns. Collective.
 void load_owned_state(TrainingEngine& engine, const std::vector<OwnedGroup>& groups) {
   const c10::NoGradGuard no_grad;
   std::vector<Loaded> loaded;

@@ -266,8 +266,9 @@ TEST(Rendezvous, NamesTheVariablesIfARankMistakesTheKindOfJob) {
     return error_of<CommError>([] { join_world(2s); });
   });
   EXPECT_THAT(outcomes[0].value, HasSubstr("no sign of rank(s) 1"));
-  EXPECT_THAT(outcomes[1].value, AllOf(HasSubstr("rank 0 does not answer"), HasSubstr("LOCAL_SIZE"),
-                                       HasSubstr("MASTER_PORT and DEEPSPEED_LISTEN_ADDR to the same values")));
+  EXPECT_THAT(outcomes[1].value,
+              AllOf(HasSubstr("rank 0 does not answer"), HasSubstr("LOCAL_SIZE"),
+                    HasSubstr("MASTER_PORT and DEEPSPEED_LISTEN_ADDR to the same values")));
 }
 
 TEST(Rendezvous, SaysThatAnotherUserHoldsItsName) {

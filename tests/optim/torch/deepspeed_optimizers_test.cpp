@@ -261,7 +261,8 @@ TEST(DeepSpeedOptimizers, RefuseWhatTheyCannotDo) {
   complex[0].mutable_grad() = at::ones({2}, at::kComplexFloat);
   EXPECT_ERROR(UsageError, optimizer.step(), "FusedAdam: a parameter of shape [2] has dtype ComplexFloat",
                "expected Float, Double, Half or BFloat16");
-  EXPECT_ERROR(UsageError, optimizer.state_of(at::ones({2})), "shape [2] is not a parameter of this optimizer");
+  EXPECT_ERROR(UsageError, optimizer.state_of(at::ones({2})),
+               "shape [2] is not a parameter of this optimizer");
 }
 
 TEST(DeepSpeedOptimizers, StepParametersOfFp64InIt) {

@@ -146,9 +146,8 @@ TEST(GatheredParameters, ShowWhatIsWrittenWithoutAModifierRankAndDropItAtTheEnd)
           for (size_t i = 0; i < params.size(); ++i) EXPECT_TRUE(at::equal(params[i], expected[i])) << i;
         }
         log::set_sink(before);
-        EXPECT_THAT(said,
-                    AllOf(HasSubstr("parameter 'norm0.bias' was written inside a GatheredParameters"),
-                          HasSubstr("give it a modifier_rank")));
+        EXPECT_THAT(said, AllOf(HasSubstr("parameter 'norm0.bias' was written inside a GatheredParameters"),
+                                HasSubstr("give it a modifier_rank")));
         EXPECT_EQ(std::count(said.begin(), said.end(), '('), 1) << said;
       }
     });

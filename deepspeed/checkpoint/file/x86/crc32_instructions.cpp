@@ -14,7 +14,7 @@ DEEPSPEED_CRC_TARGET inline __m128i load(const uint8_t* bytes) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
 }
 
-/// Moves `value` forward by the distance of `powers` and adds it to the bits there.
+/// Moves `value` forward by the distance of `powers` and adds it to the bits `there`.
 DEEPSPEED_CRC_TARGET inline __m128i fold(__m128i value, __m128i powers, __m128i there) {
   const __m128i low = _mm_clmulepi64_si128(value, powers, 0x00);
   const __m128i high = _mm_clmulepi64_si128(value, powers, 0x11);

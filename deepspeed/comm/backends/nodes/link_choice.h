@@ -9,7 +9,7 @@
 
 namespace deepspeed::comm {
 
-/// Describes the nodes, with `places` ranks each.
+/// Describes nodes that have `places` ranks each.
 struct NodeShape {
   int num_nodes = 1;
   int places = 1;
@@ -17,8 +17,8 @@ struct NodeShape {
 
 /// Holds a collective's estimated time in microseconds for both ways.
 struct WayTimes {
-  double flat = 0;      // every rank sends every other one its part
-  double by_nodes = 0;  // within each node, and between nodes once (node_levels.h)
+  double flat = 0;      // every rank sends its part to every other rank
+  double by_nodes = 0;  // in steps within each node and between nodes (node_levels.h)
 };
 
 /// Estimates the times of an all_reduce, all_gather, reduce_scatter or reduce_to_owners. The tensors have
@@ -28,8 +28,8 @@ struct WayTimes {
 /// by a gather.
 WayTimes estimate(const LinkFigures& links, const NodeShape& shape, bool is_all_reduce, int64_t bytes);
 
-/// Returns whether the operation is faster in two levels: within each node, then between the nodes. False if
-/// it cannot be divided so.
+/// Returns whether two levels, within each node and between nodes, are faster for the operation. Returns
+/// false if it cannot be divided that way.
 bool is_faster_by_nodes(const LinkFigures& links, const NodeShape& shape, const Operation& operation);
 
 }  // namespace deepspeed::comm

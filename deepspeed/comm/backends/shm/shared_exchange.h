@@ -29,7 +29,7 @@ class SharedExchange {
   SharedExchange(const SharedExchange&) = delete;
   SharedExchange& operator=(const SharedExchange&) = delete;
 
-  /// Returns whether elements of this type can be reduced this way.
+  /// Returns whether elements of this type can be reduced over shared memory.
   static bool can_reduce(at::ScalarType type, ReduceOp op);
 
   // Tensors are dense, contiguous and on the CPU. Reductions are limited to can_reduce(). 16-bit types are

@@ -12,8 +12,8 @@ namespace deepspeed::comm {
 /// Names the backend in c10d.
 constexpr const char* kShmBackend = "shm";
 
-/// Runs collectives of dense CPU tensors over shared memory, and everything else over Gloo. That is lists of
-/// tensors, reductions to one rank, and messages sent by c10d's users.
+/// Runs collectives of dense CPU tensors over shared memory, and everything else over Gloo. Gloo gets lists
+/// of tensors, reductions to one rank, and messages sent by c10d's users.
 class ShmBackend final : public c10d::Backend {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;

@@ -11,7 +11,7 @@
 namespace deepspeed::comm {
 
 /// Starts an operation on CPU tensors. `fingerprint` covers all calls of the group up to this one. Returns
-/// null if nothing is to be done, as for a monitored barrier, which uses the store.
+/// null for a monitored barrier, which uses the store.
 c10::intrusive_ptr<c10d::Work> start_shared(SharedExchange& exchange, const Operation& operation,
                                             uint64_t fingerprint);
 

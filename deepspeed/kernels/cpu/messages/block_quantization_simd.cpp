@@ -49,7 +49,7 @@ HWY_NOINLINE float largest_of(const typename Type::Bits* HWY_RESTRICT values, in
   return sum == 0 ? hn::GetLane(hn::MaxOfLanes(d, largest)) : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Rounds to the nearest e4m3 number, whose bits are its code. |x| is at most 448, or slightly more.
+/// Returns the codes of the nearest e4m3 numbers, which are their bits. |x| is at most 448, or slightly more.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> float8_of(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
@@ -67,7 +67,7 @@ HWY_INLINE hn::Vec<hn::RebindToSigned<D>> float8_of(D d, hn::Vec<D> x) {
   return hn::Or(sign, hn::IfThenElse(is_small, small, normal));
 }
 
-/// Returns the numbers that the codes, from 0 to 255, encode.
+/// Returns the e4m3 numbers that the codes, from 0 to 255, encode.
 template <class D>
 HWY_INLINE hn::Vec<D> from_float8(D d, hn::Vec<hn::RebindToSigned<D>> codes) {
   const hn::RebindToSigned<D> di;
@@ -144,7 +144,7 @@ HWY_INLINE void store(D d, hn::Vec<D> value, typename Type::Bits* HWY_RESTRICT t
   }
 }
 
-/// Writes the decoded codes times the scale. is_float8: they encode floats.
+/// Writes the decoded codes times the scale. is_float8: the codes are e4m3 numbers.
 template <class Type, bool is_float8>
 HWY_NOINLINE void write_values(const int8_t* HWY_RESTRICT codes, int64_t numel, float scale,
                                typename Type::Bits* HWY_RESTRICT values) {

@@ -143,7 +143,7 @@ HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, bool, uint16_t* to) {
   hn::StoreU(round_to(d, type, value), hn::Rebind<uint16_t, D>(), to);
 }
 
-/// Combines one vector of positions.
+/// Combines the terms' vectors at `index` and stores the result.
 template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;
@@ -154,8 +154,8 @@ HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& a
   store_as(d, Type(), ended<kEnding>(d, result, arrays), arrays.stream, to + index);
 }
 
-/// Combines four vectors of positions. Additions at one position depend on each other, those of four vectors
-/// do not.
+/// Combines four vectors at once. Additions at one position wait for each other, but not for those of other
+/// vectors.
 template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;

@@ -18,13 +18,13 @@ void combine_simd(CombineOp op, CombineType type, void* to, const void* const* t
 /// Copies between ranges that do not overlap, past the caches.
 void copy_past_caches_simd(void* to, const void* from, size_t bytes);
 
-/// Compresses a block by the formula of kernels/sign_compression.h, and returns its scale. numel: a multiple
-/// of 64.
+/// Compresses a block by the formula of kernels/sign_compression.h, and returns the block's scale. numel: a
+/// multiple of 64.
 float compress_sign_block(float* values, float* errors, uint8_t* bits, int64_t numel);
-/// Adds the values that the bits and their scale encode.
+/// Adds the values that the bits and their scale encode to `sums`.
 void add_sign_block(const uint8_t* bits, float scale, float* sums, int64_t numel);
 
-/// Largest scale, so that 1 / scale stays a normal number.
+/// Largest scale of a block, chosen so that 1 / scale is not subnormal.
 inline constexpr float kLargestScale = 0x1p126F;
 
 /// Describes one block: its elements in memory, its codes, and the address of its scale.

@@ -26,7 +26,7 @@ HWY_INLINE hn::Vec<D> gelu_sigmoid(D d, hn::Vec<D> x) {
   return sigmoid(d, hn::Mul(hn::Set(d, static_cast<T>(kTwoSqrt2OverPi)), inner));
 }
 
-/// Returns s + x s (1 - s) 2 u', with s = sigmoid(2 u).
+/// Returns the derivative of GELU: s + x s (1 - s) 2 u'. s is sigmoid(2 u).
 template <class D>
 HWY_INLINE hn::Vec<D> gelu_derivative(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;

@@ -15,14 +15,14 @@ namespace {
 // A thread's smallest piece in elements, about 10 microseconds.
 constexpr int64_t kOpBlockNumel = 16384;
 
-/// Calls run(begin, end) for ranges of [0, count), whose units have `numel` elements each.
+/// Calls run(begin, end) in threads for ranges of [0, count). A unit has `numel` elements.
 template <class Run>
 void share_out(int64_t count, int64_t numel, const Run& run) {
   const int64_t grain = std::max<int64_t>(1, kOpBlockNumel / std::max<int64_t>(1, numel));
   at::parallel_for(0, count, grain, run);
 }
 
-/// Calls run(part, sums) for each part, with the part's sums zeroed.
+/// Calls run(part, sums) in threads for each part, with the part's sums zeroed.
 template <class Run>
 void share_out_parts(const RowParts& rows, void* sums, ElementType type, const Run& run) {
   const size_t bytes = static_cast<size_t>(rows.columns) * (type == ElementType::kFloat64 ? 8 : 4);
@@ -98,7 +98,7 @@ void run_cpu(const CrossEntropyArrays& arrays) {
             [&](int64_t begin, int64_t end) { cross_entropy_simd(arrays, begin, end); });
 }
 
-// One pass chains the positions of each row in order, and counts how many come before each distinct row.
+// One pass links the positions of each table row in order, and counts how many come before each distinct row.
 // Threads take ranges of distinct rows with similar numbers of positions.
 void run_cpu(const EmbeddingGradientArrays& arrays) {
   const auto num_embeddings = static_cast<size_t>(arrays.num_embeddings);

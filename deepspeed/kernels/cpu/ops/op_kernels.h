@@ -9,51 +9,53 @@
 
 namespace deepspeed::kernels {
 
-/// Normalizes rows by the formulas of kernels/normalization.h.
+/// Normalizes rows by the formulas of kernels/ops/normalization.h.
 void run_cpu(const NormArrays& arrays);
 void norm_simd(const NormArrays& arrays, int64_t begin, int64_t end);
-/// Writes the rows of the input's gradient, and the sums of each part.
+/// Writes the input's gradient, and each part's sums for the gradients of weight and bias.
 void run_cpu(const NormBackwardArrays& arrays);
 void norm_backward_simd(const NormBackwardArrays& arrays, int64_t part);
 
-/// Computes the elements [begin, end) by the formulas of kernels/activations.h. `sums`, wide [columns] or
-/// null, receives the gradients of whole rows.
+/// Computes bias + GELU by the formulas of kernels/ops/activations.h. The _simd functions compute the
+/// elements [begin, end). `sums`, wide [columns] or null, receives the bias's gradient over whole rows.
 void run_cpu(const BiasGeluArrays& arrays);
 void bias_gelu_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end);
 void bias_gelu_backward_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end, void* sums);
-/// Computes the rows [begin, end) by the formulas of kernels/activations.h.
+/// Computes SwiGLU by the formulas of kernels/ops/activations.h; the _simd functions the rows [begin, end).
 void run_cpu(const SwigluArrays& arrays);
 void swiglu_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 void swiglu_backward_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 
-/// Writes dropout(input + bias) + residual to the elements [begin, end). `sums`, wide [columns] or null,
-/// receives the sums of whole output rows.
+/// Writes dropout(input + bias) + residual. dropout_simd() writes the elements [begin, end). `sums`, wide
+/// [columns] or null, receives the sums of whole output rows.
 void run_cpu(const DropoutArrays& arrays);
 void dropout_simd(const DropoutArrays& arrays, int64_t begin, int64_t end, void* sums);
 
-/// Computes by the formulas of kernels/masked_softmax.h.
+/// Computes the softmax, or its gradient, by the formulas of kernels/ops/masked_softmax.h.
 void run_cpu(const MaskedSoftmaxArrays& arrays);
 void masked_softmax_simd(const MaskedSoftmaxArrays& arrays, int64_t begin, int64_t end);
 void run_cpu(const SoftmaxBackwardArrays& arrays);
 void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, int64_t end);
 
-/// Rotates heads [begin, end) of batch * heads * positions, by the formula of kernels/rotary.h.
+/// Rotates heads by the formula of kernels/ops/rotary.h; rotary_simd() those in [begin, end) of batch * heads
+/// * positions.
 void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
-/// Writes losses and gradients of rows by the formula of kernels/cross_entropy.h. They are nan for a target
-/// that is not a class.
+/// Writes losses and logits' gradients of rows by the formula of kernels/ops/cross_entropy.h. Both are nan
+/// for a target that is not a class.
 void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
-/// Chains the positions of each table row in order: first[row], then next[position], until -1.
+/// Links the positions that read each row of the embedding table. They are first[row], then next[position]
+/// until -1.
 struct PositionChains {
   const int64_t *rows = nullptr, *first = nullptr, *next = nullptr;
 };
-/// Sums the gradients of each table row. Indices are in range. `grad_weight` is zeroed, and rows without a
-/// position stay 0.
+/// Sums the gradients of the positions that read each table row. Indices are in range. `grad_weight` is
+/// zeroed, and rows without a position stay 0.
 void run_cpu(const EmbeddingGradientArrays& arrays);
-/// Sums the gradients of chains.rows[begin, end).
+/// Sums the gradients of the table rows chains.rows[begin, end).
 void embedding_gradient_simd(const EmbeddingGradientArrays& arrays, const PositionChains& chains,
                              int64_t begin, int64_t end);
 

@@ -22,18 +22,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Is the type of arithmetic and sums.
+/// Names the type of arithmetic and sums.
 template <class Type>
 using Wide = std::conditional_t<std::is_same_v<Type, Float64>, double, float>;
 template <class Type>
 using WideTag = hn::ScalableTag<Wide<Type>>;
-/// Is the tag of stored wide elements.
+/// Names the storage tag of Wide<Type>.
 template <class Type>
 using WideType = std::conditional_t<std::is_same_v<Type, Float64>, Float64, Float32>;
 template <class Type>
 using BitsOf = typename Type::Bits;
 
-/// Says how many elements of a vector are in the row: all of them or `count`.
+/// Full and Part say how many lanes are in the row: all or `count`.
 struct Full {};
 struct Part {
   size_t count;
@@ -123,7 +123,7 @@ HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-/// Widens a row that is reused for many rows. An absent row gives an empty vector.
+/// Returns a parameter in Wide<Type>, to use it for many rows. null gives an empty vector.
 template <class Type>
 std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t count) {
   const WideTag<Type> d;
@@ -144,7 +144,8 @@ std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t co
   return wide;
 }
 
-/// Calls body(index, column, count) for the pieces of rows in [begin, end), in order.
+/// Cuts the elements [begin, end) at the ends of rows. Calls body(index, column, count) for each piece in
+/// order.
 template <class Body>
 HWY_INLINE void for_each_row_piece(int64_t columns, int64_t begin, int64_t end, const Body& body) {
   while (begin < end) {
@@ -155,7 +156,7 @@ HWY_INLINE void for_each_row_piece(int64_t columns, int64_t begin, int64_t end, 
   }
 }
 
-/// Calls run(Type()) for the stored type.
+/// Calls run() with the tag of the stored type.
 template <class Run>
 HWY_INLINE void with_type(ElementType type, const Run& run) {
   switch (type) {

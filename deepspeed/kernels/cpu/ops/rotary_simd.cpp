@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Is a head at one position, with the cosines and sines there.
+/// Points to a head at one position, and to the cosines and sines there.
 template <class Type, class TableType>
 struct RotaryHead {
   const BitsOf<Type>* input;
@@ -19,7 +19,7 @@ struct RotaryHead {
   const BitsOf<TableType>*cos, *sin;
 };
 
-/// Rotates the halves [0, half) and [half, 2 half).
+/// Rotates a head. Its pairs consist of one element of [0, half) and one of [half, 2 half).
 template <class Type, class TableType>
 HWY_INLINE void turn_halves(Type type, TableType table, const RotaryHead<Type, TableType>& head, int64_t half,
                             bool backward) {
@@ -34,7 +34,8 @@ HWY_INLINE void turn_halves(Type type, TableType table, const RotaryHead<Type, T
   });
 }
 
-/// Rotates the neighbours 2 i and 2 i + 1. `pairs` is scratch memory of 4 half elements for separating them.
+/// Rotates a head whose pairs are the neighbours 2 i and 2 i + 1. `pairs` is scratch memory of 4 * `half`
+/// elements for separating them.
 template <class Type, class TableType>
 HWY_INLINE void turn_neighbours(Type type, TableType table, const RotaryHead<Type, TableType>& head,
                                 int64_t half, bool backward, Wide<Type>* HWY_RESTRICT pairs) {

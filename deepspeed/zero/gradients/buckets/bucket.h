@@ -21,7 +21,7 @@ struct BucketKind {
   friend bool operator==(const BucketKind&, const BucketKind&) = default;
 };
 
-/// Holds an interval of one group's flat space, bounded by parameters.
+/// Holds whole parameters whose gradients travel together: an interval of one group's flat space.
 struct Bucket {
   size_t group = 0;
   Interval in_flat;

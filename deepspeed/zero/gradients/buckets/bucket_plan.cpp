@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kLeastBucket = int64_t{2} << 20;
 constexpr int64_t kLeastBuckets = 24;  // for a large enough model
 
-/// Returns how many elements travel together: at most what the config allows. A model is cut into enough
-/// buckets that the first ones travel during backward, and buffers are small compared with the model.
+/// Returns how many elements a bucket holds: at most `most`, which the config allows. A model is cut into
+/// enough buckets that the first ones travel during backward, and buffers are small compared with the model.
 int64_t bucket_numel(const ParamStore& store, int64_t most) {
   int64_t all = 0;
   for (const FlatLayout& layout : store.layouts()) all += layout.numel();

@@ -18,7 +18,7 @@ namespace deepspeed::zero {
 
 class BucketPlan {
  public:
-  /// owned: what this rank keeps of each group. `store` and `options` must outlive this object.
+  /// owned: the interval of each group that this rank keeps. `store` and `options` must outlive this object.
   BucketPlan(const ParamStore& store, const comm::ProcessGroup& shard_group, const ReducerOptions& options,
              std::vector<Interval> owned);
 
@@ -28,7 +28,7 @@ class BucketPlan {
   LaunchOrder& order() { return order_; }
   /// Replaces the buckets by others of at most `numel` elements. Throws UsageError below 1.
   void lay_out(int64_t numel);
-  /// Releases the buckets of a unit for launch, whatever has arrived.
+  /// Lets the buckets of a unit (gather_unit.h) be launched, even if gradients are missing.
   void open_gates(size_t unit);
 
  private:

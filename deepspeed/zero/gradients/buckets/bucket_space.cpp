@@ -99,14 +99,14 @@ class ShardBucketSpace : public BucketSpace {
     return {shards.place(bucket.params.front()).begin, shards.place(bucket.params.back()).end};
   }
 
-  /// Returns a parameter's view of the buffer, of shape (ranks, shard).
+  /// Returns a view of the buffer with each rank's shard of a parameter, (ranks, shard).
   at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const override {
     const Interval kept = in_kept(bucket);
     const Interval shard = store_.shards(bucket.group)->place(param);
     return buffer.view({num_ranks_, kept.numel()}).narrow(1, shard.begin - kept.begin, shard.numel());
   }
 
-  /// Returns the gradient's whole shards, (n, shard), and the rest, smaller than a shard.
+  /// Cuts a gradient into full shards, (n, shard), and the rest. `shard`: elements.
   static std::pair<at::Tensor, at::Tensor> cut(const at::Tensor& gradient, int64_t shard) {
     const at::Tensor flat = gradient.reshape({-1});
     const int64_t whole = flat.numel() / shard;

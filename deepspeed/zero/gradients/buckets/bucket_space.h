@@ -25,7 +25,7 @@ class BucketSpace {
  public:
   virtual ~BucketSpace() = default;
 
-  /// Returns the elements of the buffer.
+  /// Returns the number of elements of the bucket's buffer, with padding.
   virtual int64_t numel(const Bucket& bucket) const = 0;
   /// Returns whether a single parameter's gradient already has the layout of its buffer.
   virtual bool is_as_in_parameter() const = 0;
@@ -36,7 +36,7 @@ class BucketSpace {
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
   void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const;
-  /// Returns the gradients of the bucket's parameters: contiguous, or (rows, n) of contiguous rows.
+  /// Returns views of the buffer with each parameter's gradient: contiguous, or (rows, n) of contiguous rows.
   std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const;
   /// Returns each rank's interval of the buffer, by rank, in ascending order.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;
@@ -48,7 +48,7 @@ class BucketSpace {
 };
 
 /// Makes the space that fits the store's partition. It is in flat order, or at stage 3 each rank's shards are
-/// together. owned: what this rank keeps of each group. `store` must outlive it.
+/// together. owned: the interval of each group that this rank keeps. `store` must outlive the space.
 std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& shard_group,
                                                std::vector<Interval> owned);
 

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kMostBytes = int64_t{32} << 20;
 constexpr int64_t kLargeBytes = int64_t{16} << 20;  // so large a copy is worth its own launch
 
-/// Returns whether torch can make this copy in one launch with others.
+/// Returns whether torch can make this copy in one kernel launch with others.
 bool can_share_launch(const at::Tensor& destination, const at::Tensor& gradient) {
   return destination.is_cuda() && gradient.device() == destination.device() &&
          gradient.scalar_type() == destination.scalar_type() && gradient.is_contiguous() &&

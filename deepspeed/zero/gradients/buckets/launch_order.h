@@ -12,11 +12,12 @@ namespace deepspeed::zero {
 class LaunchOrder {
  public:
   /// `params_per_group`: number of parameters of each group. `is_gated`, by bucket (empty: none): buckets
-  /// that only open_gate() completes, whatever arrives.
+  /// that only open_gate() completes, whichever gradients arrive.
   LaunchOrder(const std::vector<Bucket>& buckets, const std::vector<size_t>& params_per_group,
               std::vector<bool> is_gated = {});
 
-  /// Notes a gradient. A second one of the same parameter in one backward changes nothing.
+  /// Notes that a parameter's gradient has arrived. A second one of the same parameter in one backward
+  /// changes nothing.
   void mark_arrived(size_t group, size_t param);
   void open_gate(size_t bucket) { is_open_[bucket] = true; }
   /// Returns the bucket that holds a parameter; empty for a parameter without elements.

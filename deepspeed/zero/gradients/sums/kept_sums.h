@@ -24,14 +24,14 @@ namespace deepspeed::zero {
 
 class KeptSums {
  public:
-  /// owned, options: each group's kept interval of its flat space, and the sums' dtype and device. on_host:
-  /// keeps the sums in host memory instead; may be null.
+  /// owned: by group, the kept interval of its flat space. options: by group, the sums' dtype and device.
+  /// on_host: keeps the sums in host memory instead; may be null.
   KeptSums(std::vector<Interval> owned, const std::vector<at::TensorOptions>& options,
            std::unique_ptr<HostSums> on_host, ReplicaSum replicas);
 
-  /// Multiplies a reduced piece by averaging.after and adds it to a group's part. The first piece in a window
-  /// is copied instead. piece: on the device. Returns the event after which the piece's memory may be
-  /// overwritten.
+  /// Multiplies a reduced piece by averaging.after and adds it to a group's sums. In a window's first
+  /// reduction it is copied instead. place: relative to the kept interval. piece: on the device. Returns the
+  /// event after which the piece's memory may be overwritten.
   device::StreamEvent take(size_t group, const Interval& place, const at::Tensor& piece,
                            const Averaging& averaging);
   /// Returns memory where a reduction may put a piece directly, multiplied by averaging.after. This replaces
@@ -39,23 +39,23 @@ class KeptSums {
   at::Tensor place_for(size_t group, const Interval& place, at::ScalarType dtype) const;
   /// Ends a reduction. Pieces of later reductions in this window are added to it.
   void end_reduction(const Averaging& averaging);
-  /// Adds the sums up over the replicas. Does nothing in a window without a reduction or if it is done
-  /// already. Collective.
+  /// Adds the sums up over the ranks that hold the same shard. Does nothing in a window without a reduction
+  /// or if done already. Collective.
   void sum_replicas();
   /// Forgets the sums and lends their memory out until the next ones.
   void clear();
 
-  /// Moves the sums to their places among the waiting sums, where they stay.
+  /// Moves the sums to their places in `waiting` (stage 1), where they stay.
   void move_into(const WaitingSums& waiting);
-  /// Turns the reduced sums back into one rank's share of a sum over `num_ranks`. They then wait with the new
-  /// gradients, and the next reduction does not change them. Call move_into() first.
+  /// Turns the reduced sums back into this rank's share of a sum over `num_ranks`. Reducing the shares again
+  /// gives the same values. They then wait with the new gradients. Call move_into() first.
   void wait_again(WaitingSums& waiting, int num_ranks);
 
   bool is_on_host() const { return on_host_ != nullptr; }
-  /// Returns the elements `part` of a group's sums. In host memory, it waits only for these.
+  /// Returns the elements `part` of a group's sums. If they are copied to host memory, waits only for these.
   at::Tensor part(size_t group, const Interval& part) const;
-  /// Returns a function that waits, on another thread, until a part has its values. This is for sums in host
-  /// memory. This object no longer waits for that part.
+  /// Returns a function that waits, on another thread, until `part` has arrived in host memory. Only if
+  /// is_on_host(). This object no longer waits for that part.
   std::function<void()> hand_over(size_t group, const Interval& part);
   int64_t bytes() const;
 

@@ -11,12 +11,12 @@
 
 namespace deepspeed::zero {
 
-/// Has a place for every parameter's gradient, in flat order. Takes no memory before make().
+/// Holds a local sum for every parameter's gradient, in flat order. Takes no memory before make().
 class WaitingSums {
  public:
   explicit WaitingSums(const ParamStore& store);
 
-  /// Makes the sums. options: by group, their dtype and device.
+  /// Allocates the sums. options: by group, their dtype and device.
   void make(const std::vector<at::TensorOptions>& options);
   bool is_made() const { return !flat_.empty(); }
 
@@ -25,9 +25,9 @@ class WaitingSums {
   bool has(size_t group, size_t param) const { return has_[group][param]; }
   /// Returns the sum as a view in the parameter's sizes.
   at::Tensor sum(size_t group, size_t param) const;
-  /// Returns the sum and stops keeping it. Its values stay until others are written.
+  /// Returns the sum, and has() is false from then on. The values stay until the sum is written again.
   at::Tensor take(size_t group, size_t param);
-  /// Marks all of a group's parameters as having sums: the values at their places.
+  /// Makes has() true for all of a group's parameters, whose values are in flat().
   void keep_all(size_t group) { has_[group].assign(has_[group].size(), true); }
   /// Forgets all sums and lends their memory out until the next ones.
   void clear();
