@@ -235,7 +235,8 @@ struct EngineMaker<torch::nn::AnyModule> {
   }
 };
 
-/// Supplies the options of a call that has none after its second argument.
+/// Returns default options if the second argument of initialize() is the options or a config. If it is
+/// training data, it does not compile: the options are missing.
 template <class DataOrOptions>
 InitializeOptions options_left_out() {
   static_assert(kAreOptions<DataOrOptions> || kIsConfig<DataOrOptions>,

@@ -18,7 +18,7 @@
 
 namespace deepspeed::activation {
 
-/// Holds a function and the state in which its forward began.
+/// Holds a function and the state in which its forward began (random numbers, autocast).
 struct Region {
   /// Records the state in which the region begins.
   Region(TensorFunction function, const TensorList& inputs, RegionOptions options);

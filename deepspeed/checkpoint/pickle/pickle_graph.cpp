@@ -69,7 +69,7 @@ std::string bits_text(double number) {
 
 bool append_key(const Value& key, std::string& text);
 
-/// Appends the number of items, then the text of append_key() for each.
+/// Appends the number of items, then append_key() of each. Returns whether all of them returned true.
 bool append_keys(const std::vector<Value>& items, std::string& text) {
   text += "tuple " + std::to_string(items.size()) + ":";
   bool is_known = true;

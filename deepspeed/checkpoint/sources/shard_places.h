@@ -17,7 +17,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Locates one parameter's shard. The place is the same on every rank.
+/// Locates one parameter's shard in the flat tensors that a rank saves. The place is the same on every rank.
 struct ShardPlace {
   size_t sub_group = 0;
   int64_t begin = 0;  // in the sub-group's flat tensor

@@ -14,7 +14,7 @@ class ObservedGroup : public GroupImpl {
   Work start(const Operation& operation, const Caller& caller) final;
 
  protected:
-  /// Starts the operation. `caller` has the position and the values of the caller.
+  /// Starts the operation, without a report. `caller`: the position and values that the user's handle gave.
   virtual Work run(const Operation& operation, const Caller& caller) = 0;
   /// Returns whether the operation runs in steps within nodes and between them (node_levels.h).
   virtual bool goes_by_nodes(const Operation& operation) const {

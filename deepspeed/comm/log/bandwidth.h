@@ -35,7 +35,7 @@ struct LinkBytes {
   }
 };
 
-/// Tells which ranks take part in a collective, and how nodes are formed.
+/// Tells which ranks take part in a collective, and which of them share a node.
 struct Links {
   std::vector<int> global_ranks;
   int rank = 0;            // index of this rank among them

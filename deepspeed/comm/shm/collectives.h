@@ -50,7 +50,8 @@ class Collectives {
   /// `output`.
   void all_gather(const Call& call, void* output, const void* input, size_t bytes);
   void broadcast(const Call& call, void* data, size_t bytes, int root);
-  /// Moves block r of each rank's input, `bytes` long, to the output of rank r.
+  /// Sends block r of the input to rank r, which stores it as the block of this rank. `bytes` is the size of
+  /// one block; input and output have one per rank.
   void all_to_all(const Call& call, void* output, const void* input, size_t bytes);
 
  private:

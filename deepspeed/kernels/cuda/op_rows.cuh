@@ -164,7 +164,7 @@ __device__ inline Wide<T> inverse_for(Wide<T> x) {
   return Wide<T>(1) / x;
 }
 
-/// Returns a / b for a result that is rounded to T.
+/// Returns a / b, exactly rounded, or within 2 ulp if T has 16 bits, to which the caller rounds the result.
 template <class T>
 __device__ inline Wide<T> quotient_for(Wide<T> a, Wide<T> b) {
   if constexpr (sizeof(T) == 2) return __fdividef(a, b);

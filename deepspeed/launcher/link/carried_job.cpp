@@ -53,7 +53,8 @@ std::string deposit_path(const std::string& id) {
   return "/tmp/deepspeed_job_" + id;
 }
 
-/// Reads and removes the first file with this beginning that this user has written completely.
+/// Reads and removes a file whose path starts with `beginning` and that this user has written completely.
+/// Returns nullopt if there is none.
 std::optional<std::string> deposit_that_is_there(const std::string& beginning) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {

@@ -175,7 +175,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Prepares for a write that is dropped when the last hold ends.
   void spoil(Gatherable& param);
   void end_spoilt(Gatherable& param);
-  /// Stores in the shard what an operator has written outside of windows.
+  /// Copies this rank's part of the whole into its shard after an operator has written the whole while no
+  /// access window was open.
   void take_write(Gatherable& param);
   void give_back_one(const at::Tensor& tensor, Gatherable& param);
 

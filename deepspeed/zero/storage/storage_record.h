@@ -63,9 +63,10 @@ class StorageRecord {
 void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,
          const at::TensorOptions& options = {});
 
-/// Gives the armed `tensor` a new, empty storage with its record on it. Other tensors over the old storage
-/// become ordinary ones. The old storage gets the memory of `values`, a dense tensor of all its elements, and
-/// keeps `seen` alive, to which pointers may exist.
+/// Separates the armed `tensor` from other tensors over its storage. The tensor moves to a new, empty storage
+/// with the record. The others become ordinary tensors: their storage takes the memory of `values`, which is
+/// dense and has all its elements. The old storage also keeps `seen` alive, because callers may hold pointers
+/// into that tensor's memory.
 void rearm_apart(const at::Tensor& tensor, const at::Tensor& values, const at::Tensor& seen);
 
 /// Returns the record on the tensor's storage; null for an ordinary tensor.
