@@ -16,6 +16,7 @@
 #include "deepspeed/base/text.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/nearest_key.h"
+#include "deepspeed/config/table/read.h"
 #include "deepspeed/optim/algorithms/adagrad.h"
 #include "deepspeed/optim/algorithms/adam.h"
 #include "deepspeed/optim/algorithms/lamb.h"

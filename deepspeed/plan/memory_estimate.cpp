@@ -30,8 +30,6 @@
 namespace deepspeed::zero {
 namespace {
 
-using NamedTensors = std::vector<NamedTensor>;
-
 int64_t bytes_of(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
 /// Returns the bytes of state that the optimizer adds in its first step of a (side, side) matrix.

@@ -10,6 +10,7 @@
 #include <cctype>
 #include <set>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "deepspeed/base/error.h"

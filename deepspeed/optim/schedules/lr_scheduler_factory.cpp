@@ -12,6 +12,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/nearest_key.h"
+#include "deepspeed/config/table/read.h"
 #include "deepspeed/optim/schedules/chained_lr.h"
 #include "deepspeed/optim/schedules/lr_range_test.h"
 #include "deepspeed/optim/schedules/lr_scheduler_adapter.h"

@@ -15,6 +15,25 @@
 
 namespace deepspeed::optim {
 
+/// Copies the named tensors, flattened and converted to `dtype`, in the order of `names`. Throws UsageError,
+/// naming `where` and the tensor, unless the state holds exactly these, all of one size.
+DEEPSPEED_API std::vector<at::Tensor> copy_state(
+    const SliceState& state, const std::vector<std::string>& names, at::ScalarType dtype,
+    const std::source_location& where = std::source_location::current());
+
+/// Returns the dtype of a slice's state: `dtype`, or fp64 for fp64 masters. Throws UsageError for fp64
+/// masters if `dtype` is not fp32.
+DEEPSPEED_API at::ScalarType state_dtype_of(
+    const FlatSlice& slice, at::ScalarType dtype,
+    const std::source_location& where = std::source_location::current());
+/// Checks names and step as copy_state() does, without copying. Throws UsageError.
+DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
+                                     const std::source_location& where = std::source_location::current());
+
+/// Throws UsageError unless the state tensor has the slice's size.
+DEEPSPEED_API void check_state_numel(const FlatSlice& slice, const at::Tensor& state,
+                                     const std::source_location& where = std::source_location::current());
+
 class DEEPSPEED_API SliceStates {
  public:
   struct Entry {
@@ -48,25 +67,6 @@ class DEEPSPEED_API SliceStates {
   std::source_location where_;
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
-
-/// Copies the named tensors, flattened and converted to `dtype`, in the order of `names`. Throws UsageError,
-/// naming `where` and the tensor, unless the state holds exactly these, all of one size.
-DEEPSPEED_API std::vector<at::Tensor> copy_state(
-    const SliceState& state, const std::vector<std::string>& names, at::ScalarType dtype,
-    const std::source_location& where = std::source_location::current());
-
-/// Returns the dtype of a slice's state: `dtype`, or fp64 for fp64 masters. Throws UsageError for fp64
-/// masters if `dtype` is not fp32.
-DEEPSPEED_API at::ScalarType state_dtype_of(
-    const FlatSlice& slice, at::ScalarType dtype,
-    const std::source_location& where = std::source_location::current());
-/// Throws UsageError if copy_state() would reject the names or the step.
-DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
-                                     const std::source_location& where = std::source_location::current());
-
-/// Throws UsageError unless the state tensor has the slice's size.
-DEEPSPEED_API void check_state_numel(const FlatSlice& slice, const at::Tensor& state,
-                                     const std::source_location& where = std::source_location::current());
 
 /// Returns the slice's own options, or those of its group if it has none. Throws UsageError if the group does
 /// not exist.

@@ -14,7 +14,6 @@
 #include "deepspeed/engine/step/step_driver.h"
 #include "deepspeed/zero/access/gather_pool.h"
 #include "deepspeed/zero/param_access.h"
-#include "deepspeed/zero/storage/storage_record.h"
 
 #include "python/core/module/bindings.h"
 #include "python/core/objects/hold.h"
