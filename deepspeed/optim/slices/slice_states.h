@@ -26,6 +26,7 @@ DEEPSPEED_API std::vector<at::Tensor> copy_state(
 DEEPSPEED_API at::ScalarType state_dtype_of(
     const FlatSlice& slice, at::ScalarType dtype,
     const std::source_location& where = std::source_location::current());
+
 /// Checks names and step as copy_state() does, without copying. Throws UsageError.
 DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
                                      const std::source_location& where = std::source_location::current());
@@ -34,6 +35,7 @@ DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<
 DEEPSPEED_API void check_state_numel(const FlatSlice& slice, const at::Tensor& state,
                                      const std::source_location& where = std::source_location::current());
 
+/// Keeps the states of an optimizer's slices by slice id. A state is made when it is first used.
 class DEEPSPEED_API SliceStates {
  public:
   struct Entry {
