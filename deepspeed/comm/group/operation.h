@@ -1,4 +1,5 @@
-// Represents an operation of a group as a value, so that a backend needs one function for all.
+// Represents an operation of a group as a value, so that a backend needs one function for all. Internal to
+// this folder.
 #pragma once
 
 #include <chrono>
@@ -9,23 +10,11 @@
 #include <ATen/core/Tensor.h>
 
 #include "deepspeed/base/interval.h"
+#include "deepspeed/comm/group/process_group.h"
 
 namespace deepspeed::comm {
 
 struct GroupDescription;
-
-/// Selects how elements are reduced. kAvg divides the sum by the number of ranks. It is only for floating
-/// point types; 16-bit types are summed in fp32. Bitwise operations are only for integers, over Gloo.
-enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
-
-/// Redirects this rank's sum in start_reduce_to_owners() to `result` instead of its interval of the tensor.
-/// `result` has the interval's size and dtype and must not overlap the tensor. The sum is multiplied by
-/// `factor`, in that dtype; for integers it must be 1. If `result` is undefined, the unscaled sum stays in
-/// the tensor.
-struct OwnSum {
-  at::Tensor result = {};
-  double factor = 1.0;
-};
 
 /// These correspond to the functions start_...() of ProcessGroup, with their arguments. Errors use kName.
 namespace operations {

@@ -16,7 +16,6 @@
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/base/interval.h"
-#include "deepspeed/comm/group/operation.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -27,6 +26,20 @@ namespace deepspeed::comm {
 class CurrentValues;
 class GroupImpl;
 class WorkImpl;
+struct Operation;
+
+/// Selects how elements are reduced. kAvg divides the sum by the number of ranks. It is only for floating
+/// point types; 16-bit types are summed in fp32. Bitwise operations are only for integers, over Gloo.
+enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
+
+/// Redirects this rank's sum in start_reduce_to_owners() to `result` instead of its interval of the tensor.
+/// `result` has the interval's size and dtype and must not overlap the tensor. The sum is multiplied by
+/// `factor`, in that dtype; for integers it must be 1. If `result` is undefined, the unscaled sum stays in
+/// the tensor.
+struct OwnSum {
+  at::Tensor result = {};
+  double factor = 1.0;
+};
 
 /// Represents a collective in progress. Copies share it. Read the result only after wait(). Destroying an
 /// unfinished Work neither waits nor throws.
