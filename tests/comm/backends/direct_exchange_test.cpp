@@ -7,6 +7,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/interval.h"
 
+#include "tests/support/error_of.h"
 #include "tests/support/run_ranks.h"
 
 namespace deepspeed::comm {

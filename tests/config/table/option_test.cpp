@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "deepspeed/config/help.h"
 #include "deepspeed/config/table/named_type.h"
 #include "deepspeed/config/table/read.h"
 
