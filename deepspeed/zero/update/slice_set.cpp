@@ -183,10 +183,13 @@ void SliceSet::take_weights(Slice& slice, const Interval& part) const {
 
 void SliceSet::follow_weights(Slice& slice, const Interval& part) const {
   if (options_.split_masters) return take_weights(slice, part);
-  for (const Interval& piece : equal_pieces(part.numel(), kNumelAtOnce)) {
+  const SliceWeights source = weights_of(slice);
+  // A shard on a disk is read as a whole.
+  const int64_t at_once = source.memory().defined() ? kNumelAtOnce : part.numel();
+  for (const Interval& piece : equal_pieces(part.numel(), at_once)) {
     const at::Tensor master = slice.flat.master.narrow(0, part.begin + piece.begin, piece.numel());
     const at::Tensor weights = at::empty_like(master);
-    weights_of(slice).read({part.begin + piece.begin, part.begin + piece.end}, weights);
+    source.read({part.begin + piece.begin, part.begin + piece.end}, weights);
     const at::Tensor is_kept = master.to(dtype_of(slice)).to(master.scalar_type()).eq(weights);
     master.copy_(at::where(is_kept, master, weights));
   }

@@ -1,5 +1,6 @@
 // A model at stage 3 as the program sees it, through the engine: its losses, its parameters and their memory.
 #include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/gelu.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
@@ -19,6 +20,7 @@
 #include "tests/support/formula_training.h"
 #include "tests/support/odd_net.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gpt.h"
 
 namespace deepspeed::testing {
@@ -171,6 +173,43 @@ TEST(Stage3Edit, SurvivesTheNextStepInBothCopies) {
       EXPECT_FALSE(master.equal(values.to(at::kFloat))) << precision;
       const zero::GatheredParameters gathered({weight});
       EXPECT_TRUE(weight.equal(master.to(weight.scalar_type()))) << precision;
+    }
+  });
+}
+
+/// A layer whose weight has more elements than masters follow at once in memory, 2^20.
+TEST(Stage3Edit, ReachesTheMastersOfALargeShardOnADisk) {
+  const TemporaryFolder folder;
+  run_ranks(1, [&](comm::World& world) {
+    for (const Json& patch : {Json::object(), Json{{"bf16", {{"enabled", true}}}}}) {
+      const auto masters_after_edit = [&](const Json& zero) {
+        auto layer = std::make_shared<torch::nn::LinearImpl>(1030, 1030);
+        fill_parameters(*layer, 0.1);
+        Json config = {{"train_micro_batch_size_per_gpu", 2},
+                       {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-3}}}}}};
+        config.merge_patch(at_stage(3, patch));
+        config["zero_optimization"].update(zero);
+        const auto engine = initialize(layer, {.config = config, .world = world}).engine;
+        const at::Tensor weight = layer->weight;
+        for (int step = 0; step < 2; ++step) {
+          const at::Tensor input = at::arange(2 * 1030, at::kFloat).sin_().view({2, -1});
+          engine->backward(engine->forward(input.to(weight.scalar_type())).to(at::kFloat).pow(2).mean());
+          engine->step();
+          if (step > 0) break;
+          const zero::GatheredParameters gathered({weight}, /*modifier_rank=*/0);
+          const c10::NoGradGuard no_grad;
+          weight.copy_(at::arange(weight.numel(), at::kFloat).cos_().view(weight.sizes()));
+        }
+        return safe_get_full_fp32_param(*engine, weight).clone();
+      };
+      const Json on_disk = {{"device", "nvme"}, {"nvme_path", folder.string()}, {"max_in_cpu", 0}};
+      const at::Tensor expected = masters_after_edit(Json::object());
+      for (const char* home : {"cpu", "nvme"}) {
+        const Json optimizer = {{"device", home}, {"nvme_path", folder.string()}};
+        EXPECT_TRUE(masters_after_edit({{"offload_param", on_disk}, {"offload_optimizer", optimizer}})
+                        .equal(expected))
+            << patch << home;
+      }
     }
   });
 }
