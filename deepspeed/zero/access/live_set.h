@@ -57,8 +57,8 @@ class LiveSet {
   void for_each(Visit visit) {
     for (auto next = items_.begin(); next != items_.end();) visit(**next++);
   }
-  /// Calls `evict` with items that are not persistent, oldest first, until `numel` more elements fit. `evict`
-  /// removes the item, or leaves it if it is in use.
+  /// Calls `evict` with items until `numel` more elements fit. Skips persistent items; the least recently
+  /// used come first. `evict` removes the item, or leaves it if it is in use.
   template <class Evict>
   void make_room(int64_t numel, Evict evict) {
     for (auto next = evictable_.begin(); next != evictable_.end() && room() < numel;) evict(**next++);

@@ -32,7 +32,7 @@ class HoldableStorage : public StorageRecord {
   virtual void hold(bool writable) = 0;
   /// Notes that the held parameter got other memory without a writable hold. That write is lost.
   virtual void warn_of_lost_write() noexcept {}
-  /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks. Collective.
+  /// Gives all ranks of group() what rank `modifier_rank` wrote. The writable hold goes on. Collective.
   virtual void write_back(int modifier_rank) = 0;
   /// Turns other tensors over the storage of the held `param` into ordinary ones. They keep the present
   /// values when the hold ends. Does nothing inside a pass, whose graph gathers again what it has saved, nor

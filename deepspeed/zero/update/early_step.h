@@ -25,8 +25,8 @@ class EarlyStep {
   /// `store`, `optimizer` and `slices` must outlive this object.
   EarlyStep(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices, const StepOptions& options);
 
-  /// Gives the slices whose gradients `part` completes to the worker. For the listener of
-  /// GradReducer::on_final().
+  /// Gives the worker the slices whose gradients `part` completes; the first call begins the step. For the
+  /// listener of GradReducer::on_final().
   void add_gradients(GradReducer& reducer, const OwnedPart& part, double gradient_scale);
   /// Returns whether a step has begun. Until publish() completes it, masters and states are partly old,
   /// partly new.

@@ -42,7 +42,7 @@ class KeptSums {
   /// Adds the sums up over the ranks that hold the same shard. Does nothing in a window without a reduction
   /// or if done already. Collective.
   void sum_replicas();
-  /// Forgets the sums and lends their memory out until the next ones.
+  /// Forgets the sums and lends their memory to other tensors until the next ones.
   void clear();
 
   /// Moves the sums to their places in `waiting` (stage 1), where they stay.
