@@ -45,8 +45,8 @@ class CompressedExchange {
   /// the optimizer.
   RankState rank_state() const;
   /// Loads what rank_state() returned, after the optimizer's states were loaded. Returns false if it is of
-  /// another number of ranks or of other sizes: errors then start at zero, and this rank keeps the loaded
-  /// weights. Does not communicate.
+  /// another number of ranks or of other sizes: errors then start at zero, and the loaded weights stay. Does
+  /// not communicate.
   bool load_rank_state(const RankState& own);
   /// Returns the bytes of errors and gathered momenta, kept besides the optimizer's states.
   int64_t bytes() const;

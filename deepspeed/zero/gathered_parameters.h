@@ -69,7 +69,8 @@ class DEEPSPEED_API GatheredParameters {
   std::string text_of_lost_writes() const;
   /// Gives replaced parameters their own memory back, without the new values.
   void forget_replaced() noexcept;
-  /// Turns tensors that were made over the parameters during the scope into ordinary ones.
+  /// Turns tensors made over the parameters during the scope into ordinary ones. They keep the present
+  /// values.
   void leave_to_aliases() noexcept;
   void drop(bool forget_writes) noexcept;
 

@@ -93,8 +93,8 @@ class DEEPSPEED_API ZeroOptimizer {
   /// collective throws an error that names the hyperparameter. Sends no message, and costs nothing on one
   /// rank.
   void tell_ranks();
-  /// Makes step() also throw CommError if one of `groups` has failed. Gradients depend on values that those
-  /// groups sent.
+  /// Makes step() also throw CommError if one of `groups` has failed. Gradients depend on values that these
+  /// sent.
   void rely_on(std::vector<comm::ProcessGroup> groups);
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
@@ -119,8 +119,8 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Returns whether this rank keeps errors of compression or quantization.
   bool keeps_errors() const;
   /// Loads what rank_state() returned, after masters, states and the loss scale were loaded. Returns false if
-  /// it is of another number of ranks or of other sizes: errors then start at zero, and this rank keeps the
-  /// loaded weights. Does not communicate.
+  /// it is of another number of ranks or of other sizes: errors then start at zero, and the loaded weights
+  /// stay. Does not communicate.
   bool load_rank_state(const RankState& own);
 
  private:

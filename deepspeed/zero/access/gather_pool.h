@@ -133,8 +133,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Sets this rank's shard to its part of `values`. They have the parameter's sizes and any dtype and
   /// device. Does not communicate: all ranks call it with the same values.
   void set_values(PartitionedStorage& storage, const at::Tensor& values);
-  /// Sets this rank's shard to `values`: its elements, of any dtype and device. Missing elements at the end
-  /// are padding. Does not communicate: gathered values on other ranks stay, so all ranks set their shards.
+  /// Sets this rank's shard to its elements `values`, of any dtype and device. Padding may be left out. Does
+  /// not communicate: gathered values on other ranks stay, so all ranks set their shards.
   void set_shard(PartitionedStorage& storage, const at::Tensor& values);
   /// Throws UsageError if set_values() is not allowed now.
   void check_settable(const PartitionedStorage& storage) const;

@@ -31,7 +31,7 @@ class LiveSet {
   /// Returns the most recently used item; null if there is none.
   Item* latest() const { return items_.empty() ? nullptr : items_.back(); }
 
-  /// Adds an item as most recently used. persistent: make_room() skips it.
+  /// Adds an item as most recently used, and returns its place. persistent: make_room() skips it.
   Place add(Item& item, int64_t counted_numel, bool persistent) {
     Place place;
     place.counted_numel = counted_numel;

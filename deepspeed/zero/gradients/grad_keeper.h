@@ -31,7 +31,7 @@ class GradKeeper {
   /// Ends a backward whose gradients are to be dropped. Completes collectives that other ranks may have
   /// begun.
   virtual void abandon_backward() = 0;
-  /// Prepares the step after a reduced window: takes replaced grads, sums over replicas.
+  /// Prepares the step after a reduced window. Takes grads that the program replaced, and sums over replicas.
   virtual void complete_reduced_window() = 0;
   virtual void clear_window() = 0;
   /// Notes that the buckets got other sizes.

@@ -113,13 +113,13 @@ class GradReducer {
   /// Returns whether the sums are in host memory (stages 2 and 3 only).
   bool keeps_on_host() const { return parts_.keeps_on_host(); }
 
-  /// Sets a function that the boundary's backward calls with each final part of the sums. Used at stages 2
-  /// and 3. From the first call until clear(), another gradient for such a part is a UsageError.
+  /// Sets a function that the boundary's backward calls with each final part (stages 2, 3). From the first
+  /// call until clear(), another gradient for such a part is a UsageError.
   void on_final(std::function<void(const OwnedPart&)> listener) { parts_.on_final = std::move(listener); }
   /// Lists the parts, other than empty ones, for which a backward calls on_final()'s listener.
   std::vector<OwnedPart> final_parts() const;
-  /// Returns a function that waits, on another thread, until gradient() has a final part. This object no
-  /// longer waits for that part.
+  /// Returns a function that waits, on another thread, until gradient() has `part`, a final one. This object
+  /// no longer waits for it.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
   /// Notes that a backward has failed midway. The window has only part of its gradients. No step may use it

@@ -42,8 +42,8 @@ struct StateSwapperOptions {
 /// name and disappears with the process, however that ends.
 class StateSwapper {
  public:
-  /// Returns a unit's tensors that the disk keeps: contiguous, on the CPU, always in one order. Later calls
-  /// may return more.
+  /// Returns a unit's tensors that the disk keeps: contiguous, on the CPU, in a fixed order. Later calls may
+  /// return more.
   using TensorsOf = std::function<std::vector<at::Tensor>(size_t unit)>;
   enum class Access { kRead, kChange };
 

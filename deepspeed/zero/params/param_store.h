@@ -64,7 +64,7 @@ class ParamStore {
   /// Returns the dtype to which the parameters were cast. kFloat also means not cast; some may be fp64.
   at::ScalarType dtype() const { return dtype_; }
   bool has_doubles() const;
-  /// Returns the device and dtype that most parameters, and their gradients, have for operators.
+  /// Returns the device and dtype() of parameters and their gradients. fp64 parameters keep fp64.
   at::TensorOptions options() const;
   /// Returns the device and dtype of a group's parameters and of their gradients.
   at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }

@@ -210,7 +210,8 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   return storages;
 }
 
-/// Partitions the parameters from `first` to `end`. Rank 0 sends their values in one message.
+/// Partitions the parameters [first, end) and appends their storages. Rank 0 sends their values in one
+/// message.
 void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
                                  const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
                                  at::ScalarType dtype, Storages& storages) {

@@ -13,8 +13,8 @@
 
 namespace deepspeed::zero {
 
-/// Makes the CutParameters for a group's parameters that partition borders cut. all() lists them. Each of
-/// these ranks makes the parameter whole for itself. `store` must outlive the result.
+/// Makes the CutParameters for a group's parameters that partition borders cut. all() lists them. Each rank
+/// with a part makes the parameter whole for itself. `store` must outlive the result.
 std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
                                                           comm::ProcessGroup ranks);
 

@@ -26,7 +26,7 @@ class EarlyStep {
   EarlyStep(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices, const StepOptions& options);
 
   /// Gives the worker the slices whose gradients `part` completes; the first call begins the step. For the
-  /// listener of GradReducer::on_final().
+  /// listener of GradReducer::on_final(). Steps multiply gradients by gradient_scale.
   void add_gradients(GradReducer& reducer, const OwnedPart& part, double gradient_scale);
   /// Returns whether a step has begun. Until publish() completes it, masters and states are partly old,
   /// partly new.
