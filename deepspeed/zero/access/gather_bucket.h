@@ -43,9 +43,9 @@ class GatherBucket final : public ShardGather {
  public:
   /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. It waits only for
   /// disks and for a step between nodes. The stream `copies` brings shards from other memory to the device.
-  /// Results go into `buffers`, which must outlive this object. With one rank nothing is sent. nodes: the
-  /// groups of `group` by node; with several nodes of several ranks, an all-gather first goes between nodes.
-  /// Collective. Throws IoError.
+  /// Results go into `buffers`, which must outlive this object. With one rank nothing is sent. nodes:
+  /// subgroups of `group`; if it has several nodes of several ranks, an all-gather goes first between nodes,
+  /// then within them. Collective. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});

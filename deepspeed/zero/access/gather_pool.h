@@ -119,7 +119,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   void hold(Gatherable& param, bool writable);
   /// Gives all ranks the values that rank `modifier_rank` of all_ranks() wrote in a hold. Collective.
   void write_back(Gatherable& param, int modifier_rank);
-  /// Turns other tensors over the held `tensor`'s storage into ordinary ones with the present values. Does
+  /// Turns other tensors over the held `tensor`'s storage into ordinary ones with the current values. Does
   /// nothing while an access window is open.
   void leave_to_aliases(Gatherable& param, const at::Tensor& tensor);
   /// Ends a hold. forget_writes: drops, on this rank only, what was written and not sent by write_back(). The
@@ -174,7 +174,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Returns whether the gathered data is the shard itself, which cannot be stale.
   bool is_its_shard(const Gatherable& param) const;
   void note_new_version(Gatherable& param);
-  /// Prepares for a write that is dropped when the last hold ends.
+  /// Saves data that must return when the last hold ends, before an operator writes it.
   void spoil(Gatherable& param);
   void end_spoilt(Gatherable& param);
   /// Copies this rank's part of the whole into its shard. Called after an operator has written the whole

@@ -56,10 +56,10 @@ struct Gatherable {
   bool is_stale() const { return source && source->version != source_version; }
   /// Returns whether an operator or a GatheredParameters is using this data.
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }
-  /// Returns whether the secondary part has the shards' present values, here and on all ranks.
+  /// Returns whether the secondary part has the shards' current values, here and on all ranks.
   bool has_secondary() const { return secondary.shard && secondary.version == version; }
-  /// Returns the shard that a gather sends. A copy of a parameter sends the shard of the original. Throws
-  /// UsageError if the original has changed since.
+  /// Returns the shard that a gather sends. A copy sends the shard of the original. Throws UsageError if the
+  /// original has changed since.
   const std::shared_ptr<Shard>& current_shard() const;
 
   const std::string name;  // "h.0.weight", or "h.0.weight in BFloat16"

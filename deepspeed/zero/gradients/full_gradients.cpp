@@ -206,8 +206,7 @@ class FullGradients final : public GradKeeper {
     if (!sum.is_same(values)) values.copy_(sum);
   }
 
-  /// Sums over the ranks gradients that arrived after their bucket's launch, and adds the sums to the
-  /// bucket's.
+  /// Sums gradients that arrived after their bucket's launch over the ranks. Adds them to the bucket's sums.
   void add_late(size_t index, const std::set<size_t>& params) {
     const Bucket& bucket = plan_.bucket(index);
     const at::Tensor sums = view(bucket), values = at::zeros_like(sums);

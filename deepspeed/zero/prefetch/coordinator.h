@@ -31,8 +31,8 @@ class Coordinator {
   /// Returns whether the parameter stays whole after its latest use. Without a trace to follow, all
   /// parameters stay, as long as there is room.
   bool stays(uint64_t key) const;
-  /// Returns whether the parameter stays whole after a forward for the following backward. A running forward
-  /// must have just used it: elements used until backward's first use count, up to max_reuse_distance.
+  /// Returns whether the parameter stays whole after a forward for the following backward. It does if at most
+  /// max_reuse_distance elements are used until then. A running forward must have just used it.
   bool stays_for_backward(uint64_t key) const;
   /// Returns whether a backward runs that, by its trace, does not use the parameter again.
   bool is_over_in_backward(uint64_t key) const;

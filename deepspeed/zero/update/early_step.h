@@ -35,8 +35,8 @@ class EarlyStep {
   void check_unchanged();
   /// Returns the indices of slices that were not given to the worker, for step() itself.
   std::vector<size_t> not_begun() const;
-  /// Adds the squares of the group's gradients to `sum`: one double on the model's device. The worker has
-  /// already summed those of begun slices.
+  /// Adds the squares of the group's gradients to `sum`: one double on the model's device. For begun slices
+  /// it uses the worker's sums.
   void add_squares(const GradReducer& reducer, size_t group, const at::Tensor& sum);
   /// Writes the stepped slices' new values to the model's weights, as each is done. Throws what a slice's
   /// step has thrown.
