@@ -77,7 +77,7 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
                                                 std::shared_ptr<Shard> shard,
                                                 std::optional<at::Device> device = {});
   /// Makes a copy of a parameter in another dtype, gathered when it is used. Returns null if an ordinary
-  /// tensor must be made instead: for a persistent or held parameter, or a copy.
+  /// tensor must be made instead: for a persistent or held one, or of a copy.
   std::shared_ptr<PartitionedStorage> make_copy(PartitionedStorage& source, at::ScalarType dtype);
   /// Forgets a parameter or a copy whose storage is gone.
   void forget(Gatherable& param) noexcept;

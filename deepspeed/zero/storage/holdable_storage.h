@@ -39,7 +39,8 @@ class HoldableStorage : public StorageRecord {
   /// while the model is built.
   virtual void leave_to_aliases(const at::Tensor& param) { static_cast<void>(param); }
   /// Ends a hold that was begun with `writable`. forget_writes: drops values, on this rank only, that were
-  /// written and not written back. Values written without a writable hold are always dropped.
+  /// written and not written back. Values written without a writable hold are dropped too, except while the
+  /// model is built.
   virtual void drop_hold(bool writable, bool forget_writes) noexcept = 0;
 
  private:
