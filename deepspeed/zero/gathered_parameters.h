@@ -57,7 +57,7 @@ class DEEPSPEED_API GatheredParameters {
     bool has_aliases = false;  // other tensors shared its memory at the start
   };
 
-  /// Gives replaced parameters their own memory back. With a modifier_rank it copies the new values into it.
+  /// Gives replaced parameters their own memory back. With a modifier_rank, copies the new values there.
   /// Throws UsageError for another type or sizes.
   void take_replaced();
   /// Returns whether the modifier_rank's values will be sent to other ranks.

@@ -117,8 +117,7 @@ class DEEPSPEED_API Init {
   /// GatheredParameters; CommError.
   void close();
   /// Ends the construction of a complete model. Partitions exactly its parameters, also those without a
-  /// gradient, and uses their names in errors. Throws as close() does, and UsageError if two of them share
-  /// memory.
+  /// gradient, and uses their names in errors. Throws as close() does, and UsageError if two share memory.
   void close(const torch::nn::Module& model);
   /// Ends the construction of a model that is no torch::nn::Module. params: its parameters, each once.
   void close(const std::vector<NamedTensor>& params);

@@ -61,8 +61,8 @@ class QuantizedSum {
     int64_t num_sums = 0;
   };
 
-  /// Quantizes a block into `packed` for sending. Unless `errors` is null, first adds errors->packed[index]
-  /// and then updates it.
+  /// Quantizes a block into `packed` for sending. Unless `errors` is null, first adds errors->packed[index],
+  /// then updates it.
   void quantize(const at::Tensor& block, const at::Tensor& packed, Errors* errors, size_t index) const;
   /// Sums this node's contributions to the owners at this rank's place: (nodes, n) fp32. `received` holds the
   /// other ranks' contributions.
