@@ -17,7 +17,7 @@
 
 namespace deepspeed::zero {
 
-/// Holds the state that only one rank has, in a run with compressed exchanges.
+/// Holds state that each rank keeps for itself: errors of compression or quantization.
 struct RankState {
   int64_t num_ranks = 0;  // number of ranks in the run; 0: unknown
   std::vector<std::pair<std::string, at::Tensor>> tensors;
@@ -35,7 +35,8 @@ class CompressedExchange {
   /// Returns the object by which the optimizer averages values over the ranks.
   const optim::RankMean& means() const { return means_; }
   /// Turns local gradients into the ranks' mean momenta, if the next step takes momenta. Multiplies gradients
-  /// by gradient_scale first, and returns the scale left for the step. Gradients must be finite. Collective.
+  /// by gradient_scale first and returns 1; `reducer` then has the momenta as gradients. Otherwise changes
+  /// nothing and returns gradient_scale. Gradients must be finite. Collective.
   double exchange(GradReducer& reducer, double gradient_scale);
   /// Returns the ranks' average sum of squared local gradients: one double on the model's device. Collective.
   at::Tensor mean_square(const GradReducer& reducer) const;
@@ -43,15 +44,17 @@ class CompressedExchange {
   /// Returns the state that only this rank has, such as errors of compression. Its tensors are shared with
   /// the optimizer.
   RankState rank_state() const;
-  /// Loads what rank_state() returned, after the optimizer's states were loaded. Returns whether it fits. If
-  /// not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
+  /// Loads what rank_state() returned, after the optimizer's states were loaded. Returns false if it is of
+  /// another number of ranks or of other sizes: errors then start at zero, and the loaded weights stay. Does
+  /// not communicate.
   bool load_rank_state(const RankState& own);
-  /// Returns the bytes kept in addition to the optimizer's states.
+  /// Returns the bytes of errors and gathered momenta, kept besides the optimizer's states.
   int64_t bytes() const;
 
  private:
-  /// Returns group `index`'s momentum before the step: 1-D, at least as long as its parameters. Collective at
-  /// stage 1.
+  /// Returns the state exp_avg of group `index` before the step, in flat order. It is at least as long as the
+  /// group's parameters together. At stage 1 it is gathered from all owners (collective). Throws UsageError
+  /// if there is no such state.
   at::Tensor momentum_of(size_t index);
   void forget();
   /// Forgets the errors and momenta if states were loaded since they were made.

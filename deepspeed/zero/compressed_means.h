@@ -25,8 +25,8 @@ class CompressedMeans : public optim::RankMean {
 
   void mean(size_t group, const at::Tensor& values) const override { scaled_mean(group, values, {}); }
   void forget(size_t group) const override { groups_[group].compressed->reset(); }
-  /// Replaces `values` by their mean over the ranks. Each matrix is multiplied by scaling[parameter] before
-  /// it is sent and divided by it afterwards. An empty `scaling` scales nothing.
+  /// Replaces `values`, in the group's flat order, by their mean over the ranks. Each matrix is multiplied by
+  /// scaling[parameter] before it is sent and divided by it afterwards. An empty `scaling` scales nothing.
   void scaled_mean(size_t group, const at::Tensor& values, const std::vector<double>& scaling) const;
 
   /// Returns the errors of earlier compressions, by name. Tensors are shared; empty before the first mean.
@@ -44,14 +44,15 @@ class CompressedMeans : public optim::RankMean {
     size_t param;
     Interval in_flat;
   };
-  /// Lists parameters of a group that are sent in the same form, with their places.
+  /// Lists parameters sent in the same form, with their places in the group's flat space.
   struct Parts {
     std::vector<Place> places;
     int64_t numel = 0;
     void add(const Place& place);
     at::Tensor collect(const at::Tensor& flat) const;
     void spread(const at::Tensor& values, const at::Tensor& flat) const;
-    /// Multiplies each parameter's elements in `values` by its factor, or divides them by it.
+    /// Multiplies each parameter's elements in `values` (from collect()) by scaling[parameter], or divides
+    /// them by it.
     void scale(const at::Tensor& values, const std::vector<double>& scaling, bool divides) const;
   };
   struct Group {

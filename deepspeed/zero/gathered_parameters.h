@@ -41,7 +41,7 @@ class DEEPSPEED_API GatheredParameters {
   GatheredParameters& operator=(const GatheredParameters&) = delete;
 
   /// Ends the scope early. A second call does nothing. Throws UsageError naming the parameter if its new
-  /// memory has values that it cannot take. Throws UsageError on all ranks if a write is lost because the
+  /// memory has another type or other sizes. Throws UsageError on all ranks if a write is lost because the
   /// modifier_rank did not make it. Throws CommError.
   void close();
   /// Ends the scope early, as an exception would: drops what was written.
@@ -57,18 +57,20 @@ class DEEPSPEED_API GatheredParameters {
     bool has_aliases = false;  // other tensors shared its memory at the start
   };
 
-  /// Gives replaced parameters their own memory back, and copies the new values into it.
+  /// Gives replaced parameters their own memory back. With a modifier_rank, copies the new values there.
+  /// Throws UsageError for another type or sizes.
   void take_replaced();
   /// Returns whether the modifier_rank's values will be sent to other ranks.
   bool is_shared_write() const;
-  /// Returns one character per parameter: '1' if this rank has written it, otherwise '0'.
+  /// Returns a character per entry of gathered_: '1' if this rank wrote it, otherwise '0'.
   std::string written_here() const;
   /// Describes a parameter that a rank wrote but the modifier_rank did not. Returns "" if there is none, and
   /// the same text on all ranks. Collective.
   std::string text_of_lost_writes() const;
   /// Gives replaced parameters their own memory back, without the new values.
   void forget_replaced() noexcept;
-  /// Turns tensors that were made over the parameters during the scope into ordinary ones.
+  /// Turns tensors made over the parameters during the scope into ordinary ones. They keep the present
+  /// values.
   void leave_to_aliases() noexcept;
   void drop(bool forget_writes) noexcept;
 

@@ -112,12 +112,12 @@ class DEEPSPEED_API Init {
   Init& operator=(const Init&) = delete;
 
   /// Ends the construction and partitions all parameters. Until initialize() takes them over, an operator
-  /// that reads some gathers them, so all ranks must call it; writing needs GatheredParameters. A second call
-  /// does nothing. Collective. Throws UsageError on another thread and inside a GatheredParameters;
-  /// CommError.
+  /// that reads parameters gathers them, so all ranks must call it; writing needs GatheredParameters. A
+  /// second call does nothing. Collective. Throws UsageError on another thread and inside a
+  /// GatheredParameters; CommError.
   void close();
   /// Ends the construction of a complete model. Partitions exactly its parameters, also those without a
-  /// gradient, and uses their names in errors.
+  /// gradient, and uses their names in errors. Throws as close() does, and UsageError if two share memory.
   void close(const torch::nn::Module& model);
   /// Ends the construction of a model that is no torch::nn::Module. params: its parameters, each once.
   void close(const std::vector<NamedTensor>& params);

@@ -30,7 +30,7 @@ void check_can_be_whole(const PartitionedStorage& storage) {
   storage.pool()->check_unused(storage);
 }
 
-/// Lists the partitioned parameters by pool, in order of first appearance.
+/// Lists the partitioned parameters in order, each once. Neighbours of one pool share an entry.
 std::vector<PoolParams> partitioned_among(const std::vector<at::Tensor>& params) {
   std::vector<PoolParams> found;
   std::unordered_set<const PartitionedStorage*> seen;

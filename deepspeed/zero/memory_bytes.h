@@ -9,7 +9,7 @@ namespace deepspeed::zero {
 struct MemoryBytes {
   int64_t parameters = 0;
   int64_t gradients = 0;
-  int64_t master_weights = 0;  // 0 in fp32, and with 16-bit masters: the parameters are the masters
+  int64_t master_weights = 0;  // 0 if the parameters are the masters: 16-bit, or fp32 without offload
   int64_t optimizer_states = 0;
   // Buffers for states on a disk, and super_offload's new weights until step() takes them.
   int64_t swap_buffers = 0;

@@ -25,7 +25,7 @@ comm::NamedTexts hyperparameter_texts(const std::vector<optim::ParamGroup>& grou
 
 class StepAgreement {
  public:
-  /// Returns `group` for the step's collectives. They throw if ranks have different values.
+  /// Returns `group` with a check: its collectives throw if ranks differ in what tell() set.
   comm::ProcessGroup watch(const comm::ProcessGroup& group) const { return group.holding(values_); }
   void set_batch(const BatchSettings& batch) { batch_ = batch; }
   /// Sets this rank's hyperparameters and loss scale, which later collectives compare. Costs a hash; sends no

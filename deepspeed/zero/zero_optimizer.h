@@ -93,7 +93,8 @@ class DEEPSPEED_API ZeroOptimizer {
   /// collective throws an error that names the hyperparameter. Sends no message, and costs nothing on one
   /// rank.
   void tell_ranks();
-  /// Makes step() throw CommError if one of these groups has failed. Gradients depend on values they sent.
+  /// Makes step() also throw CommError if one of `groups` has failed. Gradients depend on values that these
+  /// sent.
   void rely_on(std::vector<comm::ProcessGroup> groups);
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
@@ -117,16 +118,18 @@ class DEEPSPEED_API ZeroOptimizer {
   RankState rank_state() const;
   /// Returns whether this rank keeps errors of compression or quantization.
   bool keeps_errors() const;
-  /// Loads what rank_state() returned, after masters, states and the loss scale were loaded. Returns whether
-  /// it fits. If not, errors start at zero and this rank keeps the loaded weights. Does not communicate.
+  /// Loads what rank_state() returned, after masters, states and the loss scale were loaded. Returns false if
+  /// it is of another number of ranks or of other sizes: errors then start at zero, and the loaded weights
+  /// stay. Does not communicate.
   bool load_rank_state(const RankState& own);
 
  private:
   std::unique_ptr<GradReducer> make_reducer();
   bool norm_is_wanted() const;
-  /// Returns whether ranks exchange other values than gradients in the next step.
+  /// Returns whether gradients stay local until the next step, which exchanges other values.
   bool keeps_gradients() const;
-  /// Returns the sum of squares of all ranks' gradients: one double on the model's device.
+  /// Returns the sum of squares of all ranks' gradients: one double on the model's device. If gradients stay
+  /// local, it is the ranks' average.
   at::Tensor sum_of_squares() const;
   /// Adds to `sum` the squares of a group's gradient elements that no other rank counts.
   void add_squares(size_t group, const at::Tensor& sum) const;

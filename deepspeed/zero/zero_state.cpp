@@ -25,9 +25,9 @@ namespace deepspeed::zero {
 namespace {
 
 /// Gathers a flat space on every rank, after each rank changed its own partition. flat:
-/// (layout.padded_numel()), with this rank's partition up to date. If keys.allgather_partitions is false,
-/// every owner broadcasts. At most keys.allgather_bucket_size elements, over all ranks, are in flight at
-/// once.
+/// (layout.padded_numel()), with this rank's partition up to date. If keys.allgather_partitions is false or
+/// `flat` exceeds keys.allgather_bucket_size elements, owners broadcast; at most that many elements, over all
+/// ranks, are in flight at once.
 void gather_partitions(const comm::ProcessGroup& group, const at::Tensor& flat, const FlatLayout& layout,
                        const config::PartitionGatherConfig& keys) {
   const int64_t numel = layout.partition_numel();

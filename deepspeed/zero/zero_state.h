@@ -34,7 +34,7 @@ class ZeroState {
   ZeroState(const ZeroState&) = delete;
   ZeroState& operator=(const ZeroState&) = delete;
 
-  /// Returns whether masters, or halves of them, are kept in addition to the parameters.
+  /// Returns whether a 16-bit model has fp32 masters, whole or as their lower halves.
   bool has_master_weights() const;
   /// Returns whether the bf16 parameters are the upper 16 bits of the fp32 masters. Changing a parameter then
   /// changes its master, and the reverse.
@@ -58,8 +58,8 @@ class ZeroState {
   GroupState beside_masters(size_t group, const Interval& part) const;
   /// Returns the weights that the optimizer updates: fp32, or 16-bit masters. Throws as of().
   at::Tensor master(size_t group) const { return of(group).master; }
-  /// Returns the names, types and step count of the states, without elements. Absent unless some states are
-  /// on a disk.
+  /// Returns the names, types and step count of the states, without elements. Absent unless a slice in `part`
+  /// is on a disk.
   std::optional<optim::SliceState> on_disk(size_t group, const Interval& part) const;
   /// Returns, for each of the group's slices in memory, masters and states as stored. Masters are fp32, the
   /// lower 16 bits of masters whose upper 16 are the bf16 weights, or undefined if the weights are the masters.
@@ -71,7 +71,8 @@ class ZeroState {
   /// Calls `visit` with each slice of the owned interval, and keeps what `visit` writes. Slices on a disk are
   /// in memory one at a time. Throws IoError, only on this rank.
   void change(size_t group, const VisitSlice& visit) { change(group, whole(group), visit); }
-  /// Calls `visit` as above, with the slices that overlap a part of the owned interval.
+  /// Calls `visit` with the slices that overlap `part` of the owned interval; keeps changes. Throws IoError,
+  /// only on this rank.
   void change(size_t group, const Interval& part, const VisitSlice& visit);
   /// Notes that all masters and states were loaded. Steps are allowed again if one had failed halfway.
   void was_loaded() {
@@ -80,9 +81,10 @@ class ZeroState {
   }
   int64_t num_loads() const { return num_loads_; }
   /// Runs `work`, which reads or changes masters and states. If it fails on one rank, throws on all. All
-  /// ranks call it. Without offload to a disk the ranks do not communicate.
+  /// ranks call it. what: names the work in errors. Without offload to a disk the ranks do not communicate.
   void on_all_ranks(const char* what, const std::function<void()>& work) const;
-  /// Copies loaded masters into the model's dtype and gathers all parameters. Throws IoError on all ranks.
+  /// Rounds loaded masters into the model's weights and gathers all parameters. Collective. Throws IoError on
+  /// all ranks.
   void publish_masters();
   /// Makes the masters from the model's weights, after weights were loaded without masters. Throws IoError,
   /// only on this rank.
@@ -101,7 +103,8 @@ class ZeroState {
   /// Returns whether backward has begun a step that step() must complete.
   bool has_begun() const;
   bool uses_disk() const;
-  /// Calls `step`, which runs a part of a step. If it throws, the step counts as applied in part.
+  /// Calls `step`, which runs a part of a step. If it throws, passes the error on; masters and states are
+  /// unusable until was_loaded().
   void note_damage_of(int64_t step_number, const std::function<void()>& step);
   /// Gives up a step that backward began. Further steps throw UsageError until masters and states are loaded.
   void abandon_step();

@@ -31,8 +31,8 @@ class ShardGather {
   ShardGather(const ShardGather&) = delete;
   ShardGather& operator=(const ShardGather&) = delete;
 
-  /// Returns the index-th parameter's values: all ranks' shards in order, (ranks * n). Waits for them. The
-  /// caller may keep them. With one rank they may share the shard's memory. Throws CommError and IoError.
+  /// Returns the index-th parameter's values, (ranks * n): each rank's n elements, in order. Waits for them.
+  /// The caller may keep them. With one rank they may share the shard's memory. Throws CommError and IoError.
   virtual at::Tensor take(size_t index) = 0;
 
  protected:
@@ -41,10 +41,11 @@ class ShardGather {
 
 class GatherBucket final : public ShardGather {
  public:
-  /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. It only waits for
-  /// disks. The stream `copies` brings shards from other memory to the device. Results go into `buffers`,
-  /// which must outlive this object. With one rank nothing is sent. nodes: the groups of `group` by node;
-  /// with several nodes of several ranks, an all-gather first goes between nodes. Collective. Throws IoError.
+  /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. It waits only for
+  /// disks and for a step between nodes. The stream `copies` brings shards from other memory to the device.
+  /// Results go into `buffers`, which must outlive this object. With one rank nothing is sent. nodes:
+  /// subgroups of `group`; if it has several nodes of several ranks, an all-gather goes first between nodes,
+  /// then within them. Collective. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});
@@ -61,7 +62,7 @@ class GatherBucket final : public ShardGather {
   void start_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
   void start_all_reduce(const comm::ProcessGroup& group);
   void start_quantized_all_gather(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
-  /// Starts the all-gather of `sent_`.
+  /// Starts the all-gather of `sent_` into `received_`.
   void send(const comm::ProcessGroup& group, const comm::NodeGroups& nodes);
   at::Tensor dequantized(size_t index) const;
   void fill_sent();

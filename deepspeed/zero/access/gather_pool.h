@@ -76,8 +76,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name,
                                                 std::shared_ptr<Shard> shard,
                                                 std::optional<at::Device> device = {});
-  /// Makes a copy of a parameter in another dtype, gathered when it is used. Returns null if the copy is to
-  /// be an ordinary tensor.
+  /// Makes a copy of a parameter in another dtype, gathered when it is used. Returns null if an ordinary
+  /// tensor must be made instead: for a persistent or held one, or of a copy.
   std::shared_ptr<PartitionedStorage> make_copy(PartitionedStorage& source, at::ScalarType dtype);
   /// Forgets a parameter or a copy whose storage is gone.
   void forget(Gatherable& param) noexcept;
@@ -85,15 +85,15 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// errors, the same on all ranks. Returns the unit's number, from 1 on. Throws UsageError if one of them is
   /// already in a unit.
   size_t join(std::string name, const std::vector<std::shared_ptr<PartitionedStorage>>& members);
-  /// Sets a function that gets a unit's number after its last use in a backward. Earlier backwards tell when
-  /// that is. All ranks call it at the same place among the gathers. It must not use the pool.
+  /// Sets a function called with a unit's number after its last use in a backward. Earlier backwards tell
+  /// when that is. All ranks call it at the same place among the gathers. It must not use the pool.
   void on_unit_done(std::function<void(size_t unit)> call);
 
   /// Opens an access window, in which operators may read parameters. Windows nest; the outermost one's `mode`
   /// is the kind of pass.
   void open_window(AccessMode mode = AccessMode::kAny);
   /// Closes a window. The last one releases all parameters that are not persistent, not in use, and not
-  /// needed soon by a backward.
+  /// needed soon by a backward. Throws UsageError if none is open.
   void close_window();
 
   /// Begins a use by `op`: the parameter is whole until end_use(). Collective if it is partitioned. Throws
@@ -109,17 +109,18 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Allows uses of whole persistent parameters outside of windows. What an operator writes goes into the
   /// shard at once. Ranks compare the writes later (compare_writes).
   void let_use_persistent();
-  /// Makes all persistent parameters whole, for use between a step and the next forward. Does nothing unless
-  /// let_use_persistent() was called. Collective.
+  /// Makes all persistent parameters whole, for use between a step and the next forward. Does nothing while
+  /// suspended, or unless let_use_persistent() was called. Collective.
   void gather_persistent();
 
   /// Makes the parameter whole until drop_hold() and allows its use meanwhile. writable: write_back() may
-  /// keep what is written. Throws UsageError for a second writable hold. Collective.
+  /// keep what is written. Throws UsageError for a second writable hold, and if the parameter got other data.
+  /// Collective.
   void hold(Gatherable& param, bool writable);
   /// Gives all ranks the values that rank `modifier_rank` of all_ranks() wrote in a hold. Collective.
   void write_back(Gatherable& param, int modifier_rank);
-  /// Turns other tensors over the held `tensor`'s storage into ordinary ones with the present values. Does
-  /// nothing inside a pass.
+  /// Turns other tensors over the held `tensor`'s storage into ordinary ones with the current values. Does
+  /// nothing while an access window is open.
   void leave_to_aliases(Gatherable& param, const at::Tensor& tensor);
   /// Ends a hold. forget_writes: drops, on this rank only, what was written and not sent by write_back(). The
   /// last hold drops what was written without a writable hold; a warning says so the first time.
@@ -132,8 +133,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Sets this rank's shard to its part of `values`. They have the parameter's sizes and any dtype and
   /// device. Does not communicate: all ranks call it with the same values.
   void set_values(PartitionedStorage& storage, const at::Tensor& values);
-  /// Sets this rank's shard to `values`: its elements, of any dtype and device. Missing elements at the end
-  /// are padding. Does not communicate: gathered values on other ranks stay, so all ranks set their shards.
+  /// Sets this rank's shard to its elements `values`, of any dtype and device. Padding may be left out. Does
+  /// not communicate: gathered values on other ranks stay, so all ranks set their shards.
   void set_shard(PartitionedStorage& storage, const at::Tensor& values);
   /// Throws UsageError if set_values() is not allowed now.
   void check_settable(const PartitionedStorage& storage) const;
@@ -144,13 +145,14 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Returns whether the shard was changed other than by the optimizer since the last call.
   bool take_externally_written(PartitionedStorage& storage);
 
-  /// Throws UsageError naming the parameter if an operator or a GatheredParameters is using it.
+  /// Throws UsageError while suspended, or if an operator or a GatheredParameters is using the parameter.
   void check_unused(const PartitionedStorage& storage) const;
   /// Turns the parameters into ordinary tensors with all their values. The storages must not be used
   /// afterwards. Collective. Throws UsageError as check_unused() does, CommError, IoError.
   void give_back(const std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>& params);
 
-  /// Releases whatever is not in use or held, persistent parameters too.
+  /// Releases all that is whole, persistent parameters too. What is in use or held stays, as do copies that
+  /// were written. Calls compare_writes().
   void empty_cache();
   /// Forbids all use until resume(), since the shards were moved away; `why` explains it. Throws UsageError
   /// if a parameter is in use or held.
@@ -172,11 +174,11 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Returns whether the gathered data is the shard itself, which cannot be stale.
   bool is_its_shard(const Gatherable& param) const;
   void note_new_version(Gatherable& param);
-  /// Prepares for a write that is dropped when the last hold ends.
+  /// Saves data that must return when the last hold ends, before an operator writes it.
   void spoil(Gatherable& param);
   void end_spoilt(Gatherable& param);
-  /// Copies this rank's part of the whole into its shard after an operator has written the whole while no
-  /// access window was open.
+  /// Copies this rank's part of the whole into its shard. Called after an operator has written the whole
+  /// outside of access windows.
   void take_write(Gatherable& param);
   void give_back_one(const at::Tensor& tensor, Gatherable& param);
 
@@ -249,7 +251,7 @@ class PartitionedStorage final : public HoldableStorage,
   Gatherable param_;
 };
 
-/// Returns the storage of a partitioned parameter, of a copy or of a view of either; null for any other tensor.
+/// Returns the storage of a partitioned parameter or copy, or of its view. Null for other tensors.
 inline std::shared_ptr<PartitionedStorage> partitioned_storage_of(const at::Tensor& tensor) {
   return std::dynamic_pointer_cast<PartitionedStorage>(record_of(tensor));
 }

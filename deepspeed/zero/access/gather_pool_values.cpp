@@ -39,8 +39,8 @@ using State = Gatherable::State;
 // Elements that are gathered at a time, in addition to those already whole.
 constexpr int64_t kGivenBackAtOnce = 16 << 20;
 
-/// Describes how ranks' writes differ, if they do. of_ranks: from each rank, a line per parameter with
-/// fingerprint and name.
+/// Describes the first difference between ranks' writes; absent if they are equal. of_ranks: from each rank,
+/// a line per parameter with fingerprint and name.
 std::optional<std::string> difference_of_writes(const std::vector<std::string>& of_ranks) {
   const auto lines_of = [](const std::string& text) {
     std::map<std::string, std::string> lines;

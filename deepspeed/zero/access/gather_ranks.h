@@ -23,7 +23,7 @@ struct GatherRoute {
 /// Starts gathers over the ranks that a GatherRoute chooses. Not thread-safe.
 class GatherRanks {
  public:
-  /// nodes: the shard group's groups by node, for gathers in two steps; undefined: in one. near: ranks that
+  /// nodes: subgroups of the shard group, for gathers in two steps; undefined: in one. near: ranks that
   /// together keep a second copy of gathered parameters; may be undefined.
   GatherRanks(comm::ProcessGroup shard_group, comm::NodeGroups nodes, comm::ProcessGroup near);
 

@@ -24,7 +24,7 @@ struct PartitionedTraits {
   bool is_matrix = true;       // it has at least two dimensions
 };
 
-/// Holds this rank's part of a second copy, for gathers over neighbouring ranks.
+/// Holds this rank's part of a parameter's second copy, for gathers over neighbouring ranks.
 struct SecondaryPart {
   std::shared_ptr<MemoryShard> shard;  // null: none
   int64_t version = -1;                // version of the shards when the part was kept
@@ -35,8 +35,8 @@ struct SecondaryPart {
 struct Gatherable {
   enum class State { kPartitioned, kGathering, kWhole };
 
-  /// Separates the keys that stand for parameters and units in traces (prefetch/use_trace.h). The keys of a
-  /// parameter's copies follow its own, one per dtype.
+  /// Spaces the keys of parameters and units in traces (prefetch/use_trace.h). Between them lie the keys of a
+  /// parameter's copies, one per dtype.
   static constexpr uint64_t kKeysPerParam = 256;
 
   /// Describes a parameter of `numel` elements on `device`. shard: this rank's, ceil(numel / ranks) elements.
@@ -56,10 +56,10 @@ struct Gatherable {
   bool is_stale() const { return source && source->version != source_version; }
   /// Returns whether an operator or a GatheredParameters is using this data.
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }
-  /// Returns whether the secondary part, here and on all ranks, has the present values.
+  /// Returns whether the secondary part has the shards' current values, here and on all ranks.
   bool has_secondary() const { return secondary.shard && secondary.version == version; }
-  /// Returns the shard that a gather sends. A copy of a parameter sends the shard of the original. Throws
-  /// UsageError if the original has changed since.
+  /// Returns the shard that a gather sends. A copy sends the shard of the original. Throws UsageError if the
+  /// original has changed since.
   const std::shared_ptr<Shard>& current_shard() const;
 
   const std::string name;  // "h.0.weight", or "h.0.weight in BFloat16"

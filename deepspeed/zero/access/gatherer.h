@@ -39,7 +39,7 @@ class Gatherer {
   /// Starts gathers of partitioned parameters of one dtype. Small ones travel together, large ones alone.
   /// exact: does not quantize, even if the config asks for it. Throws UsageError while suspended.
   void start(const std::vector<Gatherable*>& wanted, bool exact = false);
-  /// Starts the gather of one parameter, and releases others if the limit requires it.
+  /// Starts the gather of one parameter. First releases others if the limit on live elements requires it.
   void start_one(Gatherable& param, bool exact = false);
   /// Waits for the values of a parameter that is being gathered. Throws CommError and IoError.
   void finish(Gatherable& param);
@@ -63,7 +63,7 @@ class Gatherer {
   GatherRoute route_of(const Gatherable& param, bool exact) const;
   void start_together(const std::vector<Gatherable*>& params, std::vector<std::shared_ptr<Shard>> shards,
                       const GatherRoute& route);
-  /// Saves this rank's part of gathered values as secondary part, unless that is up to date.
+  /// Saves this rank's secondary part of gathered values, unless that is up to date.
   void keep_secondary(Gatherable& param) const;
 
   const GathererOptions options_;

@@ -45,7 +45,7 @@ class LiveParams {
   void add(Gatherable& param, at::Tensor whole = {});
   /// Completes a gather: the storage gets the values in `param.whole`.
   void set_whole(Gatherable& param);
-  /// Gives a whole parameter other memory.
+  /// Lets a whole parameter's storage point to `whole` instead of its former memory.
   void replace(Gatherable& param, at::Tensor whole);
   void note_used(Gatherable& param) { set_.note_used(param.place); }
   /// Releases the least recently used parameters until `numel` more elements fit, as far as possible.

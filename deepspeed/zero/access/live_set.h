@@ -31,7 +31,7 @@ class LiveSet {
   /// Returns the most recently used item; null if there is none.
   Item* latest() const { return items_.empty() ? nullptr : items_.back(); }
 
-  /// Adds an item as most recently used. persistent: make_room() skips it.
+  /// Adds an item as most recently used, and returns its place. persistent: make_room() skips it.
   Place add(Item& item, int64_t counted_numel, bool persistent) {
     Place place;
     place.counted_numel = counted_numel;
@@ -57,8 +57,8 @@ class LiveSet {
   void for_each(Visit visit) {
     for (auto next = items_.begin(); next != items_.end();) visit(**next++);
   }
-  /// Calls `evict` with items that are not persistent, oldest first, until `numel` more elements fit. `evict`
-  /// removes the item, or leaves it if it is in use.
+  /// Calls `evict` with items until `numel` more elements fit. Skips persistent items; the least recently
+  /// used come first. `evict` removes the item, or leaves it if it is in use.
   template <class Evict>
   void make_room(int64_t numel, Evict evict) {
     for (auto next = evictable_.begin(); next != evictable_.end() && room() < numel;) evict(**next++);

@@ -43,7 +43,7 @@ class LookAhead {
   /// Replaces an earlier copy of the same parameter and dtype by `copy`.
   void replace(Gatherable& copy);
   void forget(const Gatherable& param) noexcept;
-  /// Forgets what is known about all parameters. The next to_gather() looks again.
+  /// Forgets which parameters come next and their states. The next to_gather() looks again.
   void look_anew();
 
   /// Returns whether the parameter or unit `key` stays whole until its next use. Without an earlier pass to

@@ -70,7 +70,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   void gather();
   /// Partitions the parameter again with rank 0's values. Collective if it is whole.
   void release();
-  /// Returns a copy of all values, (numel). Collective.
+  /// Makes the parameter whole and returns a copy of its values, (numel). Collective.
   at::Tensor values();
 
   void begin_use(const std::string& op, bool writes) override;
@@ -90,7 +90,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
                const at::TensorOptions& sent, std::shared_ptr<Shard> place,
                std::weak_ptr<Construction> construction);
 
-  /// Sets this rank's shard from rank 0's `values`.
+  /// Sends rank 0's `values` to all ranks and sets this rank's shard from them. Collective.
   void take_shard(const at::Tensor& values);
   /// Returns the shard on the device on which ranks exchange, (shard numel). It is not copied if already
   /// there.
@@ -126,8 +126,8 @@ struct ConstructionOptions {
 
 class Construction : public std::enable_shared_from_this<Construction> {
  public:
-  /// Begins a construction on the calling thread. If shards go to a disk it is collective, throws IoError on
-  /// all ranks if one has no disk, and ConfigError for no buffers.
+  /// Begins a construction on the calling thread. Collective if shards leave the device. Then throws IoError
+  /// on all ranks if one has no disk, and ConfigError for no buffers.
   Construction(ZeroGroups ranks, const ConstructionOptions& options);
 
   const ZeroGroups& ranks() const { return ranks_; }

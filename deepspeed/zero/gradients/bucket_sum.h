@@ -32,8 +32,9 @@ class BucketSum {
   BucketSum(ParamStore& store, const ZeroGroups& ranks, const ReducerOptions& options, const BucketPlan& plan,
             bool traces_non_finite);
 
-  /// Starts the sum of a bucket's values, 1-D as the plan's BucketSpace lays them out. own: memory for the
-  /// sum of this rank's part, in the bucket's dtype, if puts_sums_elsewhere().
+  /// Starts the sum of a bucket's values, 1-D as the plan's BucketSpace lays them out. Returns what finish()
+  /// needs, empty with one rank. own: memory for the sum of this rank's part, in the bucket's dtype, if
+  /// puts_sums_elsewhere().
   Works start(size_t bucket, const at::Tensor& values, const comm::OwnSum& own = {});
   /// Waits for a sum and returns it: `values`, or another tensor of the dtype sent.
   at::Tensor finish(const at::Tensor& values, Works& works);
@@ -61,7 +62,7 @@ class BucketSum {
   /// Returns the bytes of the kept rounding errors.
   int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }
 
-  /// Returns this rank's parameter with a non-finite gradient nearest to the loss, if any. Waits for the
+  /// Returns the last parameter (in flat order) with a non-finite gradient here, if any. Waits for the
   /// device.
   std::optional<ParamPlace> non_finite_nearest_loss() const { return non_finite_.nearest_loss(); }
   void clear_non_finite() { non_finite_.clear(); }

@@ -200,13 +200,13 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  /// Waits for a sum and puts it into `values`.
+  /// Waits for the sum of `values` over the ranks and puts it there.
   void finish(const at::Tensor& values, BucketSum::Works& works) {
     const at::Tensor sum = sum_.finish(values, works);
     if (!sum.is_same(values)) values.copy_(sum);
   }
 
-  /// Sums over the ranks the gradients that arrived after their bucket's launch, and adds them.
+  /// Sums gradients that arrived after their bucket's launch over the ranks. Adds them to the bucket's sums.
   void add_late(size_t index, const std::set<size_t>& params) {
     const Bucket& bucket = plan_.bucket(index);
     const at::Tensor sums = view(bucket), values = at::zeros_like(sums);

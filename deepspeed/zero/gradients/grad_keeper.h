@@ -14,8 +14,8 @@
 
 namespace deepspeed::zero {
 
-/// Keeps an accumulation window's gradients for the reducer. Calls only the plan, the sums over ranks and the
-/// window.
+/// Keeps an accumulation window's gradients for the reducer. It calls only BucketPlan, BucketSum and
+/// GradWindow.
 class GradKeeper {
  public:
   virtual ~GradKeeper() = default;
@@ -31,7 +31,7 @@ class GradKeeper {
   /// Ends a backward whose gradients are to be dropped. Completes collectives that other ranks may have
   /// begun.
   virtual void abandon_backward() = 0;
-  /// Prepares the step after a window whose last backward was reduced.
+  /// Prepares the step after a reduced window. Takes grads that the program replaced, and sums over replicas.
   virtual void complete_reduced_window() = 0;
   virtual void clear_window() = 0;
   /// Notes that the buckets got other sizes.
@@ -46,7 +46,7 @@ class GradKeeper {
   }
   /// Returns this rank's local sum of a parameter's gradient; undefined if there is none.
   virtual at::Tensor local_gradient(size_t group, size_t param) const = 0;
-  /// Returns this rank's local sums of a group, (padded numel); undefined if none are kept.
+  /// Returns this rank's local sums of a group, (padded numel) in flat order. Undefined if none are kept.
   virtual at::Tensor local_gradients(size_t) const { return {}; }
   /// Makes gradient() return the owned part of a flat tensor until clear_window(). Returns false if the
   /// strategy cannot.

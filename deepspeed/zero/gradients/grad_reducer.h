@@ -51,9 +51,9 @@ class GradReducer {
   /// window without a backward. The grads must be equal on all ranks. Returns whether there are any.
   bool take_given_grads();
 
-  /// Notes that this backward produces no more gradients for a leaf module's parameters (gather_unit.h).
-  /// Missing gradients count as zeros. All ranks call it at the same place among their collectives.
-  /// finish_backward() does this for the remaining units.
+  /// Notes that this backward produces no more gradients for a unit's parameters (ParamUnits). Missing
+  /// gradients count as zeros. All ranks call it at the same place among their collectives. finish_backward()
+  /// does this for the remaining units.
   void on_unit_done(size_t unit);
 
   /// Pauses the reducer: gradients stay in the parameters. Throws UsageError within a backward.
@@ -113,13 +113,13 @@ class GradReducer {
   /// Returns whether the sums are in host memory (stages 2 and 3 only).
   bool keeps_on_host() const { return parts_.keeps_on_host(); }
 
-  /// Sets a function that the boundary's backward calls with each final part of the sums (stages 2 and 3).
-  /// From the first call until clear(), another gradient for such a part is a UsageError.
+  /// Sets a function that the boundary's backward calls with each final part (stages 2, 3). From the first
+  /// call until clear(), another gradient for such a part is a UsageError.
   void on_final(std::function<void(const OwnedPart&)> listener) { parts_.on_final = std::move(listener); }
-  /// Lists the parts for which a backward calls on_final()'s listener.
+  /// Lists the parts, other than empty ones, for which a backward calls on_final()'s listener.
   std::vector<OwnedPart> final_parts() const;
-  /// Returns a function that waits, on another thread, until gradient() has a final part. This object no
-  /// longer waits for that part.
+  /// Returns a function that waits, on another thread, until gradient() has `part`, a final one. This object
+  /// no longer waits for it.
   std::function<void()> hand_over(size_t group, const Interval& part);
 
   /// Notes that a backward has failed midway. The window has only part of its gradients. No step may use it
@@ -136,12 +136,12 @@ class GradReducer {
   /// Starts a new accumulation window. If a backward was not finished, all ranks first complete the
   /// reductions that some may have begun.
   void clear();
-  /// Rebuilds the buckets for later reductions, with at most `numel` elements each. Throws UsageError below 1
-  /// or within a backward.
+  /// Rebuilds the buckets for later reductions, with at most `numel` elements each. Forgets rounding errors.
+  /// Throws UsageError below 1 or within a backward.
   void set_bucket_numel(int64_t numel);
   /// Sets how later reductions turn sums into gradients. Throws UsageError within a backward.
   void set_averaging(const Averaging& averaging);
-  /// Returns this rank's parameter with a non-finite gradient, before the sum, nearest to the loss. Needs
+  /// Returns the last parameter (in flat order) whose gradient here, before the sum, is non-finite. Needs
   /// SumUse::trace_non_finite. Waits for the device.
   std::optional<ParamPlace> non_finite_nearest_loss() const { return parts_.sum.non_finite_nearest_loss(); }
   /// Returns the milliseconds that the host spent in sums over ranks since the last call.

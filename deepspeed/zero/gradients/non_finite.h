@@ -26,8 +26,8 @@ class NonFiniteGradients {
   /// Notes which gradients of a bucket's parameters, in order, are not finite. Does not wait for the device.
   void note(const Bucket& bucket, const std::vector<at::Tensor>& gradients);
   void clear() { largest_.clear(); }
-  /// Returns the parameter nearest to the loss with a non-finite gradient since clear(), if any. Waits for
-  /// the device.
+  /// Returns the last parameter (in flat order) with a non-finite gradient since clear(), if any. It is
+  /// nearest to the loss. Waits for the device.
   std::optional<ParamPlace> nearest_loss() const;
 
  private:

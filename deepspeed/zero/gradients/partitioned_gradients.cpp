@@ -185,7 +185,7 @@ class PartitionedGradients final : public GradKeeper {
   size_t most_in_flight() const { return parts_.options.overlap && parts_.ranks.shard.size() > 1 ? 2 : 1; }
   bool is_filling(size_t bucket) const { return filling_ && filling_->bucket == bucket; }
 
-  /// Takes a free buffer for the bucket, if it needs one and is the next to launch.
+  /// Takes a buffer for the bucket, if it needs one and is next to launch. Returns whether it did.
   bool start_filling(size_t bucket) {
     if (!uses_buffer(plan_.bucket(bucket)) || filling_ || bucket != plan_.order().next() ||
         in_flight_.size() >= most_in_flight())

@@ -61,10 +61,11 @@ class QuantizedSum {
     int64_t num_sums = 0;
   };
 
-  /// Quantizes a block for sending, and updates its entry in `errors`.
+  /// Quantizes a block into `packed` for sending. Unless `errors` is null, first adds errors->packed[index],
+  /// then updates it.
   void quantize(const at::Tensor& block, const at::Tensor& packed, Errors* errors, size_t index) const;
-  /// Sums the contributions of this node's ranks: (nodes, n) fp32. `received` has the other ranks'
-  /// contributions.
+  /// Sums this node's contributions to the owners at this rank's place: (nodes, n) fp32. `received` holds the
+  /// other ranks' contributions.
   at::Tensor sum_within(const at::Tensor& values, const at::Tensor& received, int64_t numel) const;
   void sum_between(const at::Tensor& values, const at::Tensor& partial, Kept* kept) const;
   at::Tensor block(const at::Tensor& values, int node, int place) const;

@@ -31,7 +31,7 @@ class FlatLayout {
  public:
   /// Places parameters of `numels` elements each. With `round_robin`, parameter k goes to list k mod
   /// world_size, and the lists are joined. Consecutive parameters then land in different partitions. Throws
-  /// UsageError for a negative size.
+  /// UsageError for a negative size and for a world size below 1.
   FlatLayout(const std::vector<int64_t>& numels, int world_size, bool round_robin = false);
 
   int world_size() const { return world_size_; }

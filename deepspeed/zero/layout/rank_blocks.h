@@ -9,7 +9,7 @@ namespace deepspeed::zero {
 /// divides the number of ranks.
 std::vector<int> block_of(const std::vector<int>& ranks, int rank, int size);
 
-/// Returns, from each block of block_of(), the rank at `rank`'s position.
+/// Returns the rank at `rank`'s position from each block that block_of() makes.
 std::vector<int> counterparts_of(const std::vector<int>& ranks, int rank, int size);
 
 /// Lists the ranks of a rank's own node, and its counterparts on other nodes.

@@ -6,7 +6,8 @@
 
 namespace deepspeed::zero {
 
-/// Reads from the config which ranks share what. data_ranks: the number of data-parallel ranks.
+/// Returns the RankSharing that the config asks for; the default unless its stage is 3. data_ranks: number of
+/// data-parallel ranks.
 RankSharing rank_sharing(const config::ZeroConfig& config, int data_ranks);
 
 }  // namespace deepspeed::zero

@@ -11,12 +11,12 @@ namespace deepspeed::zero {
 
 class ReplicaSum {
  public:
-  /// Prepares sums over `replica`; if undefined or one rank, there is nothing to sum. dtype: that in which
-  /// sums are sent; absent: the tensors' own. device: whose memory ranks send from.
+  /// Prepares sums over `replica`; if undefined or one rank, there is nothing to sum. dtype: in which sums
+  /// are sent; absent: their own. fp32 leaves fp64 sums as they are. device: from which they are sent.
   ReplicaSum(comm::ProcessGroup replica, std::optional<at::ScalarType> dtype, at::Device device);
 
   bool is_needed() const { return replica_ && replica_.size() > 1; }
-  /// Replaces `sums` by their sum over the ranks: (n) in host memory or on the device. Collective.
+  /// Replaces `sums`, (n) in host memory or on the device, by their sum over ranks. Collective.
   void add_up(const at::Tensor& sums) const;
   /// Prepares `sums`, already added over the replicas, for more gradients and another sum. Only the first
   /// replica keeps its values; the others are set to zero.

@@ -50,7 +50,8 @@ class ShardLayout {
   /// Returns the number of elements of all parameters, without padding.
   int64_t numel() const { return numel_; }
   const std::vector<SubGroup>& sub_groups() const { return sub_groups_; }
-  /// Returns the pieces of parameters, without padding, inside `interval` of the rank's flat space, in order.
+  /// Returns the pieces of parameters inside `interval` of the rank's flat space, in order. Padding is left
+  /// out.
   std::vector<ParamPiece> pieces(const Interval& interval, int rank) const;
 
  private:

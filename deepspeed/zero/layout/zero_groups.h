@@ -17,7 +17,7 @@ struct ZeroGroups {
   /// Makes the groups of a model cut over all data-parallel ranks. Each shard is held once.
   explicit ZeroGroups(const comm::ProcessGroup& data_group, const comm::ProcessGroup& model_group = {});
   /// Makes the groups of a model cut over `shard_group`. Each rank of `replica_group` holds a copy of the
-  /// same shard. Throws UsageError if the two do not fill `data_group`.
+  /// same shard. Throws UsageError if their sizes do not multiply to that of `data_group`.
   ZeroGroups(comm::ProcessGroup data_group, comm::ProcessGroup shard_group, comm::ProcessGroup replica_group);
 
   comm::ProcessGroup data;     // all ranks that train the same parameters on different data
@@ -26,8 +26,8 @@ struct ZeroGroups {
   /// Neighbouring ranks that together keep a second copy of gathered parameters (config key
   /// zero_hpz_partition_size). Undefined: there is no second copy.
   comm::ProcessGroup secondary;
-  /// The ranks of `shard` on this node, and at this rank's position on each node. Undefined if collectives go
-  /// in one step.
+  /// `node`: the ranks of `shard` on this node. `across_nodes`: from each node, the rank at this rank's
+  /// position. Both are undefined if collectives go in one step.
   comm::ProcessGroup node, across_nodes;
   comm::ProcessGroup model;  // ranks that together hold one copy of the model; undefined: only this rank
 

@@ -14,7 +14,7 @@ namespace deepspeed::zero {
 class ParkedStorages {
  public:
   /// Parks the whole storage of `tensor`, with whatever else is in it. A second call for it does nothing.
-  /// pin_memory: into page-locked memory. non_blocking: the current stream makes the copy.
+  /// pin_memory: into page-locked memory. non_blocking: the host then does not wait for the copy.
   void park(const at::Tensor& tensor, bool pin_memory, bool non_blocking);
   /// Leaves a parked parameter without elements until restore(). Call it if user code can reach the
   /// parameter: using it is then an error about sizes and does not end the process.

@@ -8,7 +8,7 @@
 
 namespace deepspeed::zero {
 
-/// Describes a part of the elements of a group that this rank owns. interval: relative to the owned interval.
+/// Describes a part of what this rank owns of a group. interval: relative to the owned interval.
 struct OwnedPart {
   size_t group = 0;
   Interval interval;

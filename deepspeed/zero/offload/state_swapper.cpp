@@ -69,7 +69,7 @@ void StateSwapper::add_extent(Unit& unit, const at::Tensor& tensor) {
   unit.slot_bytes += reserved;
 }
 
-/// Writes a unit's tensors that have no place in the file yet.
+/// Gives a unit's new tensors places in the file, and writes them there.
 void StateSwapper::take_over(size_t number) {
   const std::vector<at::Tensor> tensors = tensors_of_(number);
   Unit& unit = units_[number];

@@ -42,7 +42,7 @@ struct StateSwapperOptions {
 /// name and disappears with the process, however that ends.
 class StateSwapper {
  public:
-  /// Returns a unit's tensors that the disk keeps: contiguous, on the CPU, in one order. Later calls may
+  /// Returns a unit's tensors that the disk keeps: contiguous CPU tensors in a fixed order. Later calls may
   /// return more.
   using TensorsOf = std::function<std::vector<at::Tensor>(size_t unit)>;
   enum class Access { kRead, kChange };

@@ -37,7 +37,7 @@ class StepAhead {
              const std::vector<optim::ParamGroup>& groups);
   /// Returns a group's hyperparameters as they were at begin().
   const optim::Hyperparameters& options(size_t group) const { return options_[group]; }
-  /// Returns the first group whose hyperparameters have changed since begin().
+  /// Returns the lowest index of a group whose hyperparameters have changed since begin(), if any.
   std::optional<size_t> changed_group(const std::vector<optim::ParamGroup>& groups) const;
   /// Notes that a part of the gradients has arrived. Returns the indices of slices that it completes.
   std::vector<size_t> note(const OwnedPart& part) { return arrivals_->note(part); }
@@ -47,7 +47,7 @@ class StepAhead {
   /// Returns the slices given to the worker, in that order.
   const std::vector<size_t>& order() const { return order_; }
   bool was_given(size_t slice) const { return places_[slice].has_value(); }
-  /// Waits for the slice's step. Throws what a step has thrown.
+  /// Waits for the step of a slice given by add(). Throws what a step has thrown.
   Outcome outcome(size_t slice);
   /// Waits for all slices. Throws what a step has thrown.
   void wait() { worker_.wait(); }

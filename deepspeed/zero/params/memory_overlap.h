@@ -34,7 +34,7 @@ class MemoryOverlap {
   };
 
   static Bytes bytes_of(const NamedTensor& tensor);
-  /// Returns the name of an added parameter that shares the tensor's memory; null if none does.
+  /// Returns the name of an added parameter that shares the tensor's memory, or null.
   const std::string* find(const NamedTensor& tensor) const;
 
   std::map<uintptr_t, Bytes> full_;  // by their begin; they do not overlap

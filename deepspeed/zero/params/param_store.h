@@ -29,7 +29,7 @@ struct StoredGroup {
   // rank's shards, in the memory that is the store's home; undefined if that is a disk.
   at::Tensor flat;
 
-  /// Returns a parameter's place in a flat tensor of the group, in the parameter's shape.
+  /// Returns a view of a parameter's elements in the flat tensor `of_group`, in its shape.
   at::Tensor part_of(const at::Tensor& of_group, size_t param) const {
     const Interval place = layout.place(param);
     return of_group.narrow(0, place.begin, place.numel()).view(params[param].tensor.sizes());
@@ -64,7 +64,7 @@ class ParamStore {
   /// Returns the dtype to which the parameters were cast. kFloat also means not cast; some may be fp64.
   at::ScalarType dtype() const { return dtype_; }
   bool has_doubles() const;
-  /// Returns the device and dtype that most parameters, and their gradients, have for operators.
+  /// Returns the device and dtype() of parameters and their gradients. fp64 parameters keep fp64.
   at::TensorOptions options() const;
   /// Returns the device and dtype of a group's parameters and of their gradients.
   at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }
@@ -91,7 +91,7 @@ class ParamStore {
   /// Returns the bytes of the buffers for shards on a disk (stage 3).
   virtual int64_t buffer_bytes() const { return 0; }
   /// Waits until no device copies from this interval of the group's flat tensor (stage 3). Call it before
-  /// writing them.
+  /// writing there.
   virtual void wait_for_reads(size_t, const Interval&) const {}
   /// Waits for writes of shards that were started (stage 3). Throws IoError, only on this rank.
   virtual void finish_writes() {}

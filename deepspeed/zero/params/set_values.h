@@ -7,7 +7,7 @@
 
 namespace deepspeed::zero {
 
-/// Returns whether `tensor` is a parameter that stage 3 has partitioned.
+/// Returns whether `tensor`, or what it views, was partitioned by stage 3 or a zero::Init.
 bool is_partitioned(const at::Tensor& tensor);
 
 /// Returns this rank's shard of a partitioned parameter, padding included. It is shared if it is in memory,
@@ -15,9 +15,10 @@ bool is_partitioned(const at::Tensor& tensor);
 at::Tensor shard_of(const at::Tensor& tensor);
 /// Returns this rank's elements of a partitioned parameter: shard_of() without padding.
 at::Tensor own_elements_of(const at::Tensor& tensor);
-/// Returns how many bytes of the tensor this rank holds in memory: its shard, or everything.
+/// Returns the tensor's bytes in this rank's memory: of its shard, or of everything.
 int64_t held_bytes(const at::Tensor& tensor);
-/// Returns the global ranks over which a parameter is partitioned. Empty for other tensors.
+/// Returns the global ranks that hold shards of a partitioned parameter, replicas included. Empty for other
+/// tensors.
 std::vector<int> ranks_that_hold(const at::Tensor& tensor);
 /// Returns the bytes on a disk that this rank holds of the tensor.
 int64_t disk_bytes(const at::Tensor& tensor);
@@ -26,7 +27,8 @@ int64_t disk_bytes(const at::Tensor& tensor);
 /// this rank's part into its shard. Does not communicate: all ranks call it with the same values. Throws
 /// UsageError for another number of elements and inside a GatheredParameters.
 void set_values(const at::Tensor& tensor, const at::Tensor& values);
-/// Throws UsageError inside a GatheredParameters, in which set_values() is not allowed.
+/// Throws UsageError inside a GatheredParameters, for a copy, or while shards are moved away. set_values()
+/// then throws too.
 void check_settable(const at::Tensor& tensor);
 
 }  // namespace deepspeed::zero

@@ -116,8 +116,8 @@ void move_values(Shard& from, Shard& to, at::Tensor& scratch) {
   to.write(values);
 }
 
-/// Returns the end of the parameters from `first` on that rank 0 sends together. A large parameter is sent by
-/// itself.
+/// Returns the index after the last parameter, from `first` on, that rank 0 sends together. A large parameter
+/// is sent by itself.
 size_t end_of_message(const std::vector<NamedTensor>& params, size_t first) {
   constexpr int64_t kMostTogether = 256 * 1024;  // elements
   int64_t numel = params[first].tensor.numel();
@@ -210,7 +210,8 @@ ShardStore::Storages ShardStore::partition(const std::vector<NamedTensor>& param
   return storages;
 }
 
-/// Partitions the parameters from `first` to `end`. Rank 0 sends their values in one message.
+/// Partitions the parameters [first, end) and appends their storages. Rank 0 sends their values in one
+/// message.
 void ShardStore::partition_whole(const std::vector<NamedTensor>& params, size_t first, size_t end,
                                  const ShardLayout& layout, const std::vector<std::shared_ptr<Shard>>& shards,
                                  at::ScalarType dtype, Storages& storages) {

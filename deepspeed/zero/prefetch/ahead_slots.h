@@ -30,8 +30,8 @@ class AheadSlots {
   /// Prefetches are batched: they start only if, up to the last of them, at least as many elements are
   /// missing as are whole or being gathered. Otherwise returns no slots.
   std::vector<size_t> to_gather(int64_t room) const;
-  /// Returns the first missing slot if it fits and no earlier slot is being gathered. Used to gather one
-  /// parameter after the other.
+  /// Returns the first missing slot, or nothing. It must fit into `room`, and no earlier slot may be being
+  /// gathered. Used to gather one parameter after the other.
   std::vector<size_t> next_to_gather(int64_t room) const;
   /// Returns the first missing slot from `slot` on, or size() if there is none.
   size_t first_missing(size_t slot = 0) const;

@@ -36,7 +36,7 @@ class AheadWindow {
 
   /// Updates a parameter's slot by Source::item after the parameter's state has changed.
   void recount(const Gatherable& param);
-  /// Replaces the former parameter of `key` by `param`.
+  /// Replaces the parameter at the next use of `key`, if in the window, by `param`.
   void replace(const UseTrace* trace, uint64_t key, Gatherable& param);
   /// Removes a destroyed parameter.
   void forget(const Gatherable& param);

@@ -14,7 +14,7 @@ namespace deepspeed::zero {
 /// Decides what passes gather ahead and keep whole, equally on every rank. The caller holds a lock.
 class Coordinator {
  public:
-  /// max_reuse_distance: a parameter stays whole if at most this many elements are used before its next use.
+  /// max_reuse_distance: most elements used before a parameter's next use that keep it whole.
   explicit Coordinator(int64_t max_reuse_distance) : max_reuse_distance_(max_reuse_distance) {}
 
   void begin_pass(AccessMode mode);
@@ -24,14 +24,15 @@ class Coordinator {
   bool note_use(uint64_t key, int64_t numel);
   /// Returns the trace that the pass follows; null if it follows none.
   const UseTrace* followed() const;
-  /// Returns the keys with which the next evaluation begins, if the last pass was one. Evaluations follow one
-  /// another, so their beginning can be gathered ahead.
+  /// Returns the keys with which the next evaluation begins, of at most `max_numel` elements together.
+  /// Returns none unless the last pass was an evaluation. Evaluations follow one another, so their beginning
+  /// can be gathered ahead.
   std::vector<uint64_t> next_pass(int64_t max_numel) const;
   /// Returns whether the parameter stays whole after its latest use. Without a trace to follow, all
   /// parameters stay, as long as there is room.
   bool stays(uint64_t key) const;
-  /// Returns whether the parameter stays whole after a forward for the following backward. The current
-  /// forward, or the last one, must have used it last.
+  /// Returns whether the parameter stays whole after a forward for the following backward. It does if at most
+  /// max_reuse_distance elements are used until then. A running forward must have just used it.
   bool stays_for_backward(uint64_t key) const;
   /// Returns whether a backward runs that, by its trace, does not use the parameter again.
   bool is_over_in_backward(uint64_t key) const;

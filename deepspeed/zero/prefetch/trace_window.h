@@ -19,13 +19,13 @@ class TraceWindow {
   /// Gets the place, in the trace, of a key's first use in the window.
   using Visit = std::function<void(size_t place)>;
 
-  /// Moves the window to the position of the trace that a pass follows. A key that leaves may enter again
-  /// with its next use.
+  /// Moves the window to the position of the trace that a pass follows. Calls `leave` and `enter` for keys
+  /// that leave or enter it. A key that leaves may enter again with its next use.
   void follow(const UseTrace& trace, const Visit& leave, const Visit& enter);
   /// Empties the window. The next follow() starts at the trace's position.
   void close() { is_open_ = false; }
   bool is_open() const { return is_open_; }
-  /// Returns whether the use at `place` is in the window, first of its key or not. `place` must not be before
+  /// Returns whether the window has the use at `place`, first of its key or not. `place` must not be before
   /// the position.
   bool reaches(size_t place) const { return is_open_ && place < end_; }
 

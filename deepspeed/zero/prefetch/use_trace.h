@@ -30,7 +30,7 @@ class UseTrace {
   /// Returns whether the pass has followed a trace so far. Only then is the future known.
   bool is_followed() const { return is_followed_; }
   /// Returns how many elements the pass uses before the next use of `key`. Absent if it does not use that
-  /// again.
+  /// again, or follows no trace.
   std::optional<int64_t> distance_to(uint64_t key) const;
   /// Returns how many elements the next pass uses before the parameter `key`. Returns nothing if it does not
   /// use that parameter.

@@ -25,7 +25,8 @@ class Shard {
 
   /// Returns the shard's memory, (numel), shared with it; undefined if it is on a disk.
   virtual at::Tensor memory() const { return {}; }
-  /// Starts a slow read from a disk ahead of read(). Returns false if no buffer is free.
+  /// Starts a slow read from a disk ahead of read(). Returns false if no buffer is free. A shard in memory
+  /// does nothing and returns true.
   virtual bool start_read() { return true; }
   /// Copies the shard into `values`: (numel), on any device, of any dtype. The current stream copies to a
   /// device. Throws IoError naming the parameter.

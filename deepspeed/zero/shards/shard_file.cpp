@@ -82,7 +82,7 @@ int64_t ShardFile::buffer_bytes() const {
   return static_cast<int64_t>(buffers_.size() * buffer_size_);
 }
 
-/// Makes as many buffers as are useful, each large enough for any shard.
+/// Makes a buffer per shard, at most buffer_count, each large enough for any shard.
 void ShardFile::make_buffers() {
   const auto wanted = static_cast<size_t>(std::min(options_.buffer_count, num_shards_));
   if (buffers_.size() >= wanted && buffer_size_ >= largest_) return;

@@ -79,7 +79,7 @@ class ShardFile : public std::enable_shared_from_this<ShardFile> {
   /// read ahead for the farthest use.
   Buffer& take_buffer();
   void start(io::Transfer::Kind kind, const FileShard& shard, Buffer& buffer);
-  /// Waits for the transfer. The buffer is free after an error and after a write.
+  /// Waits for the buffer's transfer. The buffer is free after an error and after a write. Throws IoError.
   void finish(Buffer& buffer);
   Buffer& fill(const FileShard& shard, const at::Tensor& values);
   void forget(const FileShard& shard) noexcept;

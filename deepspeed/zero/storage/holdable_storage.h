@@ -32,14 +32,15 @@ class HoldableStorage : public StorageRecord {
   virtual void hold(bool writable) = 0;
   /// Notes that the held parameter got other memory without a writable hold. That write is lost.
   virtual void warn_of_lost_write() noexcept {}
-  /// Ends a writable hold: rank `modifier_rank`'s values become those of all ranks. Collective.
+  /// Gives all ranks of group() what rank `modifier_rank` wrote. The writable hold goes on. Collective.
   virtual void write_back(int modifier_rank) = 0;
   /// Turns other tensors over the storage of the held `param` into ordinary ones. They keep the present
   /// values when the hold ends. Does nothing inside a pass, whose graph gathers again what it has saved, nor
   /// while the model is built.
   virtual void leave_to_aliases(const at::Tensor& param) { static_cast<void>(param); }
   /// Ends a hold that was begun with `writable`. forget_writes: drops values, on this rank only, that were
-  /// written and not written back. Values written without a writable hold are always dropped.
+  /// written and not written back. Values written without a writable hold are dropped too, except while the
+  /// model is built.
   virtual void drop_hold(bool writable, bool forget_writes) noexcept = 0;
 
  private:

@@ -13,12 +13,12 @@
 
 namespace deepspeed::zero {
 
-/// Makes the access to a group's parameters of which several ranks, usually two, have parts. all() lists
-/// them. Each of these ranks makes the parameter whole for itself. `store` must outlive the result.
+/// Makes the CutParameters for a group's parameters that partition borders cut. all() lists them. Each rank
+/// with a part makes the parameter whole for itself. `store` must outlive the result.
 std::unique_ptr<optim::CutParameters> make_cut_parameters(const ParamStore& store, size_t group,
                                                           comm::ProcessGroup ranks);
 
-/// Holds what cut parameters need at stages 1 and 2, and at stage 3.
+/// Implements what CutParameters do alike at stages 1 and 2 and at stage 3. Derived classes fill cut_.
 class CutOfStore : public optim::CutParameters {
  public:
   const std::vector<optim::CutParameter>& all() const override { return cut_; }

@@ -11,9 +11,9 @@
 
 namespace deepspeed::zero {
 
-/// Makes the access to parameters with shards in `sub_group`, a flat interval. all() lists them. Each is made
-/// whole on one rank; every rank does so with another parameter at the same time. `store` must outlive the
-/// result.
+/// Makes the CutParameters for parameters in `sub_group`, an interval of the shards' flat space. all() lists
+/// them. Each is made whole on one rank; every rank does so with another parameter at the same time. `store`
+/// must outlive the result.
 std::unique_ptr<optim::CutParameters> make_cut_shards(const ParamStore& store, size_t group,
                                                       const Interval& sub_group, comm::ProcessGroup ranks);
 

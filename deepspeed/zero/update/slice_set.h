@@ -57,8 +57,8 @@ class SliceSet {
   std::vector<size_t> all() const;
   /// Returns whether in steps only the optimizer's kernels write the model's weights, without copies.
   bool are_stepped_in_place() const;
-  /// Calls `work` with each of these slices. Slices on a disk come last, one at a time; their changes persist
-  /// only with Access::kChange. Throws IoError.
+  /// Calls `work` with each of the slices `indices`. Slices on a disk come last, one at a time; their changes
+  /// persist only with Access::kChange. Throws IoError.
   void for_each(const std::vector<size_t>& indices, Access access, const std::function<void(Slice&)>& work);
   SliceWeights weights_of(const Slice& slice) const { return weights_at(slice, slice.interval); }
   /// Returns a copy of the slice's weights in the memory in which it is stepped.
@@ -72,7 +72,8 @@ class SliceSet {
   /// Finds parameters that were written from outside since the last call. Their masters follow before the
   /// next step, read or change. Split masters of whole parameters need no correction.
   void note_written_weights();
-  /// Corrects the noted elements of the master. Call it before a slice is stepped or shown.
+  /// Copies weights noted by note_written_weights() into the slice's master. Call it before the slice is
+  /// stepped or shown.
   void follow_weights(size_t index) { follow_weights(slices_[index], Access::kChange); }
   void follow_weights(Slice& slice, Access access) const;
 
@@ -82,12 +83,12 @@ class SliceSet {
   void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
     this->visit(group, part, access, Shown::kAll, visit);
   }
-  /// Returns the names, types and step count of the part's states, without elements. Absent unless some of
-  /// them are on a disk.
+  /// Returns the names, types and step count of the part's states, without elements. Absent unless a slice in
+  /// `part` is on a disk.
   std::optional<optim::SliceState> state_on_disk(size_t group, const Interval& part) const;
   /// Returns masters and states of the part. Throws IoError.
   GroupState state(size_t group, const Interval& part) { return state(group, part, Shown::kAll); }
-  /// Returns the same as state(), but leaves masters undefined that would be joined from halves.
+  /// Returns masters and states like state(). Masters that would be joined from halves stay undefined.
   GroupState states_beside_masters(size_t group, const Interval& part) {
     return state(group, part, Shown::kResident);
   }
@@ -120,7 +121,7 @@ class SliceSet {
   /// Returns the weights of a part of the slice, in the coordinates of its interval.
   SliceWeights weights_at(const Slice& slice, const Interval& part) const;
   at::Tensor copy_of(const SliceWeights& weights, const Slice& slice, int64_t numel) const;
-  /// Copies the weights to the masters in a part of the slice, relative to its begin.
+  /// Copies weights to masters in a part of the slice, relative to its begin.
   void take_weights(Slice& slice, const Interval& part) const;
   /// Copies weights to masters that do not round to them, in part of a slice. An element that was not written
   /// keeps its master's extra bits.

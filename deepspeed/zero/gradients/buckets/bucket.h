@@ -29,9 +29,10 @@ struct Bucket {
   BucketKind kind = {};
 };
 
-/// Returns the buckets of all groups in launch order. They start at the end of the flat space, since backward
-/// reaches the last parameters first. A bucket holds at most `max_numel` elements, or a single larger
-/// parameter. kinds: [group][index as given]; empty: all of one kind. Throws UsageError if max_numel < 1.
+/// Returns the buckets of all groups in launch order. They start at the end of the last group's flat space,
+/// since backward reaches the last parameters first. A bucket holds at most `max_numel` elements, or a single
+/// larger parameter. kinds: [group][index as given]; empty: all of one kind. Throws UsageError if max_numel <
+/// 1.
 std::vector<Bucket> make_buckets(const std::vector<FlatLayout>& layouts, int64_t max_numel,
                                  const std::vector<std::vector<BucketKind>>& kinds = {});
 

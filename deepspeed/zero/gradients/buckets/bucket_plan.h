@@ -26,9 +26,10 @@ class BucketPlan {
   const Bucket& bucket(size_t index) const { return buckets_[index]; }
   const BucketSpace& space() const { return *space_; }
   LaunchOrder& order() { return order_; }
-  /// Replaces the buckets by others of at most `numel` elements. Throws UsageError below 1.
+  /// Replaces the buckets by others of at most `numel` elements, or a single larger parameter. Throws
+  /// UsageError below 1.
   void lay_out(int64_t numel);
-  /// Lets the buckets of a unit (gather_unit.h) be launched, even if gradients are missing.
+  /// Lets the buckets of a unit (ParamUnits) be launched, even if gradients are missing.
   void open_gates(size_t unit);
 
  private:

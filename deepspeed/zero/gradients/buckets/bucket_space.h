@@ -27,7 +27,7 @@ class BucketSpace {
 
   /// Returns the number of elements of the bucket's buffer, with padding.
   virtual int64_t numel(const Bucket& bucket) const = 0;
-  /// Returns whether a single parameter's gradient already has the layout of its buffer.
+  /// Returns whether a lone parameter's gradient can serve as its buffer, without a copy.
   virtual bool is_as_in_parameter() const = 0;
   // buffer: (numel(bucket)); param: an index in bucket.params; gradient: dense, of the parameter's sizes.
   // What put() writes is in the buffer after copies.flush().
@@ -36,7 +36,8 @@ class BucketSpace {
   virtual void add(const Bucket& bucket, size_t param, const at::Tensor& gradient,
                    const at::Tensor& buffer) const = 0;
   void put_zeros(const Bucket& bucket, size_t param, const at::Tensor& buffer) const;
-  /// Returns views of the buffer with each parameter's gradient: contiguous, or (rows, n) of contiguous rows.
+  /// Returns a view of the buffer for each of bucket.params. It is contiguous, or (ranks, shard) with padding
+  /// at stage 3.
   std::vector<at::Tensor> gradients(const Bucket& bucket, const at::Tensor& buffer) const;
   /// Returns each rank's interval of the buffer, by rank, in ascending order.
   virtual std::vector<Interval> owned(const Bucket& bucket) const = 0;

@@ -26,9 +26,10 @@ class LaunchOrder {
   bool was_launched(size_t group, size_t param) const;
   /// Returns the index of the next bucket to launch. After the last it is the number of buckets.
   size_t next() const { return next_; }
-  /// Returns the next bucket and moves on, if all its gradients have arrived.
+  /// Returns the next bucket and moves on, if all its gradients have arrived. A gated bucket needs only its
+  /// open gate. Otherwise, and after the last bucket, returns nothing.
   std::optional<size_t> take_complete();
-  /// Returns the next bucket and moves on, complete or not.
+  /// Returns the next bucket and moves on, complete or not. Returns nothing after the last.
   std::optional<size_t> take_any();
   /// Restores the state before a backward.
   void reset();

@@ -14,7 +14,7 @@
 namespace deepspeed::zero {
 namespace {
 
-/// Returns factor * piece, in `dtype` if that has more bits that matter. May change the piece.
+/// Returns factor * piece, in `dtype` if that is wider and the product is rounded. May change the piece.
 at::Tensor scaled_piece(const at::Tensor& piece, double factor, at::ScalarType dtype) {
   int exponent = 0;
   const bool is_exact = std::frexp(factor, &exponent) == 0.5;  // a power of two

@@ -37,12 +37,12 @@ class KeptSums {
   /// Returns memory where a reduction may put a piece directly, multiplied by averaging.after. This replaces
   /// take(). Undefined if take() must do more than copy.
   at::Tensor place_for(size_t group, const Interval& place, at::ScalarType dtype) const;
-  /// Ends a reduction. Pieces of later reductions in this window are added to it.
+  /// Ends a reduction made with `averaging`. Later ones in this window add to it.
   void end_reduction(const Averaging& averaging);
   /// Adds the sums up over the ranks that hold the same shard. Does nothing in a window without a reduction
   /// or if done already. Collective.
   void sum_replicas();
-  /// Forgets the sums and lends their memory out until the next ones.
+  /// Forgets the sums and lends their memory to other tensors until the next ones.
   void clear();
 
   /// Moves the sums to their places in `waiting` (stage 1), where they stay.
