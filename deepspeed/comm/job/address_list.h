@@ -22,9 +22,9 @@ class AddressList {
     if (status_ == 0) first_.reset(found);
   }
 
-  /// Returns why there are no addresses, or null if there are.
+  /// Returns why the look-up found no addresses; null if it found some.
   const char* error() const { return status_ == 0 ? nullptr : ::gai_strerror(status_); }
-  /// Returns the head of the list, linked by `ai_next`, or null.
+  /// Returns the first address of a list linked by `ai_next`; null if there are none.
   const addrinfo* first() const { return first_.get(); }
 
  private:

@@ -31,7 +31,7 @@ Listener listen_on_this_machine(const Job& job);
 /// port, and under torchrun on its run and its number of restarts.
 net::SocketAddress local_address(const Job& job);
 
-/// Returns the addresses of the host and port of rank 0, IPv4 first. There are none if the host is unknown.
+/// Returns the addresses of `host` with `port`, IPv4 first. There are none if the host is unknown.
 std::vector<net::SocketAddress> addresses_of(const std::string& host, int port);
 
 }  // namespace deepspeed::comm
