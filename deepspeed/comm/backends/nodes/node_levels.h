@@ -16,7 +16,8 @@
 
 namespace deepspeed::comm {
 
-/// Runs collectives of CPU tensors. Calls come from the group's start(), in the same order on all ranks.
+/// Runs collectives of CPU tensors in these steps. Calls come from the group's start(), in the same order on
+/// all ranks.
 class NodeLevels {
  public:
   /// Takes two connected groups for CPU tensors. `node` has the ranks on this rank's node; `across` has one
