@@ -21,7 +21,7 @@ class StoreTable {
     std::vector<std::string> changed;   // keys that others may have waited for
   };
 
-  /// Answers a call like c10d's stores. Throws CommError if the call lacks texts.
+  /// Answers a call like c10d's stores. Throws CommError for an unknown call or a wrong number of texts.
   Outcome answer(const StoreMessage& request);
 
  private:

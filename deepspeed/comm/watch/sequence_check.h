@@ -50,7 +50,8 @@ class SequenceCheck {
   void tell_calls(c10d::Store& store);
   void answer_requests(c10d::Store& store);
   std::optional<Verdict> name_difference(c10d::Store& store);
-  /// Names the differing calls, if the peer has published its own up to there.
+  /// Names the first differing calls of this rank and the peer. Returns nothing unless the peer has published
+  /// its calls up to there.
   std::optional<std::string> named_difference(c10d::Store& store, const RankReport& own) const;
   std::string unnamed_difference(const RankReport& own) const;
 

@@ -41,7 +41,7 @@ class SharedExchange {
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                          uint64_t fingerprint);
   /// Sums intervals of the tensor, one per rank, over the ranks. This rank's sum goes to own.result, or to
-  /// its interval if that is undefined. The other ranks' intervals are unchanged.
+  /// its interval if that is undefined. Elements outside this rank's interval are unchanged.
   WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned, const OwnSum& own,
                            uint64_t fingerprint);
   WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);
