@@ -79,19 +79,18 @@ DEEPSPEED_API Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = Reduc
 DEEPSPEED_API Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {},
                              bool async_op = false);
 
-/// Gathers each rank's `tensor` on every rank. `tensors` has one entry per rank, overwritten with that rank's
-/// `tensor`.
+/// Gathers each rank's `tensor` on every rank, into that rank's entry of `tensors`.
 DEEPSPEED_API Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
                               const ProcessGroup& group = {}, bool async_op = false);
-/// Gathers `input`, (n), of all ranks on every rank, into `output`, (ranks * n), in rank order.
+/// Gathers all ranks' `input`, (n), into every rank's `output`, (ranks * n).
 DEEPSPEED_API Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input,
                                           const ProcessGroup& group = {}, bool async_op = false);
 /// Calls all_gather_into_tensor() for each pair of an output and an input.
 DEEPSPEED_API Work all_gather_coalesced(const std::vector<at::Tensor>& outputs,
                                         const std::vector<at::Tensor>& inputs, const ProcessGroup& group = {},
                                         bool async_op = false);
-/// Gathers each rank's `tensor` on rank `dst`. There, `tensors` has one entry per rank, overwritten with that
-/// rank's `tensor`. On other ranks it is empty.
+/// Gathers each rank's `tensor` on rank `dst`, into that rank's entry of `tensors`. On other ranks `tensors`
+/// is empty.
 DEEPSPEED_API Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
                           const ProcessGroup& group = {}, bool async_op = false);
 /// Overwrites `tensor` with this rank's entry in `tensors` of `src`. `tensors` has one entry per rank on
@@ -118,10 +117,9 @@ DEEPSPEED_API Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor&
 DEEPSPEED_API bool has_all_gather_into_tensor();
 DEEPSPEED_API bool has_reduce_scatter_tensor();
 
-/// Sends the i-th piece of `input` (along dimension 0) to rank i. `output` receives the pieces for this rank,
-/// in rank order. The sizes of the pieces, one per rank, may differ; empty: equal sizes. If sizes are given,
-/// pieces are padded to the largest size. The call then blocks until the ranks have agreed on that size, even
-/// with async_op.
+/// Sends the i-th piece of `input` (along dimension 0) to rank i. `output` receives this rank's pieces in
+/// rank order. The sizes of the pieces, one per rank, may differ; empty: equal sizes. Given sizes are padded
+/// to the largest. The call then blocks until the ranks have agreed on it, even with async_op.
 DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},

@@ -48,14 +48,14 @@ DEEPSPEED_API std::string numeric_host(const SocketAddress& address);
 /// Listens at the address. Returns no socket on failure and sets errno.
 DEEPSPEED_API Descriptor listen_at(const SocketAddress& address);
 
-/// Returns the user id of the process at a local socket's other end; nothing if unknown.
+/// Returns the user id of the process at a local socket's other end, if known.
 DEEPSPEED_API std::optional<uid_t> user_of_peer(int socket);
 
 /// Returns the remaining milliseconds for poll(): -1 without a deadline, otherwise 0 or more.
 DEEPSPEED_API int poll_time_until(Deadline deadline);
 
-/// Waits until the socket is ready for `events` of poll(). Returns false at the deadline. Returns true also
-/// after an error, which the next call on the socket reports.
+/// Waits until the socket is ready for `events` of poll(). Returns false at the deadline. After an error it
+/// returns true, since the next call on the socket reports it.
 DEEPSPEED_API bool wait_for_socket(int socket, short events, Deadline deadline);
 
 /// Returns whether another user listens at the local address. If so, `who` describes that user; otherwise it
@@ -66,9 +66,8 @@ DEEPSPEED_API bool is_of_another_user(const SocketAddress& address, std::string&
 /// failure it returns no socket and sets errno.
 DEEPSPEED_API Descriptor begin_to_connect(const SocketAddress& address);
 
-/// Connects a new non-blocking socket, without further attempts. On failure it returns no socket and sets
-/// `why_not` and errno: EAGAIN if too many clients are waiting, EACCES if another user listens at a local
-/// address.
+/// Connects a new non-blocking socket once. On failure it returns no socket and sets `why_not` and errno:
+/// EAGAIN if too many clients are waiting, EACCES if another user listens at a local address.
 DEEPSPEED_API Descriptor connect_to(const SocketAddress& address, Deadline deadline, std::string& why_not);
 
 }  // namespace deepspeed::net

@@ -32,9 +32,9 @@ struct Backend {
                                             const GroupDescription& group);
 };
 
-/// Returns the backend named `asked`. If that is empty, returns the table's last row that suits the job.
-/// Throws UsageError for an unknown name. Throws NotSupportedError for a backend that no build can have, and
-/// if DS_ACCELERATOR asks for a device that is missing.
+/// Returns the backend named `asked`; if that is empty, the table's last row that suits the job. Throws
+/// UsageError for an unknown name. Throws NotSupportedError for a backend that no build can have, and if
+/// DS_ACCELERATOR asks for a missing device.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
 /// Warns that a job uses the CPU despite NVIDIA's driver, and says why. Does so once per process, on rank 0.

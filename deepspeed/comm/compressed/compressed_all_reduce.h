@@ -22,18 +22,18 @@ class CompressedAllReduce {
   /// finite would spoil the errors, so the caller checks for them first.
   void mean(const at::Tensor& values);
 
-  /// Returns the compression errors of earlier means, which the next one adds to its values. The first tensor
-  /// is for the values sent to the ranks that average chunks, the second for this rank's averaged chunk. The
-  /// tensors are shared with this object, and undefined before the first mean.
+  /// Returns the compression errors of earlier means. The first tensor is for the values sent to the ranks
+  /// that average chunks, the second for this rank's averaged chunk. The tensors are shared with this object,
+  /// and undefined before the first mean.
   std::pair<at::Tensor, at::Tensor> errors() const { return {worker_error_, server_error_}; }
   /// Replaces the errors by copies of another run's errors(). Returns false and discards all errors if the
   /// sizes do not fit, for example after a change of the number of ranks.
   bool load_errors(const at::Tensor& worker, const at::Tensor& server);
   /// Discards the errors on this rank. All ranks must call this.
   void reset();
-  /// Returns the size of the errors on this rank, in bytes; 0 before the first mean.
+  /// Returns the bytes of the errors on this rank; 0 before the first mean.
   int64_t bytes() const;
-  /// Returns the bytes that this rank sends to each other rank per mean, in both exchanges together.
+  /// Returns the bytes that this rank sends to each other rank per mean.
   int64_t sent_bytes() const;
 
  private:

@@ -33,8 +33,8 @@ std::string own_processes() {
   return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-/// Returns the fields of `path`/stat, about a process or thread, that follow its name. The name may contain
-/// anything. Returns none if it has ended.
+/// Returns the fields of `path`/stat that follow the process's or thread's name, which may contain anything.
+/// Returns none if it has ended.
 std::vector<std::string> words_of(const std::string& path) {
   std::string line;
   std::getline(std::ifstream(path + "/stat"), line);

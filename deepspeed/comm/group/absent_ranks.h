@@ -12,7 +12,7 @@
 
 namespace deepspeed::comm {
 
-/// Records the calling process as that of `rank`, so that others on its machine notice when it ends.
+/// Records the calling process as that of `rank`. Others on its machine then notice when it ends.
 void note_presence(c10d::Store& store, int rank);
 /// Records that the rank makes no more groups. `why` is, for example, "left the job".
 void note_absence(c10d::Store& store, int rank, const std::string& why);
@@ -44,11 +44,10 @@ class AbsentRanks {
   /// `neighbours` are the ranks on this machine, whose processes can be inspected.
   AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
 
-  /// Returns a reason such as "rank 2 left the job" if a member will not come, otherwise nothing. Returns a
-  /// reason from the store only once. Costs one message to the store while nothing changes.
+  /// Returns a reason, "rank 2 left the job", if a member will not come. Otherwise, or if it returned that
+  /// record before, returns nothing. Costs one message to the store while nothing changes.
   std::optional<std::string> find();
-  /// Returns "rank 2 (process 4711) is stopped (state T)" for each member stopped on this machine; "" if none
-  /// is.
+  /// Returns "rank 2 (process 4711) is stopped (state T)" for each stopped rank, or "".
   std::string describe_stopped();
 
  private:

@@ -66,7 +66,7 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// Runs to its end before start() returns: the store names missing ranks only to a rank that waits.
+/// Ends before start() returns: the store names missing ranks only to a rank that waits.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;

@@ -102,7 +102,8 @@ class DEEPSPEED_API ProcessGroup {
   /// Reduces `input`, (size * n), over the ranks. Block r of the result goes to rank r's `output`, (n).
   Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op = ReduceOp::kSum) const;
-  /// Exchanges blocks. `output` and `input` are (size * n); block i of `input` goes to rank i.
+  /// Exchanges blocks. `output` and `input` are (size * n). Block i of `input` goes to rank i; block i of
+  /// `output` comes from it.
   Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) const;
   Work start_barrier() const;
   // Messages between two ranks are matched by tag, from 0 to 2^30 - 1; NCCL ignores tags.

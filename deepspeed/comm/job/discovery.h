@@ -26,8 +26,8 @@ std::optional<DiscoveredPlace> discover_place();
 /// or an unclosed bracket.
 std::string first_slurm_host(const std::string& hosts);
 
-/// Returns the number of tasks on node `node` (from 0) of Slurm's list: "4(x2),3" means 4, 4 and 3. Returns
-/// nothing if the list is malformed or has fewer nodes.
+/// Returns the number of tasks on node `node` (from 0) of Slurm's list. "4(x2),3" means 4, 4 and 3. Returns
+/// nothing if the list is malformed or shorter.
 std::optional<int> slurm_tasks_on_node(const std::string& tasks_per_node, int node);
 
 }  // namespace deepspeed::comm

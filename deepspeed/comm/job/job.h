@@ -45,7 +45,7 @@ struct Job {
 /// Throws UsageError for any other value.
 bool wants_shared_memory();
 
-/// Names the variable with the address at which rank 0 listens, if that differs from MASTER_ADDR.
+/// Names the variable with rank 0's listening address, if that differs from MASTER_ADDR.
 constexpr const char* kListenVariable = "DEEPSPEED_LISTEN_ADDR";
 
 /// Reads the job from the options and the environment. The variables are RANK, WORLD_SIZE, LOCAL_RANK,

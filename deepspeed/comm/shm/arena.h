@@ -35,7 +35,7 @@ class Arena {
   /// Frees a block of allocate(); null is ignored. Up to 256 MiB of pages are kept for later blocks.
   void free(void* block);
 
-  /// Returns the offset of `data` in the arena, in bytes; nothing unless all `bytes` lie there.
+  /// Returns the byte offset of `data` in the arena; nothing unless all `bytes` lie there.
   std::optional<size_t> offset_of(const void* data, size_t bytes) const;
   const Descriptor& memory() const { return memory_; }
   size_t bytes() const { return mapping_->bytes(); }

@@ -13,7 +13,7 @@
 
 namespace deepspeed::comm::shm {
 
-/// Describes one call: a fingerprint, equal on all ranks, and the deadline for the other ranks.
+/// Describes one call: a fingerprint, equal on all ranks, and the deadline.
 struct Call {
   uint64_t fingerprint = 0;
   Clock::time_point deadline;
@@ -42,16 +42,16 @@ class Collectives {
   void barrier(const Call& call);
   /// Replaces every rank's data by the reduction of all ranks' data.
   void all_reduce(const Call& call, void* data, size_t bytes, const Reduction& reduction);
-  /// Reduces this rank's range of all ranks' inputs into `output`, which may be that range itself. `bytes` is
-  /// the size of the whole input. `ranges` has one entry per rank; they may lie anywhere in the input.
+  /// Reduces this rank's range of all inputs into `output`, which may be that range. `bytes` is the size of
+  /// the whole input. `ranges` has one entry per rank; they may lie anywhere in the input.
   void reduce(const Call& call, void* output, const void* input, size_t bytes,
               const std::vector<ByteRange>& ranges, const Reduction& reduction);
   /// Concatenates the ranks' inputs, each of `bytes`, into `output` in rank order. The input may be this
   /// rank's part of `output`.
   void all_gather(const Call& call, void* output, const void* input, size_t bytes);
   void broadcast(const Call& call, void* data, size_t bytes, int root);
-  /// Sends block r of the input to rank r, which stores it as the block of this rank. `bytes` is the size of
-  /// one block; input and output have one per rank.
+  /// Sends block r of the input to rank r. Block s of the output receives the block from rank s. `bytes` is
+  /// the size of one block; input and output have one per rank.
   void all_to_all(const Call& call, void* output, const void* input, size_t bytes);
 
  private:
@@ -72,7 +72,7 @@ class Collectives {
   /// address.
   const char* await_piece(const Call& call, int peer, uint32_t index);
   void have_read(int peer, uint32_t index);
-  /// Notes the bytes at `data` in a peer's arena as read, so that their pages can be unmapped.
+  /// Notes what was read, at address `data`, of a peer's arena. The pages can then be unmapped.
   void note_read(int peer, const char* data, size_t bytes);
 
   /// Passes this rank's range of every input to `take`, in pieces if needed. `at` is a piece's offset in the
@@ -80,9 +80,9 @@ class Collectives {
   using TakePiece = std::function<void(size_t at, size_t bytes, const std::vector<const char*>& from)>;
   uint32_t scatter(const Call& call, const void* input, const std::vector<ByteRange>& ranges,
                    const TakePiece& take);
-  /// Passes all of each peer's data, `bytes[r]` long, to `take`, in pieces if needed. `own` is this rank's,
-  /// and `at` a piece's offset. `from_arena` returns the address of data that is not staged, as soon as it
-  /// may be read. `first_piece` is the number of pieces that the operation used before.
+  /// Passes all of each peer's data, `bytes[r]` long, to `take`, in pieces if needed. `own` is this rank's
+  /// data, `at` a piece's offset. `from_arena` returns the address of data that is not staged, as soon as it
+  /// may be read. `first_piece` is the number of pieces used before.
   using TakeWhole = std::function<void(int peer, size_t at, size_t bytes, const char* from)>;
   void spread(const Call& call, const char* own, const std::vector<size_t>& bytes, uint32_t first_piece,
               const std::function<const char*(int peer)>& from_arena, const TakeWhole& take);

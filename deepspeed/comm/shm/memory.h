@@ -44,9 +44,9 @@ void drop_pages(const Descriptor& memory, size_t begin, size_t bytes);
 /// written; child processes do not inherit kCommon. kPeer (a peer's arena) is read-only.
 enum class MappingUse { kOwn, kCommon, kPeer };
 
-/// Maps the first `bytes` of the memory at an address that is a multiple of kHugePage. A process has one
-/// mapping for each memory and use, which all callers share. Throws CommError, also if the memory could
-/// shrink: reads beyond its end would raise SIGBUS.
+/// Maps the first `bytes` of the memory at a multiple of kHugePage. A process has one mapping for each memory
+/// and use, which all callers share. Throws CommError, also if the memory could shrink: reads beyond its end
+/// would raise SIGBUS.
 std::shared_ptr<Mapping> map_memory(const Descriptor& memory, size_t bytes, MappingUse use);
 
 }  // namespace deepspeed::comm::shm

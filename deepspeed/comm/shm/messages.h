@@ -23,9 +23,9 @@ namespace deepspeed::comm::shm {
 /// Moves messages in its own thread, so they arrive whatever the ranks' programs wait for. Thread-safe.
 class Messages {
  public:
-  /// Receives the outcome of a message once, null for success, in the thread of Messages or its destructor.
-  /// The caller may then reuse the message's memory, except after a timeout. The function must not call
-  /// Messages.
+  /// Receives the outcome of a message once; null: success. It runs in the thread of Messages, or in its
+  /// destructor. The caller may then reuse the message's memory, except after a timeout. The function must
+  /// not call Messages.
   using Done = std::function<void(std::exception_ptr error)>;
 
   explicit Messages(Member& member);
@@ -35,7 +35,8 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   void send(const void* data, size_t bytes, int peer, int tag, Clock::time_point deadline, Done done);
-  /// Receives the next message with this tag from `peer`. It must have `bytes` bytes.
+  /// Receives the next message with this tag from `peer`. If it does not have `bytes` bytes, `done` gets an
+  /// error.
   void receive(void* data, size_t bytes, int peer, int tag, Clock::time_point deadline, Done done);
   /// Makes the thread check at once whether the group was given up.
   void wake();
@@ -89,8 +90,8 @@ class Messages {
   void read(int peer, Endings& endings);
   /// Handles one packet of a peer: its first `length` bytes. Returns false if the packet is invalid.
   bool take(Mailbox& mailbox, const std::vector<char>& packet, size_t length, Endings& endings);
-  /// Copies messages from `peer` that have arrived to the receive() calls that want them. Releases the lock
-  /// during each copy.
+  /// Copies messages from `peer` that have arrived to the receive() calls that want them, and adds these to
+  /// `endings`. Releases the lock during each copy.
   void deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& endings);
   void check(int peer, Endings& endings);
   void fail_all(int peer, std::exception_ptr error, Endings& endings);

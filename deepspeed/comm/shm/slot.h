@@ -32,8 +32,8 @@ struct alignas(64) Counter {
 constexpr uint32_t kNumPosts = 64;  // operations that one rank may be ahead of another
 constexpr uint64_t kStaged = ~uint64_t{0};
 
-/// Describes where peers can read one operation's input. A post is valid once its rank's `posted` reaches the
-/// operation's number. Its entry in the ring is free once the `done` of all peers does.
+/// Describes where peers can read one operation's input. A post is valid once its rank's `posted` counts it.
+/// Its entry in the ring is free once the `done` of all peers counts it.
 struct Post {
   uint64_t call = 0;         // fingerprint, equal on ranks that make equal calls
   uint64_t bytes = 0;        // size of the input

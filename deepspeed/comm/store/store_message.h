@@ -63,8 +63,8 @@ constexpr uint32_t kMaxStoreMessage = 64u << 20;
 /// kMaxStoreMessage.
 std::string encode_store_message(const StoreMessage& message);
 
-/// Removes the first message from the bytes `received` and returns it; nothing if it is not complete yet.
-/// Throws CommError if the bytes are not a message, or it is longer than max_bytes.
+/// Removes and returns the first message in `received`; nothing if it is incomplete. Throws CommError if the
+/// bytes are not a message, or it is longer than max_bytes.
 std::optional<StoreMessage> take_store_message(std::string& received, uint32_t max_bytes = kMaxStoreMessage);
 
 }  // namespace deepspeed::comm

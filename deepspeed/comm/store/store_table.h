@@ -36,8 +36,8 @@ class StoreTable {
   std::unordered_map<std::string, std::deque<std::string>> queues_;  // none is empty
 };
 
-/// Holds the ranks that have joined a store's job. Each joins once, but a rank that ends before all have
-/// joined may join again.
+/// Holds the ranks that have joined a job through its store. Each joins once, but a rank that ends before all
+/// have joined may join again.
 class JoinedRanks {
  public:
   explicit JoinedRanks(int world_size) : world_size_(world_size) {}

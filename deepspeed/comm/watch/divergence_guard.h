@@ -72,9 +72,8 @@ class DivergenceGuard {
   /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
 
-  /// Tells the other ranks this rank's calls, and returns how calls in the group `key` differ. The result may
-  /// also say that a rank left. Returns nothing if the other ranks' reports show no difference within
-  /// `limit`.
+  /// Tells the other ranks this rank's calls. Returns how calls in the group `key` differ, or that a rank
+  /// left. Returns nothing if the other ranks' reports show no difference within `limit`.
   std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
   /// Tells waiting ranks that this rank leaves, unless `is_known` because all leave together. Ends the watch
   /// and releases the store. Takes at most twice `limit`. Later calls do nothing.

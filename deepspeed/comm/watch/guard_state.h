@@ -99,13 +99,14 @@ struct GuardState {
   Verdicts compare(const RankReport& own, Verdicts* held_up);
   void tell(const RankReport& report);
   Verdicts check_sequences();
-  /// Reads once which processes the ranks of this machine are, because the store may not answer later.
+  /// Reads the processes of the other ranks on this machine. Does so once, because the store may not answer
+  /// later.
   void read_processes();
   /// Sends heartbeats to ranks that cannot see this process, and checks theirs.
   void exchange_beats();
   void look();
-  /// Ends the groups of the verdicts, and groups in which the same thread calls and waits. With `everywhere`,
-  /// also those in which it does not wait.
+  /// Ends the groups of the verdicts, and groups where the same thread waits. With `everywhere`, also groups
+  /// in which that thread called last without waiting.
   void give_up(const Verdicts& verdicts, bool everywhere);
   /// Lets all groups complete the work they gave a device.
   void complete_groups();
@@ -122,7 +123,7 @@ struct GuardState {
   void stop();
   bool wait_for_answer(uint64_t number, std::chrono::milliseconds limit);
   static void serve(const std::shared_ptr<GuardState>& state);
-  /// Inspects processes of this machine in a second thread, even if the store does not answer.
+  /// Inspects this machine's processes in a second thread, even if the store does not answer.
   static void watch_processes(const std::shared_ptr<GuardState>& state);
 };
 

@@ -84,7 +84,7 @@ shm::Reduction reduction_of(at::ScalarType type, ReduceOp op) {
   return {combine_op(op), *combine_type(type)};
 }
 
-/// Represents an operation to its callers, also as the c10d future that some of them need.
+/// Represents an operation, also as the c10d future that some callers need.
 class SharedWork : public c10d::Work {
  public:
   SharedWork() : future_(c10::make_intrusive<at::ivalue::Future>(c10::NoneType::get())) {}
