@@ -124,7 +124,7 @@ DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor&
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},
                                      const ProcessGroup& group = {}, bool async_op = false);
-/// Sends the i-th of `inputs` to rank i. The i-th of `outputs` is overwritten with what rank i sent. Both
+/// Sends the i-th of `inputs` to rank i, and overwrites the i-th of `outputs` with what rank i sent. Both
 /// lists have one tensor per rank.
 DEEPSPEED_API Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                               const ProcessGroup& group = {}, bool async_op = false);

@@ -30,8 +30,8 @@ class DEEPSPEED_API Topology {
   int coordinate(int rank, const std::string& axis) const;
   int rank_at(const std::vector<int>& coordinates) const;
 
-  /// Returns the groups along these axes. Each holds the ranks that differ only on these axes, ascending. The
-  /// groups are ordered by their lowest rank.
+  /// Returns the groups along these axes: ranks that differ only on them, ascending. The groups are ordered
+  /// by lowest rank.
   std::vector<std::vector<int>> groups(const std::vector<std::string>& axes) const;
   /// Returns the group in groups(axes) that contains `rank`.
   std::vector<int> group_of(int rank, const std::vector<std::string>& axes) const;

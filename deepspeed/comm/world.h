@@ -54,8 +54,7 @@ class WorldImpl {
   GroupFactory group_factory(const std::string& name);
   ProcessGroup make_group(const std::vector<int>& global_ranks, const std::string& name,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& given);
-  /// Makes a group for own_group() and adopt_group(). Its key is the request's key with a count of the groups
-  /// that had this key.
+  /// Makes a group whose key is the request's key with a count of the groups that had it.
   ProcessGroup make_own_group(const std::string& purpose, GroupRequest request);
 
   Job job_;

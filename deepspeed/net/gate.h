@@ -16,8 +16,8 @@ namespace deepspeed::net {
 
 /// Lists connected clients that have not been admitted yet, by the caller's numbers. Each has ten seconds. At
 /// most `places` may wait: a further client replaces the oldest, but every client has at least one second.
-/// The caller drops the clients that to_make_room() and overdue() return. A rank that is dropped this way
-/// connects again.
+/// The caller drops the clients that to_make_room() and overdue() return. A rank dropped this way connects
+/// again.
 class DEEPSPEED_API Gate {
  public:
   explicit Gate(size_t places) : places_(places) {}

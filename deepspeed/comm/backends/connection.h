@@ -25,15 +25,15 @@ class Connection {
   /// Starts the operation in the fastest way for tensors of `device`. `call` is the number and hash of a
   /// collective in its group's history. Over Gloo, ranks with different calls do not match.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
-  /// Returns how an operation of the device's backend has failed, or "". The backend may notice a failure
-  /// after the wait for the operation.
+  /// Returns how an operation of the device has failed, or "". A failure may show after the wait for the
+  /// operation.
   std::string failure_of_device() const;
   /// Ends the connections of a group whose device has finished all its work.
   void shutdown();
   /// Makes current and later operations fail. Does not wait.
   void abort();
-  /// Moves the c10d group out to the caller. Its destructor may wait for aborted operations, so a thread can
-  /// do that.
+  /// Moves the c10d group out. The group's destructor may wait for aborted operations, so the caller may need
+  /// a thread.
   c10::intrusive_ptr<c10d::ProcessGroup> release() { return std::move(group_); }
 
  private:

@@ -27,7 +27,7 @@ int direct_tag(uint64_t number, uint32_t fingerprint);
 at::Tensor bytes_of(const at::Tensor& tensor);
 
 /// Runs the collectives of one group. They start in the order of the calls, which must be the same on all
-/// ranks. Operations of ranks that pass different tags do not complete.
+/// ranks. Operations with different tags never complete.
 class DirectExchange {
  public:
   DirectExchange(c10::intrusive_ptr<c10d::Backend> backend, std::chrono::milliseconds timeout);

@@ -37,7 +37,7 @@ struct Backend {
 /// DS_ACCELERATOR asks for a missing device.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
-/// Warns that a job uses the CPU despite NVIDIA's driver, and says why. Does so once per process, on rank 0.
+/// Warns once, on rank 0, if a job uses the CPU despite NVIDIA's driver. Says why.
 void warn_of_missed_cuda(const Job& job);
 
 /// Returns the row for a c10d group made outside this library. That is the table's last row whose backend the

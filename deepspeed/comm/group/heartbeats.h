@@ -21,8 +21,8 @@ class Heartbeats {
   /// Returns whether beat() or look() has something to do.
   bool is_due() const { return Clock::now() >= std::min(next_beat_, next_look_); }
 
-  /// Answers another rank's request for heartbeats, if there is one. Asks the store every two seconds, in one
-  /// to three messages.
+  /// Answers a request for heartbeats. Looks for one every two seconds, in one to three messages to the
+  /// store.
   void beat(c10d::Store& store, int rank);
 
   /// Requests heartbeats of `unseen` ranks in an `awaited` call, once a second, in three messages. The

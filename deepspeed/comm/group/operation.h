@@ -84,8 +84,8 @@ struct Operation
 
 const char* name_of(const Operation& operation);
 
-/// Copies this rank's sum, scaled, to own.result after a reduce_to_owners. The sum lies at `interval`
-/// (elements) of the flattened tensor. Does nothing if own.result is undefined.
+/// Copies this rank's sum, scaled, from `interval` (elements) of the flattened tensor to own.result. Does
+/// nothing if that is undefined.
 void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval);
 
 /// Returns the tensor that consists of all ranks' parts, or a message's tensor. For all_to_all, whose tensors

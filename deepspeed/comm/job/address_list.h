@@ -12,8 +12,8 @@ namespace deepspeed::comm {
 /// Holds the addresses of a host and frees them.
 class AddressList {
  public:
-  /// `socket_type` is SOCK_STREAM or SOCK_DGRAM. `port` is a number as text, or null if only the host
-  /// matters.
+  /// Looks up `host`. `socket_type` is SOCK_STREAM or SOCK_DGRAM. `port` is a number as text, or null if only
+  /// the host matters.
   AddressList(const std::string& host, const char* port, int socket_type) {
     addrinfo hints{};
     hints.ai_socktype = socket_type;

@@ -27,7 +27,7 @@ struct CommsRecord {
   std::vector<double> milliseconds;  // of each call, from its start until the program has waited for it
   std::vector<Bandwidth> bandwidths;
 
-  /// Returns the mean without the smallest and largest tenth of the calls; 0 without calls.
+  /// Returns the mean without the smallest and largest tenth; 0 without calls.
   double mean_milliseconds() const;
   Bandwidth mean_bandwidth() const;
 };

@@ -50,8 +50,8 @@ class Collectives {
   /// rank's part of `output`.
   void all_gather(const Call& call, void* output, const void* input, size_t bytes);
   void broadcast(const Call& call, void* data, size_t bytes, int root);
-  /// Sends block r of the input to rank r. Block s of the output receives the block from rank s. `bytes` is
-  /// the size of one block; input and output have one per rank.
+  /// Sends block r of the input to rank r, and stores rank r's block as block r of the output. `bytes` is the
+  /// size of one block.
   void all_to_all(const Call& call, void* output, const void* input, size_t bytes);
 
  private:

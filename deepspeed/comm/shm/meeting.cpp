@@ -248,8 +248,8 @@ class Guest {
     if (greet(socket, rank)) called_[static_cast<size_t>(rank)] = std::move(socket);
   }
 
-  /// Sends this rank's number and arena, and as rank 0 the control block. Returns false if the connection has
-  /// ended.
+  /// Sends this rank's number and arena to `rank`, and from rank 0 the control block. Returns false if the
+  /// connection has ended.
   bool greet(const Descriptor& socket, int rank) const {
     std::vector<int> descriptors;
     if (plan_.arena) descriptors.push_back(readable_arena_.get());

@@ -34,10 +34,11 @@ Descriptor for_reading(const Descriptor& memory);
 /// Allocates the pages of the `bytes` from offset `begin` in the memory. Returns false if memory runs out;
 /// touching the range then raises SIGBUS.
 bool add_pages(const Descriptor& memory, size_t begin, size_t bytes);
-/// Allocates the whole huge pages of that range, as far as the system has any. With small pages, address
-/// lookups take a quarter of a sum's time. Pass the range to add_pages() afterwards, to allocate the rest.
+/// Allocates the whole huge pages within the `bytes` from offset `begin`, as far as the system has any. With
+/// small pages, address lookups take a quarter of a sum's time. Call add_pages() afterwards to allocate the
+/// rest.
 void add_huge_pages(const Descriptor& memory, const Mapping& mapping, size_t begin, size_t bytes);
-/// Gives the pages of that range back to the system, which discards their content.
+/// Gives the pages of the `bytes` from offset `begin` back to the system. Their content is lost.
 void drop_pages(const Descriptor& memory, size_t begin, size_t bytes);
 
 /// Tells how a mapping is used. kOwn (this process's arena) and kCommon (a control block) can be read and

@@ -23,9 +23,8 @@ namespace deepspeed::comm::shm {
 /// Moves messages in its own thread, so they arrive whatever the ranks' programs wait for. Thread-safe.
 class Messages {
  public:
-  /// Receives the outcome of a message once; null: success. It runs in the thread of Messages, or in its
-  /// destructor. The caller may then reuse the message's memory, except after a timeout. The function must
-  /// not call Messages.
+  /// Receives the outcome of a message once (null: success), in the thread of Messages or its destructor. The
+  /// caller may then reuse the message's memory, except after a timeout. The function must not call Messages.
   using Done = std::function<void(std::exception_ptr error)>;
 
   explicit Messages(Member& member);

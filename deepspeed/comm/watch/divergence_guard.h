@@ -48,8 +48,8 @@ class DivergenceGuard {
   enum class Check { kByMessages, kByTheGuard };
 
   /// Starts watching a new group and returns its history. `key` is the same on all ranks. `on_divergence` is
-  /// called at most once, from the guard's thread, with the text of the error. It must not block.
-  /// complete_groups() calls `complete`.
+  /// called at most once, with the text of the error, in the guard's thread or one that ends groups. It must
+  /// not block. complete_groups() calls `complete`.
   std::shared_ptr<CallHistory> watch(const std::string& key, const std::string& name,
                                      const std::vector<int>& global_ranks, Check check,
                                      std::function<void(const std::string&)> on_divergence,

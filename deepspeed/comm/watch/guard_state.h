@@ -99,14 +99,13 @@ struct GuardState {
   Verdicts compare(const RankReport& own, Verdicts* held_up);
   void tell(const RankReport& report);
   Verdicts check_sequences();
-  /// Reads the processes of the other ranks on this machine. Does so once, because the store may not answer
-  /// later.
+  /// Reads which processes the other ranks of this machine are, since the store may not answer later.
   void read_processes();
   /// Sends heartbeats to ranks that cannot see this process, and checks theirs.
   void exchange_beats();
   void look();
-  /// Ends the groups of the verdicts, and groups where the same thread waits. With `everywhere`, also groups
-  /// in which that thread called last without waiting.
+  /// Ends the verdicts' groups, and those in which the same thread waits. With `everywhere`, also those in
+  /// which it called last.
   void give_up(const Verdicts& verdicts, bool everywhere);
   /// Lets all groups complete the work they gave a device.
   void complete_groups();

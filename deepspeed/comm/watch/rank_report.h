@@ -63,9 +63,8 @@ std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& o
 /// are certain only if a later report of `other` says the same.
 std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other);
 
-/// Finds groups of this rank in which `other` will make no calls. It gave them up. Or this rank waits in
-/// them, but the thread of `other` that calls in them gave up another group; `with_idle` includes groups in
-/// which nothing waits.
+/// Finds groups of this rank in which `other` will make no calls. It gave them up. Or this rank waits in them
+/// for a thread of `other` that gave up another group; `with_idle` includes groups in which nothing waits.
 std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle = false);
 
 }  // namespace deepspeed::comm

@@ -18,8 +18,7 @@
 namespace deepspeed::comm {
 
 /// Runs the operations of one group, one by one. Their order is that of the calls, which all ranks share. The
-/// first waiting caller runs them, otherwise a thread. Operations of ranks that pass different fingerprints
-/// do not complete.
+/// first waiting caller runs them, otherwise a thread. Operations with different fingerprints never complete.
 class SharedExchange {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
