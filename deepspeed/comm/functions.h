@@ -118,8 +118,9 @@ DEEPSPEED_API bool has_all_gather_into_tensor();
 DEEPSPEED_API bool has_reduce_scatter_tensor();
 
 /// Sends the i-th piece of `input` (along dimension 0) to rank i. `output` receives this rank's pieces in
-/// rank order. The sizes of the pieces, one per rank, may differ; empty: equal sizes. Given sizes are padded
-/// to the largest. The call then blocks until the ranks have agreed on it, even with async_op.
+/// rank order. The sizes of the pieces, one per rank, may differ; empty: equal sizes. If sizes are given,
+/// pieces are padded to the largest. The call then blocks until the ranks have agreed on it, even with
+/// async_op.
 DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},

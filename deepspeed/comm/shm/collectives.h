@@ -72,7 +72,7 @@ class Collectives {
   /// address.
   const char* await_piece(const Call& call, int peer, uint32_t index);
   void have_read(int peer, uint32_t index);
-  /// Notes what was read, at address `data`, of a peer's arena. The pages can then be unmapped.
+  /// Notes that `bytes` at `data` in a peer's arena were read. Their pages can then be unmapped.
   void note_read(int peer, const char* data, size_t bytes);
 
   /// Passes this rank's range of every input to `take`, in pieces if needed. `at` is a piece's offset in the

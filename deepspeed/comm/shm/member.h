@@ -17,8 +17,8 @@
 
 namespace deepspeed::comm::shm {
 
-/// Returns whether the process at the other end of a connected socket has this user. Only such a process is
-/// trusted. `user` receives the other end's user id, or "unknown".
+/// Returns whether the other end of a connected socket runs as this user. Only such a process is trusted.
+/// `user` receives the other end's user id, or "unknown".
 bool is_of_this_user(const Descriptor& socket, std::string* user = nullptr);
 
 /// Holds the connection to another rank of the group, and that rank's arena.

@@ -15,7 +15,7 @@ struct NodeShape {
   int places = 1;
 };
 
-/// Holds a collective's estimated time in microseconds for both ways.
+/// Holds a collective's estimated microseconds, flat and in steps by nodes.
 struct WayTimes {
   double flat = 0;      // every rank sends its part to every other rank
   double by_nodes = 0;  // in steps within each node and between nodes (node_levels.h)
