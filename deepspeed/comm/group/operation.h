@@ -66,7 +66,8 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// Ends before start() returns: the store names missing ranks only to a rank that waits.
+/// Describes a barrier that is done when start() returns. The store names missing ranks only to a rank that
+/// waits.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;

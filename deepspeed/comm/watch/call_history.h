@@ -52,8 +52,8 @@ class CallHistory {
     int64_t number_ = 0;
   };
 
-  /// Returns the oldest unfinished collective, if it began at least `patience` ago. Also returns the message
-  /// for which the program has waited longest, if at least so long.
+  /// Returns the oldest unfinished collective and the longest wait for a message. Each began at least
+  /// `patience` ago.
   std::vector<AwaitedCall> awaited(std::chrono::milliseconds patience);
 
   /// Returns whether a call that began at least `patience` ago is unfinished.

@@ -104,8 +104,8 @@ struct GuardState {
   /// Sends heartbeats to ranks that cannot see this process, and checks theirs.
   void exchange_beats();
   void look();
-  /// Ends the verdicts' groups, and those in which the same thread waits. With `everywhere`, also those in
-  /// which it called last.
+  /// Ends the verdicts' groups. Also ends groups whose last caller is the same thread and waits; with
+  /// `everywhere`, even if it does not.
   void give_up(const Verdicts& verdicts, bool everywhere);
   /// Lets all groups complete the work they gave a device.
   void complete_groups();
