@@ -25,8 +25,7 @@ class Connection {
   /// Starts the operation in the fastest way for tensors of `device`. `call` is the number and hash of a
   /// collective in its group's history. Over Gloo, ranks with different calls do not match.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
-  /// Returns how an operation of the device has failed, or "". A failure may show after the wait for the
-  /// operation.
+  /// Returns how an operation of the device has failed, or "". Failures may show after the wait for it.
   std::string failure_of_device() const;
   /// Ends the connections of a group whose device has finished all its work.
   void shutdown();

@@ -44,8 +44,9 @@ class AbsentRanks {
   /// `neighbours` are the ranks on this machine, whose processes can be inspected.
   AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
 
-  /// Returns a reason, "rank 2 left the job", if a member will not come. Otherwise, or if it returned that
-  /// record before, returns nothing. Costs one message to the store while nothing changes.
+  /// Returns a reason, "rank 2 left the job", if a member will not come. Otherwise returns nothing. Reads
+  /// records only when new ones exist, so it may return one only once. Costs one message to the store while
+  /// nothing changes.
   std::optional<std::string> find();
   /// Returns "rank 2 (process 4711) is stopped (state T)" for each stopped rank, or "".
   std::string describe_stopped();
