@@ -67,7 +67,7 @@ DEEPSPEED_API Mesh initialize_mesh_device(const std::vector<int>& mesh_shape,
 
 DEEPSPEED_API Work all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                               const ProcessGroup& group = {}, bool async_op = false);
-/// Equals all_reduce(), under the name that DeepSpeed's tensor-parallel inference uses.
+/// Calls all_reduce(), under the name that DeepSpeed's tensor-parallel inference uses.
 DEEPSPEED_API Work inference_all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum,
                                         const ProcessGroup& group = {}, bool async_op = false);
 /// Reduces every tensor in place. Tensors are packed by dtype and device, and need not be contiguous.
@@ -79,18 +79,18 @@ DEEPSPEED_API Work reduce(const at::Tensor& tensor, int dst, ReduceOp op = Reduc
 DEEPSPEED_API Work broadcast(const at::Tensor& tensor, int src, const ProcessGroup& group = {},
                              bool async_op = false);
 
-/// Gathers on every rank. `tensors` has one tensor per rank, overwritten with that rank's `tensor`.
+/// Gathers each rank's `tensor` on every rank, into that rank's entry of `tensors`.
 DEEPSPEED_API Work all_gather(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor,
                               const ProcessGroup& group = {}, bool async_op = false);
-/// Gathers on every rank. `output` is (ranks * n), `input` is (n).
+/// Gathers all ranks' `input`, (n), into every rank's `output`, (ranks * n).
 DEEPSPEED_API Work all_gather_into_tensor(const at::Tensor& output, const at::Tensor& input,
                                           const ProcessGroup& group = {}, bool async_op = false);
-/// Calls all_gather_into_tensor() for each pair.
+/// Calls all_gather_into_tensor() for each pair of an output and an input.
 DEEPSPEED_API Work all_gather_coalesced(const std::vector<at::Tensor>& outputs,
                                         const std::vector<at::Tensor>& inputs, const ProcessGroup& group = {},
                                         bool async_op = false);
-/// Gathers on rank `dst`. There, `tensors` has one tensor per rank, overwritten with that rank's `tensor`.
-/// Elsewhere it is empty.
+/// Gathers each rank's `tensor` on rank `dst`, into that rank's entry of `tensors`. On other ranks `tensors`
+/// is empty.
 DEEPSPEED_API Work gather(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int dst,
                           const ProcessGroup& group = {}, bool async_op = false);
 /// Overwrites `tensor` with this rank's entry in `tensors` of `src`. `tensors` has one entry per rank on
@@ -98,7 +98,8 @@ DEEPSPEED_API Work gather(const at::Tensor& tensor, const std::vector<at::Tensor
 DEEPSPEED_API Work scatter(const at::Tensor& tensor, const std::vector<at::Tensor>& tensors, int src,
                            const ProcessGroup& group = {}, bool async_op = false);
 
-/// Reduces each of `tensors` (one per rank) and writes this rank's result to `output`.
+/// Reduces each entry of `tensors`, one per rank, over the ranks. Rank r's `output` receives the result of
+/// entry r.
 DEEPSPEED_API Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& tensors,
                                   ReduceOp op = ReduceOp::kSum, const ProcessGroup& group = {},
                                   bool async_op = false);
@@ -116,14 +117,16 @@ DEEPSPEED_API Work reduce_scatter_fn(const at::Tensor& output, const at::Tensor&
 DEEPSPEED_API bool has_all_gather_into_tensor();
 DEEPSPEED_API bool has_reduce_scatter_tensor();
 
-/// Sends the i-th piece of `input` (along dimension 0) to rank i. The sizes of the pieces, one per rank, may
-/// differ; empty: equal sizes. Pieces of different sizes are padded to the largest size. The call blocks
-/// until the ranks have agreed on that size, even with async_op.
+/// Sends the i-th piece of `input` (along dimension 0) to rank i. `output` receives this rank's pieces in
+/// rank order. The sizes of the pieces, one per rank, may differ; empty: equal sizes. If sizes are given,
+/// pieces are padded to the largest. The call then blocks until the ranks have agreed on it, even with
+/// async_op.
 DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},
                                      const ProcessGroup& group = {}, bool async_op = false);
-/// Sends the i-th of `inputs` to rank i. Both lists have one tensor per rank; `outputs` are overwritten.
+/// Sends the i-th of `inputs` to rank i, and overwrites the i-th of `outputs` with what rank i sent. Both
+/// lists have one tensor per rank.
 DEEPSPEED_API Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                               const ProcessGroup& group = {}, bool async_op = false);
 
@@ -138,7 +141,7 @@ DEEPSPEED_API void monitored_barrier(const ProcessGroup& group = {},
                                      std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                                      bool wait_all_ranks = false);
 
-/// Overwrites `objects` with those of `src`.
+/// Overwrites `objects` with rank `src`'s `objects`.
 DEEPSPEED_API void broadcast_object_list(std::vector<Json>& objects, int src, const ProcessGroup& group = {});
 /// Returns the `object` of every rank, in rank order.
 DEEPSPEED_API std::vector<Json> all_gather_object(const Json& object, const ProcessGroup& group = {});

@@ -38,8 +38,8 @@ class DEEPSPEED_API World {
   ProcessGroup new_group(const std::vector<int>& global_ranks, const std::string& name) const;
   /// Makes a group of all ranks for one user, such as an engine. Collective: the nth call with a name on one
   /// rank meets the nth with that name on the others. Threads may call at the same time with different names.
-  /// A group's connections close after all ranks have released it. Throws UsageError if another thread makes
-  /// a group of this name, or holds one that it made for the same `purpose`.
+  /// A group's connections close after all ranks have released it. Throws UsageError if another thread is
+  /// making a group of this name, or made one for the same `purpose` that still exists.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
   /// Makes a group like the function above, but of these global ranks, ascending. Collective only over these
   /// ranks.

@@ -21,8 +21,8 @@ class DEEPSPEED_API Mpu {
   /// ranks of the model-parallel group; override this if some of them hold other layers.
   virtual comm::ProcessGroup get_tensor_model_parallel_group() const { return get_model_parallel_group(); }
   /// Returns whether the tensor-parallel group splits this parameter; the norm then adds up its parts.
-  /// Otherwise all ranks of that group must hold the same values, and the norm counts only those of the
-  /// first.
+  /// Otherwise all ranks of that group must hold the same values, and the norm counts only those of its first
+  /// rank.
   virtual bool is_model_parallel_parameter(const at::Tensor& param) const = 0;
 
   int get_data_parallel_rank() const { return get_data_parallel_group().rank(); }

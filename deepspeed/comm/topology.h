@@ -31,7 +31,7 @@ class DEEPSPEED_API Topology {
   int rank_at(const std::vector<int>& coordinates) const;
 
   /// Returns the groups along these axes: ranks that differ only on them, ascending. The groups are ordered
-  /// by first rank.
+  /// by lowest rank.
   std::vector<std::vector<int>> groups(const std::vector<std::string>& axes) const;
   /// Returns the group in groups(axes) that contains `rank`.
   std::vector<int> group_of(int rank, const std::vector<std::string>& axes) const;

@@ -14,9 +14,10 @@
 
 namespace deepspeed::net {
 
-/// Lists connected clients that have not been admitted yet. Each has ten seconds. At most `places` may wait:
-/// a further client replaces the oldest, but every client has at least one second. A rank that is dropped
-/// this way connects again.
+/// Lists connected clients that have not been admitted yet, by the caller's numbers. Each has ten seconds. At
+/// most `places` may wait: a further client replaces the oldest, but every client has at least one second.
+/// The caller drops the clients that to_make_room() and overdue() return. A rank dropped this way connects
+/// again.
 class DEEPSPEED_API Gate {
  public:
   explicit Gate(size_t places) : places_(places) {}
@@ -26,12 +27,12 @@ class DEEPSPEED_API Gate {
   void leave(uint64_t client);
 
   bool is_full() const { return waiting_.size() >= places_; }
-  /// Returns the oldest client, to be dropped for a new client. Returns nothing if the oldest entered less
-  /// than a second ago.
+  /// Returns the client that has waited longest, to be dropped for a new one. Returns nothing if none waits
+  /// or it entered less than a second ago.
   std::optional<uint64_t> to_make_room() const;
   /// Returns a client whose ten seconds are over, or nothing.
   std::optional<uint64_t> overdue() const;
-  /// Returns when overdue() has the next client; unset if none waits.
+  /// Returns the time from which overdue() returns the oldest client; unset if none waits.
   Deadline next_deadline() const;
 
  private:

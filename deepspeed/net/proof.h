@@ -16,7 +16,7 @@ struct ProofNumbers {
   std::string client, server;
 };
 
-/// Returns a random number of 32 digits.
+/// Returns a random number of 128 bits as 32 hexadecimal digits.
 DEEPSPEED_API std::string random_number();
 
 /// Makes and checks proofs with a secret. They are HMAC-SHA-256 over the purpose, the end and both numbers,
@@ -31,7 +31,7 @@ class DEEPSPEED_API Prover {
   std::string proof(End end, const ProofNumbers& numbers) const;
   /// Returns whether the text is the proof of that end. Takes equally long for every wrong text.
   bool is_proof(std::string_view text, End end, const ProofNumbers& numbers) const;
-  /// Returns the key that authenticates what `end` sends later.
+  /// Returns the key that authenticates what `end` sends later, as raw bytes.
   std::string key(End end, const ProofNumbers& numbers) const;
 
  private:

@@ -25,8 +25,8 @@ struct SocketAddress {
   bool is_local() const { return address.ss_family == AF_UNIX; }
 };
 
-/// Returns the local address of that name, in this network namespace. It is not a file, so it ends with the
-/// listening process.
+/// Returns the address of the Unix socket `name` in this network namespace. The name is not a file, so it
+/// ends with the listening process.
 DEEPSPEED_API SocketAddress local_address(const std::string& name);
 
 /// Returns the wildcard addresses, which stand for all addresses of this machine. IPv6's, which serves IPv4
@@ -54,16 +54,19 @@ DEEPSPEED_API std::optional<uid_t> user_of_peer(int socket);
 /// Returns the remaining milliseconds for poll(): -1 without a deadline, otherwise 0 or more.
 DEEPSPEED_API int poll_time_until(Deadline deadline);
 
-/// Waits until the socket is ready for `events` of poll(). Returns false at the deadline.
+/// Waits until the socket is ready for `events` of poll(). Returns false at the deadline. After an error it
+/// returns true, since the next call on the socket reports it.
 DEEPSPEED_API bool wait_for_socket(int socket, short events, Deadline deadline);
 
-/// Returns whether another user listens at the local address; then `who` describes that user.
+/// Returns whether another user listens at the local address. If so, `who` describes that user; otherwise it
+/// is unchanged.
 DEEPSPEED_API bool is_of_another_user(const SocketAddress& address, std::string& who);
 
-/// Begins to connect a non-blocking socket. On failure it returns no socket and sets errno.
+/// Begins to connect a non-blocking socket, which can be written once it is connected. On failure it returns
+/// no socket and sets errno.
 DEEPSPEED_API Descriptor begin_to_connect(const SocketAddress& address);
 
-/// Connects once, with a non-blocking socket. On failure it returns no socket and sets `why_not` and errno:
+/// Connects a new non-blocking socket once. On failure it returns no socket and sets `why_not` and errno:
 /// EAGAIN if too many clients are waiting, EACCES if another user listens at a local address.
 DEEPSPEED_API Descriptor connect_to(const SocketAddress& address, Deadline deadline, std::string& why_not);
 

@@ -22,9 +22,9 @@ namespace deepspeed::comm {
 
 class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10dGroup> {
  public:
-  /// Makes a group. `group` is connected over `backend`. `store` is the group's own (prefixed) one. `key`
-  /// identifies the group and is the same on all ranks. `levels` runs collectives of CPU tensors in steps
-  /// within and between nodes; null: nodes are ignored.
+  /// Makes a group that `guard` watches. `group` is connected over `backend`. `store` is the group's own
+  /// (prefixed) one. `key` identifies the group and is the same on all ranks. `levels` runs collectives of
+  /// CPU tensors in steps within and between nodes; null: nodes are ignored.
   static std::shared_ptr<C10dGroup> make(const Backend& backend, GroupDescription description,
                                          const std::string& key, c10::intrusive_ptr<c10d::ProcessGroup> group,
                                          c10::intrusive_ptr<c10d::Store> store,
@@ -60,8 +60,8 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
   Work start_collective(const Operation& operation, const Caller& caller);
   /// Starts a message between two ranks, which concerns no other ranks.
   Work start_message(const Operation& operation);
-  /// Starts the operation by nodes (NodeLevels) or on the group's own connection. `call` is a collective's
-  /// number in the group's history, and the hash of the calls up to it.
+  /// Starts the operation in steps by nodes (NodeLevels) or on the group's own connection. `call` is a
+  /// collective's number in the group's history, and the hash of the calls up to it.
   Started start_by_route(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
   void wait_at(const operations::MonitoredBarrier& barrier);
   void refuse_after_failure(const char* collective);

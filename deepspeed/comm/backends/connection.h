@@ -17,7 +17,7 @@ namespace deepspeed::comm {
 
 class Connection {
  public:
-  /// Takes a group that is connected over `backend`. Operations end after `timeout`.
+  /// Takes a group that is connected over `backend`. Operations fail after `timeout`.
   Connection(const Backend& backend, c10::intrusive_ptr<c10d::ProcessGroup> group,
              std::chrono::milliseconds timeout);
 
@@ -25,14 +25,14 @@ class Connection {
   /// Starts the operation in the fastest way for tensors of `device`. `call` is the number and hash of a
   /// collective in its group's history. Over Gloo, ranks with different calls do not match.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
-  /// Returns how the device's backend has failed, or "". It may notice a failure after the wait for an
-  /// operation.
+  /// Returns how an operation of the device has failed, or "". Failures may show after the wait for it.
   std::string failure_of_device() const;
   /// Ends the connections of a group whose device has finished all its work.
   void shutdown();
   /// Makes current and later operations fail. Does not wait.
   void abort();
-  /// Returns the c10d group without keeping it. The group's destructor may wait for aborted operations.
+  /// Moves the c10d group out. The group's destructor may wait for aborted operations, so the caller may need
+  /// a thread.
   c10::intrusive_ptr<c10d::ProcessGroup> release() { return std::move(group_); }
 
  private:

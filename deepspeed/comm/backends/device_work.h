@@ -19,7 +19,7 @@ class DeviceWork {
 
   /// Records that the thread's current stream waits for the group's work on the device.
   void note(c10::DeviceType device);
-  /// Adds operations for which no stream waits yet.
+  /// Adds operations for which no stream waits yet. They count as work until they complete.
   void keep(const Works& works);
   /// Returns whether the device has done all work; false if that cannot be determined.
   bool is_done();

@@ -95,7 +95,7 @@ at::Tensor elements(const at::Tensor& flat, const Interval& interval) {
   return flat.narrow(0, interval.begin, interval.numel());
 }
 
-/// Returns `interval` cut into pieces that are sent separately.
+/// Returns `interval`, elements of `flat`, cut into pieces of 1 MiB to send separately.
 std::vector<Interval> pieces_of(const Interval& interval, const at::Tensor& flat) {
   const int64_t most = kPieceBytes / static_cast<int64_t>(flat.element_size());
   std::vector<Interval> pieces;
@@ -113,7 +113,8 @@ std::vector<Interval> equal_intervals(int64_t numel, int size) {
   return intervals;
 }
 
-/// Starts to send every peer its interval of `flat`.
+/// Starts to send every peer its interval of `flat`, in pieces. `intervals` has one per rank. Returns the
+/// sends to wait for.
 std::vector<WorkPtr> send_intervals(const Exchange& exchange, const at::Tensor& flat,
                                     const std::vector<Interval>& intervals) {
   std::vector<WorkPtr> sends;
@@ -126,7 +127,7 @@ std::vector<WorkPtr> send_intervals(const Exchange& exchange, const at::Tensor& 
   return sends;
 }
 
-/// Computes own = received[0] + ... + own + ... + received[size - 1], in this order.
+/// Computes own = received[0] + ... + own + ... + received[size - 1], in this order; own is term `rank`.
 void add_in_rank_order(const at::Tensor& own, const std::vector<at::Tensor>& received, int rank) {
   const auto term = [&](size_t of) { return static_cast<int>(of) == rank ? own : received[of]; };
   const bool is_narrow = own.element_size() == 2;
@@ -139,7 +140,7 @@ void add_in_rank_order(const at::Tensor& own, const std::vector<at::Tensor>& rec
   if (!sum.is_same(own)) own.copy_(sum);
 }
 
-/// Receives the other ranks' tensors and adds them to `own`, which starts with this rank's values.
+/// Adds the other ranks' tensors to `own`, which holds this rank's values, as they arrive.
 void receive_sum(const Exchange& exchange, const at::Tensor& own) {
   const std::vector<Interval> pieces = pieces_of({0, own.numel()}, own);
   if (pieces.empty()) return;

@@ -18,8 +18,8 @@
 
 namespace deepspeed::comm {
 
-/// Returns the tag of an operation's messages. It differs by `number` modulo 1024, which counts a group's
-/// operations, and by `fingerprint` (20 bits). Tags of a caller's own sends are lower.
+/// Returns the tag of an operation's messages. It combines `number`, which counts a group's operations,
+/// modulo 1024, and 20 bits of `fingerprint`. Tags of a caller's own sends are lower.
 int direct_tag(uint64_t number, uint32_t fingerprint);
 
 /// Returns the elements of a contiguous tensor as bytes, sharing its memory. Operations that only move data
@@ -27,7 +27,7 @@ int direct_tag(uint64_t number, uint32_t fingerprint);
 at::Tensor bytes_of(const at::Tensor& tensor);
 
 /// Runs the collectives of one group. They start in the order of the calls, which must be the same on all
-/// ranks. Ranks with different tags do not match.
+/// ranks. Operations with different tags never complete.
 class DirectExchange {
  public:
   DirectExchange(c10::intrusive_ptr<c10d::Backend> backend, std::chrono::milliseconds timeout);
@@ -41,9 +41,9 @@ class DirectExchange {
   /// Sums intervals of the tensor, one per rank and disjoint. Afterwards each rank's interval holds its sum;
   /// other elements are unchanged.
   WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned, int tag);
-  /// Sums this rank's block of `input`, (size * n), into `output`, (n).
+  /// Sums this rank's block of `input`, (size * n), over the ranks into `output`, (n).
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, int tag);
-  /// Gathers into `output`, (size * n), which already contains this rank's block.
+  /// Gathers all ranks' blocks into `output`, (size * n), which already contains this rank's block.
   WorkPtr all_gather(const at::Tensor& output, int tag);
   /// Runs an operation of the backend after all ranks have reached this tag.
   WorkPtr run_together(int tag, std::function<WorkPtr(c10d::Backend&)> operation);

@@ -16,7 +16,7 @@ class ObservedGroup : public GroupImpl {
  protected:
   /// Starts the operation, without a report. `caller`: the position and values that the user's handle gave.
   virtual Work run(const Operation& operation, const Caller& caller) = 0;
-  /// Returns whether the operation runs in steps within nodes and between them (node_levels.h).
+  /// Returns whether the operation runs in steps within and between nodes (node_levels.h).
   virtual bool goes_by_nodes(const Operation& operation) const {
     static_cast<void>(operation);
     return false;

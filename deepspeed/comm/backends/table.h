@@ -17,7 +17,7 @@ namespace deepspeed::comm {
 /// Describes a backend, so that other files need not check its name.
 struct Backend {
   const char* name;  // as in `dist_backend`
-  /// Names that torch's own groups use for it.
+  /// Further names that torch's own groups use for this backend.
   std::set<std::string> also;
   c10d::ProcessGroup::BackendType type;
   at::DeviceType device;  // of the tensors that it takes
@@ -32,22 +32,24 @@ struct Backend {
                                             const GroupDescription& group);
 };
 
-/// Returns the backend named `asked`. If that is empty, returns the last row that suits the job. Throws
-/// UsageError for an unknown name, and NotSupportedError for a backend that no build can have.
+/// Returns the backend named `asked`; if that is empty, the table's last row that suits the job. Throws
+/// UsageError for an unknown name. Throws NotSupportedError for a backend that no build can have, and if
+/// DS_ACCELERATOR asks for a missing device.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
 /// Warns once, on rank 0, if a job uses the CPU despite NVIDIA's driver. Says why.
 void warn_of_missed_cuda(const Job& job);
 
-/// Returns the row for a c10d group made outside this library. That is the last row whose backend the group
-/// has, for any device. Throws UsageError naming the group's backends if none is in the table.
+/// Returns the row for a c10d group made outside this library. That is the table's last row whose backend the
+/// group has, for any device. Throws UsageError naming the group's backends if none is in the table.
 const Backend& backend_of(c10d::ProcessGroup& group);
 
 /// Returns the backend for a group's CPU tensors. That is `chosen` if it takes them, otherwise the first row.
 const Backend& cpu_backend_of(const Backend& chosen);
 
-/// Connects the ranks of a group over `chosen`. Also connects them over cpu_backend_of(chosen) if that is
-/// another backend. CPU tensors use shared memory if the job wants that and the ranks are on one machine.
+/// Connects the ranks of a group over `chosen` and returns the c10d group. Also connects them over
+/// cpu_backend_of(chosen) if that is another backend. CPU tensors use shared memory if the job wants that and
+/// the ranks are on one machine.
 c10::intrusive_ptr<c10d::ProcessGroup> connect(const Backend& chosen, const Job& job,
                                                const GroupDescription& group,
                                                const c10::intrusive_ptr<c10d::Store>& store);

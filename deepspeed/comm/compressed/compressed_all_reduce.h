@@ -31,9 +31,9 @@ class CompressedAllReduce {
   bool load_errors(const at::Tensor& worker, const at::Tensor& server);
   /// Discards the errors on this rank. All ranks must call this.
   void reset();
-  /// Returns the size of the errors on this rank, in bytes.
+  /// Returns the bytes of the errors on this rank; 0 before the first mean.
   int64_t bytes() const;
-  /// Returns the bytes sent to each other rank per mean, in both directions.
+  /// Returns the bytes that this rank sends to each other rank per mean.
   int64_t sent_bytes() const;
 
  private:

@@ -24,8 +24,8 @@ constexpr const char* kCount = "absent/count";
 std::string absent_key(int rank) { return "absent/" + std::to_string(rank); }
 std::string process_key(int rank) { return "process/" + std::to_string(rank); }
 
-/// Identifies the processes whose numbers have the same meaning here. They share a boot of a machine and a
-/// container.
+/// Returns a text that is equal for processes that see the same process ids. They share a boot of a machine
+/// and a container.
 std::string own_processes() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -33,7 +33,8 @@ std::string own_processes() {
   return boot + "/" + std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
 }
 
-/// Returns the system's fields about a process or thread. They follow its name, which may contain anything.
+/// Returns the fields of `path`/stat that follow the process's or thread's name, which may contain anything.
+/// Returns none if it has ended.
 std::vector<std::string> words_of(const std::string& path) {
   std::string line;
   std::getline(std::ifstream(path + "/stat"), line);
@@ -47,7 +48,8 @@ std::vector<std::string> words_of(const std::string& path) {
 
 std::string path_of(int64_t process) { return "/proc/" + std::to_string(process); }
 
-/// Returns when a process began, in ticks of the machine; nothing if it has ended.
+/// Returns when a process began, in clock ticks since boot, from its words_of(). Returns nothing if it has
+/// ended.
 std::optional<std::string> begin_in(const std::vector<std::string>& words) {
   constexpr size_t kBegin = 19;
   if (words.size() <= kBegin || words[0] == "Z" || words[0] == "X") return std::nullopt;

@@ -12,7 +12,7 @@
 
 namespace deepspeed::comm {
 
-/// Records the rank's process, so that others on its machine notice when it ends.
+/// Records the calling process as that of `rank`. Others on its machine then notice when it ends.
 void note_presence(c10d::Store& store, int rank);
 /// Records that the rank makes no more groups. `why` is, for example, "left the job".
 void note_absence(c10d::Store& store, int rank, const std::string& why);
@@ -30,10 +30,11 @@ struct Motion {
   std::set<int64_t> hung_threads;  // ids of threads in uninterruptible waits for a disk or device
 };
 
-/// Returns the process with this id, if it is running.
+/// Returns the process with this id; nothing if it is not running.
 std::optional<RankProcess> find_process(int64_t number);
 Motion motion_of(const RankProcess& process);
-/// Returns the process that note_presence() recorded, if it can be seen from here.
+/// Returns the process that note_presence() recorded for `rank`. Returns nothing if there is no record, or it
+/// cannot be seen from here.
 std::optional<RankProcess> read_process(c10d::Store& store, int rank);
 
 /// Tells from the store and this machine which members of a group are absent. A rank that leaves records that
@@ -43,8 +44,9 @@ class AbsentRanks {
   /// `neighbours` are the ranks on this machine, whose processes can be inspected.
   AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
 
-  /// Returns "rank 2 left the job" if a member will not come. Costs one message to the store while nothing
-  /// changes.
+  /// Returns a reason, "rank 2 left the job", if a member will not come. Otherwise returns nothing. Reads
+  /// records only when new ones exist, so it may return one only once. Costs one message to the store while
+  /// nothing changes.
   std::optional<std::string> find();
   /// Returns "rank 2 (process 4711) is stopped (state T)" for each stopped rank, or "".
   std::string describe_stopped();

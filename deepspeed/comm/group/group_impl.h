@@ -48,8 +48,8 @@ struct GroupDescription {
   int size() const { return static_cast<int>(global_ranks.size()); }
 };
 
-/// Describes the caller of a collective. Its position is that of ProcessGroup::at_position(), -1 if unknown.
-/// Its values are those of ProcessGroup::holding(), null if unknown.
+/// Describes the caller of a collective, for comparison between ranks. `position` is the value given to
+/// ProcessGroup::at_position(), -1 if unknown. `held` are the values given to holding(), null if unknown.
 struct Caller {
   int64_t position = -1;
   std::shared_ptr<const HeldValues> held;

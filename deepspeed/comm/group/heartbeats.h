@@ -21,7 +21,8 @@ class Heartbeats {
   /// Returns whether beat() or look() has something to do.
   bool is_due() const { return Clock::now() >= std::min(next_beat_, next_look_); }
 
-  /// Answers a request for heartbeats, checked every two seconds, in one or two messages.
+  /// Answers a request for heartbeats. Looks for one every two seconds, in one to three messages to the
+  /// store.
   void beat(c10d::Store& store, int rank);
 
   /// Requests heartbeats of `unseen` ranks in an `awaited` call, once a second, in three messages. The

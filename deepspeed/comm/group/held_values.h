@@ -40,8 +40,8 @@ class CurrentValues {
   std::shared_ptr<const HeldValues> values_;
 };
 
-/// Returns the first differences: "lr is 0.1 on rank 0 and 0.9 on rank 1". Names that both ranks have come
-/// first; "" if nothing differs.
+/// Returns up to four differences: "lr is 0.1 on rank 0 and 0.9 on rank 1". Names that both ranks have come
+/// first, in the order of `values`; "" if nothing differs.
 std::string describe_differences(int rank, const NamedTexts& values, int other_rank, const NamedTexts& other);
 
 }  // namespace deepspeed::comm

@@ -16,7 +16,8 @@ namespace deepspeed::comm {
 
 struct GroupDescription;
 
-/// These correspond to the functions start_...() of ProcessGroup, with their arguments. Errors use kName.
+/// Holds the arguments of the functions start_...() of ProcessGroup, one struct for each. kName names the
+/// operation in errors.
 namespace operations {
 struct AllReduce {
   static constexpr const char* kName = "all_reduce";
@@ -65,7 +66,8 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// Ends before start() returns: the store names missing ranks only to a rank that waits.
+/// Describes a barrier that is done when start() returns. The store names missing ranks only to a rank that
+/// waits.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;
@@ -83,7 +85,8 @@ struct Operation
 
 const char* name_of(const Operation& operation);
 
-/// Applies OwnSum after a reduce_to_owners. `interval` of the tensor holds this rank's sum.
+/// Copies this rank's sum, scaled, from `interval` (elements) of the flattened tensor to own.result. Does
+/// nothing if that is undefined.
 void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval);
 
 /// Returns the tensor that consists of all ranks' parts, or a message's tensor. For all_to_all, whose tensors

@@ -78,7 +78,7 @@ class DEEPSPEED_API ProcessGroup {
   at::DeviceType device_type() const;
   const std::vector<int>& global_ranks() const;
   std::chrono::milliseconds timeout() const;
-  /// Returns a pointer that expires with the last handle.
+  /// Returns a pointer that expires with the last handle to this group.
   std::weak_ptr<void> lifetime() const { return impl_; }
 
   /// Returns a handle to this group that also compares the callers' positions in each collective. A position
@@ -102,15 +102,16 @@ class DEEPSPEED_API ProcessGroup {
   /// Reduces `input`, (size * n), over the ranks. Block r of the result goes to rank r's `output`, (n).
   Work start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                             ReduceOp op = ReduceOp::kSum) const;
-  /// Exchanges blocks. `output` and `input` are (size * n); block i of `input` goes to rank i.
+  /// Exchanges blocks. `output` and `input` are (size * n). Block i of `input` goes to rank i; block i of
+  /// `output` comes from it.
   Work start_all_to_all(const at::Tensor& output, const at::Tensor& input) const;
   Work start_barrier() const;
   // Messages between two ranks are matched by tag, from 0 to 2^30 - 1; NCCL ignores tags.
   Work start_send(const at::Tensor& tensor, int destination, int tag = 0) const;
   Work start_recv(const at::Tensor& tensor, int source, int tag = 0) const;
-  /// Sums intervals of the tensor, one per rank. The intervals in `owned` are ascending and disjoint.
-  /// Afterwards each rank's interval, or own.result, holds its sum over the ranks. Other elements are
-  /// unspecified.
+  /// Sums intervals of the tensor, one per rank, over the ranks. `owned` lists them in elements of the
+  /// flattened tensor, ascending and disjoint. Afterwards each rank's interval, or own.result, holds its sum.
+  /// Other elements are unspecified.
   Work start_reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned,
                               const OwnSum& own = {}) const;
 

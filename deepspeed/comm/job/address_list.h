@@ -12,8 +12,8 @@ namespace deepspeed::comm {
 /// Holds the addresses of a host and frees them.
 class AddressList {
  public:
-  /// `socket_type` is SOCK_STREAM or SOCK_DGRAM. `port` is a number as text, or null if only the host
-  /// matters.
+  /// Looks up `host`. `socket_type` is SOCK_STREAM or SOCK_DGRAM. `port` is a number as text, or null if only
+  /// the host matters.
   AddressList(const std::string& host, const char* port, int socket_type) {
     addrinfo hints{};
     hints.ai_socktype = socket_type;
@@ -22,9 +22,9 @@ class AddressList {
     if (status_ == 0) first_.reset(found);
   }
 
-  /// Returns why there are no addresses, or null if there are.
+  /// Returns why the look-up found no addresses; null if it found some.
   const char* error() const { return status_ == 0 ? nullptr : ::gai_strerror(status_); }
-  /// Returns the head of the list, linked by `ai_next`, or null.
+  /// Returns the first address of a list linked by `ai_next`; null if there are none.
   const addrinfo* first() const { return first_.get(); }
 
  private:

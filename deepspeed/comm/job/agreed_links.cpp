@@ -29,7 +29,7 @@ void set_json(c10d::Store& store, const Json& value) {
   store.set(kLinksKey, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-/// Tells the other ranks why there are no figures, and waits for them.
+/// Tells the other ranks why there are no figures. Waits up to five seconds until they have read it.
 void refuse_links(const Job& job, c10d::Store& store, const std::string& reason) {
   set_json(store, {{"error", reason}});
   const auto end = std::chrono::steady_clock::now() + kMostToRefuse;
@@ -37,7 +37,8 @@ void refuse_links(const Job& job, c10d::Store& store, const std::string& reason)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-/// Returns rank 0's figures, or an empty object if its variable is not set.
+/// Returns rank 0's figures and ranks per node. The object is empty if its variable is not set; on other
+/// ranks it has "error" if rank 0 cannot read its file.
 Json links_of_rank_0(const Job& job, c10d::Store& store) {
   const auto path = env::get(kLinksVariable);
   if (job.rank != 0) {

@@ -22,10 +22,11 @@ struct DiscoveredPlace {
 /// without a number of ranks.
 std::optional<DiscoveredPlace> discover_place();
 
-/// Returns the first host of Slurm's list: "gpu[03-05,9],login1" gives "gpu03". "" for an empty list.
+/// Returns the first host of Slurm's list: "gpu[03-05,9],login1" gives "gpu03". Returns "" for an empty list
+/// or an unclosed bracket.
 std::string first_slurm_host(const std::string& hosts);
 
-/// Returns the number of tasks on node `node` (from 0) of Slurm's list. "4(x2),3" gives 4, 4, 3. Returns
+/// Returns the number of tasks on node `node` (from 0) of Slurm's list. "4(x2),3" means 4, 4 and 3. Returns
 /// nothing if the list is malformed or shorter.
 std::optional<int> slurm_tasks_on_node(const std::string& tasks_per_node, int node);
 

@@ -41,11 +41,11 @@ struct Job {
   std::vector<int> neighbours() const;
 };
 
-/// Reads DEEPSPEED_SHARED_MEMORY (1 or 0): whether ranks of one machine should share memory. Throws
-/// UsageError for any other value.
+/// Returns whether ranks of one machine should share memory. Reads DEEPSPEED_SHARED_MEMORY, 1 (default) or 0.
+/// Throws UsageError for any other value.
 bool wants_shared_memory();
 
-/// Names the address at which rank 0 listens, if it differs from MASTER_ADDR.
+/// Names the variable with rank 0's listening address, if that differs from MASTER_ADDR.
 constexpr const char* kListenVariable = "DEEPSPEED_LISTEN_ADDR";
 
 /// Reads the job from the options and the environment. The variables are RANK, WORLD_SIZE, LOCAL_RANK,

@@ -29,7 +29,8 @@ DEEPSPEED_API Json link_figures_json(const LinkFigures& figures);
 /// invalid JSON, a missing or unknown key, or an impossible number.
 DEEPSPEED_API LinkFigures read_link_figures(const std::filesystem::path& path);
 
-/// Reads figures written by link_figures_json() or by a person. `source` names them in errors.
+/// Returns the figures in a JSON value, written by link_figures_json() or by a person. Throws ConfigError
+/// like read_link_figures(), naming `source`.
 LinkFigures link_figures_of(const Json& value, const std::string& source);
 
 }  // namespace deepspeed::comm

@@ -16,11 +16,11 @@ struct Listener {
   std::string place;  // for texts: where others may connect; "127.0.0.1", "all addresses of this machine"
 };
 
-/// Listens only at the address of MASTER_ADDR, so that no other network reaches the store. The store tells
-/// the ranks where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if MASTER_ADDR is translated on
-/// the way; 0.0.0.0 and :: mean all. If MASTER_ADDR is a name that means only this machine, but ranks may
-/// come from others, it listens at all addresses and warns. Throws CommError if no such address belongs to
-/// this machine, or the port is taken.
+/// Listens only at the address of MASTER_ADDR, so that no other network reaches the store, which tells ranks
+/// where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if MASTER_ADDR is translated on the way;
+/// 0.0.0.0 and :: mean all. If MASTER_ADDR is a name that means only this machine, but ranks may come from
+/// others, it listens at all addresses and warns. Throws CommError if no such address belongs to this
+/// machine, or the port is taken.
 Listener listen_for_ranks(const Job& job);
 
 /// Listens at local_address(job), which no other user and no network can reach. Also reserves the job's port
@@ -31,7 +31,7 @@ Listener listen_on_this_machine(const Job& job);
 /// port, and under torchrun on its run and its number of restarts.
 net::SocketAddress local_address(const Job& job);
 
-/// Returns the addresses of the host and port of rank 0, IPv4 first. There are none if the host is unknown.
+/// Returns the addresses of `host` with `port`, IPv4 first. There are none if the host is unknown.
 std::vector<net::SocketAddress> addresses_of(const std::string& host, int port);
 
 }  // namespace deepspeed::comm

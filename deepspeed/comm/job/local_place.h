@@ -9,8 +9,8 @@
 
 namespace deepspeed::comm {
 
-/// Returns a text that identifies the machine. Two processes get the same text if they share a network and a
-/// machine since its last boot, and only then.
+/// Returns a text that identifies the machine. Two processes get the same text only if they share the network
+/// namespace and the machine since its last boot.
 std::string own_machine();
 
 /// Sets the local rank and size of a `job` that does not know them. All ranks put the names of their machines

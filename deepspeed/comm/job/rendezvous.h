@@ -7,8 +7,9 @@
 
 namespace deepspeed::comm {
 
-/// Opens the job's store and waits until every rank is there. Throws CommError after the job's timeout,
-/// naming the address and port or the path, this rank, and the missing ranks.
+/// Opens the job's store and waits until every rank is there. A job of one rank gets a store in its own
+/// memory. Throws CommError after the job's timeout, naming the address and port or the path, this rank, and
+/// the missing ranks.
 c10::intrusive_ptr<c10d::Store> join_job(const Job& job);
 
 /// Waits until every rank has announced itself in this store. Throws CommError like join_job().

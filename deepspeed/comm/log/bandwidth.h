@@ -9,8 +9,8 @@
 
 namespace deepspeed::comm {
 
-/// Holds bandwidths in gigabits per second, of the program's data and of the links. The links carry a
-/// different multiple of the data.
+/// Holds bandwidths in gigabits per second. `algorithm` counts the program's data, `bus` the bytes on the
+/// links, which are a multiple of the data.
 struct Bandwidth {
   double algorithm = 0;
   double bus = 0;

@@ -35,7 +35,7 @@ void check_operations(const std::vector<std::string>& names) {
   }
 }
 
-/// Returns the mean of `value` over the items without the smallest and largest tenth.
+/// Returns the mean of `value` over the items without its smallest and largest tenth.
 template <class Items, class Value>
 double trimmed_mean(const Items& items, const Value& value) {
   std::vector<double> values;

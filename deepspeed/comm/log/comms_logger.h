@@ -27,7 +27,7 @@ struct CommsRecord {
   std::vector<double> milliseconds;  // of each call, from its start until the program has waited for it
   std::vector<Bandwidth> bandwidths;
 
-  /// Returns the mean without the smallest and largest tenth.
+  /// Returns the mean without the smallest and largest tenth; 0 without calls.
   double mean_milliseconds() const;
   Bandwidth mean_bandwidth() const;
 };
@@ -43,7 +43,7 @@ class DEEPSPEED_API CommsLogger {
   /// Starts logging, or continues with other options. Earlier records stay. Throws UsageError for unknown
   /// operations.
   void start(const CommsLoggerOptions& options = {});
-  /// Stops logging.
+  /// Stops logging. The records stay.
   void stop();
   bool is_on() const;
   // These are named as in DeepSpeed: they start or stop watching all or certain operations. start() must come

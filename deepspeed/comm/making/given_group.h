@@ -7,11 +7,11 @@
 
 namespace deepspeed::comm {
 
-/// Returns the group's name for texts and keys. It is the same on all its ranks. Throws UsageError if there
-/// is no group, or its backend is not in the table.
+/// Returns the given group's name for texts and keys. It is the same on all its ranks. Throws UsageError if
+/// `given` is null, or its backend is not in the table (table.h).
 std::string check_given_group(const c10::intrusive_ptr<c10d::ProcessGroup>& given);
 
-/// Returns the reason with which adopted groups end after the given group is gone.
+/// Returns the reason with which groups end after this rank's given group is gone.
 std::string given_group_is_gone(int rank);
 
 }  // namespace deepspeed::comm

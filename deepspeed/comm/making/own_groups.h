@@ -17,7 +17,7 @@ namespace deepspeed::comm {
 /// between ranks. So they need different names, or different purposes that reveal a wrong pair. Thread-safe.
 class OwnGroups {
  public:
-  /// Numbers a group. Exists while that group is being made.
+  /// Represents a group while it is being made, and gives it a number.
   class Making {
    public:
     Making(OwnGroups& groups, const std::string& name, const std::string& purpose);
@@ -48,7 +48,8 @@ class OwnGroups {
     std::list<Held> held;
   };
 
-  /// Returns the number of a group to make. Throws UsageError if ranks could pair the wrong groups.
+  /// Returns the number of a group that is about to be made. Throws UsageError if ranks could pair the wrong
+  /// groups.
   int64_t begin(const std::string& name, const std::string& purpose);
 
   std::mutex mutex_;

@@ -13,7 +13,7 @@
 
 namespace deepspeed::comm {
 
-/// Returns the names: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, pt2pt.
+/// Returns the measurable operations: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, pt2pt.
 DEEPSPEED_API const std::vector<std::string>& measured_operations();
 
 struct MeasureOptions {

@@ -14,7 +14,7 @@ constexpr double kLeastMicroseconds = 0.01;
 // take longer by chance, and a line through both could give any speed.
 constexpr double kLeastPart = 1.0 / 8;
 
-/// Returns the speed at which a rank of `group` receives.
+/// Returns the speed at which a rank of `group` receives while all groups within `all` gather.
 LinkSpeed speed_of(const ProcessGroup& all, const ProcessGroup& group, const MeasureLinksOptions& options) {
   all.barrier();
   const auto rows = measure_collectives(group, {.operations = {"all_gather"},

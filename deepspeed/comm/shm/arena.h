@@ -29,13 +29,13 @@ class Arena {
   static bool is_shared();
   static void set_shared();
 
-  /// Returns a block whose pages are allocated. Returns null if memory or addresses run out, or if this
-  /// process is a child of the one that made the arena.
+  /// Returns a block of at least `bytes` whose pages are allocated. Returns null if memory or addresses run
+  /// out, or if this process is a child of the one that made the arena.
   void* allocate(size_t bytes);
-  /// Frees a block of allocate(). Its pages are kept for later blocks, up to a limit.
+  /// Frees a block of allocate(); null is ignored. Up to 256 MiB of pages are kept for later blocks.
   void free(void* block);
 
-  /// Returns the offset of `data` in the arena; nothing unless all `bytes` lie there.
+  /// Returns the byte offset of `data` in the arena; nothing unless all `bytes` lie there.
   std::optional<size_t> offset_of(const void* data, size_t bytes) const;
   const Descriptor& memory() const { return memory_; }
   size_t bytes() const { return mapping_->bytes(); }
@@ -43,8 +43,8 @@ class Arena {
   size_t used_bytes() const;
 
  private:
-  /// Turns free addresses into a free block with pages, and returns it. A large block starts at a huge page.
-  /// Returns end() if memory or addresses run out.
+  /// Turns free addresses into a free block of `bytes` with pages, and returns it. A large block starts at a
+  /// huge page. Returns end() if memory or addresses run out.
   device::FreeBlocks::iterator add_block(size_t bytes);
 
   const size_t page_;

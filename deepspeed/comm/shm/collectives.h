@@ -13,7 +13,7 @@
 
 namespace deepspeed::comm::shm {
 
-/// Describes one call: a fingerprint, equal on all ranks, and the deadline for the other ranks.
+/// Describes one call: a fingerprint, equal on all ranks, and the deadline.
 struct Call {
   uint64_t fingerprint = 0;
   Clock::time_point deadline;
@@ -42,45 +42,47 @@ class Collectives {
   void barrier(const Call& call);
   /// Replaces every rank's data by the reduction of all ranks' data.
   void all_reduce(const Call& call, void* data, size_t bytes, const Reduction& reduction);
-  /// Reduces this rank's range of all inputs into `output`, which may be that range itself. `ranges` has one
-  /// entry per rank; the ranges may lie anywhere in the input.
+  /// Reduces this rank's range of all inputs into `output`, which may be that range. `bytes` is the size of
+  /// the whole input. `ranges` has one entry per rank; they may lie anywhere in the input.
   void reduce(const Call& call, void* output, const void* input, size_t bytes,
               const std::vector<ByteRange>& ranges, const Reduction& reduction);
-  /// Concatenates the ranks' inputs of `bytes` each into `output`. The input may be this rank's part of
-  /// `output`.
+  /// Concatenates the ranks' inputs, each of `bytes`, into `output` in rank order. The input may be this
+  /// rank's part of `output`.
   void all_gather(const Call& call, void* output, const void* input, size_t bytes);
   void broadcast(const Call& call, void* data, size_t bytes, int root);
-  /// Sends block r of the input to rank r, which stores it as the block of this rank. `bytes` is the size of
-  /// one block; input and output have one per rank.
+  /// Sends block r of the input to rank r, and stores rank r's block as block r of the output. `bytes` is the
+  /// size of one block.
   void all_to_all(const Call& call, void* output, const void* input, size_t bytes);
 
  private:
-  /// Tells the peers where the next operation's input lies (slot.h). `in_pieces` copies it through the stage
-  /// even if it lies in the arena.
+  /// Tells the peers where the next operation's input lies (slot.h). `in_pieces` announces it as staged even
+  /// if it lies in the arena.
   void begin(const Call& call, const void* input, size_t bytes, bool in_pieces);
-  /// Posts that this rank has read everything, and waits until no peer reads its memory.
+  /// Posts that this rank has read everything. If its input is in the arena, waits until all peers have read
+  /// that.
   void end(const Call& call);
   const Post& post_of(int peer, const Call& call);
   void await_posts(const Call& call);
 
   bool is_staged() const { return own_post_.offset == kStaged; }
-  /// Fills one half of this rank's stage with the next piece. Waits first until the peers have read that
-  /// half.
+  /// Calls `fill` to write the next piece to one half of this rank's stage. Waits first until the peers have
+  /// read that half.
   void stage(const Call& call, const std::function<void(char* to)>& fill);
-  /// Waits for piece `index` of a staged peer, and returns its address.
+  /// Waits for piece `index`, counted from 0 in this operation, of a peer's staged input. Returns its
+  /// address.
   const char* await_piece(const Call& call, int peer, uint32_t index);
   void have_read(int peer, uint32_t index);
-  /// Notes what was read of a peer's arena, so that the pages can be unmapped.
+  /// Notes that `bytes` at `data` in a peer's arena were read. Their pages can then be unmapped.
   void note_read(int peer, const char* data, size_t bytes);
 
-  /// Passes this rank's range of every input to `take`, in pieces if needed. Returns the number of pieces
-  /// that staged ranks used.
+  /// Passes this rank's range of every input to `take`, in pieces if needed. `at` is a piece's offset in the
+  /// range, and `from` has its address by rank. Returns the number of pieces that staged ranks used.
   using TakePiece = std::function<void(size_t at, size_t bytes, const std::vector<const char*>& from)>;
   uint32_t scatter(const Call& call, const void* input, const std::vector<ByteRange>& ranges,
                    const TakePiece& take);
-  /// Passes each peer's whole input, `bytes[r]` long, to `take`, in pieces if needed. `from_arena` returns
-  /// the address of an input that is not staged, as soon as it may be read. `first_piece` is the number of
-  /// pieces used before.
+  /// Passes all of each peer's data, `bytes[r]` long, to `take`, in pieces if needed. `own` is this rank's
+  /// data, `at` a piece's offset. `from_arena` returns the address of data that is not staged, as soon as it
+  /// may be read. `first_piece` is the number of pieces used before.
   using TakeWhole = std::function<void(int peer, size_t at, size_t bytes, const char* from)>;
   void spread(const Call& call, const char* own, const std::vector<size_t>& bytes, uint32_t first_piece,
               const std::function<const char*(int peer)>& from_arena, const TakeWhole& take);

@@ -110,7 +110,7 @@ Descriptor listen_at(const std::string& name, int backlog) {
   return listener;
 }
 
-/// Holds what one read of a connection brought.
+/// Holds a received greeting and the descriptors that came with it.
 struct Packet {
   Greeting greeting;
   std::vector<Descriptor> descriptors;
@@ -170,7 +170,8 @@ class Guest {
 
   int size() const { return static_cast<int>(plan_.names.size()); }
 
-  /// Opens the socket that others connect to. Returns what to write on the board.
+  /// Opens the socket that others connect to. Returns what to write on the board: its name, or why this rank
+  /// is not ready.
   Announcement announce() {
     Announcement said;
     said.is_ready = plan_.refusal.empty();
@@ -247,7 +248,8 @@ class Guest {
     if (greet(socket, rank)) called_[static_cast<size_t>(rank)] = std::move(socket);
   }
 
-  /// Sends this rank's number and arena. Rank 0 sends the control block too.
+  /// Sends this rank's number and arena to `rank`, and from rank 0 the control block. Returns false if the
+  /// connection has ended.
   bool greet(const Descriptor& socket, int rank) const {
     std::vector<int> descriptors;
     if (plan_.arena) descriptors.push_back(readable_arena_.get());
@@ -257,7 +259,8 @@ class Guest {
                        descriptors);
   }
 
-  /// Waits until a connection has something to read, and handles it.
+  /// Waits until connections have something to read, and handles it. Returns at the deadline, or soon if a
+  /// rank is still to be called.
   void await_connections() {
     std::vector<pollfd> asked{{listener_.get(), POLLIN, 0}};
     for (const Descriptor& socket : called_) asked.push_back({socket.get(), POLLIN, 0});

@@ -23,8 +23,8 @@ namespace deepspeed::comm::shm {
 /// Moves messages in its own thread, so they arrive whatever the ranks' programs wait for. Thread-safe.
 class Messages {
  public:
-  /// Receives the outcome of a message once, in the thread of Messages. The caller may then reuse the
-  /// message's memory, except after a timeout. The function must not call Messages.
+  /// Receives the outcome of a message once (null: success), in the thread of Messages or its destructor. The
+  /// caller may then reuse the message's memory, except after a timeout. The function must not call Messages.
   using Done = std::function<void(std::exception_ptr error)>;
 
   explicit Messages(Member& member);
@@ -34,7 +34,8 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   void send(const void* data, size_t bytes, int peer, int tag, Clock::time_point deadline, Done done);
-  /// Receives the next message with this tag from `peer`. It must have `bytes` bytes.
+  /// Receives the next message with this tag from `peer`. If it does not have `bytes` bytes, `done` gets an
+  /// error.
   void receive(void* data, size_t bytes, int peer, int tag, Clock::time_point deadline, Done done);
   /// Makes the thread check at once whether the group was given up.
   void wake();
@@ -77,7 +78,8 @@ class Messages {
   };
   using Endings = std::vector<Ending>;
 
-  /// Flushes the answers to received messages. Without them their senders would report a failure.
+  /// Sends the outstanding answers to received messages, for at most two seconds. Without them their senders
+  /// would report a failure.
   void tell_what_was_received();
   void start_thread();
   void serve();
@@ -85,9 +87,10 @@ class Messages {
   void write(int peer, std::vector<char> packet);
   void flush(int peer);
   void read(int peer, Endings& endings);
-  /// Handles one packet of a peer. Returns false if the packet is invalid.
+  /// Handles one packet of a peer: its first `length` bytes. Returns false if the packet is invalid.
   bool take(Mailbox& mailbox, const std::vector<char>& packet, size_t length, Endings& endings);
-  /// Copies messages that have arrived and are wanted. Releases the lock during each copy.
+  /// Copies messages from `peer` that have arrived to the receive() calls that want them, and adds these to
+  /// `endings`. Releases the lock during each copy.
   void deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& endings);
   void check(int peer, Endings& endings);
   void fail_all(int peer, std::exception_ptr error, Endings& endings);

@@ -20,7 +20,8 @@ class ReadPages {
   explicit ReadPages(std::shared_ptr<Mapping> arena, size_t page = device::page_bytes())
       : arena_(std::move(arena)), page_(page) {}
 
-  /// Notes what was read. Unmaps all noted pages if they exceed `budget`, in bytes.
+  /// Notes `bytes` at `data`, an address in the arena's mapping, as read. Unmaps all noted pages if they
+  /// exceed `budget`, in bytes.
   void note(const char* data, size_t bytes, size_t budget);
   size_t noted_bytes() const { return noted_bytes_; }
 

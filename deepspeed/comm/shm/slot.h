@@ -32,8 +32,8 @@ struct alignas(64) Counter {
 constexpr uint32_t kNumPosts = 64;  // operations that one rank may be ahead of another
 constexpr uint64_t kStaged = ~uint64_t{0};
 
-/// Describes where one operation's input can be read. A post is valid once its rank's `posted` counts it. Its
-/// entry in the ring is free once the `done` of all peers counts it.
+/// Describes where peers can read one operation's input. A post is valid once its rank's `posted` counts it.
+/// Its entry in the ring is free once the `done` of all peers counts it.
 struct Post {
   uint64_t call = 0;         // fingerprint, equal on ranks that make equal calls
   uint64_t bytes = 0;        // size of the input
@@ -69,12 +69,13 @@ struct RankBlock {
   }
 };
 
-/// Gives access to the control block at an address.
+/// Gives access to the control block of `size` ranks at an address.
 class Slot {
  public:
   Slot(char* base, int size) : base_(base), size_(size) {}
   static size_t bytes(int size);
-  /// Returns the size of half a stage, in bytes. A rank fills one half while its peers read the other.
+  /// Returns the size of half a stage, in bytes. A stage is a rank's buffer in the block, for inputs outside
+  /// its arena. The rank fills one half while its peers read the other.
   static size_t stage_bytes(int size);
   /// Constructs the block in fresh memory. Only one rank calls this, before any other reads the block.
   void construct() const;
@@ -83,7 +84,7 @@ class Slot {
   RankBlock& of(int rank) const;
   /// Returns the count of pieces of `source` that `reader` has read.
   Counter& read_of(int reader, int source) const;
-  /// Returns the half of a rank's stage that a piece goes to.
+  /// Returns the half of a rank's stage that holds piece number `piece`.
   char* stage(int rank, uint32_t piece) const;
   /// Wakes all processes that wait on any counter of the block.
   void wake_all() const;

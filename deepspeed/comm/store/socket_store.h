@@ -56,8 +56,8 @@ class SocketStore final : public c10d::Store {
   std::vector<std::string> listKeys() override;
 
  private:
-  /// Sends the call and returns the reply. `limit` is how long it may wait for its keys; unset, it does not
-  /// wait.
+  /// Sends the call and returns the reply. StoreCall describes `texts` and `number`. `limit` is how long the
+  /// call may wait for its keys; unset, it does not wait.
   StoreMessage call(StoreCall call, std::vector<std::string> texts, int64_t number = 0,
                     std::optional<std::chrono::milliseconds> limit = std::nullopt);
   StoreMessage exchange(const StoreMessage& request, net::Deadline deadline);
@@ -72,7 +72,7 @@ class SocketStore final : public c10d::Store {
 };
 
 /// Greets the server as the given rank of a world. Rank -1 is another client of a joined process. Returns
-/// false, with why_not, if the server is no store or expects another job.
+/// false, with why_not, if the server is no store, expects another job, or has another secret.
 bool greet_store(int socket, int rank, int world_size, net::Deadline deadline, std::string& why_not);
 
 /// Connects to a listening server and greets it. Tries again until the deadline if too many clients are

@@ -12,8 +12,8 @@ namespace deepspeed::comm {
 /// Names the variable with the job's secret, which the launcher of several machines sets.
 inline constexpr const char* kStoreSecretVariable = "DEEPSPEED_STORE_SECRET";
 
-/// Returns the secret that guards a store at the socket. It is "" if there is none, or if the socket is only
-/// for this machine and user.
+/// Returns the secret that guards a store whose connection or listener is `socket`. It is "" if there is
+/// none, or if the socket is only for this machine and user.
 std::string store_secret(int socket);
 
 /// Returns the prover of a store's connections.

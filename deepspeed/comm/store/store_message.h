@@ -59,11 +59,12 @@ constexpr const char* kStoreGreeting = "deepspeed-cpp store 1";
 /// Limits the size of a message in bytes; larger ones end the connection.
 constexpr uint32_t kMaxStoreMessage = 64u << 20;
 
-/// Returns the bytes to send. They start with the length of the rest (4 bytes).
+/// Returns the bytes to send, which start with the length of the rest (4 bytes). Throws CommError beyond
+/// kMaxStoreMessage.
 std::string encode_store_message(const StoreMessage& message);
 
-/// Removes and returns the first message in `received`, if it is complete. Throws CommError if the bytes are
-/// not a message or exceed max_bytes.
+/// Removes and returns the first message in `received`; nothing if it is incomplete. Throws CommError if the
+/// bytes are not a message, or it is longer than max_bytes.
 std::optional<StoreMessage> take_store_message(std::string& received, uint32_t max_bytes = kMaxStoreMessage);
 
 }  // namespace deepspeed::comm

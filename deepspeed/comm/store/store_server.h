@@ -13,7 +13,7 @@ namespace deepspeed::comm {
 /// that sends no greeting is dropped after ten seconds, or earlier if many wait.
 class StoreServer {
  public:
-  /// Takes a listening socket, and optionally `reserved`, which stays open as long as that. Each of the
+  /// Takes a listening socket, and optionally `reserved`, a socket that stays open as long. Each of the
   /// `world_size` ranks joins once. After all have joined, further ranks are told that they belong to another
   /// job. If the socket is only for this machine, connections of other users are closed at once. Throws
   /// CommError.

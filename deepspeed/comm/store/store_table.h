@@ -21,7 +21,7 @@ class StoreTable {
     std::vector<std::string> changed;   // keys that others may have waited for
   };
 
-  /// Answers a call like c10d's stores. Throws CommError if the call lacks texts.
+  /// Answers a call like c10d's stores. Throws CommError for an unknown call or a wrong number of texts.
   Outcome answer(const StoreMessage& request);
 
  private:
@@ -36,8 +36,8 @@ class StoreTable {
   std::unordered_map<std::string, std::deque<std::string>> queues_;  // none is empty
 };
 
-/// Holds the ranks that have joined a store's job. Each joins once, but a rank that ends before all have
-/// joined may join again.
+/// Holds the ranks that have joined a job through its store. Each joins once, but a rank that ends before all
+/// have joined may join again.
 class JoinedRanks {
  public:
   explicit JoinedRanks(int world_size) : world_size_(world_size) {}

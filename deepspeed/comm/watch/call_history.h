@@ -29,7 +29,7 @@ class CallHistory {
     uint64_t chain = 0;
   };
 
-  /// Begins empty. It remembers the `kept` latest calls, and all unfinished ones.
+  /// Makes an empty history. It remembers the `kept` latest calls, and all unfinished ones.
   CallHistory(std::string group_name, std::vector<int> global_ranks, size_t kept = 64);
 
   /// Records a call that is about to start, with the calling thread. Numbers count from 1.
@@ -39,7 +39,7 @@ class CallHistory {
   /// Records whether the program is waiting for the call.
   void set_blocked(uint64_t number, bool is_blocked);
 
-  /// Records, while it exists, that the program waits for a message with the group's rank `peer`.
+  /// Records during its lifetime that the program waits for a message with rank `peer`.
   class MessageWait {
    public:
     MessageWait(CallHistory& history, const char* name, int peer);
@@ -52,7 +52,8 @@ class CallHistory {
     int64_t number_ = 0;
   };
 
-  /// Returns the oldest unfinished collective and message that began at least `patience` ago.
+  /// Returns the oldest unfinished collective and the longest wait for a message. Each began at least
+  /// `patience` ago.
   std::vector<AwaitedCall> awaited(std::chrono::milliseconds patience);
 
   /// Returns whether a call that began at least `patience` ago is unfinished.
@@ -63,10 +64,11 @@ class CallHistory {
   int64_t last_caller();
   /// Returns the hash of all calls up to `number`, if that call is remembered.
   std::optional<uint64_t> chain_at(uint64_t number);
-  /// Reports at most `most` of the latest calls. A call unfinished for `patience` is reported as awaited,
-  /// with all after it. The callers' values are included for the last few calls, or for all.
+  /// Returns a report of at most `most` of the latest calls. The oldest call unfinished for `patience` is
+  /// reported as awaited, with all after it. The callers' values are included for the last few calls, or with
+  /// `all_values` for all.
   GroupReport report(std::chrono::milliseconds patience, size_t most = 64, bool all_values = false);
-  /// Reports that this rank has left the group, after its last call.
+  /// Returns a report that this rank has left the group after its last call.
   GroupReport leaving_report();
 
  private:

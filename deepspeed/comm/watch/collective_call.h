@@ -33,8 +33,8 @@ CollectiveCall call_of(const Operation& operation);
 /// Returns "all_reduce #42 (sum of 1024 Float, micro step 7)". `number` counts the group's calls from 1.
 std::string describe(const CollectiveCall& call, uint64_t number);
 
-/// Adds call `number` to the hash of a group's earlier calls (0 before the first). The hash is the same on
-/// all machines if all calls are.
+/// Returns the hash of a group's calls after call `number`. `earlier` is that of the calls before (0 before
+/// the first). The hash is the same on all machines if all calls are.
 uint64_t extend_chain(uint64_t earlier, const CollectiveCall& call, uint64_t number);
 
 /// Returns 20 bits of a hash of calls, for the tags of messages.

@@ -48,8 +48,8 @@ class DivergenceGuard {
   enum class Check { kByMessages, kByTheGuard };
 
   /// Starts watching a new group and returns its history. `key` is the same on all ranks. `on_divergence` is
-  /// called at most once, from the guard's thread, with the text of the error. It must not block.
-  /// complete_groups() calls `complete`.
+  /// called at most once, with the text of the error, in the guard's thread or one that ends groups. It must
+  /// not block. complete_groups() calls `complete`.
   std::shared_ptr<CallHistory> watch(const std::string& key, const std::string& name,
                                      const std::vector<int>& global_ranks, Check check,
                                      std::function<void(const std::string&)> on_divergence,
@@ -72,9 +72,8 @@ class DivergenceGuard {
   /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
 
-  /// Tells the other ranks this rank's calls, and returns how calls in the group `key` differ. The result may
-  /// also say that a rank left. Returns nothing if the other ranks' reports show no difference within
-  /// `limit`.
+  /// Tells the other ranks this rank's calls. Returns how calls in the group `key` differ, or that a rank
+  /// left. Returns nothing if the other ranks' reports show no difference within `limit`.
   std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
   /// Tells waiting ranks that this rank leaves, unless `is_known` because all leave together. Ends the watch
   /// and releases the store. Takes at most twice `limit`. Later calls do nothing.

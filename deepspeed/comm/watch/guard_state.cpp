@@ -122,7 +122,7 @@ GuardState::Verdicts GuardState::compare(const RankReport& own, Verdicts* held_u
   return found;
 }
 
-/// Records since when an exchange has been running.
+/// Sets GuardState::exchange_begin during an exchange.
 class GuardState::ExchangeTime {
  public:
   explicit ExchangeTime(GuardState& state) : state_(state) { set(std::chrono::steady_clock::now()); }

@@ -86,29 +86,31 @@ struct GuardState {
   bool has_left();
   bool makes_no_group();
   std::set<int> peers();
-  /// Returns long unfinished calls of groups that have not ended. Needs the lock.
+  /// Returns calls, unfinished for two seconds, of groups that have not ended. The caller holds `mutex`.
   std::vector<AwaitedCall> awaited_calls();
   std::map<std::string, SequenceCheck::Group> compared_groups();
   GroupReport report_of_group(Watched& group, std::chrono::milliseconds patience, size_t most) const;
   RankReport own_report(std::chrono::milliseconds patience, size_t most = 64);
   std::optional<RankReport> report_of(int peer);
   bool is_deadlock_again(const RankReport& other, const std::string& text);
-  /// Exchanges reports. `held_up` receives groups that other ranks will not join, even if nothing waits
-  /// there.
+  /// Exchanges reports with the other ranks, and returns what they show. Calls unfinished for `patience`
+  /// count as waiting. `held_up` receives groups that other ranks will not join, even if nothing waits there.
   Verdicts exchange(std::chrono::milliseconds patience, Verdicts* held_up = nullptr);
   Verdicts compare(const RankReport& own, Verdicts* held_up);
   void tell(const RankReport& report);
   Verdicts check_sequences();
-  /// Reads once which processes the neighbours are, because the store may not answer later.
+  /// Reads which processes the other ranks of this machine are, since the store may not answer later.
   void read_processes();
   /// Sends heartbeats to ranks that cannot see this process, and checks theirs.
   void exchange_beats();
   void look();
-  /// Ends groups. With `everywhere`, also those without unfinished calls.
+  /// Ends the verdicts' groups. Also ends groups whose last caller is the same thread and waits; with
+  /// `everywhere`, even if it does not.
   void give_up(const Verdicts& verdicts, bool everywhere);
   /// Lets all groups complete the work they gave a device.
   void complete_groups();
-  /// Records that all groups (or `only` one) end with this reason. Returns the functions to call then.
+  /// Records that all groups (or `only` one) end with this reason. Returns their on_divergence functions, to
+  /// be called with it.
   Endings note_end(const std::string& reason, const std::string* only = nullptr);
   void end_groups_if_due();
   /// Tells the others the reason, then ends the groups. For threads other than the guard's.
@@ -120,7 +122,7 @@ struct GuardState {
   void stop();
   bool wait_for_answer(uint64_t number, std::chrono::milliseconds limit);
   static void serve(const std::shared_ptr<GuardState>& state);
-  /// Runs in another thread, which inspects processes even if the store does not answer.
+  /// Inspects this machine's processes in a second thread, even if the store does not answer.
   static void watch_processes(const std::shared_ptr<GuardState>& state);
 };
 

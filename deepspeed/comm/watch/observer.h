@@ -29,7 +29,8 @@ struct ObservedCall {
   int peer = -1;                  // root of a broadcast or other end of a message; -1: none
   bool by_nodes = false;          // in two steps, within nodes and between them
   Clock::time_point begin = {};   // when it was called
-  /// When the program began to wait for it. The call delayed the program by end - wait_begin.
+  /// When the program began to wait for it; `end` if it did not. The call delayed the program by end -
+  /// wait_begin.
   Clock::time_point wait_begin = {};
   /// When the wait was over. On CUDA only the current stream waits, and the program continues at once.
   Clock::time_point end = {};
@@ -70,7 +71,8 @@ class Observation {
   Observation& operator=(Observation&&) = delete;
 
   void wait_begins();
-  /// Reports the call to remaining observers. Thread-safe; later calls do nothing.
+  /// Reports the call to the observers that were present when it began and still exist. Thread-safe; later
+  /// calls do nothing.
   void end(ObservedCall::Outcome outcome);
 
  private:

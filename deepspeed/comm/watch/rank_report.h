@@ -49,8 +49,8 @@ Json to_json(const RankReport& report);
 /// Parses a report. Throws nlohmann's exception for anything that to_json() did not write.
 RankReport report_from_json(const Json& json);
 
-/// Returns the thread that makes this rank's calls in the group. If there are no calls yet, returns the only
-/// thread that calls in other groups, or kSeveralThreads unless there is exactly one.
+/// Returns the thread that makes this rank's calls in the group. If there are none yet, returns the only
+/// thread that calls in other groups, or kSeveralThreads if there is no single one.
 int64_t thread_of(const RankReport& report, const std::string& group);
 
 /// Finds differences between the ranks' calls in their common groups. Collectives may differ, callers may
@@ -59,12 +59,12 @@ int64_t thread_of(const RankReport& report, const std::string& group);
 std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& other);
 
 /// Finds deadlocks between a thread of each rank. Each is blocked in a collective that the other rank's
-/// blocked thread should call. Both ranks are in both groups. The verdicts are for own groups. They are
-/// certain only if a later report of `other` says the same.
+/// blocked thread should call. Both ranks are in both groups. The verdicts are for this rank's groups. They
+/// are certain only if a later report of `other` says the same.
 std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other);
 
-/// Finds own waiting groups in which `other` will make no calls. `other` gave them up, or its thread that
-/// calls in them gave up another group. With `with_idle`, also own groups in which nothing waits.
+/// Finds groups of this rank in which `other` will make no calls. It gave them up. Or this rank waits in them
+/// for a thread of `other` that gave up another group; `with_idle` includes groups in which nothing waits.
 std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle = false);
 
 }  // namespace deepspeed::comm

@@ -31,11 +31,10 @@ class SequenceCheck {
       : rank_(rank), all_calls_(std::move(all_calls)) {}
 
   /// Publishes this rank's progress twice a second and compares it with its neighbours'. More frequent calls
-  /// do nothing. The neighbours are the previous and next ranks in the group; a rank that differs from any
-  /// differs from one of them. Groups have the same keys on all ranks. If hashes differ, the two ranks
-  /// publish all calls they remember. A later call then returns the verdict on all ranks of the group. It
-  /// names the first two differing calls. Never waits for another rank. `groups` are the groups without a
-  /// verdict so far.
+  /// do nothing. The neighbours are the previous and next ranks in the group; if any ranks differ, two
+  /// neighbours do. Groups have the same keys on all ranks. If hashes differ, the two ranks publish all calls
+  /// they remember. A later call then returns the verdict on all ranks of the group, which names the first
+  /// two differing calls. Never waits for another rank. `groups` are the groups without a verdict so far.
   std::optional<Verdict> check(c10d::Store& store, const std::map<std::string, Group>& groups);
 
  private:
@@ -50,7 +49,8 @@ class SequenceCheck {
   void tell_calls(c10d::Store& store);
   void answer_requests(c10d::Store& store);
   std::optional<Verdict> name_difference(c10d::Store& store);
-  /// Names the differing calls, if the peer has published its own up to there.
+  /// Names the first differing calls of this rank and the peer. Returns nothing unless the peer has published
+  /// its calls up to there.
   std::optional<std::string> named_difference(c10d::Store& store, const RankReport& own) const;
   std::string unnamed_difference(const RankReport& own) const;
 

@@ -37,7 +37,7 @@ namespace {
 
 int64_t numel_of(const Interval& interval) { return interval.empty() ? 0 : interval.numel(); }
 
-/// Runs the steps of one call.
+/// Runs the steps of one call, each to its end, over two connections.
 class NodeSteps {
  public:
   NodeSteps(Connection& node, Connection& across, CallHistory::Progress call)

@@ -16,7 +16,8 @@
 
 namespace deepspeed::comm {
 
-/// Runs collectives of CPU tensors. Calls come from the group's start(), in the same order on all ranks.
+/// Runs collectives of CPU tensors in steps within and between nodes. Calls come from the group's start(), in
+/// the same order on all ranks.
 class NodeLevels {
  public:
   /// Takes two connected groups for CPU tensors. `node` has the ranks on this rank's node; `across` has one
@@ -25,7 +26,7 @@ class NodeLevels {
              c10::intrusive_ptr<c10d::ProcessGroup> across, const LinkFigures& links,
              std::chrono::milliseconds timeout);
 
-  /// Returns whether the operation can be done in these steps and is faster that way.
+  /// Returns whether the operation can be done in steps and is faster that way.
   bool suits(const Operation& operation) const { return is_faster_by_nodes(links_, shape_, operation); }
   /// Starts the operation on a thread of the group. Sums add in the order of a node's ranks, then of the
   /// nodes. A sum of 16-bit numbers is rounded once within the node and once between nodes.

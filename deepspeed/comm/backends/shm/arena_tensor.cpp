@@ -12,7 +12,7 @@
 namespace deepspeed::comm {
 namespace {
 
-/// Keeps its arena alive while the memory is used.
+/// Keeps the arena of a tensor's memory alive until free() returns that memory to it.
 struct ArenaBlock {
   std::shared_ptr<shm::Arena> arena;
   void* data;

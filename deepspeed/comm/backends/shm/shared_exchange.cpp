@@ -84,7 +84,7 @@ shm::Reduction reduction_of(at::ScalarType type, ReduceOp op) {
   return {combine_op(op), *combine_type(type)};
 }
 
-/// Ends when an operation ends, and has the c10d future that some callers need.
+/// Represents an operation, also as the c10d future that some callers need.
 class SharedWork : public c10d::Work {
  public:
   SharedWork() : future_(c10::make_intrusive<at::ivalue::Future>(c10::NoneType::get())) {}
@@ -126,7 +126,8 @@ struct SharedExchange::State {
   bool stopped = false;
 
   Clock::time_point deadline() const { return Clock::now() + timeout; }
-  /// Runs the oldest operation of the queue. Returns false if there is none, or another thread runs one.
+  /// Runs the oldest operation of the queue to its end. Returns false if there is none, or another thread
+  /// runs one.
   bool run_next();
   void stop();
   void abort();

@@ -18,7 +18,7 @@
 namespace deepspeed::comm {
 
 /// Runs the operations of one group, one by one. Their order is that of the calls, which all ranks share. The
-/// first waiting caller runs them, otherwise a thread. Ranks with different fingerprints do not match.
+/// first waiting caller runs them, otherwise a thread. Operations with different fingerprints never complete.
 class SharedExchange {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -29,7 +29,7 @@ class SharedExchange {
   SharedExchange(const SharedExchange&) = delete;
   SharedExchange& operator=(const SharedExchange&) = delete;
 
-  /// Returns whether elements of this type can be reduced over shared memory.
+  /// Returns whether elements of this type can be reduced by `op` over shared memory.
   static bool can_reduce(at::ScalarType type, ReduceOp op);
 
   // Tensors are dense, contiguous and on the CPU. Reductions are limited to can_reduce(). 16-bit types are
@@ -39,8 +39,8 @@ class SharedExchange {
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                          uint64_t fingerprint);
-  /// Sums intervals of the tensor, one per rank. This rank's sum goes to own.result if that is defined. Other
-  /// elements are unchanged.
+  /// Sums intervals of the tensor, one per rank, over the ranks. This rank's sum goes to own.result, or to
+  /// its interval if that is undefined. Elements outside this rank's interval are unchanged.
   WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned, const OwnSum& own,
                            uint64_t fingerprint);
   WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);

@@ -10,8 +10,8 @@
 
 namespace deepspeed::comm {
 
-/// Starts an operation on CPU tensors. `fingerprint` covers all calls of the group up to this one. Returns
-/// null for a monitored barrier, which uses the store.
+/// Starts an operation on CPU tensors. `fingerprint` is a hash of all calls of the group up to this one.
+/// Returns null for a monitored barrier, which uses the store.
 c10::intrusive_ptr<c10d::Work> start_shared(SharedExchange& exchange, const Operation& operation,
                                             uint64_t fingerprint);
 
