@@ -242,7 +242,7 @@ class DEEPSPEED_API TrainingEngine {
 
  private:
   explicit TrainingEngine(std::unique_ptr<TrainingState> state);
-  /// Checks the part of require_states_here() that a load needs: that states and weights are in place.
+  /// Checks that states and weights are in place, as a load needs. See require_states_here().
   void require_memory_here(const char* call) const;
   /// Releases the model so that another engine can take it; does not communicate.
   void let_go_of_model() noexcept;

@@ -61,7 +61,7 @@ ZeroOptimizerStates parse_optimizer_states(const Value& value);
 /// Returns whether an optimizer's dict comes from DeepSpeed's BF16_Optimizer. Such a dict is one rank's part.
 bool is_of_bf16_optimizer(const Value& optimizer);
 
-/// Reads only the weights, without state and options: all that zero_to_fp32 needs.
+/// Reads only the fp32 weights, without state and options: all that zero_to_fp32 needs.
 ZeroOptimizerStates parse_partitions(const Value& value);
 
 }  // namespace deepspeed::checkpoint

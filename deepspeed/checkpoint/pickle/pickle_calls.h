@@ -27,7 +27,8 @@ void set_state(PickleGraph& graph, uint32_t object, uint32_t state);
 /// Returns the storage of record `key`, of `num_bytes` bytes. Throws CheckpointError.
 using StorageLoader = std::function<at::Storage(const std::string& key, int64_t num_bytes)>;
 
-/// Builds the storage of the persistent id `("storage", class, key, device, numel)`. Throws CheckpointError.
+/// Builds the storage of the persistent id `("storage", class, key, device, numel)`. `load` returns its
+/// bytes. Throws CheckpointError.
 uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const StorageLoader& load);
 
 }  // namespace deepspeed::checkpoint

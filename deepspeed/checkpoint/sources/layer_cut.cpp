@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kEnough = 2;  // ways to find; a second one only shows that the result is ambiguous
 
-/// Returns whether a stage with these parameters may fit after adding more.
+/// Returns whether `params`, alone or with further ones, may be the parameters of `stage`.
 bool may_grow(const NamedShapes& params, const StageSizes& stage) {
   if (stage.flat_numel) return numel_of(params) <= *stage.flat_numel;
   return params.size() <= stage.shapes.size();

@@ -64,7 +64,7 @@ class UniversalSource {
 
  private:
   at::ScalarType master_dtype(const Parameter& parameter) const;
-  /// Holds the model file of a stage, or of the whole model.
+  /// Holds the model file of a pipeline stage, or of the whole model.
   struct Stage {
     std::shared_ptr<DeferredArchive> file;
     ModelStates states;

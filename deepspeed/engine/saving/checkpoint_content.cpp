@@ -79,8 +79,8 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
   };
 }
 
-/// Returns the optimizer state in `part` of this rank's part of a group; at stage 3, of one sub-group. Throws
-/// as ZeroState::of() does.
+/// Returns the optimizer state of the elements `part` in this rank's part of a group. At stage 3 `part` is
+/// one sub-group. Throws as ZeroState::of() does.
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              DeferredTensors& deferred) {
   if (const auto on_disk = optimizer.state().on_disk(group, part)) {
