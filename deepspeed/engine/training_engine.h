@@ -222,7 +222,7 @@ class DEEPSPEED_API TrainingEngine {
   /// Returns a data loader's options, with the engine's ranks, seed and dataloader_drop_last. Throws
   /// UsageError for an unknown options.route.
   DataLoaderOptions loader_options(const DeepSpeedIoOptions& options) const;
-  /// Sets the data loader position that checkpoints record.
+  /// Sets the position, of one data loader, that checkpoints record.
   void track_loader(std::shared_ptr<LoaderPosition> position);
   uint64_t seed() const;
 

@@ -42,8 +42,8 @@ class DeferredArchive {
   /// that size, any dtype and device. `tensor` is a contiguous tensor of value(), deferred or not. Throws
   /// CheckpointError if the sizes do not fit or the bytes are altered.
   void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
-  /// Loads the whole tensor to the CPU; one that is not deferred is returned unchanged. If the tensor fills
-  /// its zip record, the record's own checksum is checked.
+  /// Loads the whole tensor to the CPU. Returns one that is not deferred unchanged. If the tensor fills its
+  /// zip record, the record's own checksum is checked.
   at::Tensor load(const at::Tensor& tensor) const;
   /// Returns `value` with all tensors inside it loaded. Views of one storage still share it.
   Value load(Value value) const;

@@ -208,7 +208,7 @@ void Fp32Source::add_frozen(const Stage& stage) {
   }
 }
 
-/// Adds the frozen parameters in the module. At stage 1, DeepSpeed does not list them.
+/// Adds the module's frozen parameters: all that are not trained. At stage 1, DeepSpeed does not list them.
 void Fp32Source::add_frozen_of_module(const Stage& stage) {
   std::unordered_set<std::string> trained;
   for (const NamedShapes& group : *stage.states.param_shapes) {

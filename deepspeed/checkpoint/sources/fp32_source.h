@@ -38,8 +38,8 @@ class Fp32Source {
   /// parameters, trained parameters, then aliases of shared parameters, which share their tensor. At stage 0
   /// the order is the module's own.
   const NamedTensors& weights() const { return weights_; }
-  /// Returns the fp32 data of a weight on the CPU, in the shape of `weight`. That is a tensor of weights(),
-  /// or a view of all its elements.
+  /// Returns the fp32 data of a weight on the CPU, in the shape of `weight`. `weight` is a tensor of
+  /// weights() or a view of all its elements.
   at::Tensor load(const at::Tensor& weight) const;
   /// Passes a weight's fp32 data to `sink` in order, in pieces of a few MiB.
   void stream(const at::Tensor& weight, const PieceSink& sink) const;

@@ -17,7 +17,7 @@ struct LayerParameters {
   bool is_tied = false;  // a stage lists the parameters of its tied layers first, and once
 };
 
-/// Describes the parameters in the optimizer of a saved stage.
+/// Describes the parameters in the optimizer of a saved pipeline stage.
 struct StageSizes {
   std::optional<int64_t> flat_numel;  // the total, if they are flat
   std::vector<std::optional<std::vector<int64_t>>>

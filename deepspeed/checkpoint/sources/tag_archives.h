@@ -40,14 +40,14 @@ class TagArchives {
   /// Reads a whole file, like open() and DeferredArchive::load().
   Value read(const std::filesystem::path& file) const { return load_all(*open(file)); }
 
-  /// Reads and checks the rest of records that were partly read. To be called after the last read: without a
+  /// Reads and checks the rest of records that were partly read. Call it after the last read: without a
   /// manifest a record has only one checksum. Throws CheckpointError.
   void check_rest() const;
   /// Checks all open files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const;
 
-  /// Returns a text that identifies the save of the opened files, to compare across ranks. Files without
-  /// marks tell at most its step; "" if not even that.
+  /// Returns a text that identifies the save of the opened files, to compare across ranks. Without marks it
+  /// tells only the step; "" if that is unknown.
   std::string identity() const;
   /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return first_ ? first_->mark.ranks : 0; }

@@ -30,8 +30,7 @@ class UniversalSource {
   };
 
   /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or files do not fit
-  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are those of the
-  /// TagArchives that it makes.
+  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are for its TagArchives.
   explicit UniversalSource(const std::filesystem::path& tag_folder,
                            const TagArchives::Options& options = {true, false});
 

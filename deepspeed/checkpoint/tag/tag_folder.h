@@ -14,9 +14,9 @@ namespace deepspeed::checkpoint {
 /// Returns the name of the folder in which `tag` is filled, next to it: ".<name>.saving".
 std::string staging_tag(const std::string& tag);
 
-/// Creates the empty folder in which a tag is filled, and returns its lock. The folder and its parents are
-/// durable. Removes what interrupted saves of any tag left, but nothing that a running process fills. Throws
-/// IoError, also if another process fills this tag, or if the name is a link or belongs to another user.
+/// Creates the empty folder in which a tag is filled, and returns its lock. Makes it and its parents durable.
+/// Removes what interrupted saves of any tag left, but nothing that a running process fills. Throws IoError,
+/// also if another process fills this tag, or if the name is a link or belongs to another user.
 [[nodiscard]] StagingLock begin_tag(const std::filesystem::path& dir, const std::string& tag);
 /// Opens the folder in which a tag is filled. Creates it if begin_tag() ran on another machine. Throws
 /// IoError like begin_tag().
@@ -24,7 +24,7 @@ Folder open_staging(const std::filesystem::path& dir, const std::string& tag);
 /// Removes the folder in which a tag is filled; ignores errors.
 void abandon_tag(const std::filesystem::path& dir, const std::string& tag) noexcept;
 /// Removes entries that `manifest` does not list from a tag's folder that is being filled. An interrupted
-/// save on this machine may have left them unseen by begin_tag() on another machine. Throws IoError.
+/// save on this machine may have left them, unseen by begin_tag() elsewhere. Throws IoError.
 void remove_unlisted(const Folder& staging, const Manifest& manifest);
 /// Gives the filled folder its final name, durably. It replaces an older tag of that name but keeps that
 /// tag's other files. Does nothing if there is no filled folder, because another process on the machine or

@@ -53,7 +53,7 @@ class RootScales {
   std::unordered_map<int, RootScale> of_;
 };
 
-/// Tells engines how each backward that reaches their outputs ends.
+/// Records in each engine's BackwardOutcome how backwards that reach its outputs end.
 class BackwardEnds {
  public:
   static BackwardEnds& instance() {

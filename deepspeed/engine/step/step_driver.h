@@ -62,8 +62,8 @@ class StepDriver {
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
   /// Returns the micro batch's loss, scaled as in backward(), to start a backward from.
   at::Tensor scaled_root(const at::Tensor& loss) const;
-  /// Runs a backward or a part of one, and reduces the gradients that it produced. Parameters are accessible
-  /// and times are taken as in backward(). trains_parameters: warn if it produced no gradient.
+  /// Runs a backward or a part of one, and reduces the gradients that it produced. Opens parameters and takes
+  /// times as backward() does. trains_parameters: warn if there is no gradient.
   void run_backward(const std::function<void()>& run, bool trains_parameters = true);
   /// Runs `work`, which produces gradients of the accumulation window, and records a failure. After one,
   /// run_backward() and step() throw UsageError until zero_grad(), or until another backward if nothing else
@@ -108,7 +108,7 @@ class StepDriver {
   void require_gradients();
   /// Gives a new window the config's batch size if a setter has changed it.
   void begin_window();
-  /// Returns whether the current window has gradients or micro steps.
+  /// Returns whether the current accumulation window has gradients or micro steps.
   bool is_in_window() const;
   /// Warns once if an update uses more backwards than a window has. The program may have tried to drop one in
   /// a way that does not change the gradient sums.
