@@ -21,7 +21,7 @@ namespace deepspeed::checkpoint {
 /// Reads one file of torch.save on demand, which it holds open. Not thread-safe.
 class DeferredArchive {
  public:
-  /// Storages of more bytes are deferred. Their tensors in value() are on the meta device.
+  /// Size in bytes above which a storage is deferred. Its tensors in value() are on the meta device.
   static constexpr int64_t kDeferredBytes = 64 * 1024;
 
   /// Reads everything except the deferred storages. Throws like read_torch_archive(). With `sums`, everything

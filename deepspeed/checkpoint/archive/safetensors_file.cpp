@@ -52,7 +52,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& js
   return entry;
 }
 
-/// Returns the header's entries in the order of their data. Throws also if the data has gaps.
+/// Returns the header's entries in the order of their data. Throws CheckpointError if the data has gaps.
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, uint64_t data_bytes) {
   std::vector<SafetensorsEntry> entries;
   const Json header = parse_json(text, "its header", kMaxHeaderBytes);

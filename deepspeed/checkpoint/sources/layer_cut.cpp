@@ -25,7 +25,7 @@ bool fits(const NamedShapes& params, const StageSizes& stage) {
   });
 }
 
-/// Returns the parameters of a stage with the layers [begin, end).
+/// Returns the parameters of a stage with the layers [begin, end), in its optimizer's order.
 NamedShapes parameters_of(const std::vector<LayerParameters>& layers, size_t begin, size_t end) {
   NamedShapes params;
   for (const bool is_tied : {true, false}) {

@@ -81,7 +81,7 @@ class OptimizerFiles {
   uint64_t bytes_read() const;
 
  private:
-  /// Describes a run of a parameter's elements, `in_param`. They begin at element `begin` of a tensor in
+  /// Describes a run of a parameter's elements, `in_param`. They begin at element `begin` of `tensor` in
   /// `file`.
   struct Piece {
     const DeferredArchive* file = nullptr;

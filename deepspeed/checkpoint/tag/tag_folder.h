@@ -21,7 +21,7 @@ std::string staging_tag(const std::string& tag);
 /// Opens the folder in which a tag is filled. Creates it if begin_tag() ran on another machine. Throws
 /// IoError like begin_tag().
 Folder open_staging(const std::filesystem::path& dir, const std::string& tag);
-/// Removes the folder in which a tag is filled; ignores errors.
+/// Removes the folder in which a tag is filled, if possible. Ignores errors.
 void abandon_tag(const std::filesystem::path& dir, const std::string& tag) noexcept;
 /// Removes entries that `manifest` does not list from a tag's folder that is being filled. An interrupted
 /// save on this machine may have left them, unseen by begin_tag() elsewhere. Throws IoError.
