@@ -36,9 +36,9 @@ struct ConfigureOptions {
   std::optional<bool> profile = {};
 };
 
-/// Sets how later calls of checkpoint() keep the inputs of regions. With partition_activations, the
-/// model-parallel ranks of `mpu` share them; a null `mpu` means there are none. Throws UsageError for options
-/// that contradict each other and ConfigError for a wrong config.
+/// Sets how later calls of checkpoint() keep the inputs of regions. With partition_activations, each
+/// model-parallel rank of `mpu` keeps a part of them. A null `mpu` means there are no such ranks. Throws
+/// UsageError for options that contradict each other and ConfigError for a wrong config.
 DEEPSPEED_API void configure(const std::shared_ptr<Mpu>& mpu, const ConfigureOptions& options = {});
 
 }  // namespace deepspeed::checkpointing

@@ -136,7 +136,7 @@ class DeepSpeedEngine : public Engine {
   std::shared_ptr<Module> module_;
 };
 
-/// Stands for the loader that initialize() without training data does not return; the pointer is null. Pass
+/// Stands for the loader that initialize() does not return without training data. The pointer is null. Pass
 /// training data to get a loader.
 struct NoTrainingDataWasGivenToInitialize;
 

@@ -222,7 +222,7 @@ class DEEPSPEED_API TrainingEngine {
   /// Returns a data loader's options, with the engine's ranks, seed and dataloader_drop_last. Throws
   /// UsageError for an unknown options.route.
   DataLoaderOptions loader_options(const DeepSpeedIoOptions& options) const;
-  /// Sets the data loader position that checkpoints record.
+  /// Sets the position, of one data loader, that checkpoints record.
   void track_loader(std::shared_ptr<LoaderPosition> position);
   uint64_t seed() const;
 
@@ -242,7 +242,7 @@ class DEEPSPEED_API TrainingEngine {
 
  private:
   explicit TrainingEngine(std::unique_ptr<TrainingState> state);
-  /// Checks the part of require_states_here() that a load needs: that states and weights are in place.
+  /// Checks that states and weights are in place, as a load needs. See require_states_here().
   void require_memory_here(const char* call) const;
   /// Releases the model so that another engine can take it; does not communicate.
   void let_go_of_model() noexcept;

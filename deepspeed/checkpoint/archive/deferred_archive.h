@@ -21,7 +21,7 @@ namespace deepspeed::checkpoint {
 /// Reads one file of torch.save on demand, which it holds open. Not thread-safe.
 class DeferredArchive {
  public:
-  /// Larger storages, in bytes, are deferred: their tensors in value() are on the meta device.
+  /// Size in bytes above which a storage is deferred. Its tensors in value() are on the meta device.
   static constexpr int64_t kDeferredBytes = 64 * 1024;
 
   /// Reads everything except the deferred storages. Throws like read_torch_archive(). With `sums`, everything
@@ -35,29 +35,30 @@ class DeferredArchive {
   /// Returns whether everything read is compared with the file's checksums.
   bool is_verified() const { return zip_.is_verified(); }
   uint64_t bytes_read() const { return zip_.bytes_read(); }
-  /// Frees the read-ahead buffer.
+  /// Frees the read-ahead buffer until the next read.
   void release() const { zip_.release(); }
 
-  /// Copies the elements [begin, end) of `tensor`, in row-major order, into `destination`. `destination` is
-  /// 1-D, of the same size, any dtype and device. `tensor` is a contiguous tensor of value(), deferred or
-  /// not.
+  /// Copies `elements` of `tensor`, counted in row-major order, into `destination`. `destination` is 1-D, of
+  /// that size, any dtype and device. `tensor` is a contiguous tensor of value(), deferred or not. Throws
+  /// CheckpointError if the sizes do not fit or the bytes are altered.
   void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
-  /// Loads the whole tensor to the CPU. If the tensor fills its zip record, the record's own checksum is
-  /// checked.
+  /// Loads the whole tensor to the CPU. Returns one that is not deferred unchanged. If the tensor fills its
+  /// zip record, the record's own checksum is checked.
   at::Tensor load(const at::Tensor& tensor) const;
   /// Returns `value` with all tensors inside it loaded. Views of one storage still share it.
   Value load(Value value) const;
   /// Reads all deferred data once, in small pieces, and checks its checksums. Throws CheckpointError.
   void verify() const;
-  /// Reads the rest of records that were partly read, like ZipReader::check_rest().
+  /// Checks the rest of records that were partly read. See ZipReader::check_rest().
   void check_rest() const { zip_.check_rest(); }
-  /// Turns off the checks of record parts. Call it if another reader of the file has made them.
+  /// Turns off checksums for parts of records. Call it if another reader of the file has checked them.
   void trust() { zip_.trust(); }
 
  private:
   using Storages = std::unordered_map<const void*, at::Storage>;
 
-  /// Loads what value() defers, each storage once; `loaded` holds those already loaded.
+  /// Returns `value` with its deferred tensors loaded. `loaded` keeps each storage, so that none is read
+  /// twice.
   Value load(Value value, Storages& loaded) const;
   at::Storage load_storage(const at::Tensor& tensor) const;
   void read_bytes(const at::Tensor& tensor, int64_t first, void* destination, int64_t numel) const;

@@ -16,7 +16,7 @@ namespace deepspeed::checkpoint {
 
 class DeferredTensors {
  public:
-  /// Passes the elements in `part` to the sink, in order and in the tensor's dtype, piece by piece.
+  /// Passes the elements in `part` to the sink, in order and in the tensor's dtype.
   using Source = std::function<void(const Interval& part, const PieceSink& sink)>;
 
   /// Returns a new meta tensor of shape (numel). `source` provides its data and that of its views.

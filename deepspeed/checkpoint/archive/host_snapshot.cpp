@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kSnapshotAlignment = 64;
 
-/// Returns the bytes of the snapshot that a record takes.
+/// Returns how many bytes of the snapshot one record takes, with padding.
 uint64_t snapshot_bytes(const at::Tensor& record) { return round_up(record.nbytes(), kSnapshotAlignment); }
 
 /// Fills the copy of a deferred record with data from the content's stream.

@@ -14,10 +14,11 @@ namespace deepspeed::checkpoint {
 /// Holds copies of records in host memory. Each take() overwrites the copies of the one before.
 class HostSnapshot {
  public:
-  /// Returns how many more bytes of host memory a snapshot of `contents` needs.
+  /// Returns the bytes that take() would allocate; 0 if its present memory suffices. take() frees that memory
+  /// first.
   uint64_t missing_bytes(const std::vector<ArchiveContent>& contents) const;
-  /// Replaces the records of `contents` by copies. Copies from a device may still be running when it returns;
-  /// finish() waits for them.
+  /// Replaces the records of `contents` by copies in the snapshot. Copies from a device may still be running
+  /// when it returns; finish() waits for them.
   void take(std::vector<ArchiveContent>& contents);
   /// Waits for the copies of take(). Any thread may call it.
   void finish() const { copied_.wait(); }

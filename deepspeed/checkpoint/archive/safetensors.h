@@ -17,8 +17,8 @@ namespace deepspeed::checkpoint {
 DEEPSPEED_API FileSums write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                                          const TensorStream& stream = nullptr);
 
-/// Reads all tensors, in the order of their data. To read single ones see safetensors_file.h. Throws like
-/// SafetensorsFile.
+/// Reads all tensors, in the order of their data in the file. To read single ones see safetensors_file.h.
+/// Throws like SafetensorsFile.
 DEEPSPEED_API NamedTensors read_safetensors(const std::filesystem::path& path);
 
 }  // namespace deepspeed::checkpoint

@@ -25,7 +25,8 @@ struct SafetensorsEntry {
   uint64_t end;
 };
 
-/// Parses an entry. Throws nlohmann's or our own error if it violates the format.
+/// Parses the header's entry of one tensor. `data_bytes` is the size of all data in the file. Throws
+/// nlohmann's or our own error if the entry violates the format.
 SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& json, uint64_t data_bytes) {
   const auto type_name = json.at("dtype").get<std::string>();
   const auto* type =
@@ -51,7 +52,7 @@ SafetensorsEntry parse_safetensors_entry(const std::string& name, const Json& js
   return entry;
 }
 
-/// Returns the entries in the order of their data, which has no gaps.
+/// Returns the header's entries in the order of their data. Throws CheckpointError if the data has gaps.
 std::vector<SafetensorsEntry> parse_safetensors_header(const std::string& text, uint64_t data_bytes) {
   std::vector<SafetensorsEntry> entries;
   const Json header = parse_json(text, "its header", kMaxHeaderBytes);

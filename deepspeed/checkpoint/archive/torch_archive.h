@@ -19,19 +19,19 @@ namespace deepspeed::checkpoint {
 class AtomicFile;
 
 /// Returns the data of a meta tensor when it is written. The data is contiguous, on the CPU, and has as many
-/// elements.
+/// elements as `deferred`.
 using TensorProvider = std::function<at::Tensor(const at::Tensor& deferred)>;
 
 /// Receives the bytes of a tensor in pieces, in element order.
 using PieceSink = std::function<void(const void* data, size_t size)>;
 using TensorStream = std::function<void(const at::Tensor& deferred, const PieceSink& sink)>;
-/// Converts a provider into a stream, with one piece per tensor.
+/// Converts a provider into a stream, with one piece per tensor. Null gives null.
 DEEPSPEED_API TensorStream stream_of(TensorProvider provide);
 
 /// Writes `value` to a file, replacing an existing one. Tensors that share a storage share a record. A view
 /// of a larger storage is written with only its own elements. `provide` returns the data of tensors on the
-/// meta device. It is called for one after the other, so that no two have to be in memory. Throws IoError.
-/// Returns the file's checksums.
+/// meta device. It is called for one tensor after the other, so that no two have to be in memory. Throws
+/// IoError. Returns the file's checksums.
 DEEPSPEED_API FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
                                            const TensorProvider& provide = nullptr,
                                            const io::WriterOptions& options = {});

@@ -22,7 +22,7 @@ class ZipReader {
   uint64_t bytes_read() const { return file_.bytes_read(); }
   /// Returns whether everything read is compared with the file's checksums.
   bool is_verified() const { return file_.is_verified(); }
-  /// Frees the read-ahead buffer.
+  /// Frees the read-ahead buffer until the next read.
   void release() const { file_.release(); }
   /// Returns whether a record exists. Names are relative to the archive's top folder: "data.pkl", "data/0".
   bool has(const std::string& name) const { return records_.contains(name); }
@@ -31,15 +31,16 @@ class ZipReader {
   uint64_t size(const std::string& name) const { return find(name).size; }
   /// Reads a whole record into `destination` (`size(name)` bytes) and checks its checksum.
   void read(const std::string& name, void* destination) const;
-  /// Reads `size` bytes of a record at `offset`. If the file's checksums are known, the bytes are compared
-  /// with those. Otherwise only the whole record has a checksum. When parts are read in order from the
-  /// beginning, the last part checks it; if parts are missing at the end, check_rest() does. For any other
-  /// part the whole record is first read and checked, once.
+  /// Reads `size` bytes from byte `offset` of a record. Throws CheckpointError if the record is shorter or
+  /// altered. If the file's checksums are known, the bytes are compared with those. Otherwise only the whole
+  /// record has a checksum. When parts are read in order from the beginning, the last part checks it; if
+  /// parts are missing at the end, check_rest() does. For any other part the whole record is first read and
+  /// checked, once.
   void read_part(const std::string& name, uint64_t offset, void* destination, uint64_t size) const;
   std::string read_text(const std::string& name) const;
-  /// Reads the rest of records that were partly read, and checks their checksums.
+  /// Reads the rest of records that were partly read. Throws CheckpointError if a checksum does not match.
   void check_rest() const;
-  /// Turns off the checks of record parts. Call it if another reader of the file has made them.
+  /// Turns off checksums for parts of records. Call it if another reader of the file has checked them.
   void trust() { is_trusted_ = true; }
 
  private:

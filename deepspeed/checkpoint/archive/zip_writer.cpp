@@ -32,7 +32,7 @@ class FieldWriter {
   FieldWriter& u16(uint64_t value) { return number(value, 2); }
   FieldWriter& u32(uint64_t value) { return number(value, 4); }
   FieldWriter& u64(uint64_t value) { return number(value, 8); }
-  /// Appends 32 bits. They are all ones if the number needs 64 bits, which are elsewhere.
+  /// Appends 32 bits. They are all ones if the number needs 64 bits, which zip64_part() then writes.
   FieldWriter& u32_or_64(uint64_t value) { return u32(std::min(value, kMax32)); }
   FieldWriter& text(const std::string& value) {
     bytes += value;
@@ -46,7 +46,7 @@ class FieldWriter {
   }
 };
 
-/// Returns the fields that do not fit into 32 bits, in the format's order.
+/// Returns an entry's zip64 field with those of `values` that exceed 32 bits. It is empty if all fit.
 std::string zip64_part(const std::vector<uint64_t>& values) {
   FieldWriter fields;
   for (const uint64_t value : values) {

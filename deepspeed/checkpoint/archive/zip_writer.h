@@ -13,7 +13,7 @@ namespace deepspeed::checkpoint {
 
 class ZipWriter {
  public:
-  /// Receives the bytes in order, and returns their CRC-32.
+  /// Receives the archive's bytes in order. Returns the CRC-32 of only the bytes of this call.
   using Sink = std::function<uint32_t(const void* data, size_t size)>;
 
   /// Begins an archive. All records are in the top folder `folder`.

@@ -22,7 +22,7 @@ struct ModuleStates {
   bool has_module = true;  // false if the weights are in the files of layers
   NamedTensors module;     // parameters and buffers in the module's order and dtype, aliases included
   std::vector<std::string> buffer_names;  // which entries of `module` are buffers
-  /// Lists the trainable parameters of each group in flat order; only set with ZeRO.
+  /// Lists each group's trainable parameters in the order of its flat tensor. Unset without ZeRO.
   std::optional<std::vector<NamedShapes>> param_shapes;
   std::optional<NamedShapes> frozen_param_shapes;
   std::optional<NamedTensors> frozen_param_fragments;              // whole tensors, on the CPU
@@ -51,10 +51,11 @@ struct ModelStates {
 Value build_tensors(const NamedTensors& tensors);
 NamedTensors parse_tensors(const Value& value);
 
-/// Returns the value to write. Throws UsageError if `client_state` uses a key of DeepSpeed's own.
+/// Returns the content of the model file. Throws UsageError if `client_state` uses a key of DeepSpeed's own.
 Value build_model_states(const ModelStates& states);
 
-/// Reads the content of a file. Throws CheckpointError, naming the key that is missing or of the wrong type.
+/// Parses the content of a model file. Throws CheckpointError, naming the key that is missing or of the wrong
+/// type.
 ModelStates parse_model_states(const Value& value);
 ModuleStates parse_module_states(const Value& value);
 

@@ -156,7 +156,8 @@ int parse_stage(const Dict& states) {
   return int(number);
 }
 
-/// Returns one number per group, from a list or from a common number.
+/// Returns one number per group, from a list or from a common number. Throws CheckpointError, naming `key`,
+/// for a list of another length.
 std::vector<int64_t> numbers_of(const Value& value, size_t num_groups, const char* key) {
   if (value.get_if<List>() == nullptr) return std::vector<int64_t>(num_groups, value.as_int());
   std::vector<int64_t> numbers = value.as_size();

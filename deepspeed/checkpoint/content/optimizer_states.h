@@ -54,14 +54,14 @@ struct ZeroOptimizerStates {
 
 Value build_optimizer_states(const ZeroOptimizerStates& states);
 
-/// Reads the content of a file. Throws CheckpointError, naming what is missing or of the wrong type, and
-/// NotSupportedError for files of DeepSpeed's elastic_checkpoint.
+/// Parses the content of an optimizer file. Throws CheckpointError, naming what is missing or of the wrong
+/// type, and NotSupportedError for files of DeepSpeed's elastic_checkpoint.
 ZeroOptimizerStates parse_optimizer_states(const Value& value);
 
 /// Returns whether an optimizer's dict comes from DeepSpeed's BF16_Optimizer. Such a dict is one rank's part.
 bool is_of_bf16_optimizer(const Value& optimizer);
 
-/// Reads only the weights, without state and options: all that zero_to_fp32 needs.
+/// Reads only the fp32 weights, without state and options: all that zero_to_fp32 needs.
 ZeroOptimizerStates parse_partitions(const Value& value);
 
 }  // namespace deepspeed::checkpoint

@@ -13,7 +13,7 @@ namespace deepspeed::checkpoint {
 /// Maps a number's name, then the parameter's name, to its value.
 using ParameterNumbers = std::map<std::string, std::map<std::string, double>>;
 
-/// Key in zero/optimizer_state.pt, which DeepSpeed ignores.
+/// Key of these numbers in zero/optimizer_state.pt. DeepSpeed ignores it.
 inline constexpr const char* kParameterNumbers = "parameter_numbers";
 
 Dict build_parameter_numbers(const ParameterNumbers& numbers);

@@ -41,7 +41,7 @@ struct PlainOptimizerStates {
 
 Value build_plain_optimizer(const PlainOptimizerStates& states);
 
-/// Reads the entry. Throws CheckpointError, naming what is missing or of the wrong type.
+/// Parses the `optimizer` entry. Throws CheckpointError, naming what is missing or of the wrong type.
 PlainOptimizerStates parse_plain_optimizer(const Value& value);
 
 }  // namespace deepspeed::checkpoint

@@ -36,7 +36,7 @@ struct RunState {
 };
 
 Value build_run_state(const RunState& state);
-/// Reads the state. Throws CheckpointError, naming what is missing or of the wrong type.
+/// Parses the content of the file. Throws CheckpointError, naming what is missing or of the wrong type.
 RunState parse_run_state(const Value& value);
 
 }  // namespace deepspeed::checkpoint

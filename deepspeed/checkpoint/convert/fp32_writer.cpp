@@ -20,7 +20,8 @@ namespace {
 
 using std::filesystem::path;
 
-/// Fills shards in order. Tensors that share data go into the same shard.
+/// Distributes the weights, in order, over shards of at most `max_bytes`. A larger tensor gets its own shard.
+/// All names of a tensor go into one shard.
 std::vector<NamedTensors> split_into_shards(const NamedTensors& weights, uint64_t max_bytes) {
   std::vector<NamedTensors> shards(1);
   std::unordered_map<const void*, size_t> shard_of_tensor;
@@ -95,8 +96,8 @@ uint64_t parse_shard_size(const std::string& text) {
 
 namespace {
 
-/// Writes the weights of a model or of one of its parts. name_of() maps the usual file name to the name to
-/// use.
+/// Writes the weights of a model or of one part, and returns the files. name_of() maps the usual file name to
+/// the name to use.
 std::vector<path> write_source(const Fp32Source& source, const path& output, const ConvertOptions& options,
                                const std::function<std::string(const std::string&)>& name_of) {
   const uint64_t max_bytes = parse_shard_size(options.max_shard_size);

@@ -15,7 +15,7 @@ struct UniversalOptions {
   int num_workers = 2;
   /// Makes a pattern of `universal_checkpoint_info` that matches no parameter an error instead of a warning.
   bool strict = true;
-  /// Called after each parameter, by one thread at a time.
+  /// Called after each parameter, by one thread at a time, with the numbers done and in all.
   std::function<void(size_t done, size_t all)> progress = nullptr;
 };
 

@@ -26,7 +26,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Reserves disk space if the file system can. Throws IoError if there is too little.
+  /// Reserves disk space for the whole file if the file system can. Throws IoError if there is too little.
   void reserve(uint64_t bytes);
   /// Appends bytes and returns their CRC-32.
   uint32_t write(const void* data, size_t size);
@@ -52,7 +52,7 @@ void sync_folder(const std::filesystem::path& folder);
 /// Creates missing folders along the path, durably. Throws IoError.
 void make_folders(const std::filesystem::path& folder);
 
-/// Replaces a small text file.
+/// Writes a small text file, durably, replacing an existing one.
 void write_text_atomically(const std::filesystem::path& path, const std::string& text);
 void write_text_atomically(const Folder& folder, const std::string& name, const std::string& text);
 

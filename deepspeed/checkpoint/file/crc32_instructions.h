@@ -7,7 +7,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Returns whether this processor has the instructions.
+/// Returns whether this processor has the instructions that crc32_by_instructions() uses.
 bool has_crc32_instructions();
 
 /// Continues the inverted checksum `state` over `bytes` and returns it inverted. `size` is a multiple of 16

@@ -36,17 +36,17 @@ class FileReader {
   /// Reads `size` bytes at `offset`. Throws CheckpointError if they lie past the end or do not match their
   /// checksum.
   void read(uint64_t offset, void* destination, uint64_t size) const;
-  /// Frees the read-ahead buffer.
+  /// Frees the read-ahead buffer until the next read.
   void release() const { direct_.reset(); }
 
  private:
-  /// Returns whether all of these bytes are in the page cache.
+  /// Returns whether all of these bytes are in the page cache. True if unknown.
   bool is_cached(uint64_t offset, uint64_t size) const;
   bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;
   void verify(uint64_t chunk, const char* bytes, uint64_t size) const;
-  /// Returns a whole checksum chunk, read to use a part. Keeps the chunk, because the next call may want the
-  /// rest.
+  /// Returns a whole, verified checksum chunk by its number, for reading a part. Keeps the chunk, because the
+  /// next call may want the rest.
   const std::string& edge_chunk(uint64_t chunk) const;
 
   std::filesystem::path path_;

@@ -44,7 +44,7 @@ class DEEPSPEED_API Folder {
   void empty() const;
   /// Renames an entry within this folder.
   void rename(const std::string& from, const std::string& to) const;
-  /// Swaps two entries atomically; returns false if the file system cannot.
+  /// Swaps two entries atomically. Returns false, with nothing changed, if the system cannot.
   bool exchange(const std::string& a, const std::string& b) const;
   /// Makes the folder's entries durable.
   void sync() const;

@@ -21,7 +21,7 @@ namespace {
 
 using Kind = PickleKind;
 
-/// Describes a call whose name is in the table below.
+/// Describes a call, by node numbers, whose name is in the table below.
 struct Call {
   Global name;
   uint32_t callable = 0;

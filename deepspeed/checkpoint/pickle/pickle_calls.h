@@ -21,13 +21,15 @@ uint32_t build_call(PickleGraph& graph, uint32_t callable, uint32_t arguments);
 /// none. Throws CheckpointError.
 uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, int64_t keywords = -1);
 
-/// Sets the state of an object (`__setstate__`, `__dict__`). Throws CheckpointError.
+/// Sets the state of a kept object (`__setstate__`, `__dict__`); drops that of an ordered dict. Throws
+/// CheckpointError.
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state);
 
 /// Returns the storage of record `key`, of `num_bytes` bytes. Throws CheckpointError.
 using StorageLoader = std::function<at::Storage(const std::string& key, int64_t num_bytes)>;
 
-/// Builds the storage of the persistent id `("storage", class, key, device, numel)`. Throws CheckpointError.
+/// Builds the storage of the persistent id `("storage", class, key, device, numel)`. `load` returns its
+/// bytes. Throws CheckpointError.
 uint32_t build_storage(PickleGraph& graph, uint32_t persistent_id, const StorageLoader& load);
 
 }  // namespace deepspeed::checkpoint

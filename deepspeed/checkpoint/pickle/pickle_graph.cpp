@@ -19,7 +19,7 @@
 namespace deepspeed::checkpoint {
 namespace {
 
-/// Counts the bytes of a leaf in addition to its Value.
+/// Returns the bytes that a leaf holds outside of its Value.
 uint64_t content_bytes(const Value& leaf) {
   if (const auto* text = leaf.get_if<std::string>()) return text->size();
   if (const auto* raw = leaf.get_if<std::vector<uint8_t>>()) return raw->size();
@@ -30,7 +30,7 @@ uint64_t content_bytes(const Value& leaf) {
   return 0;
 }
 
-/// Counts the bytes that describe a tensor. Five bytes of a pickle can create one.
+/// Returns the bytes that describe a tensor; 0 for other leaves. Five bytes of a pickle can create a tensor.
 uint64_t tensor_bytes(const Value& leaf) {
   const auto* tensor = leaf.get_if<at::Tensor>();
   return tensor == nullptr ? 0 : sizeof(c10::TensorImpl) + 2 * sizeof(int64_t) * uint64_t(tensor->dim());

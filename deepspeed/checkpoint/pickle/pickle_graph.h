@@ -45,8 +45,8 @@ class PickleGraph {
  public:
   using Items = std::vector<uint32_t>;
 
-  /// Makes an empty graph. max_bytes limits what a small file can create: data that calls copy or check,
-  /// tensors, and the final value.
+  /// Makes an empty graph. `max_bytes` limits what a small file can create: the data that nodes hold, and
+  /// separately the final value.
   explicit PickleGraph(uint64_t max_bytes);
 
   // These add a node and return its number. They throw CheckpointError beyond the limit.
@@ -66,7 +66,8 @@ class PickleGraph {
   const PickleStorage& storage(uint32_t node) const { return storages_[nodes_[node].place]; }
 
   /// Builds the value below `root`. A container with several holders is copied for each. Throws
-  /// CheckpointError beyond the limit, for a value that contains itself, and for a bare storage.
+  /// CheckpointError beyond `max_bytes`, for a value that nests too deeply or contains itself, and for a bare
+  /// storage.
   Value value(uint32_t root) const;
 
  private:

@@ -102,7 +102,8 @@ class Pickler {
     out_ += text;
     memoize("text " + text);
   }
-  /// Writes Latin-1 text and the call that converts it to bytes, as Python does: protocol 2 has no bytes.
+  /// Writes bytes as Latin-1 text and a call that converts it. Python does the same, because protocol 2 has
+  /// no bytes.
   void put(const std::vector<uint8_t>& bytes) {
     std::string text;
     for (const uint8_t value : bytes) {
@@ -307,7 +308,7 @@ class Pickler {
                       "', expected at most ", kMaxPickleName, " bytes of UTF-8 in one line");
   }
 
-  /// Writes a reference to an earlier object; returns false if there is none.
+  /// Writes a reference to the object memoized as `name`. Returns false, writing nothing, if there is none.
   bool recall(const std::string& name) {
     const auto found = memo_.find(name);
     if (found == memo_.end()) return false;

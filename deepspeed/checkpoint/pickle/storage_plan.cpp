@@ -52,7 +52,7 @@ struct Extent {
   int64_t end = 0;
 };
 
-/// Returns the extent of a non-empty tensor in its storage.
+/// Returns the extent of a non-empty tensor in its storage, in elements.
 Extent extent_of(const at::Tensor& tensor) {
   int64_t last = tensor.storage_offset();
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
@@ -73,7 +73,7 @@ StorageKey key_of(const at::Tensor& tensor) {
   return {tensor.storage().unsafeGetStorageImpl(), tensor.scalar_type()};
 }
 
-/// Merges overlapping extents of dense tensors, ascending, for each storage.
+/// Returns each storage's extents of dense tensors, ascending, with overlapping ones merged.
 std::map<StorageKey, std::vector<SharedRecord>> merge_extents(const std::vector<at::Tensor>& tensors) {
   std::map<StorageKey, std::vector<SharedRecord>> merged;
   for (const at::Tensor& tensor : tensors) {

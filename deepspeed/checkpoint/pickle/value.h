@@ -35,7 +35,7 @@ class Boxed {
   }
   ~Boxed() = default;
 
-  /// Returns the content, or null.
+  /// Returns the content; null if it was made without one or moved from.
   T* get() { return content_.get(); }
   const T* get() const { return content_.get(); }
 

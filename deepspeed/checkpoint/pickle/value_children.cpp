@@ -19,7 +19,8 @@ void for_pairs(Pairs& pairs, const Apply& apply) {
   }
 }
 
-/// Calls `apply` with each part of a value's content. Shared parts go to `apply_shared`, as pointers.
+/// Calls `apply` with each part of a value's content. An object's callable and state, which its copies share,
+/// go to `apply_shared` as pointers.
 template <class Content, class Apply, class ApplyShared>
 void for_children(Content& content, const Apply& apply, const ApplyShared& apply_shared) {
   using T = std::remove_const_t<Content>;

@@ -80,8 +80,8 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, const Options& o
   for (Stage& stage : stages_) add_stage(dir, tag, options.exclude_frozen_parameters, stage);
 }
 
-/// Lists the module's tensors, in a pipeline from one file per layer, whose names lack the layer's prefix.
-/// Buffers of tied layers are in no list.
+/// Lists the module's tensors. In a pipeline they come from one file per layer, whose names lack the layer's
+/// prefix. Buffers of tied layers are in no list.
 void Fp32Source::open_module(const path& dir, const std::string& tag) {
   for (const Stage& stage : stages_) {
     for (const auto& [name, tensor] : stage.states.module)
@@ -208,7 +208,7 @@ void Fp32Source::add_frozen(const Stage& stage) {
   }
 }
 
-/// Adds the frozen parameters in the module. At stage 1, DeepSpeed does not list them.
+/// Adds the module's frozen parameters: all that are not trained. At stage 1, DeepSpeed does not list them.
 void Fp32Source::add_frozen_of_module(const Stage& stage) {
   std::unordered_set<std::string> trained;
   for (const NamedShapes& group : *stage.states.param_shapes) {

@@ -38,15 +38,16 @@ class Fp32Source {
   /// parameters, trained parameters, then aliases of shared parameters, which share their tensor. At stage 0
   /// the order is the module's own.
   const NamedTensors& weights() const { return weights_; }
-  /// Loads the data of a weight, or of a view of its whole storage.
+  /// Returns the fp32 data of a weight on the CPU, in the shape of `weight`. `weight` is a tensor of
+  /// weights() or a view of all its elements.
   at::Tensor load(const at::Tensor& weight) const;
-  /// Passes the data of a weight to `sink` in order, in pieces of a few MiB.
+  /// Passes a weight's fp32 data to `sink` in order, in pieces of a few MiB.
   void stream(const at::Tensor& weight, const PieceSink& sink) const;
   /// Checks the rest of records that were partly read, like TagArchives::check_rest().
   void check_rest() const { archives_->check_rest(); }
 
  private:
-  /// Describes a run of a weight's elements that is contiguous in a file.
+  /// Describes a run of a weight's elements: `elements` of `tensor`, which the file `archive` holds.
   struct Part {
     const DeferredArchive* archive = nullptr;
     at::Tensor tensor;

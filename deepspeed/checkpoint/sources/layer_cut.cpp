@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kEnough = 2;  // ways to find; a second one only shows that the result is ambiguous
 
-/// Returns whether a stage with these parameters may fit after adding more.
+/// Returns whether `params`, alone or with further ones, may be the parameters of `stage`.
 bool may_grow(const NamedShapes& params, const StageSizes& stage) {
   if (stage.flat_numel) return numel_of(params) <= *stage.flat_numel;
   return params.size() <= stage.shapes.size();
@@ -25,7 +25,7 @@ bool fits(const NamedShapes& params, const StageSizes& stage) {
   });
 }
 
-/// Returns the parameters of a stage with the layers [begin, end).
+/// Returns the parameters of a stage with the layers [begin, end), in its optimizer's order.
 NamedShapes parameters_of(const std::vector<LayerParameters>& layers, size_t begin, size_t end) {
   NamedShapes params;
   for (const bool is_tied : {true, false}) {

@@ -17,7 +17,7 @@ struct LayerParameters {
   bool is_tied = false;  // a stage lists the parameters of its tied layers first, and once
 };
 
-/// Describes the parameters in the optimizer of a saved stage.
+/// Describes the parameters in the optimizer of a saved pipeline stage.
 struct StageSizes {
   std::optional<int64_t> flat_numel;  // the total, if they are flat
   std::vector<std::optional<std::vector<int64_t>>>
@@ -28,8 +28,8 @@ StageSizes sizes_of(const PlainGroupStates& group);
 /// Lists the parameters of each stage, in the order of its optimizer.
 using StageParameters = std::vector<NamedShapes>;
 
-/// Cuts the layers into one consecutive part per stage, with parameters of the given sizes. Returns at most
-/// two ways to distribute the parameters; none if no cut fits.
+/// Cuts the layers into one consecutive part per stage, with parameters of the given sizes. Returns the way
+/// to distribute them; none if no cut fits. Two show that the sizes do not decide.
 std::vector<StageParameters> find_cuts(const std::vector<LayerParameters>& layers,
                                        const std::vector<StageSizes>& stages);
 

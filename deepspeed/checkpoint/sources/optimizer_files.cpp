@@ -63,7 +63,8 @@ void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::f
                          partition_count);
 }
 
-/// Records where a group's parameters lie in each rank's partition. `ranks` holds the contents of `files`.
+/// Sets in `ranks`, the contents of `files`, where a group's parameters lie in each partition. Throws
+/// CheckpointError if the sizes do not fit.
 void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
                       std::vector<ZeroOptimizerStates>& ranks) {
   const auto num_ranks = int64_t(ranks.size());
@@ -91,7 +92,8 @@ void place_parameters(const NamedShapes& shapes, size_t index, const std::vector
                          " hold ", size * num_ranks, " with padding");
 }
 
-/// Records where the parameters of all groups lie in each rank's sub-groups, at stage 3.
+/// Sets in `ranks`, the contents of `files`, where shards lie in each sub-group of stage 3. Throws
+/// CheckpointError if the sizes do not fit.
 void place_shards_of_ranks(const std::vector<NamedShapes>& shapes, const std::vector<OptimStatesFile>& files,
                            std::vector<ZeroOptimizerStates>& ranks) {
   std::vector<std::pair<std::string, int64_t>> params;
@@ -228,7 +230,8 @@ OptimizerFiles OptimizerFiles::of_model_file(std::shared_ptr<DeferredArchive> fi
 
 namespace {
 
-/// Removes parameters without gradient and state, which DeepSpeed's fp32 optimizers list too.
+/// Removes parameters without state if there are more than `num_trained`. DeepSpeed's fp32 optimizers list
+/// untrained ones too.
 void drop_untrained(PlainGroupStates& group, size_t num_trained) {
   if (group.params.size() <= num_trained) return;
   std::erase_if(group.params, [](const ParamOptimizerState& param) { return param.tensors.empty(); });

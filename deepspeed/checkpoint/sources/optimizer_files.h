@@ -56,8 +56,8 @@ class OptimizerFiles {
   static OptimizerFiles of_universal(const std::filesystem::path& folder, const TagArchives& archives,
                                      const std::vector<NamedShapes>& params);
 
-  /// Adds the files of another model-parallel rank. Parameters in both keep the files they have. Throws
-  /// CheckpointError if the number of groups differs.
+  /// Adds the files of another model-parallel rank. A parameter in both keeps the files of this object.
+  /// Throws CheckpointError if the number of groups differs.
   void join(OptimizerFiles others);
 
   const std::vector<Group>& groups() const { return groups_; }
@@ -70,7 +70,8 @@ class OptimizerFiles {
   bool holds_nothing() const { return pieces_.empty() && state_files_.empty(); }
   /// Returns how many elements of a parameter's state the files hold; 0 if none.
   int64_t numel(const std::string& parameter, const std::string& state) const;
-  /// Returns the dtype to read a parameter's masters in. It is fp64, or fp32 for files with fp32 or narrower.
+  /// Returns the dtype to read a parameter's masters in. It is fp64 if partitions or a model file hold them
+  /// in fp64, otherwise fp32.
   at::ScalarType master_dtype(const std::string& parameter) const;
   /// Copies elements of a parameter's state into `destination` (1-D, same size, any dtype and device). Throws
   /// CheckpointError, naming the parameter, if the files do not hold all of them.
@@ -80,7 +81,8 @@ class OptimizerFiles {
   uint64_t bytes_read() const;
 
  private:
-  /// Describes a run of a parameter's elements that is contiguous in a file.
+  /// Describes a run of a parameter's elements, `in_param`. They begin at element `begin` of `tensor` in
+  /// `file`.
   struct Piece {
     const DeferredArchive* file = nullptr;
     at::Tensor tensor;

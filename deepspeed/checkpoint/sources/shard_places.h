@@ -32,13 +32,12 @@ std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
 
 using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
 
-/// Returns the parameters that overlap `partition`, with their addresses in that interval. Parameters lie one
-/// after the other in the flat space.
+/// Returns the parameters that overlap `partition`, an interval of elements of the group's flat tensor.
+/// Addresses count from its begin. `shapes` lists the group's parameters in flat order.
 Fragments fragments_in(const NamedShapes& shapes, const Interval& partition);
 
-/// Throws CheckpointError if a rank's file of stage 1 or 2 contains another rank's part. The error names the
-/// file, which was swapped with another. `ranks` holds the contents of the files, and `file` returns a rank's
-/// path.
+/// Throws CheckpointError, naming the file, if a rank's file of stage 1 or 2 has another rank's addresses.
+/// Such a file was swapped. `ranks` holds the contents of the files, and `file` returns a rank's path.
 void require_own_parts(const NamedShapes& shapes, size_t group, const std::vector<ZeroOptimizerStates>& ranks,
                        const std::function<std::filesystem::path(size_t rank)>& file);
 

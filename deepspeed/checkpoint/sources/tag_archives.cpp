@@ -17,7 +17,7 @@ namespace {
 using std::filesystem::path;
 constexpr const char* kWayOut = "; put back the files of one save, or load another tag";
 
-/// Returns the integer of a key, or nothing.
+/// Returns the integer under `key`; nothing if it is absent or no integer.
 std::optional<int64_t> number_at(const Dict& dict, const std::string& key) {
   const Value* value = dict.find(key);
   const auto* number = value == nullptr ? nullptr : value->get_if<int64_t>();
@@ -47,8 +47,8 @@ int64_t steps_of(const Dict& optimizer) {
   return steps;
 }
 
-/// Returns the mark of a file, or nothing. If the file cannot be read, a reader that needs it reports the
-/// reason.
+/// Returns the mark of a file; nothing if it has none or cannot be read. A reader that needs the file then
+/// reports the reason.
 std::optional<SaveMark> mark_of(const path& file) {
   try {
     const ZipReader zip(file);

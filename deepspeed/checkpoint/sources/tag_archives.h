@@ -21,32 +21,33 @@ namespace deepspeed::checkpoint {
 class TagArchives {
  public:
   struct Options {
-    /// Compares the marks of all files if there is no manifest, and warns of what cannot be checked. Only one
-    /// of several readers should do so.
+    /// Compares the marks of all files in the folder if there is no manifest. Warns of what cannot be
+    /// checked. Only one of several readers should do so.
     bool looks_around = true;
     bool trusts = false;  // another reader has verified the files, so records need no check
   };
 
-  /// Reads the manifest, or without one the marks of all files. Throws CheckpointError if it is altered, and
-  /// like open().
+  /// Reads the manifest, or without one the marks of all files. Throws CheckpointError if the manifest is
+  /// altered, and like open().
   explicit TagArchives(std::filesystem::path folder);
   TagArchives(std::filesystem::path folder, const Options& options);
 
   const Manifest& manifest() const { return manifest_; }
 
-  /// Opens a file. Throws like DeferredArchive. Throws CheckpointError, naming both files, if it belongs to
-  /// another save than the others, or has another file's name.
+  /// Opens a file. Throws like DeferredArchive. Throws CheckpointError, naming both files, if it is from
+  /// another save than the others, or its mark names another file.
   std::shared_ptr<DeferredArchive> open(const std::filesystem::path& file) const;
   /// Reads a whole file, like open() and DeferredArchive::load().
   Value read(const std::filesystem::path& file) const { return load_all(*open(file)); }
 
-  /// Reads and checks the rest of records that were partly read. To be called after the last read: without a
+  /// Reads and checks the rest of records that were partly read. Call it after the last read: without a
   /// manifest a record has only one checksum. Throws CheckpointError.
   void check_rest() const;
   /// Checks all open files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const;
 
-  /// Returns a text that identifies the save of the opened files, to compare across ranks.
+  /// Returns a text that identifies the save of the opened files, to compare across ranks. Without marks it
+  /// tells only the step; "" if that is unknown.
   std::string identity() const;
   /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return first_ ? first_->mark.ranks : 0; }

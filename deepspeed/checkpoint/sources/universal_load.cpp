@@ -39,7 +39,8 @@ bool is_vocabulary(const DeferredArchive& file) {
   return mark != nullptr && mark->as_bool();
 }
 
-/// Returns whether the tensor can hold a parameter of that shape. It may be flat, or lack padding rows.
+/// Returns whether the tensor can hold a parameter of that shape. It may be flat. A vocabulary may lack
+/// padding rows.
 bool fits(const at::Tensor& tensor, const std::vector<int64_t>& sizes, bool vocabulary) {
   const at::IntArrayRef expected(sizes);
   if (tensor.sizes() == expected) return true;

@@ -20,12 +20,12 @@ struct UniversalMarks {
 
 class UniversalPatterns {
  public:
-  /// Reads the patterns from `info`, a dict or None. Throws CheckpointError for invalid patterns, and
+  /// Reads the patterns from `info`, a dict or None. Throws CheckpointError if it has another form, and
   /// NotSupportedError for parameters composed of several.
   explicit UniversalPatterns(const Value& info);
 
-  /// Returns the entries to store with a parameter. Throws CheckpointError if two patterns of one kind match
-  /// the name.
+  /// Returns the entries to store with a parameter. Throws CheckpointError if a pattern is invalid, or two of
+  /// one kind match the name.
   UniversalMarks marks_of(const std::string& parameter);
   /// Returns the patterns that have not matched any name so far.
   std::vector<std::string> unused() const;

@@ -70,7 +70,7 @@ void UniversalSource::join(OptimizerFiles files) {
   }
 }
 
-/// Returns a weight of the module as a meta tensor; undefined if the module has none of that name.
+/// Returns a weight of the module as a meta tensor. Undefined if the module has none of that name.
 at::Tensor UniversalSource::weight(const std::string& name) const {
   if (const auto found = module_.find(name); found != module_.end()) return found->second;
   if (!whole_) return {};
@@ -194,7 +194,7 @@ Dict UniversalSource::model_file(size_t stage) const {
   return file;
 }
 
-/// Replaces stage 3's placeholders by whole deferred weights of the same dtypes.
+/// Returns `module` with stage 3's placeholders replaced by whole deferred weights of the same dtypes.
 Dict UniversalSource::whole_module(const Dict& module) const {
   Dict result(/*ordered=*/true);
   const auto weights = by_name(whole_->weights());
@@ -237,7 +237,7 @@ Dict UniversalSource::optimizer_state() const {
 
 namespace {
 
-/// Removes the entries whose content is in the parameters' own files.
+/// Returns `states` without the entries whose content is in the parameters' own files.
 Dict without_sharded(const Dict& states) {
   constexpr auto kSharded = std::to_array<std::string_view>({"base_optimizer_state", "param_slice_mappings",
                                                              "single_partition_of_fp32_groups",

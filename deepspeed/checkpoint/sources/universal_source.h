@@ -30,8 +30,7 @@ class UniversalSource {
   };
 
   /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or files do not fit
-  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are those of the
-  /// TagArchives that it makes.
+  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are for its TagArchives.
   explicit UniversalSource(const std::filesystem::path& tag_folder,
                            const TagArchives::Options& options = {true, false});
 
@@ -64,7 +63,7 @@ class UniversalSource {
 
  private:
   at::ScalarType master_dtype(const Parameter& parameter) const;
-  /// Holds the model file of a stage, or of the whole model.
+  /// Holds the model file of a pipeline stage, or of the whole model.
   struct Stage {
     std::shared_ptr<DeferredArchive> file;
     ModelStates states;

@@ -63,7 +63,7 @@ bool has_states(const UnnamedStage& stage) {
          std::ranges::any_of(group.params, [](const auto& param) { return !param.tensors.empty(); });
 }
 
-/// Returns the parameters in a layer's file under their names in the model.
+/// Returns the parameters in a layer's file, without buffers, under their names in the model.
 NamedShapes parameters_in(const DeferredArchive& file, const std::string& prefix,
                           const std::unordered_set<std::string>& buffers) {
   NamedShapes params;

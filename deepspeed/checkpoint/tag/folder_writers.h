@@ -14,7 +14,8 @@ namespace deepspeed::checkpoint {
 /// process. On a file system without locks no process is detected.
 class FolderWriter {
  public:
-  /// Registers this process once per folder. Throws IoError if the folder cannot be created.
+  /// Returns this process's writer for the folder, registering it at first use. Throws IoError if the folder
+  /// cannot be created.
   static std::shared_ptr<FolderWriter> enter(const std::filesystem::path& folder);
   ~FolderWriter();
   FolderWriter(const FolderWriter&) = delete;
@@ -27,8 +28,8 @@ class FolderWriter {
   /// process. Returns a text that identifies the tag's folder and changes if it is replaced; "" without a
   /// tag.
   std::string check(const std::string& tag);
-  /// Checks again after the tag is locked. Throws UsageError like check(), and if a tag has appeared since.
-  /// `before` is the result of check().
+  /// Checks again after the tag is locked. Throws UsageError like check(), and if the tag has appeared or
+  /// been replaced since. `before` is the result of check().
   void check_again(const std::string& tag, const std::string& before) const;
   /// Records that this process has saved a tag and may replace it.
   void note_saved(const std::string& tag);
@@ -37,7 +38,7 @@ class FolderWriter {
   explicit FolderWriter(std::filesystem::path folder);
   bool lock_place();
   bool has_saved(const std::string& tag) const;
-  /// Returns a text that identifies the folder with the tag's name; "" if there is none.
+  /// Returns a text that identifies the folder of the tag; "" if there is none.
   std::string identity(const std::string& tag) const;
   [[noreturn]] void refuse(const std::string& tag, const std::string& job) const;
 

@@ -78,7 +78,8 @@ std::optional<std::string> read_tag(const path& latest) {
   return tag;
 }
 
-/// Returns the folder of a parameter. Its name may come from a file and must not lead out of the folder.
+/// Returns the folder of a parameter. Its name may come from a file; one that leads out of the folder throws
+/// CheckpointError.
 path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
   const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;
@@ -89,7 +90,7 @@ path universal_parameter_folder(const path& tag_folder, const std::string& param
   return universal_zero_folder(tag_folder) / parameter;
 }
 
-/// Parses the ranks in a file's name, which has to end in `ending`.
+/// Parses the ranks in a file's name. Returns nothing if it has another form or does not end in `ending`.
 std::optional<OptimStatesFile> parse_rank_file(const path& file, std::string_view ending) {
   OptimStatesFile parsed{file};
   const std::string text = file.filename().string();
@@ -107,7 +108,7 @@ std::optional<int> mp_rank_of_plain_file(std::string_view name) {
   return is_one ? std::optional(mp_rank) : std::nullopt;
 }
 
-/// Returns the number of the pipeline layer in the name of a file of weights; nothing for other files.
+/// Returns the pipeline layer in the name of a file of weights. Nothing for other files.
 std::optional<int> layer_of_file(std::string_view name) {
   int layer = 0;
   const bool is_one = take_prefix(name, "layer_") && take_number(name, layer) && take_prefix(name, "-") &&

@@ -111,9 +111,9 @@ struct LayerStatesFile {
 /// Lists the files of a pipeline's layers, by layer; empty for other checkpoints. Throws NotSupportedError if
 /// a layer is split over ranks.
 std::vector<LayerStatesFile> find_layer_states(const std::filesystem::path& dir, const std::string& tag);
-/// Returns the number of the last layer that has a file in a tag, whole or sliced, if any.
+/// Returns the highest number of a layer with a file in the tag, whole or sliced. Nothing if there is none.
 std::optional<int> last_stored_layer(const std::filesystem::path& dir, const std::string& tag);
-/// Lists the random-stream files of a tag's ranks.
+/// Lists the random-stream files of a tag's ranks, sorted by name.
 std::vector<std::filesystem::path> find_rng_states(const std::filesystem::path& dir, const std::string& tag);
 /// Lists the model files of a tag, sorted by name.
 std::vector<std::filesystem::path> find_model_states(const std::filesystem::path& dir,

@@ -64,7 +64,7 @@ FileSums parse_sums(const Json& json) {
   return sums;
 }
 
-/// Lists the complete tags that satisfy `is_wanted`, newest first.
+/// Lists the complete tags that satisfy `is_wanted`, by the time of their manifests, newest first.
 template <class IsWanted>
 std::vector<std::string> find_tags(const std::filesystem::path& dir, const IsWanted& is_wanted) {
   using Found = std::pair<std::filesystem::file_time_type, std::string>;

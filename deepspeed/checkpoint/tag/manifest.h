@@ -35,15 +35,16 @@ void write_manifest(const Folder& folder, const Manifest& manifest);
 /// is altered.
 Manifest read_manifest(const std::filesystem::path& folder);
 
-/// Describes a file that is missing or of the wrong size, if any. `is_needed` tells by its name in the
-/// manifest whether a file counts; null means all do.
+/// Describes a listed file that is missing, not regular or of another size. Nothing if all are right.
+/// `is_needed` tells by its name in the manifest whether a file counts; null means all do.
 std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest,
                                        const std::function<bool(const std::string&)>& is_needed = nullptr);
 
-/// Lists the tags whose files are all there, newest first, without universal checkpoints.
+/// Lists the tags whose files are all there, without universal checkpoints. The one with the newest manifest
+/// file comes first.
 std::vector<std::string> find_complete_tags(const std::filesystem::path& dir);
-/// Lists the complete tags that the training named itself: global_step<N>. Links to tags, renamed tags and
-/// tags with a name chosen by the user are not listed.
+/// Lists those of find_complete_tags() that the training named itself: global_step<N>. Links to tags, renamed
+/// tags and tags with a name chosen by the user are not listed.
 std::vector<std::string> find_tags_in_turn(const std::filesystem::path& dir);
 
 }  // namespace deepspeed::checkpoint

@@ -26,7 +26,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unknown machine";
 }
 
-/// Returns the note of the process that fills the folder; "" if there is none.
+/// Returns what note_owner() wrote into the folder; "" if there is no note.
 std::string owner_of(const Folder& folder) {
   std::array<char, 1000> note{};
   const int file = folder.open_file(kOwnerNote, O_RDONLY | O_NONBLOCK);

@@ -8,8 +8,7 @@
 
 namespace deepspeed::checkpoint {
 
-/// Locks a tag's folder while it is being filled. The system releases the lock when the process ends, however
-/// it ends.
+/// Locks a tag's folder while it is being filled. The system releases the lock when the process ends.
 class StagingLock {
  public:
   StagingLock() = default;
@@ -20,7 +19,7 @@ class StagingLock {
 
   /// Returns whether this object holds the lock. False if another holds it, or the file system has no locks.
   bool is_held() const { return handle_ >= 0; }
-  /// Returns whether another process holds the lock.
+  /// Returns whether another process held the lock when this object was made.
   bool is_taken() const { return is_taken_; }
 
  private:
@@ -37,8 +36,8 @@ struct LockedStaging {
 };
 
 /// Creates the folder `name` in `dir` if it is missing, and locks it. Throws IoError if the name is a link or
-/// belongs to another user. Throws IoError, naming the process if it is known, if another process keeps the
-/// lock.
+/// belongs to another user, or if another process keeps the lock. The error then names `tag` and, if known,
+/// the process.
 [[nodiscard]] LockedStaging lock_staging(const Folder& dir, const std::string& name, const std::string& tag);
 
 /// Names this process in other processes' messages: "process 17 on host".

@@ -63,7 +63,7 @@ std::string what_a_folder_is(const path& folder, bool expects_universal) {
                  fs::directory_iterator(folder)->path().filename().string(), "'");
 }
 
-/// Copies the rest of `from` to `to`, durably. Returns 0 or an errno.
+/// Copies the open file `from`, from its position on, to the open file `to`, durably. Returns 0 or an errno.
 int copy_content(int from, int to) {
   std::vector<char> piece(size_t{1} << 20);
   for (;;) {
@@ -77,7 +77,7 @@ int copy_content(int from, int to) {
   }
 }
 
-/// Copies a file with its permissions. Returns 0 or an errno.
+/// Copies the file `name` with its permissions into the folder `to`. Returns 0 or an errno.
 int copy_file(const Folder& from, const std::string& name, const Folder& to) {
   const int source = from.open_file(name, O_RDONLY | O_NONBLOCK);
   if (source < 0) return errno;
@@ -92,14 +92,15 @@ int copy_file(const Folder& from, const std::string& name, const Folder& to) {
   return error;
 }
 
-/// Copies a link. Returns 0 or an errno.
+/// Copies the link `name` into the folder `to`. Returns 0 or an errno.
 int copy_link(const Folder& from, const std::string& name, const Folder& to) {
   std::array<char, PATH_MAX> target{};
   if (::readlinkat(from.handle(), name.c_str(), target.data(), target.size() - 1) < 0) return errno;
   return ::symlinkat(target.data(), to.handle(), name.c_str()) == 0 ? 0 : errno;
 }
 
-/// Adds a link, a file, or a folder with its content to `to` as well.
+/// Adds the entry `name`, a folder with its content, to the folder `to`. Entries that `to` has stay. Throws
+/// IoError.
 void keep_entry(const Folder& from, const std::string& name, const Folder& to) {
   if (const auto inner = from.find(name)) {
     struct stat status {};

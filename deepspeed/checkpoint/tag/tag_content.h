@@ -14,7 +14,7 @@ void require_replaceable(const std::filesystem::path& tag_folder, bool is_univer
 /// Throws UsageError if `latest` or `latest_universal` is a folder.
 void require_no_folder(const std::filesystem::path& latest);
 
-/// Returns whether the folder has a file that only checkpoints have.
+/// Returns whether the folder has a manifest or a file named as in checkpoints.
 bool holds_checkpoint(const std::filesystem::path& folder);
 
 /// Adds the files of `from` that are not part of its checkpoint to `to`, durably. It makes hard links, or

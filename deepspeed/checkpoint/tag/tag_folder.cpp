@@ -39,7 +39,8 @@ constexpr const char* kRemoved = ".removed";
 constexpr const char* kOld = ".old";
 using std::filesystem::path;
 
-/// Names a folder next to that of the tag. A tag may be in a subfolder ("run/step5").
+/// Returns the path of a folder next to that of the tag: ".<name><ending>". A tag may be in a subfolder
+/// ("run/step5").
 std::string beside(const std::string& tag, const char* ending) {
   const path whole(tag);
   return (whole.parent_path() / ("." + whole.filename().string() + ending)).string();
@@ -72,7 +73,7 @@ void remove_leftovers(const Folder& dir) {
   }
 }
 
-/// Returns whether `old` is a tag left by a crash in replace_tag().
+/// Returns whether the path `old` is a tag's folder that a crash in replace_tag() left.
 bool is_older_tag(const path& old) {
   std::error_code unknown;
   return std::filesystem::is_directory(std::filesystem::symlink_status(old, unknown)) &&
@@ -101,7 +102,7 @@ void replace_tag(const Folder& dir, const std::string& tag) {
   dir.remove_own(name);
 }
 
-/// Resolves links; returns an empty path if nothing is there.
+/// Returns the path with all links resolved; an empty path if nothing is there.
 path real_path(const path& entry) {
   std::error_code broken;
   return std::filesystem::canonical(entry, broken);

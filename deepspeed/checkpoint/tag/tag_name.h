@@ -8,7 +8,7 @@ namespace deepspeed::checkpoint {
 /// Returns whether a file next to the tags has this name. Such files are `latest`, `latest_universal` and
 /// `zero_to_fp32.py`.
 bool is_name_beside_tags(const std::string& name);
-/// Returns whether a file next to the tags has this name while it is being written: "latest.17.tmp".
+/// Returns whether a file next to the tags is written under this name: "latest.17.tmp".
 bool is_temporary_beside_tags(const std::string& name);
 
 /// Throws UsageError, giving the reason, if the text cannot name a tag. Such a text leads into another

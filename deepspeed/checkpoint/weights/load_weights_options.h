@@ -24,7 +24,8 @@ struct LoadWeightsOptions {
   std::map<std::string, std::string> rename = {};
   /// Lists rules for all other names, applied in order: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
   std::vector<RenameRule> rename_rules = {};
-  /// Lists patterns of names in the model. Their matrices are stored transposed, as those of GPT-2's Conv1D.
+  /// Lists patterns of names in the model. The file has their matrices transposed, as those of GPT-2's
+  /// Conv1D.
   std::vector<std::string> transpose = {};
   /// Key of the state dictionary in a file of torch.save, if unusual.
   std::string key = {};

@@ -32,8 +32,9 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Returns whether the values can be converted to a dtype. Floating point converts to floating point by
-/// rounding. Values for an integer dtype have to be whole numbers: zero_to_fp32 turns counters into fp32.
+/// Returns whether values can be converted to the dtype `to`; `load` reads them. Floating point converts to
+/// floating point by rounding. Values for an integer dtype have to be whole numbers: zero_to_fp32 turns
+/// counters into fp32.
 bool can_become(at::ScalarType from, at::ScalarType to, const std::function<at::Tensor()>& load) {
   if (from == to) return true;
   if (at::isFloatingType(from) && at::isFloatingType(to)) return true;
@@ -48,7 +49,7 @@ at::Tensor turned(const at::Tensor& tensor, bool transposed) {
   return transposed && tensor.dim() == 2 ? tensor.t() : tensor;
 }
 
-/// Returns whether two tensors of a file are the same bytes.
+/// Returns whether two tensors of a file are equal views of the same bytes.
 bool same_bytes(const at::Tensor& one, const at::Tensor& other) {
   return one.storage().is_alias_of(other.storage()) && one.storage_offset() == other.storage_offset() &&
          one.sizes() == other.sizes() && one.strides() == other.strides();

@@ -55,7 +55,8 @@ const Dict& state_dict_at(const fs::path& file, const Dict& root, const std::str
   return *dict;
 }
 
-/// Finds the state dictionary in a file of torch.save, also under usual keys.
+/// Finds the state dictionary in a file of torch.save, also under usual keys. Throws CheckpointError, listing
+/// keys, if there is none or more than one.
 const Dict& find_state_dict(const fs::path& file, const Value& value, const std::string& key) {
   const auto* root = value.get_if<Dict>();
   if (root == nullptr) {
@@ -121,7 +122,7 @@ class SafetensorsWeights : public WeightSource {
   SafetensorsFile file_;
 };
 
-/// Reads the beginning of a file, which tells its format.
+/// Reads the first 32 bytes of a file, or all if it has fewer. They tell its format.
 std::string first_bytes(const fs::path& file) {
   const FileReader reader(file);
   std::string bytes(std::min<uint64_t>(32, reader.size()), '\0');
@@ -174,14 +175,14 @@ WeightMap read_weight_map(const fs::path& index) {
   }
 }
 
-/// Checks that a name from a file does not lead out of the folder.
+/// Throws CheckpointError if a name from a file leads out of the folder.
 void check_shard_name(const fs::path& index, const std::string& name) {
   if (!name.empty() && fs::path(name).filename() == name && name.find('\0') == std::string::npos) return;
   raise<CheckpointError>(index, " names the shard '", name, "', expected a file beside it");
 }
 
-/// Reads weights spread over several files, with an index that names the file of each:
-/// {"weight_map": {name: file in the same folder}}.
+/// Reads weights spread over several files. An index names the file of each: {"weight_map": {name: file in
+/// the same folder}}.
 class ShardedWeights : public WeightSource {
  public:
   ShardedWeights(const fs::path& index, const std::string& key) : WeightSource(index) {
@@ -241,7 +242,7 @@ class Fp32Weights : public WeightSource {
   Fp32Source source_;
 };
 
-/// Finds the file of weights in a folder.
+/// Finds the file of weights or the index in a folder. Throws CheckpointError if there is none.
 fs::path weights_in_folder(const fs::path& folder) {
   for (const bool safetensors : {true, false}) {
     for (const std::string& name : {weights_name(safetensors), weights_index_name(safetensors)}) {

@@ -27,7 +27,7 @@ class WeightSource {
   const std::filesystem::path& path() const { return path_; }
   /// Returns the weights with their sizes and dtypes; load() returns the data.
   const NamedTensors& weights() const { return weights_; }
-  /// Returns the names of entries that are not tensors.
+  /// Returns the names of entries in the files that are not tensors.
   const std::vector<std::string>& other_entries() const { return other_entries_; }
 
   /// Loads the data of weights()[index] to the CPU. Throws CheckpointError if the file is damaged.
@@ -54,7 +54,7 @@ class WeightSource {
 DEEPSPEED_API std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path,
                                                          const std::string& key = "");
 
-/// Opens the fp32 weights of a checkpoint folder, ours or DeepSpeed's, of stages 0 to 3. `mp_rank` selects a
+/// Opens the fp32 weights of a checkpoint folder, ours or DeepSpeed's, of any stage. `mp_rank` selects a
 /// model-parallel rank if layers are split over ranks. Throws like
 /// get_fp32_state_dict_from_zero_checkpoint().
 std::unique_ptr<WeightSource> open_zero_checkpoint(const std::filesystem::path& dir,

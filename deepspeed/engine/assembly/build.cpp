@@ -164,7 +164,7 @@ void tell_of_checkpointing_keys(const Json& config) {
             "config; initialize() does not call it");
 }
 
-/// Holds what the steps pass on besides the parts of the engine.
+/// Holds what the steps of build_engine() pass on besides the engine's parts.
 struct Ingredients {
   at::ScalarType dtype;  // dtype of the model's parameters
   ClientOptimizer client;

@@ -18,8 +18,8 @@ struct ModelStore {
   std::shared_ptr<zero::GatherPool> pool;    // set at stage 3
 };
 
-/// Claims for an engine the parameters that make_store() moves. Checks the claims of those it only casts.
-/// Throws UsageError, naming the parameter, if another engine has claimed it.
+/// Claims for an engine the parameters whose memory make_store() replaces. Only checks that those which it
+/// casts are unclaimed. Throws UsageError, naming the parameter, if another engine has claimed it.
 ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                              int64_t stage, at::ScalarType dtype);
 

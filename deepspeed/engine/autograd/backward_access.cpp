@@ -16,7 +16,7 @@ namespace {
 
 using PoolPtr = std::shared_ptr<zero::GatherPool>;
 
-/// Keeps the access windows of running backwards, one for each backward and pool.
+/// Keeps the stage 3 access windows of running backwards, one for each backward and pool.
 class BackwardWindows {
  public:
   static BackwardWindows& instance() {

@@ -12,8 +12,8 @@ namespace deepspeed {
 /// caller, or to tensors that the program named. Call it from a node's backward; outside one it is false.
 bool is_derivative();
 
-/// Replaces each result of the running derivative, if it has create_graph, by what `wrap` returns for it.
-/// Only the first call per key has an effect. Does nothing in other backwards.
+/// Replaces each result of the running derivative by what `wrap` returns for it. Only with create_graph.
+/// Later calls with the same key in one backward have no effect. Does nothing in other backwards.
 void wrap_derivatives(const void* key, const std::function<at::Tensor(const at::Tensor&)>& wrap);
 
 }  // namespace deepspeed

@@ -27,14 +27,14 @@ class RootScales {
     return all;
   }
 
-  /// Returns the scale of the calling node's backward, if an engine began it.
+  /// Returns the scale of the calling node's backward. Nothing if no engine began it or scaled its loss.
   std::optional<RootScale> find() {
     const std::lock_guard lock(mutex_);
     const auto entry = of_.find(torch::autograd::get_current_graph_task_id());
     return entry == of_.end() ? std::nullopt : std::optional(entry->second);
   }
 
-  /// Returns the scale of the calling node's backward, and sets it to `scale` if it had none.
+  /// Returns the scale of the calling node's backward. Sets it to `scale` first if it had none.
   RootScale find_or_begin(const RootScale& scale) {
     const int task = torch::autograd::get_current_graph_task_id();
     const std::lock_guard lock(mutex_);
@@ -53,7 +53,7 @@ class RootScales {
   std::unordered_map<int, RootScale> of_;
 };
 
-/// Tells engines how each backward that reaches their outputs ends.
+/// Records in each engine's BackwardOutcome how backwards that reach its outputs end.
 class BackwardEnds {
  public:
   static BackwardEnds& instance() {

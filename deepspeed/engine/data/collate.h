@@ -17,7 +17,7 @@ namespace deepspeed {
 
 namespace collate_detail {
 
-/// Collects the tensors of examples by their place in the example (column), and one example's other values.
+/// Collects tensors of examples by their place in the example, the column. Keeps one example's other values.
 struct Columns {
   std::vector<std::vector<at::Tensor>> tensors = {};  // [tensor of the example][example]
   size_t next = 0;                                    // column

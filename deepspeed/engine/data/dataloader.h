@@ -237,7 +237,7 @@ class DeepSpeedDataLoader {
     if (queue_) queue_->clear();
   }
 
-  /// Returns the samples of the next batch to request; empty at the end of the epoch.
+  /// Returns the samples of the next batch to request. Empty at the end of the epoch.
   std::vector<size_t> ask() {
     std::vector<size_t> batch;
     const size_t size = static_cast<size_t>(options_.batch_size);
@@ -265,7 +265,7 @@ class DeepSpeedDataLoader {
     }
   }
 
-  /// Returns the next batch and its number of samples; null at the end of the epoch.
+  /// Returns the next batch and its number of samples. Null at the end of the epoch.
   std::shared_ptr<Batch> take(size_t& num_samples) {
     if (!queue_) {
       const auto indices = ask();

@@ -30,7 +30,7 @@ class ModelChanges {
 
   void warn_of_registered();
   /// Warns of parameters whose requires_grad has changed since initialize(). is_trained selects the trained
-  /// parameters or the others.
+  /// parameters or the others; the log says `what` changed.
   void warn_of_flags(bool is_trained, const char* what);
 
   std::vector<Known> known_;

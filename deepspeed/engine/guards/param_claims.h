@@ -20,8 +20,8 @@ class ParamClaims {
   }
   ~ParamClaims() { release(); }
 
-  /// Claims a parameter. Throws UsageError, naming it, if another engine has claimed it. The parameter must
-  /// live as long as the claim.
+  /// Claims a parameter. Throws UsageError, naming it, if another engine has claimed it. `stage`, the ZeRO
+  /// stage of the claiming engine, is for such errors. The parameter must live as long as the claim.
   void add(const NamedTensor& param, int64_t stage);
   /// Throws if add() would throw, and claims nothing.
   static void check(const NamedTensor& param);

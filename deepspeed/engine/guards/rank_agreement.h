@@ -22,8 +22,7 @@ struct RankInput {
 /// and buffers. Collective. Sends one number if all agree, and nothing in a group of one. If two ranks
 /// differ, all throw UsageError with the keys or parameters and both values.
 void require_agreement(const comm::ProcessGroup& group, const RankInput& input);
-/// Compares only the config and the hyperparameters, since ranks that divide a model hold different
-/// parameters.
+/// Compares only the config and the hyperparameters. Ranks that divide a model hold different parameters.
 void require_agreement_of_options(const comm::ProcessGroup& group, const RankInput& input);
 
 }  // namespace deepspeed

@@ -6,7 +6,7 @@
 
 namespace deepspeed {
 
-/// Returns `tensor`, or for a complex one a real view of it that shares its memory.
+/// Returns `tensor`. For a complex one returns a real view that shares its memory.
 inline at::Tensor sendable(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }

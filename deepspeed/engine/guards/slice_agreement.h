@@ -17,8 +17,8 @@ struct SliceRanks {
   bool compares_whole = true;       // false: compare only partitioned parameters
 };
 
-/// Compares the parameters that slices hold in common; at stage 3, this rank's shards. Names that a slice
-/// does not have are skipped. Collective. Returns on all ranks a part of a message that names the first
+/// Compares `alike`, the parameters that slices hold in common; at stage 3, this rank's shards. Names that a
+/// slice does not have are skipped. Collective. Returns on all ranks a part of a message that names the first
 /// differing parameter and the ranks; "" if there is none.
 std::string difference_of_slices(const SliceRanks& ranks, const std::vector<NamedTensor>& alike);
 

@@ -14,7 +14,7 @@
 
 namespace deepspeed {
 
-/// Returns the dtype of the section; nothing if it is off.
+/// Returns the dtype of the section, by default that of `device`. Nothing if it is off.
 std::optional<at::ScalarType> autocast_dtype(const config::TorchAutocastConfig& config,
                                              at::DeviceType device);
 

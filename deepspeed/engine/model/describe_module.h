@@ -12,7 +12,7 @@ class Module;
 
 namespace deepspeed {
 
-/// Returns the parameters and buffers of a module and its children.
+/// Describes a module and its children: parameters, buffers and classes. Throws UsageError for null.
 DEEPSPEED_API EngineModel describe_module(const std::shared_ptr<torch::nn::Module>& module);
 
 }  // namespace deepspeed

@@ -25,8 +25,8 @@ using ModulePtr = std::shared_ptr<torch::nn::Module>;
 using ModulePtrs = std::vector<ModulePtr>;
 
 /// Marks the modules of `model`, itself included, that have one of these classes. A class is given by its
-/// full C++ name ("my::Experts") or by what follows the last "::". Returns the marked modules. All functions
-/// here throw UsageError for a null model; this one and the next five also if no module matches.
+/// full C++ name ("my::Experts") or by what follows the last "::". Returns the marked modules. The functions
+/// that take `model` throw UsageError if it is null; this one and the next five also if no module matches.
 DEEPSPEED_API ModulePtrs set_z3_leaf_modules(const ModulePtr& model, const std::vector<std::string>& classes);
 /// Marks modules by their names in the model ("h.0.experts").
 DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model,
@@ -34,7 +34,7 @@ DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_name(const ModulePtr& model,
 /// Marks modules by the ends of their names ("experts").
 DEEPSPEED_API ModulePtrs set_z3_leaf_modules_by_suffix(const ModulePtr& model,
                                                        const std::vector<std::string>& suffixes);
-/// Removes the marks from modules of these classes.
+/// Removes the marks from modules of these classes, and returns these modules.
 DEEPSPEED_API ModulePtrs unset_z3_leaf_modules(const ModulePtr& model,
                                                const std::vector<std::string>& classes);
 DEEPSPEED_API ModulePtrs unset_z3_leaf_modules_by_name(const ModulePtr& model,

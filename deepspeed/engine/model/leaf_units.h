@@ -8,8 +8,8 @@
 
 namespace deepspeed {
 
-/// Makes one unit of each leaf's parameters and returns each parameter's unit number. Leaves are the marked
-/// modules, those that zero_optimization.leaf_module names, and those below
+/// Joins each leaf's parameters into one unit of `pool`, and returns each parameter's unit number. Leaves are
+/// the marked modules, those that zero_optimization.leaf_module names, and those below
 /// stage3_module_granularity_threshold (elements of their parameters / (1 + modules below them)). Of nested
 /// leaves the outermost counts. Warns if a name in the config matches nothing. Throws UsageError if two
 /// leaves share a parameter.

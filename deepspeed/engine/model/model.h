@@ -35,7 +35,7 @@ struct ModelPart {
   bool is_leaf = false;  // marked by set_z3_leaf_modules()
 };
 
-/// Describes a layer of a pipeline, whose weights checkpoints keep in a file of their own.
+/// Describes a pipeline layer, whose weights checkpoints keep in a file of their own.
 struct StoredLayer {
   int index = 0;      // in the pipeline
   std::string slice;  // slice of the layer if ranks divide layers: "model_00"
@@ -63,7 +63,7 @@ struct DEEPSPEED_API EngineModel {
   /// Lists parameters that all ranks dividing their layer hold whole. The first of those ranks counts them in
   /// the gradient norm.
   std::vector<NamedTensor> alike_on_slices;
-  /// Lists the files that hold a pipeline stage instead of a whole model; empty for other models.
+  /// Lists the files that hold a pipeline stage. Empty for other models.
   std::vector<StoredLayer> stored_layers;
   std::vector<LayerWeights> layers;  // of all stages of a pipeline
   std::function<void(bool training)> set_training;

@@ -13,7 +13,8 @@ namespace deepspeed {
 /// model's memory. A partitioned parameter is replaced by an empty tensor, as in DeepSpeed's stage 3 files.
 /// exclude_frozen: leave out parameters that need no gradient.
 NamedTensors module_tensors(const EngineModel& model, bool exclude_frozen);
-/// Returns the tensors of each layer that this pipeline stage writes, by their names in its file.
+/// Returns the tensors of each layer that this pipeline stage writes. They have the names in the layer's
+/// file.
 std::vector<std::pair<const StoredLayer*, NamedTensors>> layer_tensors(const EngineModel& model,
                                                                        bool exclude_frozen);
 

@@ -44,8 +44,8 @@ struct ParallelGroups {
   int model_rank() const { return shares_model() ? model.rank() : 0; }
   int model_size() const { return shares_model() ? model.size() : 1; }
   int num_slices() const { return model_size() / num_stages; }
-  /// Returns the slice that rank `place` holds if `num_places` ranks divide a copy of the model. That copy
-  /// has as many slices as this one, and any number of stages.
+  /// Returns the slice of rank `place` if `num_places` ranks divide a copy of the model. That copy has as
+  /// many slices as this one, and any number of stages.
   int slice_of(int place, int num_places) const {
     return slices_are_neighbours ? place % num_slices() : place / std::max(num_places / num_slices(), 1);
   }

@@ -40,10 +40,10 @@ at::Tensor in_full(const at::Tensor& masters) {
   return masters.scalar_type() == at::kDouble ? masters : masters.to(at::kFloat);
 }
 
-/// Shifts `part` by the position where its tensor begins in the group's flat space.
+/// Shifts `part` by `begin`, the element of this rank's part of the group where its tensor begins.
 Interval shifted(const Interval& part, int64_t begin) { return {begin + part.begin, begin + part.end}; }
 
-/// Returns a source that computes fp32 masters, piece by piece, from states in memory.
+/// Returns a source that computes fp32 masters from states in memory, piece by piece. `begin`: see shifted().
 DeferredTensors::Source made_masters(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin) {
   return [&optimizer, group, begin](const Interval& part, const PieceSink& sink) {
     const Interval wanted = shifted(part, begin);
@@ -61,8 +61,8 @@ at::Tensor tensor_of(const zero::StateSlice& slice, const std::string& name) {
   return slice.master;
 }
 
-/// Returns a source that reads a state tensor slice by slice. An empty name means the masters. Slices on a
-/// disk are in memory one at a time.
+/// Returns a source that reads a state tensor slice by slice. `begin`: see shifted(). An empty name means the
+/// masters. Slices on a disk are in memory one at a time.
 DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group, int64_t begin,
                                     std::string name) {
   return [&optimizer, group, begin, name = std::move(name)](const Interval& part, const PieceSink& sink) {
@@ -79,8 +79,8 @@ DeferredTensors::Source read_slices(zero::ZeroOptimizer& optimizer, size_t group
   };
 }
 
-/// Returns the optimizer state in `part` of this rank's part of a group; at stage 3, of one sub-group. Throws
-/// as ZeroState::of() does.
+/// Returns the optimizer state of the elements `part` in this rank's part of a group. At stage 3 `part` is
+/// one sub-group. Throws as ZeroState::of() does.
 zero::GroupState saved_state(zero::ZeroOptimizer& optimizer, size_t group, const Interval& part,
                              DeferredTensors& deferred) {
   if (const auto on_disk = optimizer.state().on_disk(group, part)) {

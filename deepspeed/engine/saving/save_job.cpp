@@ -58,7 +58,7 @@ void SaveJob::report(int rank, double seconds) const {
             seconds, " s, ", double(bytes) / 1e9 / seconds, " GB/s, durable");
 }
 
-/// Writes this rank's files on num_writers threads.
+/// Writes this rank's files on num_writers threads, and returns their checksums.
 checkpoint::Manifest SaveJob::write_files(const checkpoint::Folder& staging) const {
   checkpoint::Manifest written;
   std::atomic<size_t> next = 0;

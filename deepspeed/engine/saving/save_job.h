@@ -31,13 +31,13 @@ struct SaveJob {
   std::vector<std::string> file_names = {};  // of this rank
   std::vector<checkpoint::ArchiveContent> contents = {};
   checkpoint::StagingLock lock = {};  // of the staging folder, on rank 0
-  /// On rank 0: records which tags this process has saved, so that other jobs do not use them.
+  /// Records on rank 0 which tags this process has saved. Other jobs then avoid them.
   std::shared_ptr<checkpoint::FolderWriter> folder_writer = nullptr;
 
   /// Writes the tag. Collective over `group`, after checkpoint::begin_tag() on rank 0. If one rank fails all
   /// throw, the new files are removed, and earlier tags stay as they were.
   void run(const comm::ProcessGroup& group);
-  /// Removes what this machine has written.
+  /// Removes the tag's unfinished folder, with what this machine has written.
   void abandon() const;
 
  private:

@@ -124,7 +124,7 @@ void ForwardGraphs::capture_backward(c10::Device device, const device::SideStrea
   }
 }
 
-/// Replays the forward and its backward as one autograd node.
+/// Stands for one replay of the forward graph, as a single autograd node.
 class ForwardGraphs::Replay : public torch::autograd::Function<ForwardGraphs::Replay> {
  public:
   struct Run {
@@ -132,7 +132,7 @@ class ForwardGraphs::Replay : public torch::autograd::Function<ForwardGraphs::Re
     int64_t number;
   };
 
-  /// leaves: tensors that receive the backward's gradients.
+  /// Returns copies of the replayed forward's outputs. leaves: tensors that receive the backward's gradients.
   static variable_list forward(AutogradContext* context, at::TensorList /*leaves*/,
                                std::shared_ptr<ForwardGraphs> graphs) {
     variable_list outputs, without_gradient;

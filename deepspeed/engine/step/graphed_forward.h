@@ -18,7 +18,7 @@
 
 namespace deepspeed {
 
-/// Describes what calls that share graphs have in common.
+/// Describes what calls have in common that can share CUDA graphs.
 struct CallShape {
   struct OfTensor {
     std::optional<at::ScalarType> type = {};  // nothing: an undefined tensor

@@ -32,7 +32,7 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
 
   /// Returns whether this forward runs as a graph. It needs cuda_graphs, training mode and gradients enabled.
   bool has_graphs() const;
-  /// Returns what `forward` returns for the call, replayed if it was captured: GraphedForward::run().
+  /// Returns what `forward` returns for the call, from CUDA graphs if captured. See GraphedForward::run().
   ForwardResult run_graph(const ForwardCall& call, const RunForward& forward) const;
 
  private:

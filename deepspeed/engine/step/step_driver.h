@@ -62,17 +62,18 @@ class StepDriver {
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
   /// Returns the micro batch's loss, scaled as in backward(), to start a backward from.
   at::Tensor scaled_root(const at::Tensor& loss) const;
-  /// Runs `run`, a backward or a part of one, as backward() runs autograd. Then reduces the gradients that it
-  /// produced. trains_parameters: warn if there are none.
+  /// Runs a backward or a part of one, and reduces the gradients that it produced. Opens parameters and takes
+  /// times as backward() does. trains_parameters: warn if there is no gradient.
   void run_backward(const std::function<void()>& run, bool trains_parameters = true);
-  /// Runs `work`, which produces gradients of the window, and records a failure. After one, run_backward()
-  /// and step() throw UsageError until zero_grad(), or until another backward if nothing else is in the
-  /// window.
+  /// Runs `work`, which produces gradients of the accumulation window, and records a failure. After one,
+  /// run_backward() and step() throw UsageError until zero_grad(), or until another backward if nothing else
+  /// is in the window.
   void noting_failure(const std::function<void()>& work);
   /// Sets a function to call between the reduction of a window's gradients and the update. It may change
   /// them.
   void before_update(std::function<void()> change) { before_update_ = std::move(change); }
-  /// Completes the reductions of a direct `loss.backward()`. Does nothing if there was none, or it failed.
+  /// Completes the reductions of a direct `loss.backward()`. Does nothing if there was none. If it failed,
+  /// only records that, as noting_failure() does.
   void finish_backward();
   /// Implements Engine::allreduce_gradients().
   void allreduce_gradients(std::optional<int64_t> bucket_size);
@@ -90,24 +91,24 @@ class StepDriver {
   void begin_coalescing();
   void end_coalescing(bool reduces);
 
-  /// Returns the norm of the last applied update; nothing before the first, or if it is not computed.
+  /// Returns the norm of the last applied update. Nothing before the first, or if not computed.
   const std::optional<zero::GradNorm>& grad_norm() const { return grad_norm_; }
 
  private:
   zero::ZeroOptimizer& optimizer() const { return *state_.parts.optimizer; }
   const config::DeepSpeedConfig& config() const { return state_.parts.config; }
   int64_t update(const StepOptions& options);
-  /// Returns whether a direct `loss.backward()` has failed since the last call.
+  /// Returns whether a backward through the outputs failed or has not ended, since the last call.
   bool take_failure();
   void warn_of_no_gradient();
-  /// Throws UsageError if a backward of this window has failed and left partial gradients.
+  /// Throws UsageError if a backward of this accumulation window has failed and left partial gradients.
   void require_whole_window(const char* call) const;
   /// Throws UsageError if this window has no gradient to step with. Gradients dropped by zero_grad() count as
   /// zeros.
   void require_gradients();
   /// Gives a new window the config's batch size if a setter has changed it.
   void begin_window();
-  /// Returns whether the current window has gradients or micro steps.
+  /// Returns whether the current accumulation window has gradients or micro steps.
   bool is_in_window() const;
   /// Warns once if an update uses more backwards than a window has. The program may have tried to drop one in
   /// a way that does not change the gradient sums.
