@@ -32,8 +32,8 @@ void update_simd(const UpdateArrays& arrays, const UpdateRule& rule, int64_t beg
 /// so any number of threads gives the same bits.
 double sum_of_squares_cpu(const void* values, ElementType type, int64_t numel);
 
-/// Returns the sum of squares of [begin, end) in double. The order of the sum depends only on the instruction
-/// set.
+/// Returns the sum of squares of [begin, end) in double. The order of the additions depends only on the size
+/// and the instruction set.
 double sum_of_squares_simd(const void* values, ElementType type, int64_t begin, int64_t end);
 
 }  // namespace deepspeed::kernels

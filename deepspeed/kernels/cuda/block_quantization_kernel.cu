@@ -54,7 +54,7 @@ __device__ inline unsigned code_of_scaled(float scaled) {
   return unsigned(__float2int_rn(fminf(fmaxf(scaled, kLeast), kMost)));
 }
 
-/// Returns the value of code k of a thread's bytes, without its scale.
+/// Returns the value of code k in `codes`, not yet multiplied by the scale.
 template <BlockCode kCode>
 __device__ inline float value_of(const uint8_t* codes, int k) {
   if constexpr (kCode == BlockCode::kInt4) {
