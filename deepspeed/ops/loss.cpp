@@ -51,7 +51,7 @@ at::Tensor weight_of_losses(const at::Tensor& targets, const ChunkedLoss& loss, 
   return targets.ne(loss.options.ignore_index).sum().to(dtype).reciprocal_();
 }
 
-/// Returns the loss; without a reduction the losses, [rows]. `hidden` is [rows, features], `targets` [rows].
+/// Computes the loss; without a reduction the losses, [rows]. `hidden` is [rows, features], `targets` [rows].
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
                             const OptionalTensor& bias, const at::Tensor& targets, const ChunkedLoss& loss) {

@@ -30,7 +30,7 @@ cudaError_t launch_gradient_scale(const double* sum_of_squares, double loss_scal
 /// Compresses by the formula of kernels/sign_compression.h.
 cudaError_t launch_compress_signs(float* values, float* errors, uint8_t* bits, float* scales,
                                   int64_t num_blocks, cudaStream_t stream);
-/// Adds the numbers that the bits and their scales stand for to `sums`.
+/// Adds to `sums` the numbers that the bits and their scales stand for.
 cudaError_t launch_add_signs(const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks,
                              cudaStream_t stream);
 

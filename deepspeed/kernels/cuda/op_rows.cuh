@@ -328,8 +328,8 @@ cudaError_t with_stored_type(ElementType type, const Run& run) {
   }
 }
 
-/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes, and `distances`,
-/// in elements, must be such multiples. null means no array. fp64 has no packs.
+/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes. `distances`, in
+/// elements, must be multiples of a pack. null means no array. fp64 has no packs.
 inline bool are_packed(ElementType type, std::initializer_list<int64_t> distances,
                        std::initializer_list<const void*> arrays) {
   if (type == ElementType::kFloat64) return false;
@@ -363,8 +363,8 @@ cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run&
   });
 }
 
-/// Returns run(T(), width, Team<...>(), is_kept). `is_kept` says whether the team's threads keep a row in
-/// registers. The team is a warp if its threads can.
+/// Returns run(T(), width, Team<...>(), is_kept). `is_kept` says whether a team's threads can keep a row in
+/// registers. The team is a warp if a warp can, otherwise a block.
 template <class Run>
 cudaError_t with_row(ElementType type, int64_t columns, bool packed, const Run& run) {
   return with_width(type, packed, [&](auto element, auto width) {

@@ -40,7 +40,7 @@ class Lamb : public OptimizerWithStates {
  protected:
   /// Makes a Lamb whose state tensors have these names; exp_avg and exp_avg_sq come first.
   Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names);
-  /// Returns the trust ratios of the slice's last step, 0-d tensors on its device.
+  /// Returns the trust ratios of the slice's last step, one 0-d tensor per segment. Empty before it.
   std::vector<at::Tensor>& last_coefficients(size_t slice_id) { return coeffs_[slice_id]; }
 
  private:

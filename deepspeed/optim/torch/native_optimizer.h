@@ -110,7 +110,8 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   std::optional<size_t> find_slice_id(const at::Tensor& parameter) const;
   /// Returns an id for a slice that belongs to no parameter.
   size_t new_slice_id() { return num_slices_++; }
-  /// Steps the parameter with the state of the slice. flat() must have been called.
+  /// Steps the parameter with the slice's state. `scale` multiplies the gradient. flat() must have been
+  /// called.
   void step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale);
 
  private:

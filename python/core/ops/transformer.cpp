@@ -36,7 +36,7 @@ void draw_layer(DeepSpeedTransformerConfig config, const std::vector<at::Tensor>
 }
 
 /// Returns a layer's weights, made from another implementation's eight weights and biases. That one has
-/// queries, keys and values apart. A bias of None is left out.
+/// queries, keys and values apart. None means a bias of 0.
 std::vector<at::Tensor> join_layer(const DeepSpeedTransformerConfig& config,
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<std::optional<at::Tensor>>& given) {
