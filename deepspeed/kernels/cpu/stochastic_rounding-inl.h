@@ -77,7 +77,7 @@ HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
 }
 
 #if DEEPSPEED_PAIRS_ARE_PARTNERS
-/// Returns the bytes kLow and kHigh of each lane as 16 bits. The lowest byte is 0.
+/// Returns the bytes kLow and kHigh of each lane as 16 bits. Bytes count from the lowest, 0.
 template <int kLow, int kHigh, class D>
 HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   constexpr uint8_t kZero = 0x80;
