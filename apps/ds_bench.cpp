@@ -52,7 +52,7 @@ const std::map<std::string, at::ScalarType>& dtypes() {
   return all;
 }
 
-/// Returns the sizes to measure. Each is four times the previous one.
+/// Returns the sizes to measure. With `scan` each is four times the previous one, up to max_size.
 std::vector<int64_t> sizes_of(const Arguments& arguments) {
   if (!arguments.scan) return {arguments.max_size};
   std::vector<int64_t> sizes;
@@ -101,7 +101,7 @@ nlohmann::ordered_json measure_links(const Arguments& arguments, const comm::Wor
   return comm::link_figures_json(figures);
 }
 
-/// Measures as one rank of the job. Rank 0 prints, and returns the figures.
+/// Measures as one rank of the job. Rank 0 prints and returns the figures, others return null.
 nlohmann::ordered_json measure(const Arguments& arguments, const std::string& backend,
                                const comm::InitOptions& job) {
   deepspeed::env::set("DEEPSPEED_SHARED_MEMORY", backend == "shm" ? "1" : "0");
@@ -151,7 +151,7 @@ nlohmann::ordered_json measure_here(const Arguments& arguments, const std::strin
   return nlohmann::ordered_json::parse(std::ifstream(result));
 }
 
-/// Runs all backends, one after the other.
+/// Runs all backends, one after the other. Returns an array of their figures.
 nlohmann::ordered_json measure_on_this_machine(const Arguments& arguments) {
   std::string pattern = (std::filesystem::temp_directory_path() / "ds_bench_XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr)
@@ -167,7 +167,7 @@ nlohmann::ordered_json measure_on_this_machine(const Arguments& arguments) {
   return all;
 }
 
-/// Measures as the rank that a launcher started.
+/// Measures as the rank that a launcher started. Ranks other than 0 return null.
 nlohmann::ordered_json measure_in_job(const Arguments& arguments) {
   if (arguments.backends.size() != 1)
     deepspeed::raise<deepspeed::UsageError>("--backends: ", arguments.backends.size(),

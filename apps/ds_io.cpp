@@ -35,7 +35,7 @@ struct Arguments {
 struct Measured {
   AsyncIoOptions tuning;
   DiskRate rate;
-  /// Returns the bytes per second that are both read and written.
+  /// Returns the rate, in bytes per second, of reading and then writing each byte.
   double both() const { return 1.0 / (1.0 / rate.read + 1.0 / rate.write); }
 };
 
@@ -72,7 +72,7 @@ nlohmann::ordered_json aio_section(const AsyncIoOptions& tuning) {
             {"overlap_events", tuning.overlap_events}}}};
 }
 
-/// Prints the section, or writes it to the named file.
+/// Prints the section, or writes it to the file `output` unless that is empty.
 void show(const std::string& section, const std::string& output) {
   if (output.empty()) {
     std::cout << section << "\n";

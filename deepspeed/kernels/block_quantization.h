@@ -12,8 +12,8 @@
 
 namespace deepspeed::kernels {
 
-/// Returns the bytes of `numel` quantized elements. They are codes, padded to a multiple of 4, and an fp32
-/// scale per block.
+/// Returns the bytes of `numel` quantized elements. They are all codes, padded to a multiple of 4, then an
+/// fp32 scale per block.
 int64_t quantized_bytes(int64_t numel, BlockCode code);
 
 /// Quantizes `values`, (n) fp32, fp16 or bf16, into `packed`, (quantized_bytes(n)) uint8 on the same device.

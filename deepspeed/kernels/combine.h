@@ -9,8 +9,8 @@
 
 namespace deepspeed::kernels {
 
-/// Copies between ranges that do not overlap. All stores are visible to other ranks before a later release
-/// operation.
+/// Copies `bytes` bytes between ranges that do not overlap. Other ranks see all stores before a later release
+/// operation of this thread.
 void copy(void* to, const void* from, size_t bytes, Stores stores);
 
 int64_t size_of(CombineType type);  // bytes per element
@@ -19,8 +19,8 @@ int64_t size_of(CombineType type);  // bytes per element
 /// integers.
 bool can_combine(CombineOp op, CombineType type);
 
-/// Returns whether combine() can scale sums of this type: fp32 and fp64. For 16-bit types that would round
-/// once less than a sum and a separate product.
+/// Returns whether combine() takes a factor for this type: true for fp32 and fp64. In 16 bits the scaled sum
+/// would be rounded only once, unlike a sum that is multiplied afterwards.
 bool can_scale(CombineType type);
 
 /// Sets to[i] to terms[0][i] op terms[1][i] op ..., in this order. The result depends neither on `numel` nor

@@ -10,14 +10,14 @@ struct GradStats {
   bool finite = true;           // whether all elements are finite; an overflow of the sum does not count
 };
 
-/// Returns the statistics and reads `gradient` once. It is contiguous, of any shape, fp32, fp16 or bf16. On
-/// CPU the result does not depend on the number of threads.
+/// Returns both statistics in one pass. `gradient` is contiguous, of any shape, fp32, fp16 or bf16. On CPU
+/// the result does not depend on the number of threads.
 GradStats grad_stats(const at::Tensor& gradient);
-/// Returns the sum of squares as a 0-dimensional double on the gradient's device. Nothing waits for it. It is
-/// finite if and only if all elements are.
+/// Returns the sum of squares as a 0-dimensional double on the gradient's device. The host does not wait for
+/// it. It is finite if and only if all elements are.
 at::Tensor sum_of_squares(const at::Tensor& gradient);
 
-/// Names the factor of a step whose gradients are not finite.
+/// Says what gradient_scale() returns if the gradients are not finite.
 enum class NonFinite {
   kApplied,  // 1 / loss_scale, since nothing can be clipped
   kSkipped,  // nan, which makes adam() and update() write nothing
@@ -25,7 +25,7 @@ enum class NonFinite {
 
 /// Returns the factor for the gradients of a step, a 0-dimensional double. For a finite root of
 /// `sum_of_squares` it follows the formula of precision::combined_gradient_scale(). clip 0 means no clipping.
-/// The sum is one double on a CUDA device. The result stays there, and nothing waits for it.
+/// The sum is one double on a CUDA device. The result stays there, and the host does not wait for it.
 at::Tensor gradient_scale(const at::Tensor& sum_of_squares, double loss_scale, double clip,
                           NonFinite non_finite = NonFinite::kApplied);
 

@@ -9,10 +9,10 @@
 
 namespace deepspeed::kernels {
 
-/// Elements that share a scale; sizes are multiples of this.
+/// Number of elements that share a scale. Sizes of tensors must be multiples of it.
 inline constexpr int64_t kSignBlock = 2048;
 
-/// Returns the bytes of `numel` compressed elements: one bit each, and an fp32 scale per block.
+/// Returns the bytes of `numel` compressed elements: all bits, then an fp32 scale per block.
 int64_t sign_bytes(int64_t numel);
 
 /// Compresses x = values + errors. Writes the bits (1 for x >= 0, lowest bit of a byte first) and the scales
@@ -20,7 +20,7 @@ int64_t sign_bytes(int64_t numel);
 /// `errors`. values, errors: (n) fp32, contiguous, on one device; `values` holds x afterwards.
 void compress_signs(const at::Tensor& values, const at::Tensor& errors, const at::Tensor& packed);
 
-/// Adds s sign(x), the numbers that `packed` stands for, to `sums`, (n) fp32.
+/// Decodes what compress_signs() wrote to `packed`, and adds it to `sums`, (n) fp32.
 void add_signs(const at::Tensor& packed, const at::Tensor& sums);
 
 }  // namespace deepspeed::kernels

@@ -26,7 +26,8 @@ void check_master(const at::Tensor& master, const at::Tensor& upper) {
   check_fits("master", master, upper.numel(), upper.device());
 }
 
-/// Calls `work` for pieces of the arrays. Temporaries then fit a CPU's caches and stay small on a GPU.
+/// Calls work(part) for each piece of the arrays; part(tensor) returns that piece of a tensor. Temporaries
+/// then fit a CPU's caches and stay small on a GPU.
 template <class Work>
 void for_each_piece(const at::Tensor& upper, const Work& work) {
   const int64_t numel = upper.numel(), piece = upper.is_cpu() ? int64_t{1} << 17 : int64_t{1} << 24;

@@ -17,12 +17,12 @@
 namespace deepspeed::kernels {
 
 /// Returns the masters, (n) fp32, of `upper`, (n) bf16, and `lower`, (n) int16. Both are contiguous and on
-/// one device. Throws UsageError if they do not fit.
+/// one device. Throws UsageError for another size, dtype or device.
 at::Tensor join_master(const at::Tensor& upper, const at::Tensor& lower);
 /// Writes the joined masters to `master`, (n) fp32, contiguous, on the device of both halves.
 void join_master_into(const at::Tensor& master, const at::Tensor& upper, const at::Tensor& lower);
 
-/// Writes both halves of `master`, (n) fp32. Throws as join_master() does.
+/// Splits `master`, (n) fp32, into `upper`, (n) bf16, and `lower`, (n) int16. Throws as join_master() does.
 void split_master(const at::Tensor& master, const at::Tensor& upper, const at::Tensor& lower);
 
 }  // namespace deepspeed::kernels

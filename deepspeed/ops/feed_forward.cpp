@@ -46,7 +46,7 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
   }
 };
 
-/// Returns the first or the second half of the last dimension.
+/// Returns the first (half = 0) or second (1) half of the last dimension.
 at::Tensor half_of(const at::Tensor& tensor, int64_t half) {
   const int64_t size = tensor.size(-1) / 2;
   return tensor.narrow(-1, half * size, size);

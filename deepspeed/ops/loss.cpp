@@ -25,8 +25,8 @@ struct ChunkedLoss {
   }
 };
 
-/// Computes all chunks. `inputs` are hidden, weight, bias and targets. Without `row_gradients` each loss has
-/// weight 1, and the gradients must still be multiplied by `factors`.
+/// Returns all losses and the wanted gradients. `inputs` are hidden, weight, bias and targets. Without
+/// `row_gradients` each loss has weight 1, and the gradients must still be multiplied by `factors`.
 kernels::LinearCrossEntropy run_chunks(const variable_list& inputs, const at::Tensor& row_gradients,
                                        const kernels::WantedGradients& wanted,
                                        const LinearCrossEntropyOptions& options) {
@@ -44,14 +44,14 @@ at::Tensor multiplied(const at::Tensor& gradient, const at::Tensor& factor, bool
   return result;
 }
 
-/// Returns the weight of every loss: 1, or for a mean 1 / (number of rows that count).
+/// Returns the weight of every loss. It is 1, or for a mean 1 / (number of rows that count).
 at::Tensor weight_of_losses(const at::Tensor& targets, const ChunkedLoss& loss, at::ScalarType dtype) {
   const at::TensorOptions options = targets.options().dtype(dtype);
   if (loss.options.reduction != Reduction::kMean) return at::ones({}, options);
   return targets.ne(loss.options.ignore_index).sum().to(dtype).reciprocal_();
 }
 
-/// Returns the loss, or losses [rows]. `hidden` is [rows, features], `targets` [rows].
+/// Computes the loss; without a reduction the losses, [rows]. `hidden` is [rows, features], `targets` [rows].
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
                             const OptionalTensor& bias, const at::Tensor& targets, const ChunkedLoss& loss) {

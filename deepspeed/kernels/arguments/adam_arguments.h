@@ -9,8 +9,8 @@
 
 namespace deepspeed::kernels {
 
-/// Names how master weights are stored. 16-bit masters are the model's weights, rounded to nearest.
-/// kLowerHalf means split masters (split_master.h), with bf16 `low_precision`.
+/// Names how master weights are stored. With kFloat16 and kBFloat16 the model's own weights are the masters,
+/// rounded to nearest. kLowerHalf means split masters (split_master.h), with bf16 `low_precision`.
 enum class MasterForm { kFloat32, kFloat16, kBFloat16, kLowerHalf };
 
 /// Points to arrays of `numel` elements. `low_precision` may be null; on CPU it may equal `gradient`. Other
@@ -60,8 +60,8 @@ struct AdamConstants {
   double unscaled_to_root_of_square = 0;
 };
 
-/// Puts the gradient's scale into the constants. The scale is rounded once, equally on the CPU and on the
-/// device.
+/// Sets gradient_scale and the two factors that include it. Each is rounded once, to the same bits on the CPU
+/// and on the device.
 DEEPSPEED_ON_BOTH inline void set_gradient_scale(AdamConstants& constants, double scale) {
   const double factor = constants.l2_decay == 0 ? scale : 1.0;
   constants.gradient_scale = static_cast<float>(scale);

@@ -5,7 +5,7 @@
 
 namespace deepspeed::kernels {
 
-/// Names the codes: whole numbers of 4 or 8 bits, or e4m3 floats.
+/// Names the codes of elements: whole numbers of 4 or 8 bits, or e4m3 floats.
 enum class BlockCode : uint8_t { kInt4, kInt8, kFloat8 };
 
 /// Returns how many elements share a scale; the last block may be smaller. Blocks of 4-bit codes are small,

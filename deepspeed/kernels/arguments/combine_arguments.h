@@ -16,7 +16,7 @@ enum class CombineType {
   kInt64,
 };
 
-/// Names the operations. An average is the sum divided by the number of terms.
+/// Names the operations of combine(). An average is the sum divided by the number of terms.
 enum class CombineOp { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr, kXor };
 
 /// Says whether stores go through the caches. Bypassing them avoids loading the written cache lines and

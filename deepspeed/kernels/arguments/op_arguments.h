@@ -42,17 +42,17 @@ void check_beside(const char* name, const at::Tensor& tensor, const at::Tensor& 
 at::Tensor op_parameter(const char* name, const at::Tensor& tensor, const at::Tensor& input,
                         const std::source_location& where = std::source_location::current());
 
-/// Returns the size of the last dimension. Throws UsageError if there is none.
+/// Returns the size of the last dimension. Throws UsageError for a tensor without dimensions.
 int64_t columns_of(const char* name, const at::Tensor& tensor,
                    const std::source_location& where = std::source_location::current());
 
-/// Returns the dtype of arithmetic and sums: fp32, or fp64 for fp64.
+/// Returns the dtype of arithmetic and sums: fp32, or fp64 for an fp64 tensor.
 at::ScalarType wide_dtype(const at::Tensor& tensor);
 
 /// Returns the element type of `parameter`, or of `input` if `parameter` is undefined.
 ElementType parameter_type(const at::Tensor& parameter, const at::Tensor& input);
 
-/// Returns how rows are divided into parts that are summed separately.
+/// Divides rows into parts that are summed separately, enough to keep `device` busy.
 RowParts row_parts(int64_t rows, int64_t columns, const at::Device& device);
 
 /// Returns an uninitialised tensor [parts, columns] for partial sums, in wide_dtype(input). It is undefined
@@ -61,7 +61,7 @@ at::Tensor empty_parts(const RowParts& rows, const at::Tensor& input, const at::
 
 /// Writes tensor * factor to `result`, rounded once. `result` has the tensor's sizes and dtype, and may be
 /// the tensor itself. The factor is a 0-d tensor of wide_dtype(). torch's CUDA operators would first round
-/// such a number to 16 bits, and a loss scale may then be infinite.
+/// the factor to 16 bits, and a loss scale may then be infinite.
 void multiply_by(const at::Tensor& tensor, const at::Tensor& factor, at::Tensor result);
 
 /// Returns the address of the first element; null for an undefined tensor.

@@ -108,8 +108,8 @@ HWY_INLINE void update_pair(D d, const AdamConstants& c, uint32_t key, uint32_t 
   Masters<Copy>::store_two(d, p0, p1, stream, master, copy);
 }
 
-/// Updates as many pairs of vectors as fit, starting at `i`; returns the next element. Does nothing if the
-/// index of `i` is not a multiple of 8.
+/// Updates the pairs of vectors that fit into [i, end), and returns the next element. Does nothing if i +
+/// first_index is not a multiple of 8.
 template <class Gradient, class Moment, class Copy, bool kL2, class D>
 HWY_INLINE int64_t update_pairs(D d, const AdamConstants& c, uint32_t key, int64_t i, int64_t end,
                                 bool stream, MasterOf<Copy>* master, const typename Gradient::Bits* gradient,
@@ -144,7 +144,7 @@ HWY_INLINE int64_t update_pairs(D, const AdamConstants&, uint32_t, int64_t i, in
 }
 #endif
 
-/// Updates the elements [begin, end), whose indices have equal upper 32 bits.
+/// Updates the elements [begin, end). Their indices in the undivided array have equal upper 32 bits.
 template <class Gradient, class Moment, class Copy, bool kL2>
 HWY_INLINE void update_range(const AdamArrays& arrays, const AdamConstants c, int64_t begin, int64_t end,
                              bool stream) {

@@ -13,11 +13,11 @@ namespace deepspeed::kernels {
 /// Updates arrays in main memory. The result does not depend on the number of threads.
 void adam_cpu(const AdamArrays& arrays, const AdamConstants& constants);
 
-/// Updates the elements [begin, end). Any division of the range gives the same bits, since the last elements
-/// use the same vector code, padded. With fp32 moments all instruction sets also agree, since no multiply-add
-/// is contracted. With bf16 moments the sets with fused multiply-add (AVX2 and later, NEON, SVE, CUDA) agree
-/// with each other, and so do the others. Between the two groups a moment may be rounded to its neighbour.
-/// `stream`: write the 16-bit copy past the caches.
+/// Makes the step for the elements [begin, end). Any division of the range gives the same bits, since the
+/// last elements use the same vector code, padded. With fp32 moments all instruction sets also agree, since
+/// no multiply-add is contracted. With bf16 moments the sets with fused multiply-add (AVX2 and later, NEON,
+/// SVE, CUDA) agree with each other, and so do the others. Between the two groups a moment may be rounded to
+/// its neighbour. `stream`: write the 16-bit copy past the caches.
 void adam_simd(const AdamArrays& arrays, const AdamConstants& constants, int64_t begin, int64_t end,
                bool stream);
 
@@ -32,8 +32,8 @@ void update_simd(const UpdateArrays& arrays, const UpdateRule& rule, int64_t beg
 /// so any number of threads gives the same bits.
 double sum_of_squares_cpu(const void* values, ElementType type, int64_t numel);
 
-/// Returns the sum of squares of [begin, end) in double. The order of the sum depends only on the instruction
-/// set.
+/// Returns the sum of squares of [begin, end) in double. The order of the additions depends only on the size
+/// and the instruction set.
 double sum_of_squares_simd(const void* values, ElementType type, int64_t begin, int64_t end);
 
 }  // namespace deepspeed::kernels

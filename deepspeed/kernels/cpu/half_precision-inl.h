@@ -94,7 +94,7 @@ HWY_INLINE hn::Vec<UintOf<D>> round_upper(D, BFloat16, hn::Vec<D> value) {
   return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc00000U), rounded);
 }
 
-/// Rounds to the nearest bf16.
+/// Returns the nearest bf16's bits, in lanes of 16 bits.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, BFloat16 type, hn::Vec<D> value) {
   return narrow_to_u16(d, hn::ShiftRight<16>(round_upper(d, type, value)));
@@ -125,7 +125,7 @@ HWY_INLINE hn::Vec<UintOf<D>> round_lower(D d, Float16, hn::Vec<D> value) {
   return hn::Or(result, hn::ShiftRight<16>(sign));
 }
 
-/// Rounds to the nearest fp16.
+/// Returns the nearest fp16's bits, in lanes of 16 bits.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> round_to(D d, Float16 type, hn::Vec<D> value) {
   return narrow_to_u16(d, round_lower(d, type, value));

@@ -24,7 +24,7 @@ HWY_INLINE hn::Vec<UintOf<D>> hash_of(D, hn::Vec<UintOf<D>> x) {
   return hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(UintOf<D>(), kHashMultiplier2));
 }
 
-/// Returns the random bits of the elements `indices`.
+/// Returns 32 random bits for each element of `indices` (rounding_hash.h). `key` is a rounding_key().
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> random_bits(D d, uint32_t key, hn::Vec<UintOf<D>> indices) {
   const UintOf<D> du;
@@ -35,8 +35,9 @@ HWY_INLINE hn::Vec<UintOf<D>> random_bits(D d, uint32_t key, hn::Vec<UintOf<D>> 
   return hn::IfThenElse(is_second, hn::RotateRight<8>(x), x);
 }
 
-/// Clears the random bits of a nan `m`: a carry could make it a number. (If only the second moment is nan, it
-/// was stored so, with a lower half of 0. Adding to that causes no carry.)
+/// Returns `random`, with 0 in lanes whose first moment `m` is nan. There a carry could make the nan a
+/// number. (If only the second moment is nan, it was stored so, with a lower half of 0. Adding to that causes
+/// no carry.)
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> keep_nan(D, hn::Vec<D> m, hn::Vec<UintOf<D>> random) {
   return hn::IfThenZeroElse(hn::RebindMask(UintOf<D>(), hn::IsNaN(m)), random);
@@ -66,8 +67,8 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_
 // True if each lane of a pair's second vector is the first's partner in rounding_hash.h.
 #define DEEPSPEED_PAIRS_ARE_PARTNERS (HWY_TARGET == HWY_AVX2 || HWY_MAX_BYTES == 16)
 
-/// Returns the hash counters for a pair's first vector at `index`, a multiple of 8. They are used only if the
-/// two vectors of a pair are partners.
+/// Returns hash_of()'s arguments for the pair of vectors at element `index`, a multiple of 8. Both vectors
+/// use them, if they are partners (DEEPSPEED_PAIRS_ARE_PARTNERS).
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
   const UintOf<D> du;
@@ -76,7 +77,7 @@ HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
 }
 
 #if DEEPSPEED_PAIRS_ARE_PARTNERS
-/// Returns the bytes kLow and kHigh of each lane, counted from the lowest, as 16 bits.
+/// Returns the bytes kLow and kHigh of each lane as 16 bits. Bytes count from the lowest, 0.
 template <int kLow, int kHigh, class D>
 HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   constexpr uint8_t kZero = 0x80;
@@ -88,7 +89,7 @@ HWY_INLINE hn::Vec<UintOf<D>> two_bytes(D, hn::Vec<UintOf<D>> x) {
   return hn::BitCast(UintOf<D>(), bytes);
 }
 
-/// Rounds and stores the moments of two vectors. Advances `counters` to the next two.
+/// Rounds and stores the moments of a pair of vectors. Advances `counters` to the next pair.
 template <class D>
 HWY_INLINE void store_moment_pairs(D d, uint32_t, uint32_t, hn::Vec<UintOf<D>>& counters, hn::Vec<D> m0,
                                    hn::Vec<D> v0, hn::Vec<D> m1, hn::Vec<D> v1, uint16_t* HWY_RESTRICT m_to,

@@ -62,7 +62,7 @@ HWY_INLINE void apply(D d, const AdagradRule& c, hn::Vec<D> g, hn::Vec<D>& p, hn
   p = hn::Sub(p, hn::Div(numerator, hn::Add(hn::Sqrt(sum), all_of(d, c.eps))));
 }
 
-/// Updates Adam's moments.
+/// Updates Adam's moments, `m` and `v`, with the gradient `g`.
 template <class Rule, class D>
 HWY_INLINE void average(D d, const Rule& c, hn::Vec<D> g, hn::Vec<D>& m, hn::Vec<D>& v) {
   m = hn::Add(times(d, c.beta1, m), times(d, c.one_minus_beta1, g));

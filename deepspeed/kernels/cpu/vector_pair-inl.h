@@ -25,7 +25,7 @@ using PairOf = hn::Repartition<uint16_t, D>;
 
 #if HWY_TARGET == HWY_AVX2
 
-/// Returns each lane's index in the first vector, counted from the pair's first element.
+/// Returns the indices of the first vector's elements, counted from the pair's start.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   const UintOf<D> du;
@@ -33,7 +33,7 @@ HWY_INLINE hn::Vec<UintOf<D>> pair_indices(D) {
   return hn::Add(lane, hn::And(lane, hn::Set(du, 4U)));
 }
 
-/// Returns the distance between the indices of the first and the second vector.
+/// Returns how much larger the same lane's index is in the second vector.
 template <class D>
 HWY_INLINE uint32_t pair_distance(D) {
   return 4;

@@ -7,7 +7,7 @@ namespace {
 constexpr double kTwoSqrt2OverPi = 1.5957691216057308;
 constexpr double kCubic = 0.044715;
 
-/// Returns GELU(x) / x, which is a sigmoid: (1 + tanh(u)) / 2 = sigmoid(2 u).
+/// Returns GELU(x) / x = sigmoid(2 u), with u = sqrt(2/pi) (x + 0.044715 x^3).
 template <class T>
 __device__ Wide<T> gelu_sigmoid(Wide<T> x) {
   using W = Wide<T>;
@@ -15,7 +15,7 @@ __device__ Wide<T> gelu_sigmoid(Wide<T> x) {
   return inverse_for<T>(W(1) + exp2_for<T>(x * (linear + cubic * (x * x))));
 }
 
-/// Returns the derivative of GELU: s + x s (1 - s) 2 u'. s is sigmoid(2 u).
+/// Returns the derivative of GELU. With s = gelu_sigmoid(x) and its u, it is s + x s (1 - s) 2 u'.
 template <class T>
 __device__ Wide<T> gelu_derivative(Wide<T> x) {
   using W = Wide<T>;
@@ -23,7 +23,7 @@ __device__ Wide<T> gelu_derivative(Wide<T> x) {
   return s + x * s * (W(1) - s) * (W(kTwoSqrt2OverPi) + W(kTwoSqrt2OverPi * 3 * kCubic) * (x * x));
 }
 
-/// Loads the biases of columns, or zeros without a bias.
+/// Loads the biases of kWidth columns from `column` on, or zeros without a bias.
 template <class T, int kWidth>
 __device__ void load_bias(const BiasGeluArrays& a, int64_t column, Wide<T> (&bias)[kWidth]) {
   if (a.bias != nullptr) return load_parameters<T>(a.bias, a.parameter_type, column, bias);
@@ -31,7 +31,7 @@ __device__ void load_bias(const BiasGeluArrays& a, int64_t column, Wide<T> (&bia
   for (int k = 0; k < kWidth; ++k) bias[k] = 0;
 }
 
-/// Loads inputs and adds their biases.
+/// Loads the inputs from element `i` on and adds their biases.
 template <class T, int kWidth>
 __device__ void load_biased(const BiasGeluArrays& a, int64_t i, const Wide<T> (&bias)[kWidth],
                             Wide<T> (&x)[kWidth]) {
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kOpThreads) bias_gelu_kernel(BiasGeluArrays a)
   });
 }
 
-/// Writes gradients of the input and adds them to `sums`, the bias's gradient.
+/// Writes the input's gradients from element `i` on. Adds them to `sums`, the bias's gradient.
 template <class T, int kWidth>
 __device__ void write_gelu_gradients(const BiasGeluArrays& a, int64_t i, const Wide<T> (&bias)[kWidth],
                                      Wide<T> (&sums)[kWidth]) {

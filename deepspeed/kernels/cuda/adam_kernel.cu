@@ -79,8 +79,8 @@ __device__ inline void store_master(float value, uint16_t& lower, UpperHalf& upp
   lower = static_cast<uint16_t>(bits & 0xffffU);
 }
 
-/// Returns the random bits of element `index`, as rounding_hash.h defines them. The launch passes the key of
-/// the first 2^32 elements.
+/// Returns the random bits of element `index`, as rounding_hash.h defines them. `seed` is a RoundingSeed's
+/// `mixed`, `key` its `first`.
 __device__ inline uint32_t random_bits(uint64_t seed, uint32_t key, int64_t index) {
   const uint64_t high = static_cast<uint64_t>(index) >> 32;
   if (high != 0) {

@@ -54,7 +54,7 @@ __device__ inline unsigned code_of_scaled(float scaled) {
   return unsigned(__float2int_rn(fminf(fmaxf(scaled, kLeast), kMost)));
 }
 
-/// Returns the value of code k of a thread's bytes, without its scale.
+/// Returns the value of code k in `codes`, not yet multiplied by the scale.
 template <BlockCode kCode>
 __device__ inline float value_of(const uint8_t* codes, int k) {
   if constexpr (kCode == BlockCode::kInt4) {
@@ -66,8 +66,8 @@ __device__ inline float value_of(const uint8_t* codes, int k) {
   return float8_value(codes[k]);
 }
 
-/// Returns to each thread the largest value of the threads that share its scale. Whole CUDA blocks must call
-/// it.
+/// Returns to each thread the largest value of the threads that share its scale. All threads of a CUDA block
+/// must call it.
 template <int kThreads>
 __device__ inline float largest_of_all(float value) {
   for (int lane = kWarp / 2; lane > 0; lane /= 2)

@@ -11,7 +11,8 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// Calls a launch function, whose last parameter is a stream, on the device's current stream.
+/// Calls a launch function, whose last parameter is a stream, on the device's current stream. Returns null,
+/// or CUDA's error message.
 template <auto start, class... Parameters>
 const char* run(int index, Parameters... parameters) {
   const auto device = static_cast<c10::DeviceIndex>(index);

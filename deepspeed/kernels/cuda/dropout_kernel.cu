@@ -48,7 +48,7 @@ __device__ PhiloxBlock words_from(const Philox& philox, int64_t index) {
   return result;
 }
 
-/// Writes up to four elements of a row, starting at `column`. Also adds them to `sums`.
+/// Writes up to four outputs of a row, from `column` on. Adds them to `sums`.
 template <class T>
 __device__ void drop_four(const DropoutArrays& a, int64_t row, int64_t column, Wide<T> (&sums)[kWords]) {
   using W = Wide<T>;
@@ -66,7 +66,7 @@ __device__ void drop_four(const DropoutArrays& a, int64_t row, int64_t column, W
   }
 }
 
-/// Writes a pack of a row and adds it to `sums`.
+/// Writes a pack of a row's outputs, from `column` on. Adds them to `sums`.
 template <class T, int kWidth>
 __device__ void drop_pack(const DropoutArrays& a, int64_t row, int64_t column, Wide<T> (&sums)[kWidth]) {
   using W = Wide<T>;

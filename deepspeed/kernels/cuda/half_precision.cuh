@@ -17,7 +17,7 @@ __device__ inline void round_to(float value, float& to) { to = value; }
 __device__ inline void round_to(float value, __half& to) { to = __float2half_rn(value); }
 __device__ inline void round_to(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
 
-/// Rounds two adjacent elements, using one instruction for 16 bits.
+/// Rounds two numbers and stores them at `to`. For 16 bits one instruction rounds both.
 template <class T, class W>
 __device__ inline void round_two_to(W first, W second, T* to) {
   round_to(first, to[0]);
@@ -32,7 +32,7 @@ __device__ inline void round_two_to(float first, float second, __nv_bfloat16* to
   to[0] = __low2bfloat16(both), to[1] = __high2bfloat16(both);
 }
 
-/// Reads two adjacent elements, using one instruction each for bf16.
+/// Widens the two adjacent elements at `from`, using one instruction each for bf16.
 template <class T, class W>
 __device__ inline void two_to_float(const T* from, W* to) {
   to[0] = to_float(from[0]), to[1] = to_float(from[1]);

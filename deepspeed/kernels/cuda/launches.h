@@ -18,7 +18,7 @@ cudaError_t launch_adam(const AdamArrays& arrays, const AdamConstants& constants
 
 cudaError_t launch_update(const UpdateArrays& arrays, const UpdateRule& rule, cudaStream_t stream);
 
-/// Writes the sum of squares in parts: `block_sums` has kSumOfSquaresBlocks doubles on the device.
+/// Writes kSumOfSquaresBlocks partial sums of squares to `block_sums`, doubles on the device.
 cudaError_t launch_sum_of_squares(const void* values, ElementType type, int64_t numel, double* block_sums,
                                   cudaStream_t stream);
 /// Writes the gradients' scale by the formula of kernels/grad_stats.h. With `skips`, it is nan if the norm is
@@ -30,7 +30,7 @@ cudaError_t launch_gradient_scale(const double* sum_of_squares, double loss_scal
 /// Compresses by the formula of kernels/sign_compression.h.
 cudaError_t launch_compress_signs(float* values, float* errors, uint8_t* bits, float* scales,
                                   int64_t num_blocks, cudaStream_t stream);
-/// Adds the numbers that the bits and their scales stand for.
+/// Adds to `sums` the numbers that the bits and their scales stand for.
 cudaError_t launch_add_signs(const uint8_t* bits, const float* scales, float* sums, int64_t num_blocks,
                              cudaStream_t stream);
 

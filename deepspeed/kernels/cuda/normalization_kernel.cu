@@ -109,7 +109,7 @@ struct Normalized {
   W mean, rstd;
 };
 
-/// Adds up the column sums of a block's teams and writes them.
+/// Adds up the column sums of a block's teams into `to`, [columns].
 template <class W, int kWidth, class TheTeam, int kCount>
 __device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* to) {
   if constexpr (TheTeam::kThreads == kOpThreads) {

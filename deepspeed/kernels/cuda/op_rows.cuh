@@ -37,7 +37,7 @@ using Wide = typename WideOf<T>::Type;
 
 __device__ inline void round_to(double value, double& to) { to = value; }
 
-/// These functions round once, as the CPU does: they are never contracted.
+/// These functions round their result, as on the CPU: nvcc never contracts them.
 __device__ inline float mul_rn(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double mul_rn(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float add_rn(float a, float b) { return __fadd_rn(a, b); }
@@ -79,7 +79,7 @@ __device__ inline void load_wide(const T* from, Wide<T> (&to)[kWidth]) {
   }
 }
 
-/// Rounds elements to a pack.
+/// Returns a pack of the elements, rounded to T.
 template <class T, int kWidth>
 __device__ inline Pack<T, kWidth> rounded(const Wide<T> (&from)[kWidth]) {
   Pack<T, kWidth> pack;
@@ -143,35 +143,35 @@ __device__ inline float quick_inverse(float x) {
 
 inline constexpr double kLog2OfE = 1.4426950408889634;
 
-/// Returns 2^x for a result that is rounded to T. 16 bits use the device's quick instruction.
+/// Returns 2^x, exact enough for a result that is rounded to T. For 16 bits that is quick_exp2().
 template <class T>
 __device__ inline Wide<T> exp2_for(Wide<T> x) {
   if constexpr (sizeof(T) == 2) return quick_exp2(x);
   return exp2(x);
 }
 
-/// Returns exp(x) for a result that is rounded to T.
+/// Returns exp(x), exact enough for a result that is rounded to T.
 template <class T>
 __device__ inline Wide<T> exp_for(Wide<T> x) {
   if constexpr (sizeof(T) == 2) return quick_exp2(x * float(kLog2OfE));
   return exp(x);
 }
 
-/// Returns 1 / x for a result that is rounded to T.
+/// Returns 1 / x, exact enough for a result that is rounded to T.
 template <class T>
 __device__ inline Wide<T> inverse_for(Wide<T> x) {
   if constexpr (sizeof(T) == 2) return quick_inverse(x);
   return Wide<T>(1) / x;
 }
 
-/// Returns a / b, exactly rounded, or within 2 ulp if T has 16 bits, to which the caller rounds the result.
+/// Returns a / b, exactly rounded, or within 2 ulp if T has 16 bits. The caller rounds it to T.
 template <class T>
 __device__ inline Wide<T> quotient_for(Wide<T> a, Wide<T> b) {
   if constexpr (sizeof(T) == 2) return __fdividef(a, b);
   return a / b;
 }
 
-/// Returns the sigmoid of x for a result that is rounded to T.
+/// Returns the sigmoid of x, exact enough for a result that is rounded to T.
 template <class T>
 __device__ inline Wide<T> sigmoid_for(Wide<T> x) {
   return inverse_for<T>(Wide<T>(1) + exp_for<T>(-x));
@@ -189,7 +189,8 @@ struct Team {
   }
   __device__ static int64_t count() { return int64_t{gridDim.x} * (kOpThreads / kSize); }
 
-  /// Returns the combination of the team's values to each thread. Values are combined in a fixed order.
+  /// Returns to each thread the team's values, combined by combined(a, b) in a fixed order. All threads of
+  /// the team must call it.
   template <class T, class Combine>
   __device__ static T reduce(T value, const Combine& combined) {
     for (int distance = kOpWarp / 2; distance > 0; distance /= 2) {
@@ -208,15 +209,15 @@ struct Team {
   __device__ static T sum(T value) {
     return reduce(value, [](T a, T b) { return a + b; });
   }
-  /// Returns the largest value. May ignore nan.
+  /// Returns the team's largest value to each thread. May ignore nan.
   template <class T>
   __device__ static T largest(T value) {
     return reduce(value, [](T a, T b) { return a > b ? a : b; });
   }
 };
 
-/// Returns how many elements of a row a thread keeps in registers. It loads `width` at once. With more of
-/// them, too few threads fit a multiprocessor. Single elements (width 1) need an address each.
+/// Returns the most elements of a row that a thread keeps in registers. It loads `width` at once. With more,
+/// too few threads fit a multiprocessor. Single elements (width 1) need an address each.
 DEEPSPEED_ON_BOTH constexpr int kept_columns(int width) { return width == 1 ? 16 : 24; }
 
 /// Number of blocks that must fit a multiprocessor if threads do not keep their rows. More would make the
@@ -273,7 +274,8 @@ inline LaunchShape segment_shape(int64_t rows, int64_t columns, int size, cudaSt
   return team_shape(rows * ((columns + kSegmentColumns - 1) / kSegmentColumns), size, stream);
 }
 
-/// Calls body(row, column) for the columns of the team's segments that are multiples of `step`.
+/// Calls body(row, column) for this thread's columns of its team's segments. A thread takes `step` columns
+/// from `column` on.
 template <class TheTeam, class Body>
 __device__ inline void for_each_in_segments(int64_t rows, int64_t columns, int step, const Body& body) {
   // The divisions are outside the loop, because one costs as much as several elements.
@@ -311,7 +313,7 @@ struct PartColumns {
   int64_t part, column;
 };
 
-/// Calls run(T()) for the stored type and returns its result.
+/// Returns run(T()), with T the C++ type for `type`.
 template <class Run>
 cudaError_t with_stored_type(ElementType type, const Run& run) {
   switch (type) {
@@ -326,8 +328,8 @@ cudaError_t with_stored_type(ElementType type, const Run& run) {
   }
 }
 
-/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes, and `distances`,
-/// in elements, must be such multiples. null means no array. fp64 has no packs.
+/// Returns whether a kernel can take packs. All arrays must begin at multiples of 16 bytes. `distances`, in
+/// elements, must be multiples of a pack. null means no array. fp64 has no packs.
 inline bool are_packed(ElementType type, std::initializer_list<int64_t> distances,
                        std::initializer_list<const void*> arrays) {
   if (type == ElementType::kFloat64) return false;
@@ -341,7 +343,7 @@ inline bool are_packed(ElementType type, std::initializer_list<int64_t> distance
   return true;
 }
 
-/// Calls run(T(), width) for the stored type. A thread takes `width` elements at once.
+/// Returns run(T(), width). A thread takes `width` elements at once: a pack or 1.
 template <class Run>
 cudaError_t with_width(ElementType type, bool packed, const Run& run) {
   return with_stored_type(type, [&](auto element) {
@@ -352,7 +354,7 @@ cudaError_t with_width(ElementType type, bool packed, const Run& run) {
   });
 }
 
-/// Calls run(T(), width, Team<...>()) with the team that suits a row.
+/// Returns run(T(), width, Team<...>()). A warp takes rows below kBlockRowColumns, a block longer ones.
 template <class Run>
 cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run& run) {
   return with_width(type, packed, [&](auto element, auto width) {
@@ -361,8 +363,8 @@ cudaError_t with_team(ElementType type, int64_t columns, bool packed, const Run&
   });
 }
 
-/// Calls run(T(), width, Team<...>(), is_kept) with what suits rows of this many columns. A warp takes a row
-/// if its threads can keep it.
+/// Returns run(T(), width, Team<...>(), is_kept). `is_kept` says whether a team's threads can keep a row in
+/// registers. The team is a warp if a warp can, otherwise a block.
 template <class Run>
 cudaError_t with_row(ElementType type, int64_t columns, bool packed, const Run& run) {
   return with_width(type, packed, [&](auto element, auto width) {

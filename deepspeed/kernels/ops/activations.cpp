@@ -49,7 +49,8 @@ Rows rows_of(const at::Tensor& tensor) {
   return {even, lies_well ? row_stride(even) : even.size(-1)};
 }
 
-/// Returns the distance of an output's rows. Throws UsageError if it is not fixed.
+/// Returns the distance between an output's rows, in elements. Throws UsageError if it is not fixed, or the
+/// output does not match `input`.
 int64_t output_stride(const char* name, const at::Tensor& output, const at::Tensor& input) {
   check_op_input_like(name, output, "gate", input);
   if (!has_even_rows(output)) {

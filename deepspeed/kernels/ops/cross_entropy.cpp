@@ -44,7 +44,8 @@ void check_entropy_options(const CrossEntropyOptions& options) {
   }
 }
 
-/// Returns the contiguous targets. On the CPU it checks each of them.
+/// Returns the contiguous targets. Throws UsageError for a wrong shape, dtype or device, and on the CPU for a
+/// target that is neither a class nor `ignore_index`.
 at::Tensor checked_targets(const at::Tensor& targets, const at::Tensor& rows, int64_t classes,
                            int64_t ignore_index) {
   if (!targets.defined()) raise<UsageError>("targets is undefined, expected a tensor");
@@ -77,8 +78,8 @@ at::Tensor checked_row_gradients(const at::Tensor& row_gradients, const at::Tens
   return row_gradients.contiguous();
 }
 
-/// Writes the losses of rows and, given `row_gradients`, the gradients of their logits. Expects checked
-/// arguments.
+/// Writes the losses of rows and, given `row_gradients`, replaces the logits by their gradients. Expects
+/// checked arguments.
 void run_rows(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& row_gradients,
               const CrossEntropyOptions& options, const at::Tensor& losses) {
   if (logits.size(0) == 0) return;
@@ -153,7 +154,7 @@ at::Tensor power_within(const at::Tensor& tensor) {
   return largest.view(at::kInt).bitwise_and(kExponentBits).view(at::kFloat);
 }
 
-/// Returns the power of two that scales a tensor's largest magnitude to [2^14, 2^15], fp32 [].
+/// Returns the power of two that scales a tensor's largest magnitude to [2^14, 2^15]. It is fp32 [].
 at::Tensor power_to_fill_half(const at::Tensor& tensor) {
   return power_within(tensor).reciprocal_().mul_(0x1p14).clamp_(0x1p-40, 0x1p40);
 }
@@ -230,7 +231,7 @@ class WeightSum {
     }
   }
   /// Returns the sum in the weight's dtype; the sum cannot be used afterwards. With `factor`, an fp32 sum is
-  /// scaled to fill the range of fp16, and `factor` is adjusted.
+  /// scaled to fill the range of fp16, and `factor` is divided by that scale.
   at::Tensor result(at::Tensor* factor) {
     if (is_first_) return at::zeros_like(weight_);
     if (factor != nullptr) fill_half(sum_, weight_.scalar_type(), *factor);

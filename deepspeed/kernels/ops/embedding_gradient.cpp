@@ -12,7 +12,8 @@
 namespace deepspeed::kernels {
 namespace {
 
-/// Returns the contiguous int64 indices. On the CPU it checks each of them.
+/// Returns the contiguous int64 indices. Throws UsageError for a wrong shape, dtype or device, and on the CPU
+/// for an index outside the table.
 at::Tensor checked_indices(const at::Tensor& indices, const at::Tensor& grad_output, int64_t num_embeddings) {
   if (!indices.defined()) raise<UsageError>("indices is undefined, expected a tensor");
   if (indices.scalar_type() != at::kLong && indices.scalar_type() != at::kInt) {

@@ -6,7 +6,7 @@
 
 namespace deepspeed::ops {
 
-/// Returns whether autocast is on for a tensor's device. The tensor may be undefined.
+/// Returns whether autocast is on for a tensor's device. False for an undefined tensor.
 inline bool is_autocast(const at::Tensor& tensor) {
   return tensor.defined() && (tensor.is_cpu() || tensor.is_cuda()) &&
          at::autocast::is_autocast_enabled(tensor.device().type());

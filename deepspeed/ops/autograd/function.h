@@ -26,7 +26,8 @@ struct NeededTensor {
   const at::Tensor& tensor;
 };
 
-/// Throws UsageError if a tensor is undefined. torch's own error would name neither operator nor argument.
+/// Throws UsageError if a tensor is undefined. torch's own error would not name the operator `op` and the
+/// argument.
 inline void require_defined(const char* op, std::initializer_list<NeededTensor> arguments,
                             const std::source_location& where = std::source_location::current()) {
   for (const NeededTensor& argument : arguments) {
@@ -44,7 +45,7 @@ inline void refuse_create_graph(const std::string& op,
                               "without, or use torch's own operators there");
 }
 
-/// Returns whether autograd will compute the gradient of a tensor.
+/// Returns whether autograd will compute a tensor's gradient; false for none.
 inline bool wants_gradient(const std::optional<at::Tensor>& tensor) {
   return c10::GradMode::is_enabled() && tensor && tensor->defined() && tensor->requires_grad();
 }

@@ -11,7 +11,7 @@
 
 namespace deepspeed::ops {
 
-/// Runs a function as torch's operator deepspeed::<name>, whose arguments are `tensors`.
+/// Runs `function` as torch's operator deepspeed::<name> with the arguments `tensors`.
 void run_with_whole(const char* name, at::TensorList tensors, const std::function<void()>& function);
 
 /// Calls a function while all `tensors` are gathered, and returns its result.

@@ -52,17 +52,16 @@ struct HeadSizes {
   int64_t batch, sequence, heads, width;
 };
 
-/// Views [T, n H] as [n, batch, heads, sequence, d].
+/// Views [T, n H] as [n, batch, heads, sequence, d]. T is batch * sequence, H is heads * d.
 at::Tensor by_heads(const at::Tensor& tokens, const HeadSizes& sizes) {
   return tokens.view({sizes.batch, sizes.sequence, -1, sizes.heads, sizes.width}).permute({2, 0, 3, 1, 4});
 }
 
 bool is_row_of_keys(const at::Tensor& mask) { return mask.size(1) == 1 && mask.size(2) == 1; }
 
-/// Returns the mask in the dtype of the scores, or undefined if there is none.
+/// Returns the mask in `dtype`, with a lower bound; undefined if there is none.
 ///
-/// In a row that is fully hidden, a score plus the lowest number would be -inf, and the row nan. The bound
-/// prevents that.
+/// Without the bound, a score plus the lowest number could be -inf, and a fully hidden row would be nan.
 at::Tensor bias_of(const AttentionCall& call, at::ScalarType dtype) {
   if (!call.mask.defined()) return {};
   return call.mask.clamp_min(dtype == at::kHalf ? -65504.0 : -1e38).to(dtype);
@@ -95,7 +94,8 @@ at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, co
                                                            call.dropout_ratio, false, sizes.scale()));
 }
 
-/// Returns a view of the gradients if they lie side by side as in qkv, otherwise undefined.
+/// Returns the three gradients in one view, shaped like qkv. It is undefined unless their memory is arranged
+/// so.
 at::Tensor joined_in_place(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
   const auto [of_queries, of_keys, of_values] = gradients;
   const int64_t hidden = sizes.heads * sizes.width, row = 3 * hidden, begin = of_queries.storage_offset();
@@ -108,7 +108,8 @@ at::Tensor joined_in_place(const Gradients& gradients, const HeadSizes& sizes, c
   return of_queries.as_strided(qkv.sizes(), {row, 1}, begin);
 }
 
-/// Returns the gradients side by side as in qkv. On a GPU this takes at most one launch.
+/// Joins the three gradients in qkv's shape, without a copy if possible. On a GPU this takes at most one
+/// launch.
 at::Tensor joined(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
   if (const at::Tensor there = joined_in_place(gradients, sizes, qkv); there.defined()) return there;
   const auto [of_queries, of_keys, of_values] = gradients;

@@ -23,7 +23,7 @@ struct AttentionCall {
 /// Says what computes an attention.
 ///
 /// kWritten multiplies matrices and keeps all probabilities. The others are operators of torch, which keep
-/// one number for each row of them (Dao et al. 2022).
+/// only one number for each row of probabilities (Dao et al. 2022).
 enum class AttentionKind { kWritten, kFlashOfCpu, kFlash, kEfficient, kCudnn };
 
 /// Holds the output of an attention, and the tensors that backward needs (`kept`).

@@ -10,7 +10,7 @@
 
 namespace deepspeed::ops {
 
-/// Returns the name of a layer for errors.
+/// Returns how errors name a layer.
 std::string layer_name(const DeepSpeedTransformerConfig& config);
 
 /// Throws UsageError for a shape or dtype that transformer_layer() does not take.
@@ -18,8 +18,8 @@ void check_states(const at::Tensor& hidden_states, const DeepSpeedTransformerCon
 void check_weights(const at::Tensor& hidden_states, const TransformerWeights& weights,
                    const DeepSpeedTransformerConfig& config);
 
-/// Returns the mask as numbers in the dtype of the scores' arithmetic. Undefined stays undefined. Throws
-/// UsageError for a mask that does not fit.
+/// Returns the mask as numbers to add, in float32 or, for float64 states, float64. Undefined stays undefined.
+/// Throws UsageError for a wrong shape, dtype or device, and if the mask requires a gradient.
 at::Tensor checked_mask(const at::Tensor& mask, const at::Tensor& hidden_states,
                         const DeepSpeedTransformerConfig& config);
 

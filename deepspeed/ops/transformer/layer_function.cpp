@@ -163,7 +163,7 @@ class LayerBackward {
     return finish(add_product(grad_middle_sum, grad_qkv, w_.attn_qkvw));
   }
 
-  /// Returns the gradient of f Wi^T.
+  /// Returns the gradient of f Wi^T, given that of the feed-forward's output.
   at::Tensor feed_forward(const at::Tensor& gradient) {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::output_b, w_.output_b, call_.layer_output);
@@ -177,7 +177,7 @@ class LayerBackward {
     return gelu.input;
   }
 
-  /// Returns the gradient of r.
+  /// Returns the gradient of r, given that of f. `grad_sum` is added if defined.
   at::Tensor middle_norm(const at::Tensor& gradient, const at::Tensor& grad_sum) {
     const auto norm = norm_backward(gradient, kept_.middle_sum, kept_.middle, kept_.middle_mean,
                                     kept_.middle_rstd, "attn_nw", w_.attn_nw, w_.attn_nb, grad_sum);
@@ -195,8 +195,8 @@ class LayerBackward {
     return norm.input;
   }
 
-  /// Returns the gradient of queries, keys and values. `attended` was the input of the product that made
-  /// them.
+  /// Returns the gradient of queries, keys and values, given that of r. `attended` was the input of the
+  /// product that made the three.
   at::Tensor attend(const at::Tensor& gradient, const at::Tensor& attended) {
     const at::Tensor output =
         dropped_bias(gradient, &TransformerWeights::attn_ob, w_.attn_ob, call_.attention_output);

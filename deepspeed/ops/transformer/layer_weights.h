@@ -29,7 +29,7 @@ enum class WeightSize { kNone, kHidden, kThreeHidden, kIntermediate };  // 0, H,
 /// smaller deviation (kNormalOfOutput).
 enum class WeightStart { kZeros, kOnes, kNormal, kNormalOfOutput };
 
-/// Describes one weight.
+/// Describes one parameter of a layer.
 struct TransformerWeight {
   const char* name;
   at::Tensor TransformerWeights::*member;
@@ -82,7 +82,8 @@ std::vector<at::Tensor> list_of(const TransformerWeights& weights);
 /// ConfigError if one of these keys is missing.
 void draw_weights(const TransformerWeights& weights, const DeepSpeedTransformerConfig& config);
 
-/// Copies another implementation's weights, as described in transformer_layer.h. config: from checked().
+/// Joins copies of another implementation's eight weights and biases, which transformer_layer.h lists. Throws
+/// UsageError for a wrong number or shape. config: from checked().
 TransformerWeights joined_weights(const DeepSpeedTransformerConfig& config,
                                   const std::vector<at::Tensor>& weights,
                                   const std::vector<at::Tensor>& biases);

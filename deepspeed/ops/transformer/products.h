@@ -15,7 +15,7 @@ at::ScalarType product_type(const at::Tensor& tensor);
 ///
 /// Strides may be any. The result is contiguous and has a's dtype, rounded once.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
-/// Writes a b to `result`, which is contiguous. All are batches.
+/// Writes a b to `result`, [b, m, n], which is contiguous. `a` and `b` are batches.
 void product_out(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b);
 
 /// Returns c + a b, [m, n]. `c` may be [n], which is added to each row, and may have another dtype.

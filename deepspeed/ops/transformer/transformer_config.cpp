@@ -36,7 +36,7 @@ config::Option ratio_or_unset() {
       "from 0 to 1, or -1");
 }
 
-/// Reads null, which scripts that do not number layers pass, as -1.
+/// Returns an option that reads null as -1. Scripts that do not number layers pass null.
 config::Option null_is_unset() {
   return config::normalized_by([](const Json& value) { return value.is_null() ? Json(-1) : value; });
 }

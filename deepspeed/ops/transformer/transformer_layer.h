@@ -36,7 +36,7 @@ class DEEPSPEED_API DeepSpeedTransformerLayer : public torch::nn::Module {
                             const std::vector<at::Tensor>& initial_weights,
                             const std::vector<at::Tensor>& initial_biases);
 
-  /// Returns a tensor like hidden_states.
+  /// Returns the layer's output, which has hidden_states' shape and dtype.
   ///
   /// hidden_states: [batch, sequence, H] in the dtype of the matrices: float32, bfloat16, float16, float64.
   /// attention_mask: [batch or 1, heads or 1, sequence or 1, sequence]. Numbers, such as 0 and -10000, are

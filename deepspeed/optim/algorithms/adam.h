@@ -44,7 +44,7 @@ class Adam : public Optimizer {
   at::ScalarType state_dtype() const override { return options_.moment_dtype; }
   void step(const FlatSlice& slice, double gradient_scale) override;
   void forget_step(size_t slice_id) override;
-  /// Reverts the slice's last step by kernels::adam_rollback().
+  /// Reverts the slice's last step by kernels::adam_rollback(). Throws UsageError before the first step.
   void take_back(const FlatSlice& slice, double gradient_scale) override;
   SliceState state(size_t slice_id) const override;
   void load_state(size_t slice_id, const SliceState& state) override;
@@ -67,7 +67,7 @@ class Adam : public Optimizer {
   Moments& moments_at(size_t slice_id) { return moments_.at(slice_id); }
   /// Returns how many steps a slice has made; 0 before its first.
   int64_t steps_of(size_t slice_id) const;
-  /// Returns whether all slices, at least one, have made at least this many steps.
+  /// Returns whether every slice has made at least this many steps; false without slices.
   bool all_have_made(int64_t steps) const;
   /// Steps the slice without bias correction, whatever its group says. `betas` replace the group's if given.
   void step_uncorrected(const FlatSlice& slice, double gradient_scale,

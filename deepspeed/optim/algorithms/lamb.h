@@ -34,25 +34,25 @@ class Lamb : public OptimizerWithStates {
   /// Returns the trust ratios of the slice's last step, one per parameter. They are in the order of its
   /// segments, and empty before the first step.
   std::vector<double> lamb_coeffs(size_t slice_id) const;
-  /// Returns the trust ratios of all slices, in the order of their ids.
+  /// Returns the trust ratios of all slices' last steps, in the order of slice ids.
   std::vector<double> lamb_coeffs() const;
 
  protected:
   /// Makes a Lamb whose state tensors have these names; exp_avg and exp_avg_sq come first.
   Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names);
-  /// Returns the trust ratios of the slice's last step, 0-d tensors on its device.
+  /// Returns the trust ratios of the slice's last step, one 0-d tensor per segment. Empty before it.
   std::vector<at::Tensor>& last_coefficients(size_t slice_id) { return coeffs_[slice_id]; }
 
  private:
-  /// Holds this rank's part of a parameter that several ranks share.
+  /// Describes the change of a parameter that several ranks share.
   struct CutChange {
     at::Tensor change;  // of this rank's part
     at::Tensor norms;   // (2) double: norms of the whole parameter's weights and change
   };
 
-  /// Returns u (see the formulas above) for the segment's elements, and updates m and v.
+  /// Returns u (in the formulas above) for the segment's elements. Also updates m and v.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Returns the changes and norms of parameters that ranks share, by param_index. Collective.
+  /// Returns the changes of shared parameters that have a part here, by param_index. Collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
   std::map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor per parameter

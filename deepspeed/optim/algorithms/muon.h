@@ -53,15 +53,15 @@ class Muon : public Optimizer {
   static TwoStates apart(const SliceState& state);
   bool uses_muon_for(size_t group, int64_t param_index, size_t num_dims) const;
   std::string param_name(size_t group, int64_t param_index) const;
-  /// Returns u of the segment's elements before orthogonalization, and updates the momentum.
+  /// Returns u of the segment's elements before orthogonalization. Also updates the momentum.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Returns this rank's parts of orthogonalized changes that ranks share, by param_index. Collective.
+  /// Returns this rank's parts of the orthogonalized changes of cut matrices, by param_index. Collective.
   std::unordered_map<int64_t, at::Tensor> changes_of_cut(const FlatSlice& slice, double gradient_scale);
-  /// Orthogonalizes the change of a whole matrix. `change` and the result are flat.
+  /// Returns the orthogonalized change of a whole parameter of this shape. `change` and the result are flat.
   at::Tensor orthogonalized(size_t group, const std::vector<int64_t>& shape, const at::Tensor& change) const;
   /// Updates a segment's weights. `change`: the segment's part of the orthogonalized change.
   void move_matrix(const FlatSlice& slice, const Segment& segment, const at::Tensor& change);
-  /// Makes all states that the group needs, even without elements in this slice.
+  /// Makes all states that the group needs, even if no element here uses them. Does nothing if `cut` is null.
   void make_states(const FlatSlice& slice);
   void step_adam(const FlatSlice& slice, const Segment& segment, double gradient_scale, int64_t step);
 

@@ -50,7 +50,7 @@ class OneBitLamb final : public Lamb {
   void check_state(const SliceState& state) const override;
 
  private:
-  /// Holds numbers for each parameter of a group, equal on all ranks.
+  /// Holds numbers for each parameter of a slice's group, equal on all ranks.
   struct OfParameters {
     at::Tensor average;                  // (parameters) fp64
     at::Tensor last_factor;              // (parameters) fp64
@@ -62,7 +62,7 @@ class OneBitLamb final : public Lamb {
   bool all_frozen() const;
   void warm_up(const FlatSlice& slice, double gradient_scale);
   void freeze(const FlatSlice& slice);
-  /// Computes `scaling` of all groups, once each group has its momentum_scale.
+  /// Computes `scaling` of all groups; does nothing until each group has its momentum_scale.
   void make_scalings();
   void step_frozen(const FlatSlice& slice);
 

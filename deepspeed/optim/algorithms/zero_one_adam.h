@@ -21,7 +21,7 @@
 
 namespace deepspeed::optim {
 
-/// Holds the arguments under DeepSpeed's names.
+/// Holds the options that apply to all groups, under DeepSpeed's names.
 struct ZeroOneOptions {
   int64_t var_freeze_step = 100000;   // the last step that may renew the second moment
   int64_t var_update_scaler = 16;     // renewals until their interval doubles
@@ -35,7 +35,7 @@ struct ZeroOneOptions {
 class ZeroOneIntervals {
  public:
   explicit ZeroOneIntervals(const ZeroOneOptions& options) : options_(options) {}
-  /// Starts at the position after `steps` steps.
+  /// Starts as if `steps` steps had been made.
   ZeroOneIntervals(const ZeroOneOptions& options, int64_t steps);
 
   int64_t steps() const { return steps_; }
@@ -47,7 +47,7 @@ class ZeroOneIntervals {
   bool renews_variance() const { return !is_local() && (steps_ + 1) % variance_interval_ == 0; }
   /// Returns whether the next step is local and ends with an exchange of changes.
   bool exchanges() const { return is_local() && (steps_ + 1) % local_interval_ == 0; }
-  /// Counts the step as made.
+  /// Counts the next step as made, and adapts the intervals.
   void advance();
 
  private:

@@ -33,7 +33,7 @@ class GroupLrScheduler : public LrScheduler {
 
  protected:
   virtual std::vector<double> rates_at(int64_t t) const = 0;
-  /// Writes other options that the schedule sets at step t, besides the rate.
+  /// Writes other options that the schedule sets at step t, such as betas.
   virtual void write_extra(int64_t /*t*/) {}
 
   int64_t last_batch_iteration() const { return last_batch_iteration_; }

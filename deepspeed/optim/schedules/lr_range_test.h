@@ -12,7 +12,8 @@ namespace deepspeed::optim {
 /// Raises the rate to min_lr * (1 + step_rate * (t + 1) / step_size). `staircase` rounds the quotient down.
 class LrRangeTest : public GroupLrScheduler {
  public:
-  /// Throws UsageError for a step size below 1.
+  /// Writes the first rates. `min_lr` has one rate per group. Throws UsageError for another number of rates,
+  /// or a step size below 1.
   LrRangeTest(std::vector<ParamGroup>& groups, std::vector<double> min_lr, int64_t step_size,
               double step_rate, bool staircase);
   Json attributes() const override {

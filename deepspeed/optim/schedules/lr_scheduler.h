@@ -24,7 +24,7 @@ class DEEPSPEED_API LrScheduler {
   virtual std::vector<double> get_lr() const = 0;
   /// Returns the rates last written into the groups.
   virtual std::vector<double> get_last_lr() const = 0;
-  /// Returns the schedule's parameters, under the names that DeepSpeed scripts read.
+  /// Returns the schedule's parameters, under the names that DeepSpeed scripts read. Empty by default.
   virtual Json attributes() const { return Json::object(); }
   virtual Json state_dict() const = 0;
   virtual void load_state_dict(const Json& state) = 0;

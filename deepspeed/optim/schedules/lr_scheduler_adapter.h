@@ -54,7 +54,7 @@ class LrSchedulerAdapter : public LrScheduler {
     write(/*may_be_missing=*/true);
   }
 
-  /// Steps the object and writes its rates. Throws UsageError for a step by number if the object has no
+  /// Steps the object and writes its rates. Throws UsageError if a number is given but the object has no
   /// step(int64_t).
   void step(std::optional<int64_t> last_batch_iteration = {}) override {
     check_step(last_batch_iteration);
@@ -120,8 +120,8 @@ DEEPSPEED_API std::shared_ptr<LrScheduler> adapt_torch_scheduler(
     std::shared_ptr<torch::optim::LRScheduler> scheduler, std::shared_ptr<torch::optim::Optimizer> optimizer,
     std::vector<ParamGroup>& groups);
 
-/// Makes a torch optimizer for a torch schedule to drive, if the real one is not torch's. It has equally many
-/// groups with these rates and no parameters. Its step() throws UsageError.
+/// Makes a torch optimizer for a torch schedule to drive. It is used if the real optimizer is not torch's,
+/// and has as many groups as `groups`, with their rates and no parameters. Its step() throws UsageError.
 DEEPSPEED_API std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(
     const std::vector<ParamGroup>& groups);
 

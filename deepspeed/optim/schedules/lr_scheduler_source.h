@@ -22,8 +22,8 @@ struct LrSchedulerTarget {
       nullptr;  // the program's own; null: the config's is used
 };
 
-/// Throws UsageError for a schedule of this library over other groups than `target`'s. Options that it writes
-/// besides the rates would be lost.
+/// Throws UsageError for a ready GroupLrScheduler. It was made over other groups than the optimizer's, where
+/// options that it writes besides the rates would be lost.
 DEEPSPEED_API void check_is_not_foreign(const LrScheduler& scheduler);
 [[noreturn]] DEEPSPEED_API void refuse_missing_scheduler();
 

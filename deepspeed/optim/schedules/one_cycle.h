@@ -44,11 +44,11 @@ class OneCycle : public GroupLrScheduler {
 
  private:
   int64_t total_size() const { return options_.first_step_size + options_.second_step_size; }
-  /// Returns the factor of (max - min) at step t, from 0 to 1.
+  /// Returns the rate's position between its minimum, 0, and its maximum, 1, at step t.
   double scale_at(int64_t t) const;
   double continuous_scale(int64_t batch) const;
   double momentum_at(int64_t t, size_t group) const;
-  /// Returns the steps since the cycle's end in units of decay_step_size; 0 without decay.
+  /// Returns the steps since the cycle's end, divided by decay_step_size; 0 if that is 0.
   double decay_interval(int64_t t) const;
   void warn_of_momenta(const std::vector<ParamGroup>& groups) const;
 

@@ -9,8 +9,8 @@
 
 namespace deepspeed::optim {
 
-/// Computes the warm-up's progress, which goes from 0 to 1 over `num_steps` steps. It is ln(t + 1) / ln(N) or
-/// t / N.
+/// Computes the warm-up's progress, which goes from 0 to 1 over `num_steps` steps. With N steps it is ln(t +
+/// 1) / ln(N) or t / N.
 class Warmup {
  public:
   enum class Shape { kLog, kLinear };
@@ -35,7 +35,7 @@ class WarmupLr : public GroupLrScheduler {
 
  protected:
   std::vector<double> rates_at(int64_t t) const override { return blend(t, 1.0); }
-  /// Returns the rates at t, with progress `after` once the warm-up is over.
+  /// Returns min_lr + progress * (max_lr - min_lr) at t. After the warm-up the progress is `after`.
   std::vector<double> blend(int64_t t, double after) const;
   const Warmup& warmup() const { return warmup_; }
 
@@ -60,8 +60,8 @@ class WarmupDecayLr : public WarmupLr {
   int64_t total_num_steps_;
 };
 
-/// Multiplies each group's initial rate by a ratio. It rises to 1, then falls along a cosine to
-/// `cos_min_ratio`.
+/// Multiplies each group's initial rate by a ratio. The ratio is 0 before the first step, rises from
+/// `warmup_min_ratio` to 1, then falls along a cosine to `cos_min_ratio`.
 class WarmupCosineLr : public GroupLrScheduler {
  public:
   WarmupCosineLr(std::vector<ParamGroup>& groups, Warmup warmup, double warmup_min_ratio,

@@ -26,14 +26,15 @@ struct Segment {
   std::vector<int64_t> shape;   // of the whole parameter
 };
 
-/// Returns a view of the segment in a slice's flat tensor; undefined if the tensor is.
+/// Returns a view of the segment in a slice's flat tensor. Undefined stays undefined.
 inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
 
 /// Describes what one step updates: a contiguous piece of one group's flat space. `id` names the slice for
 /// the optimizer's lifetime and is the key of its state. Padding elements belong to no segment. If the slice
-/// is a piece of a larger one, `whole` names the larger one, whose random numbers are used.
+/// is a piece of a larger one, `whole` is the larger one's id; the piece then uses the random numbers of its
+/// elements there.
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
@@ -77,12 +78,13 @@ class DEEPSPEED_API Optimizer {
   virtual bool is_elementwise() const = 0;
   /// Returns whether it steps slices that cut parameters, by itself or through FlatSlice::cut.
   virtual bool steps_cut_parameters() const { return is_elementwise(); }
-  /// Returns whether it steps slices with split masters; others get fp32 masters.
+  /// Returns whether it steps slices with split masters. For other optimizers they cannot be configured.
   virtual bool steps_split_masters() const { return false; }
-  /// Returns whether it steps slices whose masters are the 16-bit weights themselves. Others get an fp32
-  /// copy.
+  /// Returns whether it steps slices whose masters are the 16-bit weights themselves. Other optimizers get an
+  /// fp32 copy.
   virtual bool steps_sixteen_bit_masters() const { return false; }
-  /// Returns whether step() uses FlatSlice::scale_on_device. Others get a number, which the host waits for.
+  /// Returns whether step() uses FlatSlice::scale_on_device. Other optimizers get a number, which the host
+  /// waits for.
   virtual bool takes_scale_on_device() const { return false; }
   /// Returns whether a step with a nan scale_on_device writes nothing. The optimizer then has forget_step().
   virtual bool skips_on_device() const { return false; }
@@ -93,7 +95,8 @@ class DEEPSPEED_API Optimizer {
   virtual bool compresses_exchange() const { return false; }
   /// Returns what the next step of all slices gets as its gradient.
   virtual GradientUse next_gradient() const { return GradientUse::kMean; }
-  /// Returns factors for the momentum of each parameter of the group during exchange; empty: none.
+  /// Returns a factor for each parameter of the group. Its momentum is multiplied by it before the exchange
+  /// and divided by it afterwards. Empty means 1.
   virtual std::vector<double> momentum_scaling(size_t) const { return {}; }
   /// Returns whether the optimizer has take_back().
   virtual bool takes_steps_back() const { return false; }
@@ -104,23 +107,24 @@ class DEEPSPEED_API Optimizer {
   virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
 
   /// Reverts the slice's last step(), which had the same arguments. The result is exact up to rounding;
-  /// reverting the first step restores its states exactly. Throws UsageError if it cannot.
+  /// reverting the first step restores its states exactly. Throws UsageError for an optimizer without it, or
+  /// a slice without a step.
   virtual void take_back(const FlatSlice&, double) {
     raise<UsageError>(name(), " takes no step back; Adam with moments in fp32 does");
   }
 
-  /// Forgets the slice's last step(), which wrote nothing because its scale was nan. The next step gets its
-  /// number.
+  /// Forgets the slice's last step(), which wrote nothing because its scale was nan. The next step has the
+  /// same number.
   virtual void forget_step(size_t) {
     raise<UsageError>(name(), " does not leave out a step that it was given; skips_on_device() says so");
   }
 
   /// Returns the slice's current state, sharing the optimizer's tensors; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;
-  /// Loads copies of the state's tensors, converted to state_dtype(). fp64 tensors stay fp64 if that is fp32.
-  /// Throws UsageError if names or sizes do not fit.
+  /// Replaces the slice's state by copies of `state`, converted to state_dtype(). fp64 tensors stay fp64 if
+  /// that is fp32. Throws UsageError if names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
-  /// Throws UsageError if load_state() would reject the names or the step. The tensors may be empty here.
+  /// Throws UsageError if load_state() would reject the names or the step. Sizes are not checked.
   virtual void check_state(const SliceState& state) const = 0;
   /// Returns the part of a slice's state that differs between ranks; empty if none does. The tensors are
   /// shared, and replace those of the same names in state().

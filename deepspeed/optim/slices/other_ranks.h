@@ -18,8 +18,8 @@ struct CutParameter {
   std::vector<int64_t> shape;  // of the whole parameter
 };
 
-/// Gives access to the cut parameters of one slice. All ranks call the same functions in the same order,
-/// whatever their slices hold.
+/// Gives access to the cut parameters of one slice's group. All ranks call the same functions in the same
+/// order, whatever their slices hold.
 class CutParameters {
  public:
   virtual ~CutParameters() = default;
@@ -28,18 +28,18 @@ class CutParameters {
   virtual const std::vector<CutParameter>& all() const = 0;
   /// Returns the device for large arithmetic: the model's. The slice may be in host memory.
   virtual at::Device device() const = 0;
-  /// Sums `values`, of equal size on all ranks, in place.
+  /// Replaces `values`, of equal size on all ranks, by their sums over the ranks.
   virtual void sum(const at::Tensor& values) const = 0;
-  /// Takes the maximum of `values`, of equal size on all ranks, in place.
+  /// Replaces `values`, of equal size on all ranks, by their maxima over the ranks.
   virtual void max(const at::Tensor& values) const = 0;
 
-  /// Holds this rank's part of a tensor with the sizes of one entry of all().
+  /// Holds this rank's part of a tensor as large as a parameter of all().
   struct Part {
     size_t index = 0;   // in all()
     at::Tensor values;  // (n), fp32, this rank's elements; undefined if it has none
   };
-  /// Returns the new values of a whole tensor, flat. whole: the old values for the parameter all()[index],
-  /// flat, on device().
+  /// Returns the new values of a whole tensor, flat. whole: its old values, flat, on device(); it belongs to
+  /// the parameter all()[index].
   using Change = std::function<at::Tensor(size_t index, const at::Tensor& whole)>;
   /// Assembles each tensor from the ranks' parts and calls `change` with the whole. Returns this rank's parts
   /// of the results in the order of `parts`; undefined ones stay undefined. Each call of `change` runs on one

@@ -27,7 +27,7 @@ class DEEPSPEED_API Hyperparameters {
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;
   const std::string& text(const std::string& name) const;
-  /// Sets `value` to the hyperparameter of its type. Throws as they do.
+  /// Sets `value` to the hyperparameter, which has the same type. Throws as the four functions above do.
   template <class Value>
   void read(const std::string& name, Value& value) const {
     if constexpr (std::is_same_v<Value, bool>) {

@@ -15,8 +15,9 @@
 
 namespace deepspeed::optim {
 
-/// Copies the named tensors, flattened and converted to `dtype`, in the order of `names`. Throws UsageError,
-/// naming `where` and the tensor, unless the state holds exactly these, all of one size.
+/// Copies the named tensors, flattened and converted to `dtype`, in the order of `names`. fp64 tensors stay
+/// fp64 if `dtype` is fp32. Throws UsageError, naming `where`, for a negative step, and unless the state
+/// holds exactly these tensors, all of one size.
 DEEPSPEED_API std::vector<at::Tensor> copy_state(
     const SliceState& state, const std::vector<std::string>& names, at::ScalarType dtype,
     const std::source_location& where = std::source_location::current());
@@ -27,7 +28,7 @@ DEEPSPEED_API at::ScalarType state_dtype_of(
     const FlatSlice& slice, at::ScalarType dtype,
     const std::source_location& where = std::source_location::current());
 
-/// Checks names and step as copy_state() does, without copying. Throws UsageError.
+/// Throws UsageError if copy_state() would reject the names or the step.
 DEEPSPEED_API void check_state_names(const SliceState& state, const std::vector<std::string>& names,
                                      const std::source_location& where = std::source_location::current());
 
@@ -44,8 +45,8 @@ class DEEPSPEED_API SliceStates {
     bool is_loaded = false;
   };
 
-  /// Starts empty. `names` are those in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}. `where` is the
-  /// optimizer, for errors. Throws UsageError for a dtype other than fp32, fp16 and bf16.
+  /// Starts empty. `names` are those of the tensors in checkpoints, e.g. {"exp_avg", "exp_avg_sq"}. Errors
+  /// name `where`, the optimizer. Throws UsageError for a dtype other than fp32, fp16 and bf16.
   explicit SliceStates(std::vector<std::string> names, at::ScalarType dtype = at::kFloat,
                        const std::source_location& where = std::source_location::current());
 
@@ -70,13 +71,13 @@ class DEEPSPEED_API SliceStates {
   std::unordered_map<size_t, Entry> entries_;  // by slice id
 };
 
-/// Returns the slice's own options, or those of its group if it has none. Throws UsageError if the group does
+/// Returns slice.options, or those of the slice's group if it is null. Throws UsageError if the group does
 /// not exist.
 DEEPSPEED_API const Hyperparameters& options_of(
     const Optimizer& optimizer, const FlatSlice& slice,
     const std::source_location& where = std::source_location::current());
 
-/// Sets the options that the groups lack.
+/// Sets those of `defaults` that a group lacks, in each group.
 DEEPSPEED_API void set_defaults(std::vector<ParamGroup>& groups,
                                 const std::vector<std::pair<std::string, HyperparameterValue>>& defaults);
 

@@ -28,7 +28,7 @@ using Betas = std::pair<double, double>;
 
 namespace optim {
 
-/// Visits the options that each group of an Adam class can set.
+/// Calls visitor(name, value) for each option that a group of an Adam class can set.
 template <class Self, class Visitor>
 void visit_adam_options(Self& self, const Visitor& visitor) {
   visitor("lr", self.lr());
@@ -38,7 +38,7 @@ void visit_adam_options(Self& self, const Visitor& visitor) {
   visitor("weight_decay", self.weight_decay());
 }
 
-/// Visits the options that each group of a Lion class can set.
+/// Calls visitor(name, value) for each option that a group of a Lion class can set.
 template <class Self, class Visitor>
 void visit_lion_options(Self& self, const Visitor& visitor) {
   visitor("lr", self.lr());
@@ -158,7 +158,7 @@ struct DEEPSPEED_API DeepSpeedCPUAdagradOptions : optim::NativeOptionsOf<DeepSpe
   }
 };
 
-/// Holds the options of a matrix group (use_muon) or an Adam group, whose default rate is 3e-4.
+/// Holds the options of a matrix group (use_muon) or an Adam group. Their default rates differ.
 struct DEEPSPEED_API MuonOptions : optim::NativeOptionsOf<MuonOptions> {
   MuonOptions() : MuonOptions(true) {}
   explicit MuonOptions(bool use_muon) : lr_(use_muon ? 0.02 : 3e-4), use_muon_(use_muon) {}
@@ -232,10 +232,10 @@ class DEEPSPEED_API DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAda
   /// until the sub-group's next step, its rollback, or release_rollbacks(). Returns the closure's loss, or an
   /// undefined tensor. Throws UsageError if no parameter, or more than one, has a gradient.
   at::Tensor step_subgroup(int64_t subgroup_id, LossClosure closure = nullptr);
-  /// Reverts the sub-group's last step bit for bit, even one with a gradient that was not finite. Throws
-  /// UsageError if there is no step to revert.
+  /// Reverts the sub-group's last step bit for bit, even if the gradient was not finite. Throws UsageError if
+  /// there is no step to revert.
   void rollback_subgroup(int64_t subgroup_id);
-  /// Frees the copies that rollbacks need. Steps made so far cannot be reverted.
+  /// Frees the copies that rollbacks need. Steps made before it cannot be reverted.
   void release_rollbacks() { undos_.clear(); }
 
   /// Returns the state of a sub-group, in the form of state_of().

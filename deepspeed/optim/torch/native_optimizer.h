@@ -22,7 +22,7 @@ namespace deepspeed::optim {
 class DEEPSPEED_API NativeOptions : public torch::optim::OptimizerOptions {
  public:
   virtual Hyperparameters hyperparameters() const = 0;
-  /// Throws UsageError if an option is missing or has another type.
+  /// Sets all options from `from`. Throws UsageError if one is missing or has another type.
   virtual void set_hyperparameters(const Hyperparameters& from) = 0;
 };
 
@@ -79,7 +79,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   int64_t state_bytes() const;
 
   void save(torch::serialize::OutputArchive& archive) const override;
-  /// Loads options and state. Throws UsageError if the archive is of another class or has other groups.
+  /// Restores options and state. Throws UsageError if the archive is of another class or has other groups.
   void load(torch::serialize::InputArchive& archive) override;
 
   /// Returns DeepSpeed's name of the class.
@@ -94,23 +94,24 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
 
   /// Throws if a group's options do not fit the class or the common defaults.
   virtual void check_options(const NativeOptions& options) const = 0;
-  /// Calls check_options() for every group. Constructors must end with it.
+  /// Calls check_options() for every group. Constructors of derived classes must end with it.
   void check_groups() const;
   /// Throws if the class, with these group options, cannot step the parameter with its gradient.
   virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;
   /// Throws for parameters and gradients that no class of this library can step.
   void check_supported(const at::Tensor& parameter, bool takes_sparse_gradients) const;
-  /// Returns the factor for the gradients of the group.
+  /// Returns the factor by which step() multiplies the group's gradients; 1 by default.
   virtual double gradient_scale(const torch::optim::OptimizerParamGroup& group) const;
 
   /// Returns the flat optimizer with the groups' current options, made at first use.
   FlatOptimizer& flat();
   const FlatOptimizer* flat_if_made() const { return flat_.get(); }
-  /// Returns the id of a parameter's slice; none before its first step.
+  /// Returns the id of a parameter's slice; nullopt before its first step or loaded state.
   std::optional<size_t> find_slice_id(const at::Tensor& parameter) const;
   /// Returns an id for a slice that belongs to no parameter.
   size_t new_slice_id() { return num_slices_++; }
-  /// Steps the parameter with the state of the slice. flat() must have been called.
+  /// Steps the parameter with the slice's state. `scale` multiplies the gradient. flat() must have been
+  /// called.
   void step_slice(size_t slice_id, size_t group, const at::Tensor& parameter, double scale);
 
  private:
@@ -123,7 +124,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   size_t num_slices_ = 0;
 };
 
-/// Returns the options of the groups in order, without parameter names.
+/// Returns the options of the optimizer's groups, in order, without parameter names.
 DEEPSPEED_API std::vector<ParamGroup> flat_groups(const torch::optim::Optimizer& optimizer);
 
 /// Sets the options that `from` holds; the group's other options stay.

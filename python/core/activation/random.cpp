@@ -12,7 +12,7 @@ namespace {
 
 using Tracker = CudaRNGStatesTracker;
 
-/// Draws from a stream between __enter__ and __exit__.
+/// Makes random numbers come from the tracker's state `name`, between __enter__ and __exit__.
 class ForkScope {
  public:
   ForkScope(Tracker& tracker, std::string name) : tracker_(tracker), name_(std::move(name)) {}

@@ -19,7 +19,7 @@ using checkpointing::RegionOptions;
 using checkpointing::TensorFunction;
 using checkpointing::TensorList;
 
-/// Returns a function that calls Python for the region, on any thread that runs backward.
+/// Returns a function that calls `function` in Python, on any thread that runs backward.
 TensorFunction function_of(const py::object& function) {
   return [held = hold(function)](TensorList inputs) {
     const py::gil_scoped_acquire gil;

@@ -27,7 +27,8 @@ class Forward {
   explicit Forward(const TrainingEngine& engine) { scope_.emplace(engine.driver()); }
   at::Tensor output(const at::Tensor& tensor) const { return scope_->output(tensor); }
   bool has_graphs() const { return scope_->has_graphs(); }
-  /// Runs `call` as a device graph. `call` takes tensors, and returns tensors and any object. Returns both.
+  /// Runs `call` as a device graph. `rest` describes the arguments that are not tensors. `call` takes
+  /// tensors, and returns tensors and any object. Returns both.
   py::tuple run_graphed(const std::vector<at::Tensor>& tensors, const std::string& rest,
                         const py::function& call) const {
     ForwardResult result;
@@ -47,7 +48,7 @@ class Forward {
   std::optional<ForwardScope> scope_;
 };
 
-/// Opens stage 3's access window for calls of the module that bypass the engine.
+/// Lets calls of the module that bypass the engine read stage 3's parameters, until close().
 class Access {
  public:
   explicit Access(const TrainingEngine& engine) {
@@ -97,7 +98,7 @@ class OpenCoalescedReduction {
 
   /// Reduces the summed gradients and ends the scope. Collective.
   void close() { delete scope_.release(); }  // may throw, unlike the destructor call in unique_ptr::reset()
-  /// Ends the scope as an exception would: drops the gradients.
+  /// Ends the scope as an exception would: drops the gradients that it has summed.
   void forget() {
     if (const auto held = std::move(scope_)) held->forget();
   }

@@ -18,7 +18,7 @@
 namespace deepspeed::python {
 namespace {
 
-/// A resource pool in Python: [(host, [slots])], in order.
+/// Represents a resource pool in Python: [(host, [slots])], in the pool's order.
 using Hosts = std::vector<std::pair<std::string, std::vector<int>>>;
 
 launcher::ResourcePool pool_of(const Hosts& hosts) {

@@ -22,7 +22,7 @@ namespace {
 
 config::ConfigSource source_of(const py::dict& config) { return config::ConfigSource(to_json(config, "")); }
 
-/// Parses the text of a config; errors name `where`.
+/// Returns the object that the text of a config describes. Errors name `where`.
 py::object parse_config(const std::string& text, const std::string& where) {
   const Json value = parse_json(text, where);
   if (!value.is_object()) {
@@ -31,7 +31,8 @@ py::object parse_config(const std::string& text, const std::string& where) {
   return from_json(value);
 }
 
-/// Returns the keys of a top-level section with their aliases. For "" these are the top-level keys.
+/// Returns the keys of a top-level section with their aliases. For "" or an unknown section these are the
+/// top-level keys.
 std::set<std::string> config_keys(const std::string& section) {
   const std::vector<config::Field>& top = config::all_options().children;
   const auto named =

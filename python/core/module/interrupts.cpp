@@ -47,7 +47,8 @@ void watch() {
   }
 }
 
-/// Installs the handler in front of Python's. Call it again if the script has replaced the handler.
+/// Installs on_interrupt() for SIGINT, in front of Python's handler. Call it again if the script has replaced
+/// the handler.
 void watch_interrupts() {
   if (pipe_ends[0] < 0) {
     if (::pipe(pipe_ends) != 0) return;

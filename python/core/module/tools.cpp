@@ -18,7 +18,7 @@ namespace deepspeed::python {
 
 namespace {
 
-/// Moves all tensors of a value to a device.
+/// Returns the value with all its tensors, also nested ones, on a device.
 checkpoint::Value on_device(checkpoint::Value value, const at::Device& device) {
   if (auto* tensor = std::get_if<at::Tensor>(&value.data())) *tensor = tensor->to(device);
   checkpoint::change_children(value,

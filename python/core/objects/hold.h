@@ -9,8 +9,8 @@ namespace deepspeed::python {
 
 namespace py = pybind11;
 
-/// Holds `object` for the core. The core may release it on any thread. After the interpreter has ended,
-/// nothing is freed.
+/// Returns a reference to `object` that the core may release on any thread. After the interpreter has ended,
+/// it frees nothing.
 inline std::shared_ptr<py::object> hold(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
             if (Py_IsInitialized() == 0) return;
@@ -19,7 +19,8 @@ inline std::shared_ptr<py::object> hold(py::object object) {
           }};
 }
 
-/// Releases the interpreter's lock during a call. Such calls may wait for other ranks, a disk or a thread.
+/// Releases the interpreter's lock during a bound function's call. Such calls may wait for other ranks, a
+/// disk or a thread.
 using NoGil = py::call_guard<py::gil_scoped_release>;
 
 }  // namespace deepspeed::python

@@ -13,7 +13,7 @@ bool is_instance(const py::handle& object, const char* module, const char* name)
 constexpr int kMaxJsonLevels = 190;  // as for other values from Python
 thread_local int json_depth = 0;
 
-/// Counts the recursion depth of to_json(). Throws ValueError beyond the limit, because the stack is finite.
+/// Counts the recursion depth of to_json(). Throws ValueError beyond a limit, because the stack is finite.
 class JsonLevel {
  public:
   explicit JsonLevel(const std::string& path) {

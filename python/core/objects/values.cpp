@@ -45,7 +45,7 @@ py::list value_list(const std::vector<Value>& values) {
 constexpr int kMaxDepth = 190;
 thread_local int depth = 0;
 
-/// Counts one more level of containers until it is destroyed.
+/// Counts one more level of containers until it is destroyed. Throws TypeError beyond kMaxDepth.
 struct Level {
   explicit Level(const std::string& path) {
     if (++depth <= kMaxDepth) return;
@@ -80,7 +80,7 @@ std::vector<uint8_t> bytes_of(const py::handle& object) {
   return {text.begin(), text.end()};
 }
 
-/// Encodes a text; the Python error handler `errors` writes what UTF-8 cannot express.
+/// Returns a text in UTF-8. The Python error handler `errors` writes what UTF-8 cannot express.
 std::string encoded(const py::handle& text, const char* errors) {
   auto* bytes = PyUnicode_AsEncodedString(text.ptr(), "utf-8", errors);
   if (bytes == nullptr) throw py::error_already_set();

@@ -21,7 +21,8 @@ py::object from_value(const checkpoint::Value& value);
 /// Like from_value(), but Python errors become CheckpointErrors that begin with `place`.
 py::object from_value_of(const std::string& place, const checkpoint::Value& value);
 
-/// Makes a dict from all keys and values. Throws CheckpointError, naming `path` and the key.
+/// Makes a Python dict from all keys and values. Python errors become CheckpointErrors that name `path` and
+/// the key.
 py::dict from_named_values(const checkpoint::Dict& values, const std::string& path);
 
 }  // namespace deepspeed::python

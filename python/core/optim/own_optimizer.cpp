@@ -25,7 +25,7 @@ class OwnOptimizer {
     optimizer_ = optim::make_optimizer(type, to_json(params, "params"), std::move(groups), on_host);
   }
 
-  /// Makes a step. values: (n), contiguous, updated in place; shape: of the whole parameter.
+  /// Steps the parameter `id`. values: (n), contiguous, updated in place; shape: of the whole parameter.
   void step(size_t id, const at::Tensor& values, const at::Tensor& gradient, const py::dict& options,
             const std::vector<int64_t>& shape) {
     optim::Hyperparameters hyperparameters = optimizer_->param_groups()[0].options;

@@ -29,7 +29,7 @@ class OwnSchedule {
 
   optim::LrScheduler& schedule() { return *schedule_; }
 
-  /// Copies the options that the schedule changed to the optimizer's groups.
+  /// Copies what schedules change, lr, betas and momentum, to the groups of `optimizer`.
   void write(const py::object& optimizer) {
     const py::list dicts = optimizer.attr("param_groups");
     for (size_t index = 0; index < groups_.size(); ++index) {

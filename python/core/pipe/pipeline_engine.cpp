@@ -107,8 +107,8 @@ std::shared_ptr<PipelineEngine> make_pipeline_engine(const py::dict& stage, cons
   return std::make_shared<PipelineEngine>(std::move(module), options);
 }
 
-/// Returns an iterator that calls Python for each micro batch. next() returns the inputs, or None at the end.
-/// Labels stay with Python, which only uses those of its own stage.
+/// Returns an iterator that calls Python for each micro batch. It is empty if `next` is None. next() returns
+/// the inputs, or None at the end. Labels stay with Python, which only uses those of its own stage.
 pipe::DataIterator data_of(const py::object& next) {
   if (next.is_none()) return {};
   return pipe::DataIterator([next = hold(next)]() -> std::optional<pipe::MicroBatch> {
@@ -125,8 +125,8 @@ at::Tensor train_batch(PipelineEngine& engine, const py::object& next) {
   return engine.train_batch(data);
 }
 
-/// Returns the mean loss, or None if this stage does not have it. Unless they are averaged, it also returns
-/// the losses of the micro batches.
+/// Returns the mean loss, or None if this stage does not have it. If `averages` is false, the last stage also
+/// returns the losses of the micro batches.
 std::pair<std::optional<at::Tensor>, Tensors> eval_batch(PipelineEngine& engine, const py::object& next,
                                                          bool compute_loss, bool averages, bool bcast_loss,
                                                          std::optional<int> num_micro_batches) {
@@ -141,8 +141,8 @@ std::pair<std::optional<at::Tensor>, Tensors> eval_batch(PipelineEngine& engine,
   return {loss, std::move(result.losses)};
 }
 
-/// Translates EndOfData to StopIteration if the data ended between two batches. Within a batch it stays an
-/// error.
+/// Translates EndOfData to StopIteration if the data ended between two batches. Within a batch it stays
+/// EndOfData.
 void translate_end(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);

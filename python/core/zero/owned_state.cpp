@@ -97,15 +97,15 @@ std::optional<at::Tensor> flat_weights(const TrainingEngine& engine, size_t grou
   return flat.detach();
 }
 
-/// Returns this rank's part of a group's reduced gradients, or None if there are none.
+/// Returns this rank's part of a group's reduced gradients. None until a step's gradients are complete.
 std::optional<at::Tensor> owned_gradient(const TrainingEngine& engine, size_t group) {
   const zero::ZeroOptimizer& optimizer = read_from(engine);
   if (!optimizer.gradients().has_result()) return std::nullopt;
   return optimizer.gradient(group);
 }
 
-/// Returns this rank's part of the gradients that the window's backwards have summed so far. None before the
-/// first backward.
+/// Returns this rank's part of a group's gradients, summed since the last step. None before the group's first
+/// gradient.
 std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group) {
   const at::Tensor sums = read_from(engine).gradients().sums(group);
   if (!sums.defined()) return std::nullopt;

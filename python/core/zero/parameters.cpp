@@ -50,7 +50,7 @@ std::optional<std::string> status_of(const at::Tensor& tensor) {
   return std::nullopt;
 }
 
-/// Returns the shard of a partitioned parameter, or null for other tensors.
+/// Returns this rank's shard of a partitioned parameter, or null for other tensors.
 std::shared_ptr<zero::Shard> shard(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor)) return newborn->shard();
   const auto record = zero::partitioned_storage_of(tensor);
@@ -62,7 +62,7 @@ int64_t shard_numel(const at::Tensor& tensor) {
   return own ? own->numel() : 0;
 }
 
-/// Returns this rank's shard of a parameter. None if it is on a disk or the tensor is ordinary.
+/// Returns the values of this rank's shard. None if they are on a disk or the tensor is ordinary.
 std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
   const auto own = shard(tensor);
   if (!own) return std::nullopt;
@@ -71,8 +71,8 @@ std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
   return memory;
 }
 
-/// Writes this rank's shard of a partitioned parameter whose zero::Init has ended. Throws UsageError for
-/// other tensors.
+/// Replaces the values of this rank's shard of a partitioned parameter whose zero::Init has ended. Throws
+/// UsageError for other tensors.
 void set_shard(const at::Tensor& tensor, const at::Tensor& values) {
   const auto storage = zero::partitioned_storage_of(tensor);
   if (!storage)
@@ -114,7 +114,8 @@ struct InitRanks {
   comm::ProcessGroup group;
 };
 
-/// Returns the ranks over which a parameter is partitioned, or would be.
+/// Returns the ranks over which a parameter is partitioned. For a whole one they are those of this thread's
+/// zero::Init, or all.
 InitRanks ranks_of_parameter(const at::Tensor& param) {
   InitRanks ranks(std::nullopt);
   if (const auto storage = zero::partitioned_storage_of(param)) {
@@ -147,7 +148,7 @@ std::unique_ptr<InitScope> make_init(const InitRanks& ranks, const std::optional
   return std::make_unique<InitScope>(std::move(arguments));
 }
 
-/// Partitions the parameters of a model that is already built.
+/// Partitions the parameters of a model that is already built. Collective.
 void partition_module(const InitRanks& ranks, const std::vector<std::pair<std::string, at::Tensor>>& params,
                       const std::optional<py::dict>& config, const std::string& remote_device,
                       bool pin_memory, std::optional<at::ScalarType> dtype) {

@@ -53,7 +53,7 @@ void check(const zero::ZeroOptimizer& optimizer, size_t group, const Loaded& loa
     optimizer.base_optimizer().check_state(loaded.state);
 }
 
-/// Loads all groups, or changes nothing if one of them does not fit.
+/// Loads all groups. If one does not fit, throws UsageError and changes nothing.
 void load(zero::ZeroOptimizer& optimizer, const std::vector<Loaded>& groups) {
   for (size_t group = 0; group < groups.size(); ++group) check(optimizer, group, groups[group]);
   bool has_masters = false;

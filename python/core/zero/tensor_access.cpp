@@ -11,7 +11,7 @@
 namespace deepspeed::python {
 namespace {
 
-/// Returns None for an undefined tensor.
+/// Returns the tensor, or None if it is undefined.
 std::optional<at::Tensor> optional_of(at::Tensor tensor) {
   if (!tensor.defined()) return std::nullopt;
   return tensor;

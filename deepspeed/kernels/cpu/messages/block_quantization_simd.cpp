@@ -21,7 +21,8 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 
 constexpr int64_t kMostCodes = 2048;  // per block
 
-/// Calls work(vector, place) for all elements as fp32; the last vector is padded with zeros.
+/// Calls work(vector, index of its first element) for all elements as fp32. The last vector is padded with
+/// zeros.
 template <class Type, class Work>
 HWY_INLINE void for_each_vector(const typename Type::Bits* HWY_RESTRICT values, int64_t numel,
                                 const Work& work) {
@@ -49,7 +50,8 @@ HWY_NOINLINE float largest_of(const typename Type::Bits* HWY_RESTRICT values, in
   return sum == 0 ? hn::GetLane(hn::MaxOfLanes(d, largest)) : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Returns the codes of the nearest e4m3 numbers, which are their bits. |x| is at most 448, or slightly more.
+/// Returns the codes of the nearest e4m3 numbers, which are the bits of those numbers. |x| is at most 448, or
+/// slightly more.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToSigned<D>> float8_of(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;

@@ -154,8 +154,8 @@ HWY_INLINE void combine_vector(D d, typename Type::Bits* to, const TermArrays& a
   store_as(d, Type(), ended<kEnding>(d, result, arrays), arrays.stream, to + index);
 }
 
-/// Combines four vectors at once. Additions at one position wait for each other, but not for those of other
-/// vectors.
+/// Combines four adjacent vectors of each term at once. Additions at one position wait for each other, but
+/// not for those of other vectors.
 template <class Type, class Op, Ending kEnding, class D>
 HWY_INLINE void combine_four_vectors(D d, typename Type::Bits* to, const TermArrays& arrays, int64_t index) {
   using Bits = typename Type::Bits;

@@ -11,15 +11,16 @@
 
 namespace deepspeed::kernels {
 
-/// Implements combine() for several terms or a factor. The type must support the operation.
+/// Implements combine() for several terms or a factor. can_combine() must be true. `stream`: store past the
+/// caches.
 void combine_simd(CombineOp op, CombineType type, void* to, const void* const* terms, int64_t num_terms,
                   int64_t numel, bool stream, double factor);
 
 /// Copies between ranges that do not overlap, past the caches.
 void copy_past_caches_simd(void* to, const void* from, size_t bytes);
 
-/// Compresses a block by the formula of kernels/sign_compression.h, and returns the block's scale. numel: a
-/// multiple of 64.
+/// Compresses a block by the formula of kernels/sign_compression.h, and returns its scale. numel: elements of
+/// the block, a multiple of 64.
 float compress_sign_block(float* values, float* errors, uint8_t* bits, int64_t numel);
 /// Adds the values that the bits and their scale encode to `sums`.
 void add_sign_block(const uint8_t* bits, float scale, float* sums, int64_t numel);

@@ -17,7 +17,7 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 constexpr double kTwoSqrt2OverPi = 1.5957691216057308;
 constexpr double kCubic = 0.044715;
 
-/// Returns GELU(x) / x, which is a sigmoid: (1 + tanh(u)) / 2 = sigmoid(2 u).
+/// Returns GELU(x) / x = sigmoid(2 u), with u = sqrt(2/pi) (x + 0.044715 x^3).
 template <class D>
 HWY_INLINE hn::Vec<D> gelu_sigmoid(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -26,7 +26,7 @@ HWY_INLINE hn::Vec<D> gelu_sigmoid(D d, hn::Vec<D> x) {
   return sigmoid(d, hn::Mul(hn::Set(d, static_cast<T>(kTwoSqrt2OverPi)), inner));
 }
 
-/// Returns the derivative of GELU: s + x s (1 - s) 2 u'. s is sigmoid(2 u).
+/// Returns the derivative of GELU. With s = gelu_sigmoid(x) and its u, it is s + x s (1 - s) 2 u'.
 template <class D>
 HWY_INLINE hn::Vec<D> gelu_derivative(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -37,7 +37,8 @@ HWY_INLINE hn::Vec<D> gelu_derivative(D d, hn::Vec<D> x) {
   return hn::MulAdd(hn::Mul(hn::Mul(x, s), hn::Sub(one, s)), slope, s);
 }
 
-/// Calls body(index, column, span, x) for the vectors of [begin, end); x is input + bias.
+/// Calls body(index, column, span, x) for the vectors of the elements [begin, end). `span` is Full or Part,
+/// and x is input + bias.
 template <class Type, class Body>
 HWY_INLINE void for_each_biased(Type type, const BiasGeluArrays& a, int64_t begin, int64_t end,
                                 const Body& body) {
@@ -81,7 +82,7 @@ void bias_gelu_backward_of_target(const BiasGeluArrays& a, int64_t begin, int64_
   });
 }
 
-/// Holds the addresses of one row.
+/// Holds the addresses of one row of `gate` and `up`.
 template <class Type>
 struct SwigluRow {
   SwigluRow(const SwigluArrays& a, int64_t row)

@@ -16,7 +16,8 @@ namespace deepspeed::kernels::HWY_NAMESPACE {
 constexpr int kPhiloxBlocks = 32;  // computed in parallel
 constexpr int64_t kChunkWords = 1024;
 
-/// Writes the random words of kPhiloxBlocks Philox blocks, four per block. `first` is the first counter.
+/// Writes the random words of kPhiloxBlocks Philox blocks, four per block. `first` is the first block's
+/// counter.
 HWY_NOINLINE void philox_words(const Philox& philox, uint64_t first, uint32_t* HWY_RESTRICT words) {
   uint32_t c0[kPhiloxBlocks], c1[kPhiloxBlocks], c2[kPhiloxBlocks], c3[kPhiloxBlocks];
   for (int i = 0; i < kPhiloxBlocks; ++i) {

@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Sums the gradients of each table row in Wide<Type>, then rounds the sum once.
+/// Sums the gradients of the table rows chains.rows[begin, end). Sums are Wide<Type>, rounded once.
 template <class Type>
 void sum_chains(Type type, const EmbeddingGradientArrays& a, const PositionChains& chains, int64_t begin,
                 int64_t end) {

@@ -72,8 +72,8 @@ struct NormRow {
   const Wide<Type>*weight, *bias;  // `bias` is set if values are the output
 };
 
-/// Returns the normalized elements. If values are the output, `bias` is subtracted and the weight divided
-/// out.
+/// Returns the normalized elements of a row from `i` on. With `is_output` they are (value - bias) / weight,
+/// otherwise (value - mean) * rstd.
 template <class Type, class D, class Span>
 HWY_INLINE hn::Vec<D> normalized(D d, Type type, const NormRow<Type>& row, bool is_output, int64_t i,
                                  Span span) {
@@ -85,14 +85,15 @@ HWY_INLINE hn::Vec<D> normalized(D d, Type type, const NormRow<Type>& row, bool 
                                : hn::Div(centered, load(d, WideType<Type>(), row.weight + i, span));
 }
 
-/// Returns grad_output * weight.
+/// Returns grad * weight, for the elements from `i` on.
 template <class Type, class D, class Span>
 HWY_INLINE hn::Vec<D> weighted(D d, const NormRow<Type>& row, hn::Vec<D> grad, int64_t i, Span span) {
   return row.weight == nullptr ? grad : hn::Mul(grad, load(d, WideType<Type>(), row.weight + i, span));
 }
 
 /// Computes a row's gradient: rstd (g - mean(g) - n mean(g n)). g is grad_output * weight and n the
-/// normalized row; RMS norm has no mean(g). Adds the row to the sums of weight and bias.
+/// normalized row; RMS norm has no mean(g). Adds `grad_sum`, and adds the row's share to `weight_sums` and
+/// `bias_sums`. These three may be null.
 template <class Type, bool kIsOutput>
 HWY_INLINE void norm_backward_row(Type type, const NormBackwardArrays& a, const NormRow<Type>& row,
                                   const BitsOf<Type>* HWY_RESTRICT grad_sum,

@@ -15,14 +15,14 @@ namespace {
 // A thread's smallest piece in elements, about 10 microseconds.
 constexpr int64_t kOpBlockNumel = 16384;
 
-/// Calls run(begin, end) in threads for ranges of [0, count). A unit has `numel` elements.
+/// Calls run(begin, end) in threads for ranges of [0, count). Each index has `numel` elements.
 template <class Run>
 void share_out(int64_t count, int64_t numel, const Run& run) {
   const int64_t grain = std::max<int64_t>(1, kOpBlockNumel / std::max<int64_t>(1, numel));
   at::parallel_for(0, count, grain, run);
 }
 
-/// Calls run(part, sums) in threads for each part, with the part's sums zeroed.
+/// Calls run(part, the part's row of `sums`, zeroed) in threads for each part. That row is null if `sums` is.
 template <class Run>
 void share_out_parts(const RowParts& rows, void* sums, ElementType type, const Run& run) {
   const size_t bytes = static_cast<size_t>(rows.columns) * (type == ElementType::kFloat64 ? 8 : 4);

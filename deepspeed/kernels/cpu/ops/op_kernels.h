@@ -9,7 +9,7 @@
 
 namespace deepspeed::kernels {
 
-/// Normalizes rows by the formulas of kernels/ops/normalization.h.
+/// Normalizes rows by the formulas of kernels/ops/normalization.h; norm_simd() the rows [begin, end).
 void run_cpu(const NormArrays& arrays);
 void norm_simd(const NormArrays& arrays, int64_t begin, int64_t end);
 /// Writes the input's gradient, and each part's sums for the gradients of weight and bias.
@@ -17,7 +17,8 @@ void run_cpu(const NormBackwardArrays& arrays);
 void norm_backward_simd(const NormBackwardArrays& arrays, int64_t part);
 
 /// Computes bias + GELU by the formulas of kernels/ops/activations.h. The _simd functions compute the
-/// elements [begin, end). `sums`, wide [columns] or null, receives the bias's gradient over whole rows.
+/// elements [begin, end). If `sums`, wide [columns], is not null, the elements are whole rows, and their bias
+/// gradients are added to it.
 void run_cpu(const BiasGeluArrays& arrays);
 void bias_gelu_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end);
 void bias_gelu_backward_simd(const BiasGeluArrays& arrays, int64_t begin, int64_t end, void* sums);
@@ -26,29 +27,30 @@ void run_cpu(const SwigluArrays& arrays);
 void swiglu_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 void swiglu_backward_simd(const SwigluArrays& arrays, int64_t begin, int64_t end);
 
-/// Writes dropout(input + bias) + residual. dropout_simd() writes the elements [begin, end). `sums`, wide
-/// [columns] or null, receives the sums of whole output rows.
+/// Writes dropout(input + bias) + residual. dropout_simd() writes the elements [begin, end). If `sums`, wide
+/// [columns], is not null, the elements are whole rows, and the output rows are added to it.
 void run_cpu(const DropoutArrays& arrays);
 void dropout_simd(const DropoutArrays& arrays, int64_t begin, int64_t end, void* sums);
 
-/// Computes the softmax, or its gradient, by the formulas of kernels/ops/masked_softmax.h.
+/// Computes the softmax, or its gradient, by the formulas of kernels/ops/masked_softmax.h. The _simd
+/// functions take the rows [begin, end).
 void run_cpu(const MaskedSoftmaxArrays& arrays);
 void masked_softmax_simd(const MaskedSoftmaxArrays& arrays, int64_t begin, int64_t end);
 void run_cpu(const SoftmaxBackwardArrays& arrays);
 void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, int64_t end);
 
-/// Rotates heads by the formula of kernels/ops/rotary.h; rotary_simd() those in [begin, end) of batch * heads
-/// * positions.
+/// Rotates heads by the formula of kernels/ops/rotary.h. rotary_simd() takes [begin, end) of all batch *
+/// heads * positions.
 void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
 /// Writes losses and logits' gradients of rows by the formula of kernels/ops/cross_entropy.h. Both are nan
-/// for a target that is not a class.
+/// for a target that is neither a class nor ignore_index. cross_entropy_simd() takes the rows [begin, end).
 void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
 /// Links the positions that read each row of the embedding table. They are first[row], then next[position]
-/// until -1.
+/// until -1. `rows` lists the table rows with a position, in the order of their first ones.
 struct PositionChains {
   const int64_t *rows = nullptr, *first = nullptr, *next = nullptr;
 };

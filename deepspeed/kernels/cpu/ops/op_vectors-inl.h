@@ -68,7 +68,7 @@ HWY_INLINE void store(D d, Type type, hn::Vec<D> value, BitsOf<Type>* HWY_RESTRI
   std::memcpy(to, padded, part.count * sizeof(*padded));
 }
 
-/// Calls body(i, Full or Part) for the vectors of [0, count).
+/// Calls body(i, Full or Part) for the vectors of [0, count). i is the first element.
 template <class D, class Body>
 HWY_INLINE void for_each_vector(D d, int64_t count, const Body& body) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -123,7 +123,8 @@ HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
   return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
 }
 
-/// Returns a parameter in Wide<Type>, to use it for many rows. null gives an empty vector.
+/// Returns `count` parameters, converted to Wide<Type> once for use with many rows. null gives an empty
+/// vector.
 template <class Type>
 std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t count) {
   const WideTag<Type> d;
@@ -145,7 +146,7 @@ std::vector<Wide<Type>> widened(const void* values, ElementType type, int64_t co
 }
 
 /// Cuts the elements [begin, end) at the ends of rows. Calls body(index, column, count) for each piece in
-/// order.
+/// order, with the index and the column of its first element.
 template <class Body>
 HWY_INLINE void for_each_row_piece(int64_t columns, int64_t begin, int64_t end, const Body& body) {
   while (begin < end) {
@@ -156,7 +157,7 @@ HWY_INLINE void for_each_row_piece(int64_t columns, int64_t begin, int64_t end, 
   }
 }
 
-/// Calls run() with the tag of the stored type.
+/// Calls run(tag) with the tag of the stored type, e.g. BFloat16().
 template <class Run>
 HWY_INLINE void with_type(ElementType type, const Run& run) {
   switch (type) {
