@@ -16,7 +16,7 @@ struct CarriedJob {
   Environment exports;             ///< variables of all ranks, which replace a machine's own
   std::string working_folder;
   std::string secret;                  ///< authenticates both ends of a TCP link; may be empty
-  std::vector<std::string> addresses;  ///< of the launcher; none without a TCP link
+  std::vector<std::string> addresses;  ///< of the launcher's machine; none without a TCP link
   int port = 0;
 
   /// Returns the text for from_text(): one line of letters, digits, '-', '_' and '='.
@@ -29,12 +29,12 @@ struct CarriedJob {
 /// limits each variable to 128 KiB.
 Environment job_variables(const CarriedJob& job);
 
-/// Returns whether job_variables() may use this name. A user's own variable would be mistaken for a part of
-/// the job.
+/// Returns whether job_variables() may use this name. A user's variable of such a name must not reach the
+/// ranks: it would be mistaken for a part of the job.
 bool is_job_variable(const std::string& name);
 
-/// Removes the job's variables from an environment and returns the job. Ranks do not see them. Throws
-/// UsageError if there are none.
+/// Removes the job's variables from an environment, so that ranks do not see them. Returns the job that they
+/// hold. Throws UsageError if there are none.
 CarriedJob take_job(Environment& environment);
 
 /// Keeps a job's description in a file that only its user can read. A `ds_node` that pdsh starts reads it,
@@ -51,8 +51,8 @@ class Deposit {
   std::string path_;
 };
 
-/// Reads and removes the file of a Deposit whose id begins with this one. Several machines may share the
-/// folder, and each has its own deposit there. Throws IoError if this user has written none within
+/// Removes the file of a Deposit whose id begins with this one, and returns its text. Several machines may
+/// share the folder, and each has its own deposit there. Throws IoError if this user has written none within
 /// `patience`, or if this process is abandoned (is_abandoned()).
 std::string take_deposit(const std::string& id, std::chrono::milliseconds patience);
 

@@ -25,7 +25,8 @@ namespace deepspeed::launcher {
 /// A client without a proof may send a few KiB, and stays no longer than the gate lets it (net::Gate).
 class LinkListener {
  public:
-  /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError.
+  /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError if it cannot
+  /// listen.
   explicit LinkListener(const std::string& secret);
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
@@ -51,7 +52,8 @@ class LinkListener {
   void take_connections();
   void drop(uint64_t id);
   bool has_room() const;
-  /// Returns the candidate's Hello once it has come. Closes the channel to drop the candidate.
+  /// Continues the handshake with a candidate. Returns its Hello once that has come, otherwise nothing. A
+  /// closed channel means that the candidate must be dropped.
   std::optional<Hello> advance(Candidate& candidate) const;
 
   const net::Prover prover_;
@@ -63,8 +65,8 @@ class LinkListener {
 };
 
 /// Connects to the job's launcher and sends `hello`. It tries all addresses at once, because one may lead
-/// nowhere, or to a silent process of another job. Throws IoError if none leads to a launcher that knows the
-/// secret within `patience`.
+/// nowhere, or to a silent process of another job. Throws IoError if within `patience` none leads to a
+/// launcher that has the secret, or if this process is abandoned (is_abandoned()).
 Channel connect_to_launcher(const CarriedJob& job, const Hello& hello,
                             std::chrono::milliseconds patience = std::chrono::seconds(30));
 

@@ -40,7 +40,7 @@ class Roster {
   std::vector<Part>& parts() { return parts_; }
   std::vector<Part>& scouts() { return scouts_; }
 
-  /// Takes the links of programs that have connected. Returns their parts.
+  /// Takes the links of programs that have connected, and returns the parts that these belong to.
   std::vector<Part*> take_guests();
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
@@ -59,7 +59,8 @@ class Roster {
     }
   }
 
-  /// Asks all parts to stop. A part without running ranks ends at once.
+  /// Asks all parts to stop. A part without running ranks ends at once. `ranks_run`: the job has started its
+  /// ranks.
   void stop_all(bool ranks_run);
   /// Ends a part without waiting for its ranks.
   void give_up(Part& part);
@@ -72,7 +73,8 @@ class Roster {
   /// Returns whether all cleaners have ended or exceeded their time.
   bool cleaners_are_done() const;
 
-  /// Closes all links, and ends processes that still run.
+  /// Closes all links, and ends processes that still run. They get SIGTERM after `patience`; see
+  /// end_children().
   void end(std::chrono::seconds patience);
 
   /// Returns the job's description for the message Prepare. It is empty if the parts have it already.

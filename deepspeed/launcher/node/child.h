@@ -20,9 +20,10 @@ struct Child {
   Descriptor output;  ///< read end of its standard output; unset if it uses this process's
 };
 
-/// Starts words[0], which PATH of `environment` finds. It leads its own process group, so that a terminal's
-/// signals do not reach it. It gets `death_signal` when this process ends. Throws ProgramError if the program
-/// cannot be run.
+/// Starts words[0], which PATH of `environment` finds, in its own process group. A terminal's signals thus do
+/// not reach it. With `has_pipes` the child's input and output are pipes; otherwise it reads nothing and
+/// writes to this process's output. It gets `death_signal` when this process ends, and `signals` as its
+/// settings. Throws ProgramError if the program cannot be run.
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals);
 
