@@ -35,7 +35,8 @@ bool has_backward(const PipelineSteps& pipeline) {
   return false;
 }
 
-/// Follows one stage: the passes done for each micro batch, and the buffers in use.
+/// Checks one stage by following its instructions: the passes done for each micro batch, and the buffers in
+/// use.
 class StageCheck {
  public:
   StageCheck(const PipelineSteps& pipeline, int stage, bool trains)
@@ -144,7 +145,8 @@ class StageCheck {
   std::vector<InstructionKind> ending_;
 };
 
-/// Describes a tensor in transit: its micro batch, the receiving stage's chunk, and its step.
+/// Describes one end of a transfer: the micro batch, the receiving stage's chunk, and the step of this send
+/// or receive.
 struct Message {
   int micro_batch;
   int model_chunk;
