@@ -11,7 +11,8 @@
 namespace deepspeed::config {
 namespace {
 
-/// Shorter texts are not searched for inside words. They would match by chance, like "lr" in "allreduce".
+/// Sets the fewest characters of a text that is searched for inside words. Shorter ones would match by
+/// chance, like "lr" in "allreduce".
 constexpr size_t kShortestPart = 3;
 
 /// Lists the ways in which an entry can match, best first.

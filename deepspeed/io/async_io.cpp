@@ -41,7 +41,8 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Takes in new ranges, waiting if there is none to move. Returns false when the mover ends.
+  /// Moves new ranges from the inbox to this thread's list, waiting if it has none to move. Returns false
+  /// when the mover ends.
   bool take_in();
   void start_blocks();
   bool start_next_block();

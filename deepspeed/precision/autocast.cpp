@@ -35,7 +35,7 @@ Marks& marks() {
   return instance;
 }
 
-/// Converts "torch::nn::LinearImpl" and "torch.nn.Linear" to "torch.nn.Linear".
+/// Returns a class name as Python spells it: "torch.nn.Linear" for "torch::nn::LinearImpl" and for itself.
 std::string python_name(const std::string& class_name) {
   std::string name;
   for (const char c : class_name) {

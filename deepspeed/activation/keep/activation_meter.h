@@ -100,7 +100,7 @@ class DEEPSPEED_API CountActivations {
 /// partitioned parameters.
 bool is_parameter(const at::Tensor& tensor);
 
-/// Keeps a tensor as it is, and counts it unless is_parameter().
+/// Returns an object that keeps a tensor as it is, and counts it unless is_parameter().
 std::unique_ptr<autograd::PackedTensor> keep_in_place(const at::Tensor& tensor);
 
 }  // namespace deepspeed::activation

@@ -28,7 +28,7 @@ struct Region {
   /// Returns the saved inputs for a function that runs again within the forward's graph. Leaves replace
   /// inputs that were results of operators; all other inputs are unchanged.
   TensorList inputs_of(const TensorList& saved) const;
-  /// Returns the tensors of inputs_of() that replace results of operators.
+  /// Returns those of `inputs`, which inputs_of() returned, that replace results of operators.
   TensorList stand_ins(const TensorList& inputs) const;
 
   /// Calls `work`, which runs the function again. With RegionOptions::names_errors, errors of `work` name the
@@ -57,7 +57,8 @@ class RepeatRegion {
   MeterScope meter_;
 };
 
-/// Waits for the device at both ends and logs the time, if configured.
+/// Waits for the device at both ends of its scope if CheckpointOptions::synchronize or profile is set. With
+/// `profile` it logs the time; `what` says of what.
 class RegionTimer {
  public:
   RegionTimer(const Region& region, const char* what);
@@ -71,13 +72,14 @@ class RegionTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Hooks of a region that recomputes. They keep no value, or only one that backward needs now.
+/// Is the base of hooks of a region that recomputes. They keep no value, or only one that backward needs now.
 struct RegionHooks : autograd::SavedTensorHooks {
   bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
-/// Calls `apply` with hooks that keep the region's inputs as configured. Inside an outer region the outer
-/// region's hooks take the inputs.
+/// Calls `apply`, which saves the region's inputs through autograd, with an InputStore as hooks. Inside an
+/// outer region, that region's hooks take the inputs. Other hooks take them unless the configuration
+/// partitions inputs or keeps them on the host.
 void save_inputs_through(const Region& region, const std::function<void()>& apply);
 
 }  // namespace deepspeed::activation

@@ -29,8 +29,9 @@ namespace {
 // Smaller blocks come from torch's pool: rounding up costs less than own pages and a driver call.
 constexpr int64_t kLeastOwnBytes = 1 << 20;
 
-/// Returns a device that the process has used, or nothing if the current one qualifies. Threads start on
-/// device 0; a CUDA call there would create a context.
+/// Returns a device to make current before a CUDA call on the host's memory. It is one that the process has
+/// used; nothing if the current one is, or none is. Threads start on device 0, where such a call would create
+/// a context.
 std::optional<c10::Device> used_device() {
   const auto& hooks = at::detail::getCUDAHooks();
   std::optional<c10::Device> found;
@@ -42,7 +43,8 @@ std::optional<c10::Device> used_device() {
   return found;
 }
 
-/// Gives pages their memory using all cores. The driver, which locks them, would use only one.
+/// Backs the pages of [data, data + bytes) with memory, using all cores. The driver, which locks them, would
+/// use only one.
 void populate(void* data, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   constexpr int kPopulate = MADV_POPULATE_WRITE;
