@@ -51,7 +51,7 @@ void put_tensors(T& value, std::vector<at::Tensor> tensors) {
   visit_parts(value, [&](at::Tensor& tensor) { tensor = std::move(tensors[next++]); });
 }
 
-/// Calls a function with a tuple of its arguments. Returns its result, or Nothing for void.
+/// Calls a function with a tuple of its arguments. A void result becomes Nothing.
 template <class Function, class... Args>
 auto call(Function& function, std::tuple<Args...>&& args) {
   if constexpr (std::is_void_v<std::invoke_result_t<Function&, Args...>>) {

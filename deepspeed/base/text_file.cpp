@@ -36,8 +36,8 @@ uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
 
 constexpr unsigned kListens = 0x0A;  // TCP_LISTEN, as in the kernel's table
 
-/// Returns the user id of the socket that listens at `port`; nothing if there is none. `table`: a file with
-/// lines "sl: ADDRESS:PORT ADDRESS:PORT STATE queues timer retransmits UID ...".
+/// Returns the user id of whoever listens at `port`, if anybody. `table` has lines "sl: ADDRESS:PORT
+/// ADDRESS:PORT STATE queues timer retransmits UID ...".
 std::optional<unsigned> listening_user(const char* table, unsigned port) {
   std::ifstream lines(table);
   for (std::string line; std::getline(lines, line);) {

@@ -243,7 +243,7 @@ void resolve_batch(DeepSpeedConfig& config, const Json& values, int64_t world) {
   config.gradient_accumulation_steps = *sizes.gradient_accumulation_steps;
 }
 
-/// Resets `section` if it has no type and so would choose nothing. Logs a warning that names it.
+/// Drops a section without a type, which would choose nothing, and logs a warning.
 template <class Section>
 void drop_without_type(std::optional<Section>& section, const char* name) {
   if (!section || !section->type.empty()) return;

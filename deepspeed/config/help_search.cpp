@@ -11,8 +11,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Sets the fewest characters of a text that is searched for inside words. Shorter ones would match by
-/// chance, like "lr" in "allreduce".
+/// Limits searches inside words: shorter texts would match by chance, like "lr" in "allreduce".
 constexpr size_t kShortestPart = 3;
 
 /// Lists the ways in which an entry can match, best first.

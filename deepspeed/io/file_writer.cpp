@@ -178,8 +178,7 @@ int PlainWriter::finish() {
   raise<IoError>("cannot create ", path, ": ", std::strerror(error), open_files_hint(error));
 }
 
-/// Opens a new file in `folder`, removing any existing entry of that name. Returns -1, with errno, if it
-/// cannot.
+/// Opens a new file, removing any existing entry of that name. Returns -1, with errno, if it cannot.
 int open_new(int folder, const std::filesystem::path& name, int flags) {
   constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const int file = ::openat(folder, name.c_str(), kNew | flags, 0666);

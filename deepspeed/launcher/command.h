@@ -11,9 +11,9 @@
 
 namespace deepspeed::launcher {
 
-/// Decides what to start on this machine, from flags, hostfile, machine and variables. It starts no rank: it
-/// reads files, runs --venv_script in a shell, makes the folder for logs, and claims the port. Throws
-/// UsageError, ProgramError and IoError; see plan_ranks() and choose_master_port().
+/// Decides what to start on this machine, from flags, hostfile, machine and variables. It only reads files,
+/// runs --venv_script, makes the folder for logs, and claims the port. Throws UsageError, ProgramError and
+/// IoError.
 DEEPSPEED_API NodeLaunch plan_launch(const LaunchArgs& args, const Machine& machine,
                                      const Environment& environment);
 

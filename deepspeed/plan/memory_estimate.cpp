@@ -59,8 +59,8 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::S
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
-/// Returns how many elements of a rank's part of a group are offloaded. These are whole sub-groups, about
-/// `ratio` of the part.
+/// Returns how many elements of a rank's part of a group are offloaded: whole sub-groups, about `ratio` of
+/// the part.
 int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);
@@ -124,7 +124,7 @@ class EstimatedRank {
     return options;
   }
 
-  /// Adds `bytes` to the sum of the memory `place`. kind: the states that they are; null for frozen
+  /// Adds bytes in the memory `place`. kind: the member of states that they count in; null for frozen
   /// parameters.
   void add(ParamHome place, int64_t bytes, int64_t MemoryBytes::*kind) {
     if (place == ParamHome::kDisk) {
@@ -142,8 +142,8 @@ class EstimatedRank {
     add(stays ? ParamHome::kHost : home_.place, bytes, kind);
   }
 
-  /// Returns whether a rank keeps gradients only for what it updates. At stage 1 all gradients stay if
-  /// several backwards precede a step, or if the optimizer needs the rank's own ones.
+  /// Returns whether a rank keeps gradients only for what it updates. At stage 1 others stay too if several
+  /// backwards precede a step, or if the optimizer needs the rank's own gradients.
   bool keeps_own_gradients(const optim::Optimizer& optimizer) const {
     if (zero_.stage != 1) return zero_.stage >= 2;
     return !options_.gradients.expects_accumulation && !optimizer.compresses_exchange();

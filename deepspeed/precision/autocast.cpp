@@ -35,7 +35,7 @@ Marks& marks() {
   return instance;
 }
 
-/// Returns a class name as Python spells it: "torch.nn.Linear" for "torch::nn::LinearImpl" and for itself.
+/// Converts "torch::nn::LinearImpl" to "torch.nn.Linear", which stays as it is.
 std::string python_name(const std::string& class_name) {
   std::string name;
   for (const char c : class_name) {

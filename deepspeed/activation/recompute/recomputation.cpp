@@ -76,8 +76,7 @@ class Frame {
     if (!holder.value) raise<UsageError>(other_number(std::to_string(num_filled_) + " of"));
     return holder.value->unpack();
   }
-  /// Gives the next tensor that the recomputation saves to the next Holder. Throws UsageError if forward
-  /// saved fewer tensors, or one of other sizes or dtype.
+  /// Gives the next saved tensor to the next Holder. Throws UsageError if forward saved no such tensor.
   void fill(const at::Tensor& tensor) {
     if (is_full()) raise<UsageError>(other_number("more than"));
     if (const auto holder = holders_[num_filled_].lock()) give(*holder, tensor);

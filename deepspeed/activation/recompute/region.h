@@ -57,8 +57,8 @@ class RepeatRegion {
   MeterScope meter_;
 };
 
-/// Waits for the device at both ends of its scope if CheckpointOptions::synchronize or profile is set. With
-/// `profile` it logs the time; `what` says of what.
+/// Waits for the device at both ends if CheckpointOptions::synchronize or profile is set; `profile` also logs
+/// the time.
 class RegionTimer {
  public:
   RegionTimer(const Region& region, const char* what);
@@ -72,14 +72,14 @@ class RegionTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Is the base of hooks of a region that recomputes. They keep no value, or only one that backward needs now.
+/// Serves as base of the hooks of a region that recomputes. They keep no value, or only one that backward
+/// needs now.
 struct RegionHooks : autograd::SavedTensorHooks {
   bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
-/// Calls `apply`, which saves the region's inputs through autograd, with an InputStore as hooks. Inside an
-/// outer region, that region's hooks take the inputs. Other hooks take them unless the configuration
-/// partitions inputs or keeps them on the host.
+/// Calls `apply` with hooks that keep the inputs that it saves. Inside an outer region, that region's hooks
+/// take them. Other hooks take them unless the configuration moves inputs.
 void save_inputs_through(const Region& region, const std::function<void()>& apply);
 
 }  // namespace deepspeed::activation

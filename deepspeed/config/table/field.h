@@ -23,8 +23,8 @@ struct Range {
   bool open = false;
 };
 
-/// Says what replaces a key that old configs use. `convert` turns the old key's value into a value of
-/// `replacement`. If `replacement` is empty, the value has no effect.
+/// Says what replaces a key of old configs. `convert` turns its value into the replacement's. Without
+/// `replacement` the value has no effect.
 struct Deprecation {
   std::string replacement;
   std::function<Json(const Json&)> convert;

@@ -23,8 +23,8 @@
 namespace deepspeed::config {
 namespace {
 
-/// Returns a hint for a value given in place of a section, or "". If the section's first key could take the
-/// value, as in "fp16": true, it suggests that key.
+/// Returns a hint for a value given instead of a section, or "". It suggests the section's first key if that
+/// takes the value, as in "fp16": true.
 std::string section_hint(const Field& section, const Json& given) {
   if (given == "auto")
     return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";
@@ -116,7 +116,7 @@ Json read_value(const Field& field, const Json& given, const std::string& path) 
                      key_suggestion(section, key, path));
 }
 
-/// Returns the first key of `given` that sets the field, in the order of the file; otherwise the field's own.
+/// Returns the first key of `given` that sets the field; otherwise the field's own.
 std::string first_name_of(const Field& field, const Json& given) {
   for (const auto& [key, unused] : given.items()) {
     if (answers_to(field, key)) return key;
@@ -124,8 +124,8 @@ std::string first_name_of(const Field& field, const Json& given) {
   return field.key;
 }
 
-/// Stores a value in `values` under the field's current name. Throws ConfigError if another key has set it
-/// already. `given` is the whole section, `given_as` the key in it.
+/// Stores a value under the field's current name. Throws ConfigError if another key of `given` has set it
+/// already.
 void store(Json& values, const Field& field, Json value, const std::string& path, const std::string& given_as,
            const Json& given) {
   const auto found = values.find(field.key);
@@ -162,8 +162,8 @@ void require_keys(const Field& section, const Json& values, const std::string& p
   }
 }
 
-/// Throws ConfigError if the value is nested too deep. `depth`: how deep it lies itself. The error's path has
-/// only the first levels.
+/// Throws ConfigError if `value`, at level `depth`, is nested too deep. The error's path has only the first
+/// levels.
 void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {

@@ -29,9 +29,8 @@ namespace {
 // Smaller blocks come from torch's pool: rounding up costs less than own pages and a driver call.
 constexpr int64_t kLeastOwnBytes = 1 << 20;
 
-/// Returns a device to make current before a CUDA call on the host's memory. It is one that the process has
-/// used; nothing if the current one is, or none is. Threads start on device 0, where such a call would create
-/// a context.
+/// Returns a device for CUDA calls on host memory: one that the process has used, or nothing to stay on the
+/// current one. Threads start on device 0; a call there would create a context.
 std::optional<c10::Device> used_device() {
   const auto& hooks = at::detail::getCUDAHooks();
   std::optional<c10::Device> found;
@@ -43,8 +42,7 @@ std::optional<c10::Device> used_device() {
   return found;
 }
 
-/// Backs the pages of [data, data + bytes) with memory, using all cores. The driver, which locks them, would
-/// use only one.
+/// Gives pages their memory using all cores. The driver, which locks them, would use only one.
 void populate(void* data, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   constexpr int kPopulate = MADV_POPULATE_WRITE;

@@ -69,8 +69,8 @@ c10::CachingAllocator::Stat cuda_bytes() {
   return allocator->getDeviceStats(index).allocated_bytes[kAllPools];
 }
 
-/// Returns the bytes that tensors could take in total: the driver's free memory plus what the allocator
-/// holds. 0 if the allocator cannot tell.
+/// Returns the bytes for tensors in total: the driver's free memory plus what the allocator holds; 0 if
+/// unknown.
 int64_t bytes_for_tensors(c10::DeviceAllocator& allocator, c10::DeviceIndex device) {
   try {
     const size_t left = allocator.getMemoryInfo(device).first;

@@ -57,8 +57,8 @@ class BlockPool {
   bool moves_pages() const;
   /// Returns memory to the system if more is kept than allowed. Lent memory may be kept beyond that.
   void trim();
-  /// Moves the memory of [offset, offset + bytes), whole huge pages of the pool, to the stock. If the pool is
-  /// very large it goes to the system instead.
+  /// Moves the memory of whole huge pages, at `offset` in the pool, to the stock. If the pool is very large
+  /// it goes to the system instead.
   void take_memory_of(size_t offset, size_t bytes);
   bool is_usable() const;
   /// Returns whether the huge page at offset `page` was accessed since it lost its memory; true if unknown.

@@ -30,7 +30,7 @@ struct Completion {
   int error = 0;  // errno; 0: none
 };
 
-/// Returns whether a transfer that has moved only `bytes` so far may continue. A count that is no multiple of
+/// Returns whether a transfer that moved only `bytes` may continue. A count that is no multiple of
 /// kDirectAlignment means the end of the file.
 constexpr bool may_go_on(size_t bytes) { return bytes % kDirectAlignment == 0; }
 

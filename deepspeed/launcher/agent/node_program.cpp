@@ -41,8 +41,7 @@ std::string machine_name() {
   return host_name() + " " + (size > 0 ? space : "");
 }
 
-/// Returns an address at which other machines reach this one. It is the one that ssh connected to, otherwise
-/// the first of addresses_of_this_machine().
+/// Returns an address for other machines: the one that ssh connected to, otherwise this machine's first.
 std::string own_address() {
   const auto connection = env::get("SSH_CONNECTION");
   if (connection) {
@@ -63,8 +62,8 @@ Hello hello_message() {
   return hello;
 }
 
-/// Makes the Hello of a program that MPI or Slurm started for one rank. Rank and Slurm job come from the
-/// runner's variables. Throws UsageError if no variable tells the rank.
+/// Makes the Hello of a program that MPI or Slurm started, from the runner's variables. Throws UsageError if
+/// none tells the rank.
 Hello hello_of_rank(const std::string& runner) {
   const std::pair<const char*, const char*> sources[] = {
       {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},
@@ -89,8 +88,8 @@ void forget_variables_of_job() {
   }
 }
 
-/// Makes a link of standard input and output, and sends Hello over it. Standard input is then empty, and
-/// standard output goes to standard error.
+/// Makes a link of standard input and output, and says Hello. Standard input is then empty, and standard
+/// output goes to standard error.
 Channel standard_link() {
   Descriptor in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)), out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -29,8 +29,8 @@ struct CarriedJob {
 /// limits each variable to 128 KiB.
 Environment job_variables(const CarriedJob& job);
 
-/// Returns whether job_variables() may use this name. A user's variable of such a name must not reach the
-/// ranks: it would be mistaken for a part of the job.
+/// Returns whether job_variables() may use this name. A user's own variable would be mistaken for a part of
+/// the job.
 bool is_job_variable(const std::string& name);
 
 /// Removes the job's variables from an environment, so that ranks do not see them. Returns the job that they

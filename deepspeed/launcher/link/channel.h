@@ -37,9 +37,9 @@ class Channel {
   /// Sets the limit for received lines, in bytes.
   void limit_lines(size_t bytes) { max_line_ = bytes; }
 
-  /// Adds an HMAC to each line from now on, and expects one on each received line. It covers the line's
-  /// number and text, with the key of its direction. A line that is foreign, changed, left out or repeated
-  /// closes the channel.
+  /// Adds an HMAC to each line from now on, and checks those of received lines. It covers the line's number
+  /// and text, with the key of its direction. A line that is foreign, changed, left out or repeated closes
+  /// the channel.
   void seal(std::string sending_key, std::string receiving_key);
 
   /// Skips lines that are no messages, until the first message comes. A shell's start-up files may print such
@@ -51,8 +51,8 @@ class Channel {
   /// Adds the descriptors that poll() should wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Reads and writes as much as possible without waiting. Returns the received messages, oldest first. One
-  /// call reads a limited amount, so input that never pauses cannot keep it here.
+  /// Reads and writes as much as possible without waiting. Returns the received messages, oldest first. Input
+  /// that never pauses is read in parts, one a call.
   std::vector<Json> exchange();
 
   /// Returns whether the other end is gone. What it sent before has been read.
@@ -69,7 +69,7 @@ class Channel {
   void forget_silence() { last_heard_ = Clock::now(); }
 
  private:
-  /// Makes the HMACs of one direction. An empty key means that lines have none.
+  /// Makes the HMACs of one direction; without a key, empty ones.
   struct Seal {
     std::string key;
     uint64_t count = 0;

@@ -121,8 +121,8 @@ struct Out {
   void fields(Fields& each) { each("bytes", bytes); }
 };
 
-/// The launcher reports that it has written `bytes` more bytes of output. `ds_node` reads no more from its
-/// ranks while too much is unwritten.
+/// The launcher reports that it has written `bytes` more of the output. `ds_node` limits what is not written
+/// yet.
 struct Ack {
   static constexpr const char* kKind = "ack";
   size_t bytes = 0;

@@ -29,8 +29,7 @@ constexpr size_t kSealedLineBytes = size_t{16} << 20;
 /// Returns the prover of links between a job's machines.
 net::Prover link_prover(const std::string& secret) { return {secret, "link"}; }
 
-/// Returns a host's numeric address without its scope, this machine's name for a network ("%eth0"). An IPv4
-/// address mapped into IPv6 becomes plain IPv4.
+/// Returns a host's numeric address without its scope, such as "%eth0". IPv4 within IPv6 becomes IPv4.
 std::string address_text(const net::SocketAddress& address) {
   const std::string text = net::numeric_host(address);
   return text.starts_with("::ffff:") ? text.substr(7) : text.substr(0, text.find('%'));
@@ -69,8 +68,7 @@ bool advance_attempt(Attempt& attempt, const net::Prover& prover) {
   return false;
 }
 
-/// Connects to all of the job's addresses at once. Returns the link that first proves the secret, or nothing
-/// if none does.
+/// Tries all addresses at once. Returns the first link that proves the secret, or nothing if none does.
 std::optional<Channel> try_addresses(const CarriedJob& job) {
   const net::Prover prover = link_prover(job.secret);
   std::vector<Attempt> attempts;

@@ -52,8 +52,8 @@ class LinkListener {
   void take_connections();
   void drop(uint64_t id);
   bool has_room() const;
-  /// Continues the handshake with a candidate. Returns its Hello once that has come, otherwise nothing. A
-  /// closed channel means that the candidate must be dropped.
+  /// Continues the handshake. Returns the candidate's Hello once it has come. Closes the channel to drop the
+  /// candidate.
   std::optional<Hello> advance(Candidate& candidate) const;
 
   const net::Prover prover_;
@@ -65,8 +65,8 @@ class LinkListener {
 };
 
 /// Connects to the job's launcher and sends `hello`. It tries all addresses at once, because one may lead
-/// nowhere, or to a silent process of another job. Throws IoError if within `patience` none leads to a
-/// launcher that has the secret, or if this process is abandoned (is_abandoned()).
+/// nowhere, or to a silent process of another job. Throws IoError if none leads to a launcher that knows the
+/// secret within `patience`, or if this process is abandoned.
 Channel connect_to_launcher(const CarriedJob& job, const Hello& hello,
                             std::chrono::milliseconds patience = std::chrono::seconds(30));
 

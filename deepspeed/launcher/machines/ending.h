@@ -21,8 +21,8 @@ class Ending {
   bool has_run() const { return num_machines_ > 0; }
 
   /// Takes a failure of a rank, a machine or the start. Returns true for the first failure; then everything
-  /// has to be stopped. While ranks run, its text waits 0.3 s. If a rank ended by a signal is reported in
-  /// that time, this replaces the first failure as the cause: ranks that lose a partner exit by themselves.
+  /// has to be stopped. A rank's end by a signal that is reported within 0.3 s replaces it as the cause:
+  /// ranks that lose a partner exit by themselves.
   bool take_failure(Failed failure, Clock::time_point now);
 
   /// Takes a signal that ends the job. Returns true if everything has to be stopped at once. That is so if no

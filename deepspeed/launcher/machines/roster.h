@@ -59,8 +59,7 @@ class Roster {
     }
   }
 
-  /// Asks all parts to stop. A part without running ranks ends at once. `ranks_run`: the job has started its
-  /// ranks.
+  /// Asks all parts to stop. Unless `ranks_run`, they end at once.
   void stop_all(bool ranks_run);
   /// Ends a part without waiting for its ranks.
   void give_up(Part& part);
@@ -73,8 +72,7 @@ class Roster {
   /// Returns whether all cleaners have ended or exceeded their time.
   bool cleaners_are_done() const;
 
-  /// Closes all links, and ends processes that still run. They get SIGTERM after `patience`; see
-  /// end_children().
+  /// Closes all links, and ends processes that still run after `patience` (end_children()).
   void end(std::chrono::seconds patience);
 
   /// Returns the job's description for the message Prepare. It is empty if the parts have it already.

@@ -60,8 +60,8 @@ class BatchRun {
   int part_of(const Instruction& instruction) const;
   bool is_last_part(const Instruction& instruction) const;
   ListKind kind_of(const Instruction& instruction, int part) const;
-  /// Counts a backward over parameters before it runs. Tells the driver if it is the batch's last, so that it
-  /// reduces gradients. With several chunks the driver is not told: gradients are reduced at the end.
+  /// Tells the driver, before a backward over parameters, if it is the batch's last. With several chunks it
+  /// does not: gradients are then reduced at the end.
   void note_weight_backward();
 
   PipelineModule& module_;

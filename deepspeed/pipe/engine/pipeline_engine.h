@@ -41,8 +41,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// ranks if the data ends within the batch. After an error on one rank the others throw a CommError that
   /// names it.
   at::Tensor train_batch(const pipe::DataIterator& data = {});
-  /// Sends micro batches forward, without gradients. Returns losses, outputs, or both, as `options` ask.
-  /// Collective. Throws pipe::EndOfData as train_batch() does.
+  /// Sends micro batches forward, without gradients, and returns what `options` ask for. Collective. Throws
+  /// EndOfData as train_batch() does.
   EvalBatchResult eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options = {});
 
   /// Sets the source of train_batch(): an iterator, or a loader that is read repeatedly.
@@ -102,7 +102,6 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   void check_building() const;
   void log_schedule() const;
   /// Runs `work`. If it throws on this rank, the engine's groups end, so that the other ranks fail too.
-  /// `call`: the caller's name, for their errors.
   void run_together(const char* call, const std::function<void()>& work);
   /// Returns the groups for messages between stages and for sums of tied gradients.
   std::vector<comm::ProcessGroup> own_groups() const;
@@ -112,8 +111,8 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   pipe::BatchPlan plan_batch(const pipe::DataIterator& data, int num_micro_batches);
   /// Returns the error's text, with this pipeline's stages by rank.
   std::string with_legend(const CommError& error) const;
-  /// Returns, on all ranks, the means of the last stage's scalars over micro batches and data-parallel ranks.
-  /// `sums`: `count` sums over micro batches; undefined on other stages.
+  /// Returns, on all ranks, the means over micro batches and data-parallel ranks of `count` scalars. `sums`:
+  /// over micro batches, on the last stage; elsewhere undefined.
   at::Tensor shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const;
   /// Returns this stage's schedule for a batch. It is made again when the number of micro batches changes.
   const pipe::Steps& train_steps(int num_micro_batches);

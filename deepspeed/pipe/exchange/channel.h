@@ -50,8 +50,7 @@ class Receiver {
   void expect(const Form& form);
   /// Returns how many expected lists receive() has not returned yet.
   size_t num_expected() const { return under_way_.size(); }
-  /// Waits for the oldest expected list and returns it. Its tensors require no gradient; they are undefined
-  /// if the form says so.
+  /// Waits for the oldest expected list and returns it. Its tensors require no gradient.
   Tensors receive();
   /// Waits for the form that Sender::send() puts before the next list. Call it while no list is expected.
   Form receive_form();

@@ -60,16 +60,16 @@ class StageLinks {
   /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from the
   /// last list of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
-  /// Starts receiving the previous part's outputs. Returns false, and starts nothing, if their form is
-  /// unknown or dynamic_shape lets it change.
+  /// Starts receiving the previous part's outputs. Returns false if it cannot: their form is unknown or may
+  /// change (dynamic_shape).
   bool expect_inputs(const ListKind& kind);
   /// Waits for the previous part's outputs and returns them. They are leaves, and require gradients if the
   /// outputs of the previous part do.
   Tensors receive_inputs(const ListKind& kind);
   size_t num_expected_inputs() const { return inputs_ ? inputs_->num_expected() : 0; }
 
-  /// Sends the gradients of `inputs` to the previous part. Inputs that require none are left out; an
-  /// undefined gradient is sent as zeros.
+  /// Sends the gradients of `inputs` to the previous part, except of inputs that require none; undefined ones
+  /// become zeros.
   void send_gradients(const Tensors& inputs, const Tensors& gradients);
   /// Starts receiving the gradients of outputs with this form from the next part.
   void expect_gradients(const Form& outputs);

@@ -76,7 +76,7 @@ TensorFunction forward_of(const std::shared_ptr<Module>& module) {
   };
 }
 
-/// Names the class of a forward function's first parameter; void if the parameters are unknown.
+/// Names the class of a forward function's first parameter; void if unknown.
 template <class List>
 struct First {
   using type = void;
@@ -86,8 +86,7 @@ struct First<call_detail::ParameterList<F, Rest...>> {
   using type = std::remove_cvref_t<F>;
 };
 
-/// Lists the parameters of a forward function after the first one, the module. `list` is void if they are
-/// unknown.
+/// Lists a forward function's parameters after the module, its first one; void if unknown.
 template <class List>
 struct WithoutFirst {
   using list = void;

@@ -38,8 +38,8 @@ struct BestCut {
 /// Holds the best cuts into one number of parts, of the first i items for each i.
 using BestCuts = std::vector<BestCut>;
 
-/// Returns the best cuts into `parts` parts, given those into one part fewer. sums[i]: the weights of the
-/// first i items. With equal spreads a later begin of the last part wins.
+/// Returns the best cuts into `parts` parts, given those into one part fewer. sums[i]: of the first i
+/// weights. With equal spreads a later begin of the last part wins.
 BestCuts add_part(const BestCuts& before, const std::vector<double>& sums, size_t parts) {
   BestCuts result(before.size());
   for (size_t end = parts; end < before.size(); ++end) {

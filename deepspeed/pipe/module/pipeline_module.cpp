@@ -128,9 +128,8 @@ void PipelineModule::find_ties() {
   }
 }
 
-/// Returns each layer's class name, and what options_.partition_method needs: trained elements or seconds. To
-/// count elements, layers that were not given as modules are built once, one after the other, and dropped.
-/// This consumes the same random numbers as in DeepSpeed.
+/// Returns what options_.partition_method needs of each layer. To count elements, layers without a module are
+/// built once, one after the other, and dropped. This consumes the same random numbers as in DeepSpeed.
 std::vector<LayerCost> PipelineModule::costs() const {
   std::vector<LayerCost> costs;
   for (const std::string& name : class_names_) costs.push_back({name, 0, 0.0});

@@ -52,8 +52,8 @@ class DEEPSPEED_API PipelineModule {
   /// Returns this rank's position among stages, data-parallel ranks and slices.
   const ParallelRanks& grid() const { return ranks_; }
   const comm::World& world() const { return options_.world; }
-  /// Returns the boundaries of the model's parts in its list of layers. Part p is chunk p / num_stages() of
-  /// stage p % num_stages().
+  /// Returns the boundaries of parts, as numbers of layers. Part p is chunk p / num_stages() of stage p %
+  /// num_stages().
   const Parts& parts() const { return parts_; }
   const PipelineModuleOptions& options() const { return options_; }
   /// Returns the number of the stage that has this layer of the model.
