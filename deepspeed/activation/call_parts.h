@@ -44,7 +44,7 @@ std::vector<at::Tensor> take_tensors(T& value) {
   return taken;
 }
 
-/// Puts tensors where take_tensors() took as many from, in its order.
+/// Puts tensors back, in the order in which take_tensors() returned as many.
 template <class T>
 void put_tensors(T& value, std::vector<at::Tensor> tensors) {
   size_t next = 0;

@@ -41,8 +41,7 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Moves new ranges from the inbox to this thread's list, waiting if it has none to move. Returns false
-  /// when the mover ends.
+  /// Takes in new ranges from inbox_, waiting if there is none to move. Returns false when the mover ends.
   bool take_in();
   void start_blocks();
   bool start_next_block();

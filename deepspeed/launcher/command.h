@@ -18,7 +18,7 @@ DEEPSPEED_API NodeLaunch plan_launch(const LaunchArgs& args, const Machine& mach
                                      const Environment& environment);
 
 /// Runs the program `deepspeed` with `words`, its arguments. Returns launch_node()'s exit code, or 0 after
-/// --help and --version. Errors are printed to standard error. They give 2 for a wrong command line, 127 or
+/// --help and --version. Errors are printed to standard error, and give 2 for a wrong command line, 127 or
 /// 126 for a program that cannot run, and 1 otherwise.
 DEEPSPEED_API int run_command(const std::vector<std::string>& words);
 

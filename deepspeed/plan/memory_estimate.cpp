@@ -156,8 +156,8 @@ class EstimatedRank {
     add(in_host ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept), &MemoryBytes::gradients);
   }
 
-  /// Adds masters and optimizer states of `numel` elements that are stepped together, with weights in
-  /// `dtype`. state_bytes: per element.
+  /// Adds masters and states of elements that are stepped together, with weights in `dtype`. state_bytes: per
+  /// element.
   void add_stepped(int64_t numel, at::ScalarType dtype, const SlicePlan& plan, int64_t state_bytes) {
     add(plan.home, numel * plan.kept_bytes(), &MemoryBytes::master_weights);
     add(plan.home, numel * state_bytes, &MemoryBytes::optimizer_states);

@@ -67,10 +67,10 @@ class DynamicLossScaler : public LossScaler {
   State state_;
 };
 
-/// Returns the factor by which a step multiplies gradients, to unscale and clip them. This is 1 / (loss_scale
-/// * max(1, (norm / loss_scale + 1e-6) / clip)). norm: of the gradients with loss_scale still in them. `clip`
-/// 0: no clipping. Throws UsageError for a loss scale that is not positive, a negative clip, and a norm that
-/// is negative or not a number.
+/// Returns the factor that unscales and clips gradients. This is 1 / (loss_scale * max(1, (norm / loss_scale
+/// + 1e-6) / clip)). norm: of the gradients with loss_scale still in them. `clip` 0: no clipping. Throws
+/// UsageError for a loss scale that is not positive, a negative clip, and a norm that is negative or not a
+/// number.
 double combined_gradient_scale(double total_norm_of_scaled_grads, double loss_scale, double clip);
 
 }  // namespace deepspeed::precision

@@ -69,7 +69,7 @@ class CountedTensor {
 class MeterScope {
  public:
   explicit MeterScope(Meters meters);
-  /// Adds a meter to the active ones.
+  /// Adds a meter to the thread's current ones.
   explicit MeterScope(std::shared_ptr<ActivationMeter> meter);
   ~MeterScope();
   MeterScope(const MeterScope&) = delete;

@@ -83,7 +83,7 @@ class Frame {
     ++num_filled_;
   }
   bool is_finished() const { return is_full() && (region_.options.stop_early || !forward_ended_); }
-  /// Marks that forward has ended, so that it will save no further tensor.
+  /// Marks that forward will save no further tensor.
   void end_forward() { forward_ended_ = true; }
 
  private:

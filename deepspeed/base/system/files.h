@@ -10,7 +10,7 @@
 
 namespace deepspeed {
 
-/// Returns whether both describe the same file or folder: equal device and inode.
+/// Returns whether both describe one file or folder.
 inline bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }

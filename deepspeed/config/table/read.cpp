@@ -23,8 +23,8 @@
 namespace deepspeed::config {
 namespace {
 
-/// Returns a hint for a value given instead of a section, or "". It suggests the section's first key if that
-/// takes the value, as in "fp16": true.
+/// Suggests the section's first key for a value that would fit it, as in "fp16": true. Returns "" for any
+/// other value.
 std::string section_hint(const Field& section, const Json& given) {
   if (given == "auto")
     return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";

@@ -34,7 +34,7 @@ DEEPSPEED_API Json read_params(const NamedType& type, const Json& given, const s
 /// Reads the parameters as read_params() does, but does not log values without effect.
 DEEPSPEED_API Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
 
-/// Throws ConfigError if objects and lists are nested deeper than kMaxJsonDepth, as in a JSON text.
+/// Throws ConfigError if objects and lists are nested deeper than kMaxJsonDepth.
 void require_bounded_depth(const Json& value);
 
 }  // namespace deepspeed::config

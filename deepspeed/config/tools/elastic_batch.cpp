@@ -48,8 +48,7 @@ std::set<int64_t> counts_that_divide(int64_t batch, const std::vector<int64_t>& 
   return counts;
 }
 
-/// Chooses by the rules of version 0.1: at most `most_samples` samples for `fewest` to `most` devices, in
-/// micro batches of sizes `micro`.
+/// Chooses by the rules of version 0.1, for `fewest` to `most` devices and at most `most_samples` samples.
 ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_samples, int64_t fewest,
                           int64_t most, bool prefers_larger) {
   const int64_t largest = *std::max_element(micro.begin(), micro.end());

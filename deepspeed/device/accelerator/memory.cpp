@@ -51,8 +51,7 @@ std::optional<int64_t> left_of(int resource, const char* used) {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
 }
 
-/// Returns the allocator of CUDA devices. Returns null without a device, and before the first tensor, when
-/// the allocator knows no device.
+/// Returns the allocator of CUDA devices. It is null without a device, and before the first tensor.
 c10::DeviceAllocator* cuda_allocator() {
   if (num_cuda_devices() == 0) return nullptr;
   c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(at::kCUDA);

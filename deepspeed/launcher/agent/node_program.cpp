@@ -62,8 +62,8 @@ Hello hello_message() {
   return hello;
 }
 
-/// Makes the Hello of a program that MPI or Slurm started, from the runner's variables. Throws UsageError if
-/// none tells the rank.
+/// Reads the rank, and Slurm's job, from variables that the runner has set. Throws UsageError if none tells
+/// the rank.
 Hello hello_of_rank(const std::string& runner) {
   const std::pair<const char*, const char*> sources[] = {
       {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},

@@ -45,7 +45,7 @@ class Channel {
   /// Skips lines that are no messages, until the first message comes. A shell's start-up files may print such
   /// text. More than 64 KiB of it closes the channel.
   void skip_noise() { skips_noise_ = true; }
-  /// Returns the beginning of the text that skip_noise() skipped, at most 200 bytes.
+  /// Returns at most the first 200 bytes of the skipped text.
   const std::string& noise() const { return noise_; }
 
   /// Adds the descriptors that poll() should wait for.
@@ -69,14 +69,14 @@ class Channel {
   void forget_silence() { last_heard_ = Clock::now(); }
 
  private:
-  /// Makes the HMACs of one direction; without a key, empty ones.
+  /// Makes the HMACs of one direction; none without a key.
   struct Seal {
     std::string key;
     uint64_t count = 0;
     std::string of_next(std::string_view line);
   };
   void write_some();
-  /// Reads once into incoming_. Returns whether there may be more to read at once.
+  /// Returns whether there may be more to read at once.
   bool read_some();
   /// Returns the message on a line, without its seal. Returns nothing if there is none or the seal is wrong.
   std::optional<Json> message_of(std::string_view line);

@@ -121,8 +121,7 @@ struct Out {
   void fields(Fields& each) { each("bytes", bytes); }
 };
 
-/// The launcher reports that it has written `bytes` more of the output. `ds_node` limits what is not written
-/// yet.
+/// The launcher reports `bytes` more of the output as written. `ds_node` limits what is not written yet.
 struct Ack {
   static constexpr const char* kKind = "ack";
   size_t bytes = 0;

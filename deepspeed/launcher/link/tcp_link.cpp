@@ -35,7 +35,7 @@ std::string address_text(const net::SocketAddress& address) {
   return text.starts_with("::ffff:") ? text.substr(7) : text.substr(0, text.find('%'));
 }
 
-/// Seals a link after both proofs. `own` says which end this process is.
+/// Seals a link after both proofs. `own` is this end.
 void seal_link(Channel& channel, const net::Prover& prover, net::End own, const net::ProofNumbers& numbers) {
   const net::End other = own == net::End::kServer ? net::End::kClient : net::End::kServer;
   channel.limit_lines(kSealedLineBytes);

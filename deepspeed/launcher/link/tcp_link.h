@@ -19,10 +19,10 @@
 namespace deepspeed::launcher {
 
 /// Accepts connections from programs that know the job's secret. Both ends prove it by an HMAC over random
-/// numbers from both; the secret is never sent. A client without a proof is dropped. Later lines are sealed
-/// with keys derived from these numbers (Channel::seal).
+/// numbers from both; the secret is never sent. Later lines are sealed with keys derived from these numbers
+/// (Channel::seal).
 ///
-/// A client without a proof may send a few KiB, and stays no longer than the gate lets it (net::Gate).
+/// A client without a proof may send a few KiB, and is dropped when the gate says so (net::Gate).
 class LinkListener {
  public:
   /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError if it cannot

@@ -40,7 +40,7 @@ class Roster {
   std::vector<Part>& parts() { return parts_; }
   std::vector<Part>& scouts() { return scouts_; }
 
-  /// Takes the links of programs that have connected, and returns the parts that these belong to.
+  /// Takes the links of programs that have connected. Returns their parts.
   std::vector<Part*> take_guests();
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
@@ -59,7 +59,7 @@ class Roster {
     }
   }
 
-  /// Asks all parts to stop. Unless `ranks_run`, they end at once.
+  /// Asks all parts to stop. Those without running ranks end at once: all, unless `ranks_run`.
   void stop_all(bool ranks_run);
   /// Ends a part without waiting for its ranks.
   void give_up(Part& part);

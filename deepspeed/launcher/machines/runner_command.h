@@ -34,9 +34,9 @@ struct RunnerJob {
   std::string slurm_comment;
 };
 
-/// Returns the command that starts `ds_node` on each machine. With MPI and Slurm it starts one for each rank.
-/// Throws UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the
-/// same number on each machine.
+/// Returns the command that starts `ds_node` on each machine, with MPI and Slurm for each rank. Throws
+/// UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the same
+/// number on each machine.
 DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);
 
 /// Returns the command that runs `words`, quoted for the shell, on a host by ssh. If the job's runner is not

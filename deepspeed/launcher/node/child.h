@@ -26,14 +26,13 @@ struct Child {
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals);
 
-/// Closes a child's input, waits for its end, and returns its output and status. The status is waitpid()'s.
-/// The wait is for the child only: another process may still hold its output. After `patience` the child's
-/// process group is killed, and the status is -1.
+/// Closes a child's input, waits for its end, and returns its output and waitpid()'s status. The wait is for
+/// the child only: another process may still hold its output. After `patience` the child's process group is
+/// killed, and the status is -1.
 std::pair<std::string, int> finish_child(Child child, std::chrono::milliseconds patience);
 
-/// Waits until children have ended, and ends those that take too long. After `patience` they get SIGTERM, and
-/// after as long again SIGKILL. Processes below a child that got SIGTERM are killed as well, whatever their
-/// process group.
+/// Waits until children have ended. After `patience` those left get SIGTERM, and after as long again SIGKILL.
+/// Processes below a child that got SIGTERM are killed as well, whatever their process group.
 void end_children(std::vector<pid_t> children, std::chrono::seconds patience);
 
 }  // namespace deepspeed::launcher

@@ -145,8 +145,7 @@ class StageCheck {
   std::vector<InstructionKind> ending_;
 };
 
-/// Describes one end of a transfer: the micro batch, the receiving stage's chunk, and the step of this send
-/// or receive.
+/// Describes one end of a transfer: micro batch, the receiving stage's chunk, and the step of this end.
 struct Message {
   int micro_batch;
   int model_chunk;

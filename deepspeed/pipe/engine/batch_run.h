@@ -27,8 +27,7 @@ class BatchRun {
   BatchRun(PipelineModule& module, StageLinks& links, StepDriver& driver, BatchPlan& plan,
            const BatchRunOptions& options);
 
-  /// Executes the steps. Instructions for reductions and the optimizer's step do nothing here: the engine
-  /// does them.
+  /// Executes the steps, except reductions and the optimizer's step, which the engine does.
   void run(const Steps& steps);
 
   /// Returns a detached scalar loss per micro batch on the last stage; empty elsewhere.

@@ -41,8 +41,7 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// ranks if the data ends within the batch. After an error on one rank the others throw a CommError that
   /// names it.
   at::Tensor train_batch(const pipe::DataIterator& data = {});
-  /// Sends micro batches forward, without gradients, and returns what `options` ask for. Collective. Throws
-  /// EndOfData as train_batch() does.
+  /// Sends micro batches forward, without gradients. Collective. Throws EndOfData as train_batch() does.
   EvalBatchResult eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options = {});
 
   /// Sets the source of train_batch(): an iterator, or a loader that is read repeatedly.
@@ -51,7 +50,7 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   void set_dataloader(std::shared_ptr<Loader> loader) {
     data_ = pipe::DataIterator::repeating(std::move(loader));
   }
-  /// Sets a function that changes each micro batch after it is read. train_batch() and eval_batch() use it.
+  /// Sets a function that changes each micro batch of train_batch() and eval_batch() before use.
   void set_batch_fn(std::function<pipe::MicroBatch(pipe::MicroBatch)> batch_fn) {
     batch_fn_ = std::move(batch_fn);
   }

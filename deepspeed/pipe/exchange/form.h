@@ -30,7 +30,7 @@ Form form_of_gradients(const Form& values);
 /// Describes a form for messages: "[2, 8] Float, [2] Long".
 std::string describe(const Form& form);
 
-/// Encodes a form for another rank as int64 numbers in one dimension. decode() reads them.
+/// Encodes a form as numbers, (n) int64, for decode() on another rank.
 at::Tensor encode(const Form& form);
 Form decode(const at::Tensor& numbers);
 

@@ -27,7 +27,7 @@ void check_weights(const std::vector<double>& weights) {
   }
 }
 
-/// Describes the best cut of the first i items into a number of parts.
+/// Describes the cut of the first i items whose sums of weights have the least spread.
 struct BestCut {
   double largest = kUnbounded;
   double smallest = kUnbounded;
@@ -35,7 +35,7 @@ struct BestCut {
   int last_begin = 0;  // the begin of the last part
 };
 
-/// Holds the best cuts into one number of parts, of the first i items for each i.
+/// Holds the best cuts of the first i items into one number of parts, for each i.
 using BestCuts = std::vector<BestCut>;
 
 /// Returns the best cuts into `parts` parts, given those into one part fewer. sums[i]: of the first i

@@ -56,7 +56,7 @@ class DEEPSPEED_API PipelineModule {
   /// num_stages().
   const Parts& parts() const { return parts_; }
   const PipelineModuleOptions& options() const { return options_; }
-  /// Returns the number of the stage that has this layer of the model.
+  /// Returns the number of the stage that has this layer.
   int stage_of(int layer) const;
   /// Describes a layer for messages: "layer 3 (torch::nn::LinearImpl)".
   std::string describe_layer(int layer) const;
