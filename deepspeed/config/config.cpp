@@ -28,7 +28,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Makes the entry of a batch size key. The given value is null if absent; to_json() writes the resolved one.
+/// Makes the entry of a batch size key. It is null if absent; to_json() writes the resolved size.
 Entry<DeepSpeedConfig> batch_entry(const char* key, int64_t DeepSpeedConfig::*member, const char* meaning) {
   return {integer(key, nullptr, meaning, {at_least(1)}), nullptr,
           [member](const DeepSpeedConfig& config) { return Json(config.*member); }};

@@ -80,7 +80,7 @@ class EstimatedRank {
         home_(shard_home_options(config, dtype_, /*rank=*/0, !on_cpu)),
         disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
 
-  /// Adds a parameter group. Groups come in order, before frozen parameters. state_bytes: per element.
+  /// Adds the next parameter group. Frozen parameters come after all groups. state_bytes: per element.
   void add_group(const NamedTensors& params, int64_t state_bytes, const optim::Optimizer& optimizer) {
     const std::vector<int64_t> numels = numels_of(params);
     const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);

@@ -23,7 +23,7 @@ DEEPSPEED_API Json read_section(const Field& section, const Json& given, const s
 std::optional<Json> canonical_value(const Field& field, const Json& given);
 
 /// Returns "path (why)" for each value that is not the default and has no effect. `values` come from
-/// read_section(); `path` is the section's. config: values of the whole config, used for conditions.
+/// read_section(). config: values of the whole config, used for conditions.
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,
                                                const std::string& path, const Json& config = {});
 

@@ -141,8 +141,8 @@ void add_flags(CLI::App& app, RawArgs& raw) {
   for (const auto& [flag, way_out] : kMissingFlags) app.add_option(flag)->group("");
 }
 
-/// Spells out abbreviated flags in front of PROGRAM, in `words`. Returns the full names of these flags, up to
-/// the first unknown one.
+/// Spells out abbreviated flags in front of PROGRAM, in `words`. Returns the full names, up to the first
+/// unknown flag.
 std::vector<std::string> spell_out_flags(const CLI::App& app, std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (size_t i = 0; i < words.size() && words[i].size() > 1 && words[i][0] == '-' && words[i] != "--"; ++i) {

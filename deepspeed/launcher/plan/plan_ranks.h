@@ -46,7 +46,7 @@ struct NodeLaunch {
 NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Environment& environment,
                       NodeEnvironment node, const std::vector<RankPlace>& places);
 
-/// Sets where the ranks meet, address and port, in each rank's variables. They are known last.
+/// Sets address and port at which the ranks meet, known last, in each rank's variables.
 void set_meeting(NodeLaunch& launch, const std::string& address, int port);
 
 }  // namespace deepspeed::launcher
