@@ -17,8 +17,8 @@
 
 namespace deepspeed::io {
 
-/// Moves ranges in the order of start() calls, from any thread. The next range may begin before one ends. The
-/// destructor waits for all ranges.
+/// Moves ranges in the order of start() calls, from any thread. The next range may begin before the previous
+/// one ends. The destructor waits for all ranges.
 class BlockMover {
  public:
   BlockMover(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory);

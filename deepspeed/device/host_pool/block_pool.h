@@ -47,9 +47,9 @@ class BlockPool {
 
  private:
   bool add_pages(size_t offset, size_t bytes);
-  /// Moves the memory of whole huge pages from the free block that was freed first to the stock. It takes at
-  /// least `wanted` bytes if the block has them. The pages become bare addresses. Returns false if no free
-  /// block has a whole huge page.
+  /// Moves whole huge pages to the stock, from the free block that was freed first. It takes at least
+  /// `wanted` bytes if the block has them. The pages become bare addresses. Returns false if no free block
+  /// has a whole huge page.
   bool empty_oldest(size_t wanted);
   /// Fills the stock to this many bytes from the free blocks. Moving free memory costs the system a hundredth
   /// of what new memory costs.
