@@ -59,7 +59,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(const SavedTensorOffloadOptions& options) : options_(options) {}
 
-  /// Returns the host copy of a tensor, known or new; null if the tensor stays on the device.
+  /// Returns a tensor's host copy, known or new; null if the tensor stays on the device.
   std::shared_ptr<OffloadedCopy> copy_of(const at::Tensor& tensor) {
     if (!may_leave(tensor)) return nullptr;
     const Key key{tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), tensor.numel(),

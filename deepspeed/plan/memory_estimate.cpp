@@ -32,8 +32,8 @@ namespace {
 
 int64_t bytes_of(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-/// Returns the bytes of state that the optimizer adds in its first step of a (side, side) matrix with masters
-/// of this dtype.
+/// Returns the bytes of state that the optimizer adds in its first step. It steps a (side, side) matrix with
+/// masters of this dtype.
 int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side,
                        at::ScalarType masters) {
   const int64_t numel = side * side;
@@ -59,8 +59,8 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::S
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
-/// Returns how many elements of a rank's part of a group are offloaded: whole sub-groups, about `ratio` of
-/// the part.
+/// Returns how many elements of a rank's part of a group are offloaded. These are whole sub-groups, about
+/// `ratio` of it.
 int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);

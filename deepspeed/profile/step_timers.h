@@ -35,7 +35,7 @@ class StepTimers {
 
   /// Subtracts `ms` milliseconds from the part `from` and adds them to `to`.
   void move(StepPart from, StepPart to, double ms);
-  /// Returns each part's time since the last call: "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ...".
+  /// Returns each part's time since the last call: "time (ms) | fwd_microstep: 1.25 | ...".
   std::string micro_step_line();
   /// Returns each part's sum since the last call: "time (ms) | fwd: 5.00 | ...".
   std::string global_line();

@@ -131,8 +131,8 @@ class Partitioned : public autograd::PackedTensor {
     held->set({value, [value, what = what_] { return comm::NamedTexts{{what, std::to_string(value)}}; }});
     return group_.holding(held);
   }
-  /// Returns a copy of this rank's part, (ceil(numel / ranks)), so that the whole can be freed. The last
-  /// parts are padded.
+  /// Returns a copy of this rank's part, so that the whole can be freed. All parts have ceil(numel / ranks)
+  /// elements; the last are padded.
   at::Tensor own_part(const at::Tensor& whole) const {
     const int64_t ranks = group_ ? group_.size() : 1, rank = group_ ? group_.rank() : 0;
     const at::Tensor flat = flat_of(whole);

@@ -57,7 +57,7 @@ class RepeatRegion {
   MeterScope meter_;
 };
 
-/// Waits for the device at both ends if CheckpointOptions::synchronize or profile is set; `profile` also logs
+/// Waits for the device at both ends if CheckpointOptions::synchronize or profile is set. `profile` also logs
 /// the time.
 class RegionTimer {
  public:

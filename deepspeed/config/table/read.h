@@ -18,8 +18,8 @@ namespace deepspeed::config {
 /// names the section in errors.
 DEEPSPEED_API Json read_section(const Field& section, const Json& given, const std::string& path);
 
-/// Returns the value that read_section() would store, or nothing if it would refuse the given one. Sections
-/// stay as given.
+/// Returns the value that read_section() would store, or nothing if it would refuse it. Sections stay as
+/// given.
 std::optional<Json> canonical_value(const Field& field, const Json& given);
 
 /// Returns "path (why)" for each value that is not the default and has no effect. `values` come from

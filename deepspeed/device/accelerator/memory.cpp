@@ -68,8 +68,8 @@ c10::CachingAllocator::Stat cuda_bytes() {
   return allocator->getDeviceStats(index).allocated_bytes[kAllPools];
 }
 
-/// Returns the bytes for tensors in total: the driver's free memory plus what the allocator holds; 0 if
-/// unknown.
+/// Returns the bytes for tensors in total; 0 if unknown. It is the driver's free memory plus what the
+/// allocator holds.
 int64_t bytes_for_tensors(c10::DeviceAllocator& allocator, c10::DeviceIndex device) {
   try {
     const size_t left = allocator.getMemoryInfo(device).first;

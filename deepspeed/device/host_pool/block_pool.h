@@ -61,7 +61,7 @@ class BlockPool {
   /// it goes to the system instead.
   void take_memory_of(size_t offset, size_t bytes);
   bool is_usable() const;
-  /// Returns whether the huge page at offset `page` was accessed since it lost its memory; true if unknown.
+  /// Returns whether the huge page at offset `page` was accessed since it lost its memory. True if unknown.
   bool has_memory(size_t page) const;
 
   Addresses addresses_;

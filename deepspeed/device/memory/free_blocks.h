@@ -14,8 +14,8 @@ struct FreeBlock {
 };
 using FreeBlocks = std::map<size_t, FreeBlock>;  // by offset
 
-/// Adds a free block at `offset`, joined with neighbours that also have pages, or also have none. The joined
-/// block counts as freed when the last of its parts was. Returns its entry in `blocks`.
+/// Adds a free block at `offset`, joined with neighbours of equal has_pages. The joined block counts as freed
+/// when the last of its parts was. Returns its entry in `blocks`.
 FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock block);
 /// Returns the smallest block of at least `bytes` bytes, or end(). `has_pages`: one with pages, otherwise one
 /// without.

@@ -41,7 +41,7 @@ std::string machine_name() {
   return host_name() + " " + (size > 0 ? space : "");
 }
 
-/// Returns an address for other machines: the one that ssh connected to, otherwise this machine's first.
+/// Returns an address for other machines. It is what ssh connected to, otherwise this machine's first.
 std::string own_address() {
   const auto connection = env::get("SSH_CONNECTION");
   if (connection) {

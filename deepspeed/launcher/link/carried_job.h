@@ -51,8 +51,8 @@ class Deposit {
   std::string path_;
 };
 
-/// Removes the file of a Deposit whose id begins with this one, and returns its text. Several machines may
-/// share the folder, and each has its own deposit there. Throws IoError if this user has written none within
+/// Removes the file of a Deposit whose id begins with `id`. Returns its text. Several machines may share the
+/// folder, and each has its own deposit there. Throws IoError if this user has written none within
 /// `patience`, or if this process is abandoned (is_abandoned()).
 std::string take_deposit(const std::string& id, std::chrono::milliseconds patience);
 

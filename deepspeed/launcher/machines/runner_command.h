@@ -34,7 +34,7 @@ struct RunnerJob {
   std::string slurm_comment;
 };
 
-/// Returns the command that starts `ds_node` on each machine, with MPI and Slurm for each rank. Throws
+/// Returns the command that starts `ds_node` on each machine. With MPI and Slurm: for each rank. Throws
 /// UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the same
 /// number on each machine.
 DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);

@@ -20,8 +20,8 @@ struct Child {
   Descriptor output;  ///< read end of its standard output; unset if it uses this process's
 };
 
-/// Starts words[0], found by PATH of `environment`, in its own process group, out of reach of a terminal's
-/// signals. Without `has_pipes` it reads nothing and writes to this process's output. It gets `death_signal`
+/// Starts words[0], found by PATH of `environment`, in its own process group. A terminal's signals do not
+/// reach it. Without `has_pipes` it reads nothing and writes to this process's output. It gets `death_signal`
 /// when this process ends. Throws ProgramError if the program cannot be run.
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals);

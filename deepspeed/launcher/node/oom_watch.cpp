@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr auto kRefreshInterval = std::chrono::seconds(30);
 
-/// Reads the number after the word `oom_kill` in a file of "name value" lines, if it is there.
+/// Reads the number after `oom_kill`, if there, in a file of "name value" lines.
 std::optional<int64_t> read_oom_kill(const fs::path& path) {
   std::ifstream file(path);
   std::string name;

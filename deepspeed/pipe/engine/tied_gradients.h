@@ -23,8 +23,8 @@ class TiedGradients {
   bool empty() const { return groups_.empty(); }
   /// Copies the weights of the first stage that has one to all other copies.
   void broadcast_weights() const;
-  /// Sums the gradients of all copies of a weight, and writes the sum to each copy's gradient. Call it after
-  /// each stage has reduced its gradients among its data-parallel ranks, and before the step.
+  /// Sums the gradients of a weight's copies, and writes the sum to each copy's gradient. Call it after each
+  /// stage has reduced its gradients among its data-parallel ranks, and before the step.
   void reduce(zero::ZeroOptimizer& optimizer) const;
   /// Returns the groups that gradients are summed over.
   std::vector<comm::ProcessGroup> groups() const;

@@ -20,7 +20,7 @@ class SlicedMessage {
   bool is_cut() const { return slices_ && slices_.size() > 1; }
   /// Returns this rank's part of a tensor, of shape (ceil(numel / slices)), padded with zeros.
   at::Tensor part_of(const at::Tensor& whole) const;
-  /// Allocates memory for all parts of a tensor like `whole`, of shape (slices * ceil(numel / slices)).
+  /// Allocates memory for all parts of a tensor like `whole`. Its shape is (slices * ceil(numel / slices)).
   at::Tensor room_for(const at::Tensor& whole) const;
   /// Views the memory of room_for() as the whole tensor, with the sizes of `like`.
   at::Tensor whole_of(const at::Tensor& room, const at::Tensor& like) const;

@@ -68,8 +68,8 @@ class StageLinks {
   Tensors receive_inputs(const ListKind& kind);
   size_t num_expected_inputs() const { return inputs_ ? inputs_->num_expected() : 0; }
 
-  /// Sends the gradients of `inputs` to the previous part, except of inputs that require none; undefined ones
-  /// become zeros.
+  /// Sends the gradients of `inputs` to the previous part. Inputs that require none are left out; undefined
+  /// gradients become zeros.
   void send_gradients(const Tensors& inputs, const Tensors& gradients);
   /// Starts receiving the gradients of outputs with this form from the next part.
   void expect_gradients(const Form& outputs);

@@ -27,7 +27,7 @@ void check_weights(const std::vector<double>& weights) {
   }
 }
 
-/// Describes the cut of the first i items into parts with the least spread of weights.
+/// Describes the cut of the first i items into parts of least spread of weights.
 struct BestCut {
   double largest = kUnbounded;
   double smallest = kUnbounded;

@@ -112,7 +112,7 @@ class DEEPSPEED_API PipelineModule {
   void build_layers();
   void build_layer(int index);
   Layer built(int index) const;
-  /// Names the place of an error in a layer: its forward or, by construction_of(), its constructor.
+  /// Names the place of an error in a layer: forward or, by construction_of(), constructor.
   std::string place_of(int layer) const;
   std::string construction_of(int layer) const;
   void describe_files();
