@@ -36,7 +36,7 @@ void visit_parts(T& value, const Visitor& visitor) {
   }
 }
 
-/// Takes the tensors out and leaves undefined ones in their places.
+/// Returns the tensors in `value`, in order, and leaves undefined ones in their places.
 template <class T>
 std::vector<at::Tensor> take_tensors(T& value) {
   std::vector<at::Tensor> taken;
@@ -44,14 +44,14 @@ std::vector<at::Tensor> take_tensors(T& value) {
   return taken;
 }
 
-/// Puts tensors where take_tensors() took them from.
+/// Puts tensors back, in the order in which take_tensors() returned as many.
 template <class T>
 void put_tensors(T& value, std::vector<at::Tensor> tensors) {
   size_t next = 0;
   visit_parts(value, [&](at::Tensor& tensor) { tensor = std::move(tensors[next++]); });
 }
 
-/// Calls a function with a tuple of its arguments.
+/// Calls a function with a tuple of its arguments. A void result becomes Nothing.
 template <class Function, class... Args>
 auto call(Function& function, std::tuple<Args...>&& args) {
   if constexpr (std::is_void_v<std::invoke_result_t<Function&, Args...>>) {

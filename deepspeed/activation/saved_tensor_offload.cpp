@@ -39,7 +39,7 @@ class OffloadedCopy {
     const std::lock_guard lock(mutex_);
     return copy_.fetch();
   }
-  /// Starts copying back. Returns false if that has already started.
+  /// Starts copying back to the device. Returns false if that has already started.
   bool prefetch() {
     const std::lock_guard lock(mutex_);
     return copy_.prefetch();
@@ -59,7 +59,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(const SavedTensorOffloadOptions& options) : options_(options) {}
 
-  /// Returns the host copy of a tensor; null if the tensor stays on the device.
+  /// Returns a tensor's host copy, known or new; null if the tensor stays on the device.
   std::shared_ptr<OffloadedCopy> copy_of(const at::Tensor& tensor) {
     if (!may_leave(tensor)) return nullptr;
     const Key key{tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), tensor.numel(),
@@ -71,7 +71,7 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
   }
-  /// Starts copying back the tensor packed before `index`, since backward asks in reverse order.
+  /// Starts copying back the copy made last before the `index`-th, since backward asks in reverse order.
   void prefetch_before(size_t index) {
     std::shared_ptr<OffloadedCopy> next;
     {

@@ -20,7 +20,7 @@ class GraphWalk {
   bool leaves_path(const torch::autograd::Edge& edge) const {
     return edge.is_valid() && !on_path(edge.function.get());
   }
-  /// Lists the nodes on the path without leaves, each after those that it leads to.
+  /// Lists the nodes on the path except leaves. Each comes after the nodes that its edges lead to.
   const std::vector<torch::autograd::Node*>& inner_path() const { return inner_path_; }
 
  private:

@@ -160,8 +160,8 @@ LeafNotingHooks* leaf_noting_hooks = nullptr;
 
 Engine& get_hook_engine() { return *hook_engine; }
 
-/// Installs both wrappers. Nodes keep using the wrapped engine, so it is never removed. An engine that is set
-/// later, for instance by Python's fork handler, is wrapped too.
+/// Installs LeafNotingHooks and HookEngine unless they are there. Nodes keep using the wrapped engine, so it
+/// is never removed. An engine that is set later, for instance by Python's fork handler, is wrapped too.
 void install() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);

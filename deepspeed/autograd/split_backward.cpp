@@ -137,7 +137,7 @@ class GraphEdits {
     Node* node;
     variable_list gradients;
 
-    /// Returns a gradient that the node received; null if it received none.
+    /// Returns any one gradient that the node received; null if it received none.
     const at::Tensor* a_gradient() const {
       const auto found = std::find_if(gradients.begin(), gradients.end(),
                                       [](const at::Tensor& gradient) { return gradient.defined(); });
@@ -241,7 +241,7 @@ struct SplitInfo : c10::DebugInfoBase {
 };
 c10::DebugInfoKind split_info_kind() { return c10::DebugInfoKind::INFERENCE_CONTEXT; }
 
-/// Returns the gradients of the inputs, followed by those of the sinks.
+/// Runs the engine from the roots. Returns the gradients of ends.inputs, followed by those of edits.sinks().
 variable_list run_towards_inputs(const Ends& ends, const GraphEdits& edits, WeightBackward& later) {
   edge_list wanted = ends.inputs;
   wanted.insert(wanted.end(), edits.sinks().begin(), edits.sinks().end());

@@ -39,10 +39,10 @@ DEEPSPEED_API std::string hmac_sha256(std::string_view key, std::string_view byt
 /// Writes bytes as hexadecimal digits.
 DEEPSPEED_API std::string hex(std::string_view bytes);
 
-/// Compares in a time that does not reveal the position of a difference.
+/// Returns whether both are equal, in a time that does not reveal where they differ.
 DEEPSPEED_API bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-/// Returns bytes from the kernel's random generator. Throws IoError if it gives none.
+/// Returns `count` bytes from the kernel's random generator. Throws IoError if it gives none.
 DEEPSPEED_API std::string random_bytes(size_t count);
 
 }  // namespace deepspeed

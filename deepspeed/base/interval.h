@@ -23,12 +23,13 @@ inline Interval intersect(const Interval& a, const Interval& b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Returns the number of elements of each shard, including padding. Stage 3 cuts a tensor into equal shards.
+/// Returns the number of elements of one shard, including padding. Stage 3 cuts a tensor into `num_ranks`
+/// equal shards.
 constexpr int64_t shard_numel(int64_t numel, int64_t num_ranks) {
   return (numel + num_ranks - 1) / num_ranks;
 }
 
-/// Returns the interval of a tensor's elements in a rank's shard. The rest of the shard is padding.
+/// Returns which elements of a flat tensor lie in a rank's shard. The rest of the shard is padding.
 inline Interval shard_elements(int64_t numel, int64_t num_ranks, int64_t rank) {
   const int64_t shard = shard_numel(numel, num_ranks);
   return {std::min(rank * shard, numel), std::min((rank + 1) * shard, numel)};

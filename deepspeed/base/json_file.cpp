@@ -29,7 +29,8 @@ size_t end_of_string(const std::string& text, size_t begin) {
   return std::min(at + 1, text.size());
 }
 
-/// Returns the offset just after the comment at `begin`, or `begin` if there is none.
+/// Returns the offset just after the comment at `begin`, or `begin` if there is none. Throws ConfigError if
+/// it has no end.
 size_t end_of_comment(const std::string& text, size_t begin, const std::string& source) {
   if (text[begin] == '#' || text.compare(begin, 2, "//") == 0) {
     return std::min(text.find('\n', begin), text.size());
@@ -136,7 +137,8 @@ class Builder {
     raise<ConfigError>(source_, " line ", line, " column ", column, ": ", parts...);
   }
 
-  /// Returns the number that Python writes without quotes, if the parser stopped at its first letter.
+  /// Returns "Infinity" or "NaN", which Python writes, if the parser stopped after its first letter at
+  /// `offset`; otherwise null.
   const char* word_of_python(size_t offset) const {
     for (const char* word : {"Infinity", "NaN"}) {
       if (offset > 0 && text_.compare(offset - 1, std::strlen(word), word) == 0) return word;

@@ -21,14 +21,15 @@ inline std::string lowercase(std::string text) {
 /// Returns the first line of a text, for instance a c10d error without its stack trace.
 inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// Removes `prefix` from the front of `text`. Returns false if it is not there.
+/// Removes `prefix` from the front of `text`. Returns false, with `text` unchanged, if it is not there.
 inline bool take_prefix(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return false;
   text.remove_prefix(prefix.size());
   return true;
 }
 
-/// Removes a number of 0 or more from the front of `text`. Returns false if none is there.
+/// Removes a number of 0 or more from the front of `text` into `number`. Returns false, with `text`
+/// unchanged, if none is there.
 inline bool take_number(std::string_view& text, int& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || number < 0) return false;

@@ -25,7 +25,7 @@ const char* kind_of(mode_t mode) {
   return "a device";
 }
 
-/// Counts free file descriptors in [first, end), up to `most`.
+/// Counts the unused file descriptors in [first, end), and stops at `most`.
 uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
   uint64_t count = 0;
   for (uint64_t handle = first; handle < end && count < most; ++handle) {
@@ -36,7 +36,8 @@ uint64_t free_handles(uint64_t first, uint64_t end, uint64_t most) {
 
 constexpr unsigned kListens = 0x0A;  // TCP_LISTEN, as in the kernel's table
 
-/// Searches a kernel table with lines "sl: ADDRESS:PORT ADDRESS:PORT STATE queues timer retransmits UID ...".
+/// Returns the user id of whoever listens at `port`, if anybody. `table` has lines "sl: ADDRESS:PORT
+/// ADDRESS:PORT STATE queues timer retransmits UID ...".
 std::optional<unsigned> listening_user(const char* table, unsigned port) {
   std::ifstream lines(table);
   for (std::string line; std::getline(lines, line);) {

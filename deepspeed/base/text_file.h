@@ -25,7 +25,7 @@ DEEPSPEED_API std::string read_text_file(const std::filesystem::path& path, size
 DEEPSPEED_API void require_open_files(uint64_t count, const std::string& what);
 
 /// Returns what to append to a failed call's error text. `error` is its errno. For EMFILE and ENFILE that is
-/// the limit and the way out.
+/// the limit and the way out, otherwise "".
 DEEPSPEED_API std::string open_files_hint(int error);
 
 /// Describes the program that listens at a TCP port of this machine. The text is "another program", or gives

@@ -23,7 +23,8 @@ int64_t product(int64_t micro, int64_t steps, int64_t world) {
   return result;
 }
 
-/// Returns `total` divided by `divisor` and by `world`, rounded down each time.
+/// Returns `total` divided by `divisor` and by `world`, rounded down each time. Throws ConfigError if that is
+/// 0.
 int64_t share(const char* key, int64_t total, const char* divisor_key, int64_t divisor, int64_t world) {
   const int64_t result = total / divisor / world;
   if (result < 1) {

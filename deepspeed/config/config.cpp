@@ -28,7 +28,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Makes the entry of a batch size. It is null if absent, and only shown resolved.
+/// Makes the entry of a batch size key. It is null if absent; to_json() writes the resolved size.
 Entry<DeepSpeedConfig> batch_entry(const char* key, int64_t DeepSpeedConfig::*member, const char* meaning) {
   return {integer(key, nullptr, meaning, {at_least(1)}), nullptr,
           [member](const DeepSpeedConfig& config) { return Json(config.*member); }};
@@ -209,8 +209,9 @@ std::optional<int64_t> batch_size(const Json& values, const char* key) {
   return found->get<int64_t>();
 }
 
-/// Lets the section elasticity choose the sizes. Given sizes must equal the chosen ones, unless the section
-/// says to ignore them. world: data-parallel ranks, each with the section's model_parallel_size devices.
+/// Returns the batch sizes that the section elasticity chooses. Given sizes must equal the chosen ones,
+/// unless the section says to ignore them. world: data-parallel ranks, each with the section's
+/// model_parallel_size devices.
 BatchSizes choose_elastic_sizes(const Json& elasticity, const BatchSizes& given, int64_t world) {
   const ElasticRules rules = ElasticRules::from_json(elasticity);
   const ElasticBatch batch = elastic_batch_of_job(rules, world * rules.model_parallel_size);
@@ -242,7 +243,7 @@ void resolve_batch(DeepSpeedConfig& config, const Json& values, int64_t world) {
   config.gradient_accumulation_steps = *sizes.gradient_accumulation_steps;
 }
 
-/// Drops a section without a type, which would choose nothing.
+/// Drops a section without a type, which would choose nothing, and logs a warning.
 template <class Section>
 void drop_without_type(std::optional<Section>& section, const char* name) {
   if (!section || !section->type.empty()) return;

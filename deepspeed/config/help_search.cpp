@@ -11,7 +11,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Shorter texts are not searched for inside words. They would match by chance, like "lr" in "allreduce".
+/// Limits searches inside words: shorter texts would match by chance, like "lr" in "allreduce".
 constexpr size_t kShortestPart = 3;
 
 /// Lists the ways in which an entry can match, best first.

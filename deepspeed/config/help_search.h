@@ -13,12 +13,12 @@ struct HelpEntry {
   std::string meaning;
 };
 
-/// Finds entries that contain `text` in their key, their path or their meaning. In a meaning it must begin a
-/// word. Exact keys come first and matches only in the meaning last. Case, blanks, dashes and underscores are
-/// ignored.
+/// Returns the entries that contain `text` in their key, their path or their meaning. In a meaning it must
+/// begin a word. Exact keys come first and matches only in the meaning last. Case, blanks, dashes and
+/// underscores are ignored.
 std::vector<HelpEntry> search_help(const std::vector<HelpEntry>& entries, const std::string& text);
 
-/// Writes "; did you mean 'a' or 'b'?" with similar paths and keys. Empty if there are none.
+/// Returns "; did you mean 'a' or 'b'?" with similar paths and keys; "" if there are none.
 std::string help_suggestion(const std::vector<HelpEntry>& entries, const std::string& text);
 
 }  // namespace deepspeed::config

@@ -17,8 +17,8 @@
 
 namespace deepspeed::io {
 
-/// Moves ranges in the order of start() calls, from any thread. The next range may begin before one ends. The
-/// destructor waits for all ranges.
+/// Moves ranges in the order of start() calls, from any thread. The next range may begin before the previous
+/// one ends. The destructor waits for all ranges.
 class BlockMover {
  public:
   BlockMover(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory);
@@ -41,7 +41,7 @@ class BlockMover {
   using Ranges = std::list<Range>;
 
   void run();
-  /// Takes in new ranges, waiting if there is none to move. Returns false when the mover ends.
+  /// Takes in new ranges from inbox_, waiting if there is none to move. Returns false when the mover ends.
   bool take_in();
   void start_blocks();
   bool start_next_block();

@@ -39,8 +39,8 @@ class AsyncIo {
   /// Starts a transfer of any size and returns its ticket for wait(). The transfer's own id is ignored. Files
   /// opened with O_DIRECT need memory, offset and size in multiples of kDirectAlignment.
   uint64_t start(const Transfer& transfer);
-  /// Waits until a transfer is complete or one of its requests has failed. Throws UsageError for an unknown
-  /// ticket, and IoError if the queue itself failed.
+  /// Waits until all parts of a transfer have ended. Returns the bytes moved and the first error. Throws
+  /// UsageError for an unknown ticket, and IoError if the queue itself failed.
   Completion wait(uint64_t ticket);
 
  private:

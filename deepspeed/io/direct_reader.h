@@ -34,7 +34,8 @@ class DirectReader {
   Slot& slot_of(uint64_t block) { return slots_[block % slots_.size()]; }
   void start(uint64_t block);
   void wait_for(const Slot& slot);
-  /// Returns the block with this number. Also starts reads up to `last_wanted`, and further if calls ascend.
+  /// Waits for a block and returns its slot. Also starts reads up to block `last_wanted`, and further if
+  /// calls ascend.
   const Slot& load(uint64_t block, uint64_t last_wanted);
 
   int file_;

@@ -38,7 +38,7 @@ class DirectWriter : public FileWriter {
  private:
   char* block(size_t index) const { return buffer_.data() + index * block_bytes_; }
   void take_memory();
-  /// Starts to write the filled block, and waits until the next one is free.
+  /// Starts to write the filled block, and waits until the next one is free. Returns 0 or the first errno.
   int send_block();
   int wait_for_one();
   int wait_for_all();
@@ -178,7 +178,7 @@ int PlainWriter::finish() {
   raise<IoError>("cannot create ", path, ": ", std::strerror(error), open_files_hint(error));
 }
 
-/// Opens a new file, removing any existing entry of that name.
+/// Opens a new file, removing any existing entry of that name. Returns -1, with errno, if it cannot.
 int open_new(int folder, const std::filesystem::path& name, int flags) {
   constexpr int kNew = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const int file = ::openat(folder, name.c_str(), kNew | flags, 0666);

@@ -25,7 +25,8 @@ struct WriterOptions {
   bool double_buffered = true;
 };
 
-/// Writes a file in order. Functions return 0 or an errno. After an error nothing more can be written.
+/// Writes a file from beginning to end. Functions return 0 or an errno. After an error nothing more can be
+/// written.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
@@ -37,7 +38,7 @@ class FileWriter {
   virtual int finish() = 0;
 
  protected:
-  /// Records an error unless there is an earlier one. Returns the first.
+  /// Records an errno unless there is an earlier one. Returns the earliest.
   int keep(int error) { return error_ == 0 ? error_ = error : error_; }
 
   int error_ = 0;  // the first that occurred

@@ -51,7 +51,7 @@ std::optional<ResourcePool> given_pool(const LaunchArgs& args) {
   return pool;
 }
 
-/// Returns given_pool(). It warns if the user names a file that is missing.
+/// Returns given_pool(), and warns if --hostfile names a file that does not exist.
 std::optional<ResourcePool> pool_or_warning(const LaunchArgs& args) {
   auto pool = given_pool(args);
   if (!pool && args.hostfile_given) {
@@ -130,7 +130,7 @@ bool runs_here(const LaunchArgs& args, const std::optional<ResourcePool>& pool, 
   return nodes.size() == 1 && (machine.is_this(nodes[0].host) || has_address(nodes[0].host));
 }
 
-/// Returns the path of ds_node: DS_NODE_PROGRAM, or else in the folder of this program.
+/// Returns the path of ds_node: DS_NODE_PROGRAM if set, otherwise that in this program's folder.
 std::string find_node_program(const Environment& environment) {
   if (const std::string named = value_of(environment, "DS_NODE_PROGRAM"); !named.empty()) return named;
   std::error_code error;

@@ -14,7 +14,7 @@ namespace deepspeed::monitor {
 /// "step,lr". A file of an earlier run is continued.
 class DEEPSPEED_API CsvMonitor : public Monitor {
  public:
-  /// Makes the folder. Throws IoError.
+  /// Makes the folder. Throws IoError if it cannot.
   explicit CsvMonitor(std::filesystem::path folder);
   /// Appends the events to their files. Throws IoError, naming the file.
   void write_events(const std::vector<Event>& events) override;

@@ -26,8 +26,8 @@ namespace initialize_detail {
 template <class Model>
 struct EngineMaker;
 
-/// Makes an engine for this rank's stage, on all ranks. With training data its train_batch() reads them
-/// repeatedly.
+/// Makes an engine for this rank's stage, on all ranks. If training data is given, the engine's train_batch()
+/// reads it repeatedly.
 template <>
 struct EngineMaker<std::shared_ptr<PipelineModule>> {
   static InitializedPipeline<> make(std::shared_ptr<PipelineModule> model, const InitializeOptions& options) {

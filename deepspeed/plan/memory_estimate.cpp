@@ -32,7 +32,8 @@ namespace {
 
 int64_t bytes_of(at::ScalarType dtype) { return static_cast<int64_t>(c10::elementSize(dtype)); }
 
-/// Returns the bytes of state that the optimizer adds in its first step of a (side, side) matrix.
+/// Returns the bytes of state that the optimizer adds in its first step. It steps a (side, side) matrix with
+/// masters of this dtype.
 int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int64_t side,
                        at::ScalarType masters) {
   const int64_t numel = side * side;
@@ -48,7 +49,7 @@ int64_t bytes_of_state(optim::Optimizer& optimizer, size_t group, size_t id, int
   return optimizer.state_bytes() - before;
 }
 
-/// Returns the bytes of state per element, measured on the optimizer itself. State that does not grow with
+/// Returns the bytes of state per element, from steps of two small matrices. State that does not grow with
 /// the parameters is left out.
 int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::ScalarType masters) {
   constexpr int64_t kSmall = 8, kLarge = 16;
@@ -58,7 +59,8 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::S
   return (large - small) / (kLarge * kLarge - kSmall * kSmall);
 }
 
-/// Returns how many elements of a rank's part of a group are offloaded.
+/// Returns how many elements of a rank's part of a group are offloaded. These are whole sub-groups, about
+/// `ratio` of it.
 int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);
@@ -78,7 +80,7 @@ class EstimatedRank {
         home_(shard_home_options(config, dtype_, /*rank=*/0, !on_cpu)),
         disk_(home_.max_in_host_numel, home_.min_file_bytes) {}
 
-  /// Adds a parameter group. Groups come in order, before frozen parameters. state_bytes: per element.
+  /// Adds the next parameter group. Frozen parameters come after all groups. state_bytes: per element.
   void add_group(const NamedTensors& params, int64_t state_bytes, const optim::Optimizer& optimizer) {
     const std::vector<int64_t> numels = numels_of(params);
     const at::ScalarType dtype = trained_dtype(params.front().tensor, dtype_);
@@ -122,7 +124,8 @@ class EstimatedRank {
     return options;
   }
 
-  /// Adds bytes in the given memory. kind: null for frozen parameters.
+  /// Adds bytes in the memory `place`. kind: the member of states that they count in; null for frozen
+  /// parameters.
   void add(ParamHome place, int64_t bytes, int64_t MemoryBytes::*kind) {
     if (place == ParamHome::kDisk) {
       sum_.states.on_disk += bytes;
@@ -139,8 +142,8 @@ class EstimatedRank {
     add(stays ? ParamHome::kHost : home_.place, bytes, kind);
   }
 
-  /// Returns whether a rank only keeps gradients of what it updates. At stage 1 others may wait: if a window
-  /// has several backwards, or if the optimizer needs the rank's own gradients.
+  /// Returns whether a rank keeps gradients only for what it updates. At stage 1 others stay too if several
+  /// backwards precede a step, or if the optimizer needs the rank's own gradients.
   bool keeps_own_gradients(const optim::Optimizer& optimizer) const {
     if (zero_.stage != 1) return zero_.stage >= 2;
     return !options_.gradients.expects_accumulation && !optimizer.compresses_exchange();
@@ -153,7 +156,8 @@ class EstimatedRank {
     add(in_host ? ParamHome::kHost : ParamHome::kDevice, numel * bytes_of(kept), &MemoryBytes::gradients);
   }
 
-  /// Adds masters and states of elements that are stepped together, with weights in `dtype`.
+  /// Adds masters and states of elements that are stepped together, with weights in `dtype`. state_bytes: per
+  /// element.
   void add_stepped(int64_t numel, at::ScalarType dtype, const SlicePlan& plan, int64_t state_bytes) {
     add(plan.home, numel * plan.kept_bytes(), &MemoryBytes::master_weights);
     add(plan.home, numel * state_bytes, &MemoryBytes::optimizer_states);

@@ -35,7 +35,7 @@ Marks& marks() {
   return instance;
 }
 
-/// Converts "torch::nn::LinearImpl" and "torch.nn.Linear" to "torch.nn.Linear".
+/// Converts "torch::nn::LinearImpl" to "torch.nn.Linear", which stays as it is.
 std::string python_name(const std::string& class_name) {
   std::string name;
   for (const char c : class_name) {

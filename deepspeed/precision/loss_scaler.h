@@ -20,7 +20,8 @@ class LossScaler {
   virtual ~LossScaler() = default;
   virtual double scale() const = 0;
   virtual bool is_dynamic() const = 0;
-  /// Records the outcome of a step. Throws UsageError for an overflow if is_exhausted().
+  /// Records whether a step overflowed, and changes the scale. Throws UsageError for an overflow if
+  /// is_exhausted().
   virtual void update(bool overflow) = 0;
   /// Returns whether another overflow is an error because the scale cannot fall further.
   virtual bool is_exhausted() const = 0;

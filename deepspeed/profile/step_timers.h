@@ -35,9 +35,9 @@ class StepTimers {
 
   /// Subtracts `ms` milliseconds from the part `from` and adds them to `to`.
   void move(StepPart from, StepPart to, double ms);
-  /// Returns the times since the last call: "time (ms) | fwd_microstep: 1.25 | bwd_microstep: ...".
+  /// Returns each part's time since the last call: "time (ms) | fwd_microstep: 1.25 | ...".
   std::string micro_step_line();
-  /// Returns the sums since the last call: "time (ms) | fwd: 5.00 | ...".
+  /// Returns each part's sum since the last call: "time (ms) | fwd: 5.00 | ...".
   std::string global_line();
   /// Returns the milliseconds of each part since the last call.
   std::array<double, kNumStepParts> take_update();

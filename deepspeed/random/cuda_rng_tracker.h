@@ -15,7 +15,7 @@
 
 namespace deepspeed {
 
-/// Name of the stream that model_parallel_cuda_manual_seed() adds.
+/// Names the stream that model_parallel_cuda_manual_seed() adds.
 inline constexpr const char* kModelParallelRng = "model-parallel-rng";
 
 /// Holds states of generators by name. Thread-safe, but forks in two threads share one default generator.
@@ -45,7 +45,8 @@ class DEEPSPEED_API CudaRNGStatesTracker {
   States get_states() const;
   /// Replaces all states. Used seeds stay recorded.
   void set_states(States states);
-  /// Adds a stream that starts at `seed`. Throws UsageError if the name or the seed was already added.
+  /// Adds a named stream whose numbers start at `seed`. Throws UsageError if the name or the seed was already
+  /// added.
   void add(const std::string& name, uint64_t seed);
   /// Starts drawing from a named stream. Throws UsageError for a name that was not added.
   [[nodiscard]] Fork fork(const std::string& name = kModelParallelRng);

@@ -13,7 +13,7 @@ struct SavedValue : torch::CustomClassHolder {
   T value;
 };
 
-/// Stores a value on an autograd node; a node has room for one.
+/// Stores a value on an autograd node for saved_value(); a node has room for one.
 template <class T>
 void save_value(torch::autograd::AutogradContext* context, T value) {
   context->saved_data["value"] =

@@ -69,7 +69,7 @@ class CountedTensor {
 class MeterScope {
  public:
   explicit MeterScope(Meters meters);
-  /// Adds a meter to the active ones.
+  /// Adds a meter to the thread's current ones.
   explicit MeterScope(std::shared_ptr<ActivationMeter> meter);
   ~MeterScope();
   MeterScope(const MeterScope&) = delete;
@@ -100,7 +100,7 @@ class DEEPSPEED_API CountActivations {
 /// partitioned parameters.
 bool is_parameter(const at::Tensor& tensor);
 
-/// Keeps a tensor as it is, and counts it unless is_parameter().
+/// Returns an object that keeps a tensor as it is, and counts it unless is_parameter().
 std::unique_ptr<autograd::PackedTensor> keep_in_place(const at::Tensor& tensor);
 
 }  // namespace deepspeed::activation

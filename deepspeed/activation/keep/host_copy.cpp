@@ -14,7 +14,7 @@
 namespace deepspeed::activation {
 namespace {
 
-/// Returns one stream per device and direction: copies in one direction queue behind each other anyway.
+/// Returns this thread's stream for a device's copies in one direction. These queue behind each other anyway.
 const device::SideStream& stream_of(c10::Device device, bool to_host) {
   thread_local std::map<std::pair<c10::Device, bool>, device::SideStream,
                         decltype([](const auto& a, const auto& b) {

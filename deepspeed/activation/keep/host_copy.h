@@ -17,7 +17,8 @@ class HostCopy {
   /// Starts the copy. tensor: dense, with any strides. On a CPU it is made at once.
   explicit HostCopy(const at::Tensor& tensor);
 
-  /// Starts the copy back, so that fetch() finds it done. Returns false if it has already started.
+  /// Starts the copy back to the device, so that fetch() finds it done. Returns false if it has already
+  /// started.
   bool prefetch();
   /// Returns the tensor on its device, for the current stream. Throws UsageError if the original was written
   /// in place since, because the copy may include that write.

@@ -26,8 +26,8 @@
 namespace deepspeed::activation {
 namespace {
 
-/// Returns the elements in memory order, as a view of a dense tensor. The ranks' parts then form a whole with
-/// the same strides.
+/// Returns the elements of a dense tensor in memory order, as a view, (numel). The ranks' parts then form a
+/// whole with the same strides.
 at::Tensor flat_of(const at::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
 
 /// Sums the bits of a tensor in a few intervals, while the device computes. Sums are equal if the elements
@@ -122,7 +122,8 @@ class Partitioned : public autograd::PackedTensor {
   }
 
  private:
-  /// Returns the group. Its next collective fails, with an error, on ranks whose inputs differ.
+  /// Returns the model-parallel group, made to compare checksums. Its next collective fails, with an error,
+  /// on ranks whose inputs differ.
   comm::ProcessGroup checked_group() const {
     if (!checksum_) return group_;
     const uint64_t value = checksum_->value();
@@ -130,7 +131,8 @@ class Partitioned : public autograd::PackedTensor {
     held->set({value, [value, what = what_] { return comm::NamedTexts{{what, std::to_string(value)}}; }});
     return group_.holding(held);
   }
-  /// Returns a copy of this rank's part, so that the whole can be freed. The last ranks' parts are padded.
+  /// Returns a copy of this rank's part, so that the whole can be freed. All parts have ceil(numel / ranks)
+  /// elements; the last are padded.
   at::Tensor own_part(const at::Tensor& whole) const {
     const int64_t ranks = group_ ? group_.size() : 1, rank = group_ ? group_.rank() : 0;
     const at::Tensor flat = flat_of(whole);

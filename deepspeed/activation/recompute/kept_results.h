@@ -27,7 +27,8 @@ class KeptResults {
   explicit KeptResults(std::shared_ptr<const SelectivePolicy> policy) : policy_(std::move(policy)) {}
 
   bool keeps(const std::string& op) const { return policy_->keeps(op); }
-  /// Keeps an operator's results, which are on top of the stack. drew: the operator took random numbers.
+  /// Keeps an operator's results, which are on top of the stack. drew: it took random numbers, so the
+  /// generators' states are kept too.
   void keep(const c10::OperatorHandle& op, const torch::jit::Stack& stack, bool drew);
   /// Replaces the operator's arguments on the stack with the next results. Throws UsageError if forward
   /// called another operator at this point.

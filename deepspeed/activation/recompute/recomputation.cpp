@@ -76,14 +76,14 @@ class Frame {
     if (!holder.value) raise<UsageError>(other_number(std::to_string(num_filled_) + " of"));
     return holder.value->unpack();
   }
-  /// Takes the next tensor that the recomputation saves.
+  /// Gives the next saved tensor to the next Holder. Throws UsageError if forward saved no such tensor.
   void fill(const at::Tensor& tensor) {
     if (is_full()) raise<UsageError>(other_number("more than"));
     if (const auto holder = holders_[num_filled_].lock()) give(*holder, tensor);
     ++num_filled_;
   }
   bool is_finished() const { return is_full() && (region_.options.stop_early || !forward_ended_); }
-  /// Marks that no further tensor will be saved.
+  /// Marks that forward will save no further tensor.
   void end_forward() { forward_ended_ = true; }
 
  private:

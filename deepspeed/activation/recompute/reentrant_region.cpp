@@ -45,8 +45,8 @@ void check_backward_is_whole(const Region& region) {
                     region.options.name, " is reentrant; use backward(), or use_reentrant = false");
 }
 
-/// Returns whether the region is called for the first time. A region is identified by RegionOptions::identity
-/// or, if that is null, by its function's type and its name.
+/// Returns whether the process calls the region for the first time. A region is identified by
+/// RegionOptions::identity, its function's type and its name. Returns false once 10,000 regions are known.
 bool is_first_of_region(const Region& region) {
   constexpr size_t kMostKept = 10000;  // for regions that pass a new function at each call
   static std::mutex mutex;
@@ -57,7 +57,8 @@ bool is_first_of_region(const Region& region) {
       .second;
 }
 
-/// Runs the backward of the recomputed graph. Returns the gradients of its leaves.
+/// Runs the backward of the recomputed graph from `outputs`, with their gradients. Returns the gradients of
+/// `leaves`.
 TensorList backward_of(const TensorList& outputs, const variable_list& gradients, const TensorList& leaves) {
   TensorList roots, root_gradients;
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -28,7 +28,7 @@ struct Region {
   /// Returns the saved inputs for a function that runs again within the forward's graph. Leaves replace
   /// inputs that were results of operators; all other inputs are unchanged.
   TensorList inputs_of(const TensorList& saved) const;
-  /// Returns the tensors of inputs_of() that replace results of operators.
+  /// Returns those of `inputs`, which inputs_of() returned, that replace results of operators.
   TensorList stand_ins(const TensorList& inputs) const;
 
   /// Calls `work`, which runs the function again. With RegionOptions::names_errors, errors of `work` name the
@@ -57,7 +57,8 @@ class RepeatRegion {
   MeterScope meter_;
 };
 
-/// Waits for the device at both ends and logs the time, if configured.
+/// Waits for the device at both ends if CheckpointOptions::synchronize or profile is set. `profile` also logs
+/// the time.
 class RegionTimer {
  public:
   RegionTimer(const Region& region, const char* what);
@@ -71,13 +72,14 @@ class RegionTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Hooks of a region that recomputes. They keep no value, or only one that backward needs now.
+/// Serves as base of the hooks of a region that recomputes. They keep no value, or only one that backward
+/// needs now.
 struct RegionHooks : autograd::SavedTensorHooks {
   bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
-/// Calls `apply` with hooks that keep the region's inputs as configured. Inside an outer region the outer
-/// region's hooks take the inputs.
+/// Calls `apply` with hooks that keep the inputs that it saves. Inside an outer region, that region's hooks
+/// take them. Other hooks take them unless the configuration moves inputs.
 void save_inputs_through(const Region& region, const std::function<void()>& apply);
 
 }  // namespace deepspeed::activation

@@ -15,7 +15,7 @@ inline bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// Returns the bytes that this user can still write below `folder`, if known.
+/// Returns the bytes that this user can still write below `folder`; nothing if unknown.
 inline std::optional<uint64_t> free_bytes(const std::filesystem::path& folder) {
   std::error_code unknown;
   const auto space = std::filesystem::space(folder, unknown);

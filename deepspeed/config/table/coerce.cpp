@@ -19,7 +19,7 @@ std::optional<int64_t> whole(double value) {
   return static_cast<int64_t>(value);
 }
 
-/// Parses a number that must be the whole text.
+/// Returns the number that is the whole text; nothing if the text is anything else.
 template <class Number>
 std::optional<Number> number_in(const std::string& text) {
   Number number{};

@@ -10,14 +10,15 @@
 
 namespace deepspeed::config {
 
-/// Reads a truth value. Accepts true, false, 0, 1, and the words true/false, yes/no, on/off, t/f, y/n, 1/0 in
-/// any case.
+/// Returns the truth value that `value` means, or nothing. Accepts true, false, 0, 1, and the words
+/// true/false, yes/no, on/off, t/f, y/n, 1/0 in any case.
 DEEPSPEED_API std::optional<bool> as_bool(const Json& value);
 
-/// Reads a 64-bit whole number. Also accepts a float without fraction, text, and a truth value (1 or 0).
+/// Returns `value` as a 64-bit whole number, or nothing. Also accepts a float without fraction, text, and a
+/// truth value (1 or 0).
 DEEPSPEED_API std::optional<int64_t> as_int(const Json& value);
 
-/// Reads a finite number. Also accepts text and a truth value.
+/// Returns `value` as a finite number, or nothing. Also accepts text and a truth value.
 DEEPSPEED_API std::optional<double> as_float(const Json& value);
 
 }  // namespace deepspeed::config

@@ -23,7 +23,8 @@ struct Range {
   bool open = false;
 };
 
-/// Says what replaces a key that old configs use. An empty `replacement` means that the value has no effect.
+/// Says what replaces a key of old configs. `convert` turns its value into the replacement's. Without
+/// `replacement` the value has no effect.
 struct Deprecation {
   std::string replacement;
   std::function<Json(const Json&)> convert;
@@ -138,11 +139,11 @@ const Field* find_field(const std::vector<Field>& fields, const std::string& key
 /// Describes what a value of the field must be: "a whole number of at least 1 or null".
 DEEPSPEED_API std::string expected_value(const Field& field);
 
-/// Adds the defaults of missing keys to a section's values, as read_section() returns them. Nested sections
-/// that may be null stay absent.
+/// Returns a section's values with the defaults of missing keys. `values` are as read_section() returns them.
+/// Nested sections that may be null stay absent.
 Json with_defaults(const std::vector<Field>& fields, const Json& values);
 
-/// Returns all documented keys as a section without a name. Its children are the top-level keys
+/// Returns the top level of the config as a section without a name. Its children are the top-level keys
 /// (config/config.cpp).
 DEEPSPEED_API const Field& all_options();
 

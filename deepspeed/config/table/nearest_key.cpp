@@ -25,7 +25,7 @@ std::vector<std::string> names_of(const Field& section) {
   return names;
 }
 
-/// Finds keys that contain the unknown one. For example, "batch_size" is part of two keys.
+/// Returns the names that contain the unknown key. For example, "batch_size" is part of two keys.
 /// "train_micro_batch_size" is part of one that the edit distance would not find.
 std::vector<std::string> names_that_contain(const std::vector<std::string>& names, const std::string& key) {
   constexpr size_t kShortestPart = 5;
@@ -45,8 +45,8 @@ std::string initials_of(const std::string& name) {
   return initials;
 }
 
-/// Finds keys whose long or short form is the unknown one. Examples: "learning_rate" for "lr", "wd" for
-/// "weight_decay", "epsilon" for "eps".
+/// Returns the names whose long or short form is the unknown key. Examples: "learning_rate" for "lr", "wd"
+/// for "weight_decay", "epsilon" for "eps".
 std::vector<std::string> other_forms(const std::vector<std::string>& names, const std::string& key) {
   constexpr size_t kShortestStem = 3;
   const std::string given = lowercase(key);
@@ -73,7 +73,8 @@ bool is_argument(const std::vector<NamedType>& types, const std::string& key) {
                      [&](const NamedType& type) { return find_field(type.params, key) != nullptr; });
 }
 
-/// Finds the key in other sections. A key that many sections have is no help and is ignored.
+/// Returns the paths in the whole config whose last part is the key. Returns none if there are too many to
+/// help.
 std::vector<std::string> paths_elsewhere(const std::string& key) {
   std::vector<std::string> paths;
   collect_paths(all_options(), "", key, paths);

@@ -14,19 +14,20 @@ namespace deepspeed::config {
 DEEPSPEED_API size_t edit_distance(const std::string& a, const std::string& b);
 
 /// Returns the candidates nearest to `key`, at most `most`, each once. They are those at the smallest edit
-/// distance, then those one edit further. Case is ignored. Empty if none is near.
+/// distance, then those one edit further. Case is ignored. Empty if all need more than max(2, key.size() / 3)
+/// edits.
 DEEPSPEED_API std::vector<std::string> nearest_keys(const std::string& key,
                                                     const std::vector<std::string>& candidates, size_t most);
 
-/// Returns the candidate nearest to `key`, ignoring case; empty if none is near.
+/// Returns the first of nearest_keys(), or "" if there is none.
 DEEPSPEED_API std::string nearest_key(const std::string& key, const std::vector<std::string>& candidates);
 
-/// Writes "; did you mean 'a', 'b' or 'c'?"; empty if there is no name.
+/// Returns "; did you mean 'a', 'b' or 'c'?"; "" if there is no name.
 DEEPSPEED_API std::string did_you_mean(const std::vector<std::string>& names);
 
-/// Writes "; did you mean 'fp16.enabled'?" for an unknown key; empty without a suggestion. It suggests keys
-/// of the section at `path` that contain the unknown key. If there are none it suggests the nearest key, or
-/// keys with that name elsewhere in the config.
+/// Returns "; did you mean 'fp16.enabled'?" for an unknown key; "" without a suggestion. It suggests keys of
+/// the section at `path` that contain the unknown key. If there are none it suggests the nearest key, or keys
+/// with that name elsewhere in the config.
 std::string key_suggestion(const Field& section, const std::string& key, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -23,7 +23,8 @@
 namespace deepspeed::config {
 namespace {
 
-/// Suggests the section's first key for a value that would fit it, as in "fp16": true.
+/// Suggests the section's first key for a value that would fit it, as in "fp16": true. Returns "" for any
+/// other value.
 std::string section_hint(const Field& section, const Json& given) {
   if (given == "auto")
     return section.auto_is_default ? "; \"auto\" may stand for the values of its keys" : "";
@@ -79,7 +80,7 @@ std::optional<Json> as_json(const std::optional<T>& value) {
   return value ? std::optional<Json>(*value) : std::nullopt;
 }
 
-/// Converts a value to the field's type; nothing if `given` has another type.
+/// Returns a value as the field's type, or nothing if it has another type.
 std::optional<Json> convert(const Field& field, const Json& given) {
   switch (field.kind) {
     case Kind::kBool:
@@ -115,7 +116,7 @@ Json read_value(const Field& field, const Json& given, const std::string& path) 
                      key_suggestion(section, key, path));
 }
 
-/// Finds the first key of `given` that sets the field.
+/// Returns the first key of `given` that sets the field; otherwise the field's own.
 std::string first_name_of(const Field& field, const Json& given) {
   for (const auto& [key, unused] : given.items()) {
     if (answers_to(field, key)) return key;
@@ -123,7 +124,8 @@ std::string first_name_of(const Field& field, const Json& given) {
   return field.key;
 }
 
-/// Stores the value under the key's current name. `values` must not have it already, except as null.
+/// Stores a value under the field's current name. Throws ConfigError if another key of `given` has set it
+/// already.
 void store(Json& values, const Field& field, Json value, const std::string& path, const std::string& given_as,
            const Json& given) {
   const auto found = values.find(field.key);
@@ -160,7 +162,8 @@ void require_keys(const Field& section, const Json& values, const std::string& p
   }
 }
 
-/// Throws if the value is nested too deep. The error's path has only the first levels.
+/// Throws ConfigError if `value`, at level `depth`, is nested too deep. The error's path has only the first
+/// levels.
 void require_depth(const Json& value, size_t depth, const std::string& path) {
   if (!value.is_structured()) return;
   if (depth >= kMaxJsonDepth) {

@@ -18,10 +18,11 @@ namespace deepspeed::config {
 /// names the section in errors.
 DEEPSPEED_API Json read_section(const Field& section, const Json& given, const std::string& path);
 
-/// Returns the value that read_section() would store; nothing if it would refuse it. Sections stay as given.
+/// Returns the value that read_section() would store, or nothing if it would refuse it. Sections stay as
+/// given.
 std::optional<Json> canonical_value(const Field& field, const Json& given);
 
-/// Lists "path (why)" for each value that is not the default and has no effect. `values` come from
+/// Returns "path (why)" for each value that is not the default and has no effect. `values` come from
 /// read_section(). config: values of the whole config, used for conditions.
 std::vector<std::string> values_without_effect(const Field& section, const Json& values,
                                                const std::string& path, const Json& config = {});
@@ -33,7 +34,7 @@ DEEPSPEED_API Json read_params(const NamedType& type, const Json& given, const s
 /// Reads the parameters as read_params() does, but does not log values without effect.
 DEEPSPEED_API Json resolve_params(const NamedType& type, const Json& given, const std::string& path);
 
-/// Throws if objects and lists are nested deeper than a JSON text may nest them.
+/// Throws ConfigError if objects and lists are nested deeper than kMaxJsonDepth.
 void require_bounded_depth(const Json& value);
 
 }  // namespace deepspeed::config

@@ -25,7 +25,8 @@ bool is_json_text(const std::string& text) {
   return comment && text.find('{', begin) != std::string::npos;
 }
 
-/// Reads the file with that name. If there is none, decodes the name itself as base64.
+/// Reads the file with that name. If there is none, decodes the name itself as base64. Throws ConfigError if
+/// it is neither.
 Json read_file(const std::filesystem::path& path) {
   std::error_code status;
   if (std::filesystem::exists(path, status)) return read_json_file(path);

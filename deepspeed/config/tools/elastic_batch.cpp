@@ -48,7 +48,7 @@ std::set<int64_t> counts_that_divide(int64_t batch, const std::vector<int64_t>& 
   return counts;
 }
 
-/// Chooses by the rules of version 0.1.
+/// Chooses by the rules of version 0.1. The batch has at most `most_samples`, for `fewest` to `most` devices.
 ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_samples, int64_t fewest,
                           int64_t most, bool prefers_larger) {
   const int64_t largest = *std::max_element(micro.begin(), micro.end());
@@ -75,8 +75,8 @@ ElasticBatch choose_batch(const std::vector<int64_t>& micro, int64_t most_sample
   return best;
 }
 
-/// Returns the largest micro batch that divides a device's samples; 0 if none does. prefer_larger_batch has
-/// no influence.
+/// Returns the largest micro batch that divides `samples`, a device's share; 0 if none does.
+/// prefer_larger_batch has no influence.
 int64_t micro_batch_of(const ElasticRules& rules, int64_t samples) {
   int64_t chosen = 0;
   for (const int64_t size : rules.micro_batch_sizes) {

@@ -4,8 +4,8 @@ namespace deepspeed::config {
 
 namespace {
 
-/// Refuses a section that only the Python package implements. That has torch's writer and the services'
-/// clients.
+/// Refuses a section that only the Python package implements. The package has torch's writer and the
+/// services' clients.
 Option from_python_alone() {
   return never(
       "a program in C++ gives the engine a monitor of its own: engine->monitor().add(); from Python it "

@@ -139,7 +139,8 @@ Field is_off(const char* key, const char* meaning) {
   return boolean(key, false, meaning, {accepted_if(is_false, "")});
 }
 
-/// Returns the common arguments of optimizers whose ranks exchange 1 bit per element, plus `own`.
+/// Returns the arguments of a 1-bit optimizer: the common ones, then `own`. Its ranks exchange 1 bit per
+/// element.
 Fields one_bit_params(std::vector<Field> own) {
   Fields params = {rate(1e-3), betas(0.9, 0.999), eps(1e-8), weight_decay(kDecoupled)};
   for (Field& field : own) params.push_back(std::move(field));

@@ -87,8 +87,8 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool mics_hierarchical_params_gather = false;
   bool log_trace_cache_warnings = false;
 
-  /// Returns whether parameters are gathered between nodes first, then within each node. It only matters if
-  /// the job has node groups.
+  /// Returns whether parameters are gathered between nodes first, then within each node. Without node groups
+  /// in the job it has no effect.
   bool gathers_by_nodes() const { return mics_hierarchical_params_gather || zero_quantized_weights; }
 };
 

@@ -45,7 +45,7 @@ const Table<LocoConfig>& loco_table() {
 
 namespace {
 
-/// Turns a single name into a list.
+/// Returns a single name as a list of one; other values unchanged.
 Json list_of_one(const Json& given) { return given.is_string() ? Json::array({given}) : given; }
 
 }  // namespace

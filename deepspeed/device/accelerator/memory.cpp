@@ -51,7 +51,7 @@ std::optional<int64_t> left_of(int resource, const char* used) {
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - status_bytes(used));
 }
 
-/// Returns the allocator of CUDA devices, or null before the first tensor. It has no device then.
+/// Returns the allocator of CUDA devices. It is null without a device, and before the first tensor.
 c10::DeviceAllocator* cuda_allocator() {
   if (num_cuda_devices() == 0) return nullptr;
   c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(at::kCUDA);
@@ -68,7 +68,8 @@ c10::CachingAllocator::Stat cuda_bytes() {
   return allocator->getDeviceStats(index).allocated_bytes[kAllPools];
 }
 
-/// Returns what tensors could take in total: the driver's free memory plus what the allocator holds.
+/// Returns the bytes for tensors in total; 0 if unknown. It is the driver's free memory plus what the
+/// allocator holds.
 int64_t bytes_for_tensors(c10::DeviceAllocator& allocator, c10::DeviceIndex device) {
   try {
     const size_t left = allocator.getMemoryInfo(device).first;

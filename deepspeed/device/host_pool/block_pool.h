@@ -16,7 +16,7 @@
 
 namespace deepspeed::device {
 
-/// Hands out blocks from one range of addresses, in huge pages if available (madvise). Thread-safe.
+/// Hands out memory blocks from one range of addresses, in huge pages if available (madvise). Thread-safe.
 class BlockPool {
  public:
   /// Reserves `addresses` bytes of address space, or less if the system refuses that much. They take no memory
@@ -29,7 +29,7 @@ class BlockPool {
   /// Returns an uninitialised block at a multiple of 64 KiB. Null if the pool or the system has no more, and
   /// in a child of the process that made the pool.
   void* allocate(size_t bytes);
-  /// Takes back a block of allocate(). Returns false, and does nothing, if it is not one of the pool's.
+  /// Takes back a block of allocate(). Returns false, and does nothing, if it is not one.
   bool free(void* block);
 
   /// Lends the memory of the huge pages within the range to other blocks. Its values are lost. Writing there
@@ -41,15 +41,15 @@ class BlockPool {
 
   bool contains(const void* data) const;
   size_t used_bytes() const;
-  /// Returns the bytes of unused memory.
+  /// Returns the bytes of memory in free blocks and in the stock.
   size_t kept_bytes() const;
   size_t lent_bytes() const;
 
  private:
   bool add_pages(size_t offset, size_t bytes);
-  /// Takes the memory of whole huge pages from the block that was freed first. It takes at least `wanted`
-  /// bytes if the block has them. The memory goes to the stock, and the pages become bare addresses. Returns
-  /// false if no block has any.
+  /// Moves whole huge pages to the stock, from the free block that was freed first. It takes at least
+  /// `wanted` bytes if the block has them. The pages become bare addresses. Returns false if no free block
+  /// has a whole huge page.
   bool empty_oldest(size_t wanted);
   /// Fills the stock to this many bytes from the free blocks. Moving free memory costs the system a hundredth
   /// of what new memory costs.
@@ -57,11 +57,11 @@ class BlockPool {
   bool moves_pages() const;
   /// Returns memory to the system if more is kept than allowed. Lent memory may be kept beyond that.
   void trim();
-  /// Moves the memory of whole huge pages to the stock. If the pool is very large it goes to the system
-  /// instead.
+  /// Moves the memory of whole huge pages, at `offset` in the pool, to the stock. If the pool is very large
+  /// it goes to the system instead.
   void take_memory_of(size_t offset, size_t bytes);
   bool is_usable() const;
-  /// Returns whether the huge page was accessed since it lost its memory; true if unknown.
+  /// Returns whether the huge page at offset `page` was accessed since it lost its memory. True if unknown.
   bool has_memory(size_t page) const;
 
   Addresses addresses_;

@@ -21,7 +21,8 @@ struct Addresses {
 /// has too few. `bytes` is rounded up to a multiple of `alignment`. Call release_addresses() at the end.
 Addresses reserve_addresses(size_t bytes, size_t alignment);
 void release_addresses(const Addresses& addresses);
-/// Frees the memory of a part of a range. Its addresses stay reserved. Returns false if the system refuses.
+/// Frees the memory of [data, data + bytes) in a range. Its addresses stay reserved. Returns false if the
+/// system refuses.
 bool make_mere_addresses(char* data, size_t bytes);
 
 }  // namespace deepspeed::device

@@ -14,10 +14,11 @@ struct FreeBlock {
 };
 using FreeBlocks = std::map<size_t, FreeBlock>;  // by offset
 
-/// Adds a block, joined with neighbours that also have pages, or also have none. The joined block counts as
-/// freed when the last of its parts was. Returns its position.
+/// Adds a free block at `offset`, joined with neighbours of equal has_pages. The joined block counts as freed
+/// when the last of its parts was. Returns its entry in `blocks`.
 FreeBlocks::iterator add_joined(FreeBlocks& blocks, size_t offset, FreeBlock block);
-/// Returns the smallest block of at least `bytes`, or end(). `has_pages`: with pages, otherwise without.
+/// Returns the smallest block of at least `bytes` bytes, or end(). `has_pages`: one with pages, otherwise one
+/// without.
 FreeBlocks::iterator find_smallest(FreeBlocks& blocks, size_t bytes, bool has_pages);
 
 }  // namespace deepspeed::device

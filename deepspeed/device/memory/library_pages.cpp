@@ -17,7 +17,7 @@
 namespace deepspeed::device {
 namespace {
 
-/// Describes a read-only part of a library, in whole pages.
+/// Holds the addresses of a read-only part of a library, in whole pages.
 struct Segment {
   uintptr_t begin = 0;
   uintptr_t end = 0;

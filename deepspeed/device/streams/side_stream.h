@@ -41,9 +41,9 @@ class SideStream {
   /// Returns an event that marks the end of all work on this stream so far.
   StreamEvent now() const { return stream_ ? StreamEvent(*stream_) : StreamEvent(); }
 
-  /// Starts the copy destination = source between a device and the host, of equal sizes. It waits for
-  /// everything on the current stream so far. Returns an event that marks its end; both tensors must stay
-  /// unchanged until then. If the host memory is not page-locked the caller waits.
+  /// Starts the copy destination = source between a device and the host, of equal sizes. The copy waits for
+  /// everything on the current stream so far. Returns an event that marks the copy's end; both tensors must
+  /// stay unchanged until then. If the host memory is not page-locked the caller waits.
   StreamEvent copy(const at::Tensor& destination, const at::Tensor& source) const;
   /// Starts a copy like copy(), but of values that already exist. It does not wait for the current stream.
   StreamEvent copy_at_once(const at::Tensor& destination, const at::Tensor& source) const;

@@ -30,8 +30,8 @@ struct Completion {
   int error = 0;  // errno; 0: none
 };
 
-/// Returns whether a transfer that moved only `bytes` may continue. An unaligned count means the end of the
-/// file.
+/// Returns whether a transfer that moved only `bytes` may continue. A count that is no multiple of
+/// kDirectAlignment means the end of the file.
 constexpr bool may_go_on(size_t bytes) { return bytes % kDirectAlignment == 0; }
 
 /// Describes memory that many transfers use. io_uring maps it once for all of them, if the system permits.
@@ -53,7 +53,7 @@ class TransferQueue {
   /// Adds a transfer, which starts with the next submit() or wait(). One system call can start several.
   virtual void add(const Transfer& transfer) = 0;
   virtual void submit() = 0;
-  /// Waits for the next completed transfer, in any order. Throws UsageError if none is in progress.
+  /// Waits until any transfer is complete and returns how it ended. Throws UsageError if none is in progress.
   virtual Completion wait() = 0;
   virtual size_t num_under_way() const = 0;
   virtual size_t depth() const = 0;

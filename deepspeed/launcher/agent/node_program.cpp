@@ -41,7 +41,7 @@ std::string machine_name() {
   return host_name() + " " + (size > 0 ? space : "");
 }
 
-/// Returns an address for other machines: ssh's destination, or else the first one.
+/// Returns an address for other machines. It is what ssh connected to, otherwise this machine's first.
 std::string own_address() {
   const auto connection = env::get("SSH_CONNECTION");
   if (connection) {
@@ -62,7 +62,8 @@ Hello hello_message() {
   return hello;
 }
 
-/// Reads the rank, and Slurm's job, from variables that the runner has set.
+/// Reads the rank, and Slurm's job, from variables that the runner has set. Throws UsageError if none tells
+/// the rank.
 Hello hello_of_rank(const std::string& runner) {
   const std::pair<const char*, const char*> sources[] = {
       {"openmpi", "OMPI_COMM_WORLD_RANK"}, {"mvapich", "MV2_COMM_WORLD_RANK"}, {"impi", "RANK"},
@@ -80,14 +81,15 @@ Hello hello_of_rank(const std::string& runner) {
   return hello;
 }
 
-/// Removes the variables that only start this program, so that ranks do not see them.
+/// Removes the job's variables (is_job_variable()) from this process, so that ranks do not see them.
 void forget_variables_of_job() {
   for (const auto& [name, value] : current_environment()) {
     if (is_job_variable(name)) env::set(name.c_str(), std::nullopt);
   }
 }
 
-/// Makes a link of standard input and output. Ranks get other descriptors in their place.
+/// Makes a link of standard input and output, and says Hello. Standard input is then empty, and standard
+/// output goes to standard error.
 Channel standard_link() {
   Descriptor in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)), out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));

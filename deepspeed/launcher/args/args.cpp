@@ -141,7 +141,8 @@ void add_flags(CLI::App& app, RawArgs& raw) {
   for (const auto& [flag, way_out] : kMissingFlags) app.add_option(flag)->group("");
 }
 
-/// Spells out abbreviated flags in front of PROGRAM. Returns the names of all flags up to an unknown one.
+/// Spells out abbreviated flags in front of PROGRAM, in `words`. Returns the full names, up to the first
+/// unknown flag.
 std::vector<std::string> spell_out_flags(const CLI::App& app, std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (size_t i = 0; i < words.size() && words[i].size() > 1 && words[i][0] == '-' && words[i] != "--"; ++i) {
@@ -166,7 +167,8 @@ std::vector<std::string> spell_out_flags(const CLI::App& app, std::vector<std::s
   return names;
 }
 
-/// Returns an error text of CLI11 with the flag as it was given. CLI11 writes the first of its names.
+/// Returns CLI11's error text with the flag as the user wrote it (`given`). CLI11 writes the first of its
+/// names.
 std::string naming_as_given(const CLI::App& app, std::string text, const std::vector<std::string>& given) {
   for (const std::string& flag : given) {
     const std::string first = app.get_option(flag)->get_name();
@@ -176,7 +178,7 @@ std::string naming_as_given(const CLI::App& app, std::string text, const std::ve
   return text;
 }
 
-/// Returns the text of a flag that only prints, if one is given.
+/// Returns the text that --help-config or its markdown form prints; nothing if neither is given.
 std::optional<std::string> help_asked_for(const CLI::App& app, const RawArgs& raw) {
   if (raw.help_markdown) return config::help_markdown();
   if (app.count("--help-config") > 0) return config::help_text(raw.help_section);

@@ -68,10 +68,10 @@ struct LaunchArgs {
 };
 
 constexpr int kDefaultMasterPort = 29500;
-/// Names the variable that replaces --stop_grace if the flag is missing.
+/// Names the environment variable that is read if --stop_grace is not given.
 constexpr const char* kStopGraceVariable = "DS_STOP_GRACE";
 
-/// Holds arguments to run with, or a text to print (--help, --version, --help-config).
+/// Holds what to do: print `text_to_print` if it is set, otherwise run with `args`.
 struct ParsedArgs {
   LaunchArgs args;
   std::optional<std::string> text_to_print;
@@ -90,7 +90,7 @@ struct LaunchFlag {
   std::string help;                ///< empty if --help does not list the flag
 };
 
-/// Lists the program's flags except those that only print a text.
+/// Lists the program's flags, except those that only print a text.
 DEEPSPEED_API std::vector<LaunchFlag> launch_flags();
 
 }  // namespace deepspeed::launcher

@@ -16,7 +16,7 @@ struct CarriedJob {
   Environment exports;             ///< variables of all ranks, which replace a machine's own
   std::string working_folder;
   std::string secret;                  ///< authenticates both ends of a TCP link; may be empty
-  std::vector<std::string> addresses;  ///< of the launcher; none without a TCP link
+  std::vector<std::string> addresses;  ///< of the launcher's machine; none without a TCP link
   int port = 0;
 
   /// Returns the text for from_text(): one line of letters, digits, '-', '_' and '='.
@@ -33,8 +33,8 @@ Environment job_variables(const CarriedJob& job);
 /// the job.
 bool is_job_variable(const std::string& name);
 
-/// Removes the job's variables from an environment and returns the job. Ranks do not see them. Throws
-/// UsageError if there are none.
+/// Removes the job's variables from an environment, so that ranks do not see them. Returns the job that they
+/// hold. Throws UsageError if there are none.
 CarriedJob take_job(Environment& environment);
 
 /// Keeps a job's description in a file that only its user can read. A `ds_node` that pdsh starts reads it,
@@ -51,7 +51,7 @@ class Deposit {
   std::string path_;
 };
 
-/// Reads and removes the file of a Deposit whose id begins with this one. Several machines may share the
+/// Removes the file of a Deposit whose id begins with `id`. Returns its text. Several machines may share the
 /// folder, and each has its own deposit there. Throws IoError if this user has written none within
 /// `patience`, or if this process is abandoned (is_abandoned()).
 std::string take_deposit(const std::string& id, std::chrono::milliseconds patience);

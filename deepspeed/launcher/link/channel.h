@@ -18,8 +18,8 @@
 namespace deepspeed::launcher {
 
 /// Sends and receives messages (messages.h), without waiting for the other end. A message is one line of
-/// JSON. Messages are buffered in both directions. A line that is no message, or longer than the limit (at
-/// first 16 MiB), closes the channel.
+/// JSON. Messages are buffered in both directions. A line that is no message, or longer than limit_lines()
+/// allows, closes the channel. The limit is 16 MiB at first.
 class Channel {
  public:
   using Clock = std::chrono::steady_clock;
@@ -37,21 +37,22 @@ class Channel {
   /// Sets the limit for received lines, in bytes.
   void limit_lines(size_t bytes) { max_line_ = bytes; }
 
-  /// Adds an HMAC to each line from now on. It covers the line's number and text, with the key of its
-  /// direction. A line that is foreign, changed, left out or repeated closes the channel.
+  /// Adds an HMAC to each line from now on, and checks those of received lines. It covers the line's number
+  /// and text, with the key of its direction. A line that is foreign, changed, left out or repeated closes
+  /// the channel.
   void seal(std::string sending_key, std::string receiving_key);
 
-  /// Skips lines that are no messages, until the first message comes. A shell's start-up files may print
-  /// text. Too much of it closes the channel.
+  /// Skips lines that are no messages, until the first message comes. A shell's start-up files may print such
+  /// text. More than 64 KiB of it closes the channel.
   void skip_noise() { skips_noise_ = true; }
-  /// Returns the beginning of the skipped text.
+  /// Returns at most the first 200 bytes of the skipped text.
   const std::string& noise() const { return noise_; }
 
   /// Adds the descriptors that poll() should wait for.
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Reads and writes as much as possible without waiting. Returns the messages that were received. Input
-  /// that never pauses is read in parts.
+  /// Reads and writes as much as possible without waiting. Returns the received messages, oldest first. Input
+  /// that never pauses is read in parts, one a call.
   std::vector<Json> exchange();
 
   /// Returns whether the other end is gone. What it sent before has been read.
@@ -68,16 +69,16 @@ class Channel {
   void forget_silence() { last_heard_ = Clock::now(); }
 
  private:
-  /// Makes the HMACs of one direction.
+  /// Makes the HMACs of one direction; none without a key.
   struct Seal {
     std::string key;
     uint64_t count = 0;
     std::string of_next(std::string_view line);
   };
   void write_some();
-  /// Returns whether there may be more to read.
+  /// Returns whether there may be more to read at once.
   bool read_some();
-  /// Returns the message on a line. Returns nothing if the line holds none or its seal is wrong.
+  /// Returns the message on a line, without its seal. Returns nothing if there is none or the seal is wrong.
   std::optional<Json> message_of(std::string_view line);
   bool may_skip(std::string_view line);
 
@@ -99,10 +100,10 @@ class Channel {
 void prepare_socket(const Descriptor& socket);
 
 /// Returns how long an end may be silent before it counts as lost. That is DS_LINK_TIMEOUT seconds, by
-/// default 5. Throws UsageError for a value that is not a whole number from 2 on.
+/// default 5. Throws UsageError for a value that is not a whole number from 2 to 86400.
 std::chrono::seconds link_timeout();
 inline constexpr const char* kLinkTimeoutVariable = "DS_LINK_TIMEOUT";
-/// Interval of the messages (Beat) by which an end shows that it runs.
+/// Sets how often an end sends the message Beat, which shows that it runs.
 inline constexpr std::chrono::milliseconds kBeatInterval{1000};
 
 }  // namespace deepspeed::launcher

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kKindKey = "t";
 constexpr size_t kMostShown = 60;  // characters of a wrong value
 
-/// Reads a whole number within the limits. Returns false for any other value.
+/// Reads a whole number from `least` to `most`. Returns false, with `number` unchanged, for any other value.
 template <class Number>
 bool read_whole_number(const Json& json, int64_t least, int64_t most, Number& number) {
   if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX}) return false;

@@ -42,7 +42,8 @@ class Fields {
     return *this;
   }
 
-  /// Writes or reads an optional field. It is left out if it has its default value.
+  /// Writes or reads an optional field. A default value is not written; a missing field leaves `value`
+  /// unchanged.
   template <class Value>
   Fields& maybe(const char* key, Value& value) {
     return has(key, value != Value{}) ? (*this)(key, value) : *this;

@@ -121,7 +121,7 @@ struct Out {
   void fields(Fields& each) { each("bytes", bytes); }
 };
 
-/// The launcher reports how much output it has written. `ds_node` limits what is not written yet.
+/// The launcher reports `bytes` more of the output as written. `ds_node` limits what is not written yet.
 struct Ack {
   static constexpr const char* kKind = "ack";
   size_t bytes = 0;

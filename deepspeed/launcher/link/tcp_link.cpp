@@ -29,7 +29,7 @@ constexpr size_t kSealedLineBytes = size_t{16} << 20;
 /// Returns the prover of links between a job's machines.
 net::Prover link_prover(const std::string& secret) { return {secret, "link"}; }
 
-/// Returns the number of a host without this machine's name for its network. IPv4 within IPv6 is IPv4.
+/// Returns a host's numeric address without its scope, such as "%eth0". IPv4 within IPv6 becomes IPv4.
 std::string address_text(const net::SocketAddress& address) {
   const std::string text = net::numeric_host(address);
   return text.starts_with("::ffff:") ? text.substr(7) : text.substr(0, text.find('%'));
@@ -48,8 +48,8 @@ struct Attempt {
   net::ProofNumbers numbers;
 };
 
-/// Answers a Challenge, and checks the launcher's own Proof. Returns whether that was right. Any other
-/// message closes the channel.
+/// Answers a Challenge, and checks the launcher's own Proof. Returns true, with the link sealed, once that
+/// proof is right. Any other message closes the channel.
 bool advance_attempt(Attempt& attempt, const net::Prover& prover) {
   auto& [channel, numbers] = attempt;
   for (const Json& message : channel.exchange()) {
@@ -68,7 +68,7 @@ bool advance_attempt(Attempt& attempt, const net::Prover& prover) {
   return false;
 }
 
-/// Tries all addresses at once. Returns nothing if none leads to the launcher.
+/// Tries all addresses at once. Returns the first link that proves the secret, or nothing if none does.
 std::optional<Channel> try_addresses(const CarriedJob& job) {
   const net::Prover prover = link_prover(job.secret);
   std::vector<Attempt> attempts;

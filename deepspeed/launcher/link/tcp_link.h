@@ -19,13 +19,14 @@
 namespace deepspeed::launcher {
 
 /// Accepts connections from programs that know the job's secret. Both ends prove it by an HMAC over random
-/// numbers from both; the secret is never sent. A client without a proof is dropped. Later lines are sealed
-/// with keys derived from these numbers (Channel::seal).
+/// numbers from both; the secret is never sent. Later lines are sealed with keys derived from these numbers
+/// (Channel::seal).
 ///
-/// A client without a proof may send a few KiB, and stays no longer than the gate lets it (net::Gate).
+/// A client without a proof may send a few KiB, and is dropped when the gate says so (net::Gate).
 class LinkListener {
  public:
-  /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError.
+  /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError if it cannot
+  /// listen.
   explicit LinkListener(const std::string& secret);
   LinkListener(const LinkListener&) = delete;
   LinkListener& operator=(const LinkListener&) = delete;
@@ -51,7 +52,8 @@ class LinkListener {
   void take_connections();
   void drop(uint64_t id);
   bool has_room() const;
-  /// Returns the candidate's Hello once it has come. Closes the channel to drop the candidate.
+  /// Continues the handshake. Returns the candidate's Hello once it has come. Closes the channel to drop the
+  /// candidate.
   std::optional<Hello> advance(Candidate& candidate) const;
 
   const net::Prover prover_;
@@ -64,7 +66,7 @@ class LinkListener {
 
 /// Connects to the job's launcher and sends `hello`. It tries all addresses at once, because one may lead
 /// nowhere, or to a silent process of another job. Throws IoError if none leads to a launcher that knows the
-/// secret within `patience`.
+/// secret within `patience`, or if this process is abandoned.
 Channel connect_to_launcher(const CarriedJob& job, const Hello& hello,
                             std::chrono::milliseconds patience = std::chrono::seconds(30));
 

@@ -21,15 +21,15 @@ class Ending {
   bool has_run() const { return num_machines_ > 0; }
 
   /// Takes a failure of a rank, a machine or the start. Returns true for the first failure; then everything
-  /// has to be stopped. If several failures arrive within a moment, an end by a signal counts as the cause:
+  /// has to be stopped. A rank's end by a signal that is reported within 0.3 s replaces it as the cause:
   /// ranks that lose a partner exit by themselves.
   bool take_failure(Failed failure, Clock::time_point now);
 
   /// Takes a signal that ends the job. Returns true if everything has to be stopped at once. That is so if no
-  /// rank runs yet, and at the second signal.
+  /// rank runs yet, and from the second signal on.
   bool take_signal(int number, Clock::time_point now);
 
-  /// Adds a host to lost_hosts().
+  /// Adds a host to lost_hosts(), unless it is there.
   void take_lost_host(const std::string& host);
 
   /// Returns whether a failure or a signal ends the job.
@@ -38,10 +38,10 @@ class Ending {
   int signal() const { return signal_; }
   const std::vector<std::string>& lost_hosts() const { return lost_hosts_; }
 
-  /// Returns the failure's text once, when it is time to print it.
+  /// Returns the failure's text when it is time to print it; only once, otherwise nothing.
   std::optional<std::string> text_to_announce(Clock::time_point now);
 
-  /// Returns whether processes that were asked to stop have had enough time.
+  /// Returns whether 9 s have passed since processes were asked to stop.
   bool is_overdue(Clock::time_point now) const { return give_up_at_ && now >= *give_up_at_; }
 
   JobEnd end() const;

@@ -259,7 +259,7 @@ void JobRun::beat() {
 
 // --- delays, losses and failures ---
 
-/// Fails if the runner has ended too early. Scouts know the cause better, so they come first.
+/// Reports a failure if the runner ended too early. Waits for the scouts first, which show the cause better.
 void JobRun::watch_runner() {
   const auto status = roster_.exit_of(roster_.runner());
   if (!status || ending_.is_stopping() || !roster_.scouts_have_answered()) return;

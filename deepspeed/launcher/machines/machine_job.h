@@ -21,8 +21,8 @@ struct MachineJob {
   Environment environment;         ///< for the runner
   Environment exports;             ///< variables for all ranks
   std::string node_program;        ///< the path of ds_node on every machine
-  /// Returns how many of the machines that answer to use, 0 if no number fits. The first ones are used. If
-  /// unset, all machines are used, and a machine that does not answer is an error.
+  /// Returns how many of the answering machines to use, 0 if no number fits. The first ones in the hostfile's
+  /// order are used. If unset, all machines are used, and a machine that does not answer is an error.
   std::function<size_t(const ResourcePool&)> choose_machines;
   std::vector<std::string> doubtful_hosts;  ///< lost in an earlier start; they have only seconds to answer
   bool checks_hosts = false;                ///< checks hosts by ssh if MPI starts the programs

@@ -15,7 +15,7 @@ namespace deepspeed::launcher {
 /// Writes to standard output without waiting for its reader. What cannot be written yet is kept.
 class OutputWriter {
  public:
-  /// Adds output of the part of the job with that number (part.h).
+  /// Adds output of the part with this number (Part::number).
   void add(int number, std::string bytes) {
     sizes_[number] += bytes.size();
     waiting_.emplace_back(number, std::move(bytes));
@@ -29,8 +29,8 @@ class OutputWriter {
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Writes what the reader takes at once. Each piece is reported to `written`: the part's number, and the
-  /// number of bytes. If the reader has gone, everything counts as written.
+  /// Writes what standard output takes at once. Reports a piece of add() to `written` once all of it is
+  /// written: the part's number, and its bytes. If the reader has gone, everything counts as written.
   void write(const std::function<void(int, size_t)>& written);
 
   bool is_idle() const { return waiting_.empty(); }

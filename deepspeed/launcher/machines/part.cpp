@@ -12,7 +12,7 @@ bool is_loopback(const std::string& address) {
   return address.empty() || address.starts_with("127.") || address == "::1";
 }
 
-/// Returns the address that the part has connected from, or the one in its Hello.
+/// Returns the address that the part has connected from. If that is loopback or unknown, returns its Hello's.
 std::string address_of(const Part& part) {
   return is_loopback(part.address) ? part.hello.address : part.address;
 }

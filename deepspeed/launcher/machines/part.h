@@ -36,8 +36,8 @@ std::string version_fault(const Part& part, const std::string& node_program);
 /// version of Python, or run on the CPU while others have GPUs.
 std::string plan_fault(const std::vector<Part>& parts);
 
-/// Returns an error text for a part that has not answered. `why` is the reason if `end`, the end of its ssh,
-/// does not show one.
+/// Returns an error text for a part that has not answered. `end` is how its ssh ended, if it did. `why` is
+/// the reason if `end` does not show one.
 std::string reason_of_no_answer(const Part& part, const std::string& why,
                                 const std::optional<ExitStatus>& end, const MachineJob& job);
 
@@ -48,11 +48,11 @@ struct Placement {
   std::string address;          ///< an address of the first machine
 };
 
-/// Assigns the ranks of `nodes` to the parts that have answered, in order.
+/// Assigns node i of `nodes` to the i-th part that has answered.
 Placement place_on_machines(const std::vector<Part>& parts, const ResourcePool& nodes);
 
-/// Finds how MPI or Slurm placed the ranks. Each part is a rank, and ranks of one machine are numbered in
-/// their order.
+/// Finds how MPI or Slurm placed the ranks. Each part is a rank. Machines, and the ranks on each, are
+/// numbered in the order of `parts`.
 Placement placement_of_ranks(const std::vector<Part>& parts);
 
 }  // namespace deepspeed::launcher

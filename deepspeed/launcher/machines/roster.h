@@ -59,7 +59,7 @@ class Roster {
     }
   }
 
-  /// Asks all parts to stop. A part without running ranks ends at once.
+  /// Asks all parts to stop. Those without running ranks end at once: all, unless `ranks_run`.
   void stop_all(bool ranks_run);
   /// Ends a part without waiting for its ranks.
   void give_up(Part& part);
@@ -72,7 +72,7 @@ class Roster {
   /// Returns whether all cleaners have ended or exceeded their time.
   bool cleaners_are_done() const;
 
-  /// Closes all links, and ends processes that still run.
+  /// Closes all links, and ends processes that still run after `patience` (end_children()).
   void end(std::chrono::seconds patience);
 
   /// Returns the job's description for the message Prepare. It is empty if the parts have it already.

@@ -27,7 +27,7 @@ std::string hosts_of(const ResourcePool& nodes) {
 
 std::string total_ranks(const ResourcePool& nodes) { return std::to_string(WorldLayout{nodes}.world_size()); }
 
-/// Returns the number of ranks of each machine, which must be the same on all.
+/// Returns the number of ranks of each machine. Throws UsageError if it is not the same on all.
 std::string ranks_of_each(const RunnerJob& job) {
   const size_t first = job.nodes.front().slots.size();
   for (const HostSlots& node : job.nodes) {

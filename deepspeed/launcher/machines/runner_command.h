@@ -34,9 +34,9 @@ struct RunnerJob {
   std::string slurm_comment;
 };
 
-/// Returns the command that starts `ds_node` on each machine. With MPI and Slurm it starts one for each rank.
-/// Throws UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the
-/// same number on each machine.
+/// Returns the command that starts `ds_node` on each machine. With MPI and Slurm: for each rank. Throws
+/// UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the same
+/// number on each machine.
 DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);
 
 /// Returns the command that runs `words`, quoted for the shell, on a host by ssh. If the job's runner is not
@@ -45,7 +45,7 @@ DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);
 std::vector<std::string> ssh_command(const RunnerJob& job, const std::string& host,
                                      const std::vector<std::string>& words, const Environment& environment);
 
-/// Returns the variables that the runner needs (PDSH_RCMD_TYPE, UCX_TLS, MVAPICH's settings).
+/// Returns the variables to add for the runner itself (PDSH_RCMD_TYPE, UCX_TLS, MVAPICH's settings).
 DEEPSPEED_API Environment runner_variables(const RunnerJob& job, const Environment& environment);
 
 /// Throws UsageError if the runner cannot honour a given flag. MPI's runners place ranks by whole hosts of

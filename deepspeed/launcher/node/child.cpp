@@ -26,7 +26,7 @@ namespace {
 constexpr int kLookForEndMs = 20;
 constexpr int kReadsOfAPipe = 16;  // this empties any pipe
 
-/// Appends what a non-blocking descriptor has, at most a pipe's capacity. Returns false at its end.
+/// Appends to `text` what a non-blocking descriptor has, at most a pipe's capacity. Returns false at its end.
 bool read_what_is_there(int fd, std::string& text) {
   char bytes[65536];
   for (int reads = 0; reads < kReadsOfAPipe; ++reads) {

@@ -20,8 +20,7 @@ std::string python_version(const std::string& interpreter, const Environment& en
 
 /// Returns the variables after sourcing a script in a process that starts with `environment`. It runs `.
 /// SCRIPT` in bash, or in sh if bash is missing. A leading ~/ is the home folder. Throws UsageError, naming
-/// --venv_script, if the script is missing or fails. It also throws if the script takes longer than
-/// `patience`, and kills it.
+/// --venv_script, if the script is missing, fails, or takes longer than `patience`, which kills it.
 Environment source_script(const std::string& script, const Environment& environment,
                           const SignalState& signals, std::chrono::seconds patience = kOutputPatience);
 

@@ -37,7 +37,7 @@ void stop_until_continued(pid_t supervisor) {
   ::raise(SIGSTOP);
 }
 
-/// Forwards signals until the supervisor has ended.
+/// Forwards signals until the supervisor has ended. Returns how it ended.
 ExitStatus wait_for_supervisor(pid_t supervisor, const sigset_t& watched) {
   for (;;) {
     int status = 0;

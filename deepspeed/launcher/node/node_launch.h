@@ -27,7 +27,7 @@ class BlockedSignals {
 };
 
 /// Keeps this process's id in a file, for scripts that signal the launcher. An empty path means no file.
-/// Throws IoError naming --save_pid.
+/// Throws IoError, naming --save_pid, if the file cannot be written.
 class PidFile {
  public:
   explicit PidFile(const std::string& path);

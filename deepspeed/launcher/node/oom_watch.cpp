@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr auto kRefreshInterval = std::chrono::seconds(30);
 
-/// Reads the number after the word `oom_kill` in a file of "name value" lines.
+/// Reads the number after `oom_kill`, if there, in a file of "name value" lines.
 std::optional<int64_t> read_oom_kill(const fs::path& path) {
   std::ifstream file(path);
   std::string name;
@@ -22,9 +22,9 @@ std::optional<int64_t> read_oom_kill(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Finds this process's counter. Lines of /proc/self/cgroup read "id:controllers:path". Version 2 has id 0
-/// and no controllers. A container may see its own group as the root of the mount, which is the second place
-/// to look.
+/// Reads this process's counter; nothing without one. Lines of /proc/self/cgroup read "id:controllers:path".
+/// Version 2 has id 0 and no controllers. A container may see its own group as the root of the mount, which
+/// is the second place to look.
 std::optional<int64_t> read_cgroup_counter(const fs::path& root) {
   std::ifstream file(root / "proc/self/cgroup");
   std::string line;

@@ -16,8 +16,8 @@ class OutputRelay {
  public:
   ~OutputRelay();
 
-  /// Adds a rank. `fd` is the non-blocking read end of its standard error, which this object now owns. -1 if
-  /// the rank writes to the log file instead.
+  /// Adds a rank. `fd` is the non-blocking read end of its standard error, which this object now owns. It is
+  /// -1 if the rank writes to `log_file` instead.
   void add(int rank, int fd, const std::string& log_file);
 
   /// Adds the descriptors that poll() should wait for.
@@ -40,7 +40,7 @@ class OutputRelay {
     LineTail tail;
   };
 
-  /// Reads a chunk. Returns false if there is no more to read yet.
+  /// Copies one chunk from a rank. Returns false if there is no more yet.
   bool read_chunk(Stream& stream);
   void pass_on(const char* bytes, size_t size);
   bool can_write() const;

@@ -252,7 +252,7 @@ void Supervisor::take_stop(RankState& rank, int number) {
   report(Stopped{text});
 }
 
-/// Ends a job over machines if a stopped rank does not continue in time.
+/// Ends a job over machines if a stopped rank does not continue within NodeLaunch::parent_silence.
 void Supervisor::watch_stopped() {
   const auto limit = launch_.parent_silence;
   if (limit.count() == 0 || deadline_) return;

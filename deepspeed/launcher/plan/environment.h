@@ -40,7 +40,7 @@ std::string value_of(const Environment& environment, const std::string& name,
 /// The search path for programs if PATH is unset.
 constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 
-/// Returns whether DS_ACCELERATOR puts the ranks on the CPU. Then flags that count GPUs count ranks.
+/// Returns whether DS_ACCELERATOR puts the ranks on the CPU. Then --num_gpus counts ranks.
 bool runs_on_cpu(const Environment& environment);
 
 /// Holds the settings that the ranks of one machine share.

@@ -35,8 +35,7 @@ DEEPSPEED_API std::string encode_world_info(const ResourcePool& pool);
 std::vector<int> first_slots(int n);
 
 /// Parses a hostfile. `name` is the file's name in error texts. Throws UsageError with the line number for a
-/// bad line, an impossible host name, slots=0, or a host that is listed twice. Throws it also for a file
-/// without hosts.
+/// bad line, an impossible host name, slots=0, or a host listed twice; also for a file without hosts.
 DEEPSPEED_API ResourcePool parse_hostfile(const std::string& text, const std::string& name);
 
 /// Reads a hostfile. Returns nothing if it does not exist. Throws IoError if it cannot be read.

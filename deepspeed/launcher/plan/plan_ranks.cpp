@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kLogLevelVariable = "DEEPSPEED_LOG_LEVEL";  // read by the library's log
 
-/// Assigns cores: one entry for each rank, or no entry without binding.
+/// Returns the cores of each rank, or an empty list without --bind_cores_to_rank.
 std::vector<std::vector<int>> bind_cores(const LaunchArgs& args, const Machine& machine, int num_ranks) {
   if (!args.bind_cores_to_rank) return {};
   if (args.bind_core_list.empty()) return share_cores(machine.physical_cores, num_ranks);

@@ -40,13 +40,13 @@ struct NodeLaunch {
   std::chrono::milliseconds parent_silence{0};
 };
 
-/// Returns a command for each of `places`. They are ranks of the machine that `node` describes. The function
-/// finds the program, assigns cores and makes the folder for logs. `environment` is what ranks start with.
-/// Throws ProgramError for a program that cannot run, UsageError naming the flag, and IoError for the folder.
+/// Returns a command for each of `places`, ranks of the machine that `node` describes. Finds the program,
+/// assigns cores and makes the folder for logs. `environment` is what ranks start with. Throws ProgramError
+/// for a program that cannot run, UsageError naming the flag, and IoError for the folder.
 NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Environment& environment,
                       NodeEnvironment node, const std::vector<RankPlace>& places);
 
-/// Sets where the ranks meet, address and port, in each rank's variables. They are known last.
+/// Sets address and port at which the ranks meet, known last, in each rank's variables.
 void set_meeting(NodeLaunch& launch, const std::string& address, int port);
 
 }  // namespace deepspeed::launcher

@@ -41,8 +41,8 @@ bool is_source(const std::string& path) {
   refuse(kNotExecutable, path, " is a source file, no program: compile it, and start what that makes");
 }
 
-/// Throws for a file that is neither ELF nor a `#!` script. The kernel cannot run it. A shell would run it as
-/// a script, but this program does not guess.
+/// Throws ProgramError for a file that is neither ELF nor a `#!` script. The kernel cannot run it. A shell
+/// would run it as a script, but this program does not guess.
 void check_format(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line;

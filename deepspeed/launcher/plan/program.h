@@ -23,7 +23,7 @@ struct ProgramCommand {
   std::vector<std::string> leading_args;  ///< in front of the program's own
   bool takes_local_rank = false;          ///< the program gets --local_rank=R in front of its own arguments
 
-  /// Returns all arguments for a local rank.
+  /// Returns all arguments after `path`, for a rank's number on its machine.
   std::vector<std::string> args_of_rank(int local_rank, const std::vector<std::string>& own_args) const;
 };
 

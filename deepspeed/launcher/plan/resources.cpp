@@ -15,7 +15,8 @@ std::vector<std::string> names(const std::vector<int>& slots) {
   return texts;
 }
 
-/// Lists the entries that CUDA uses. It stops at the first that names no device, such as -1.
+/// Lists the entries of CUDA_VISIBLE_DEVICES, or all GPUs if it is unset. It stops at the first that names no
+/// device, such as -1.
 std::vector<std::string> visible_devices(const Machine& machine, const std::optional<std::string>& variable) {
   if (!variable) return names(first_slots(machine.num_gpus));
   std::vector<std::string> devices;

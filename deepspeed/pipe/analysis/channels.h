@@ -19,7 +19,7 @@ struct Channel {
   auto operator<=>(const Channel&) const = default;
 };
 
-/// Returns the channel of a send or receive of `stage`.
+/// Returns the channel of a send or receive that `stage` executes. Throws UsageError for other instructions.
 inline Channel channel_of(const Instruction& instruction, int stage, int stages) {
   const int peer = peer_of(instruction, stage, stages).stage;
   const bool is_gradient =

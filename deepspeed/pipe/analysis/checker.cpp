@@ -35,7 +35,7 @@ bool has_backward(const PipelineSteps& pipeline) {
   return false;
 }
 
-/// Follows one stage: the passes done for each micro batch, and the buffers in use.
+/// Checks one stage: passes done for each micro batch, and buffers in use.
 class StageCheck {
  public:
   StageCheck(const PipelineSteps& pipeline, int stage, bool trains)
@@ -144,7 +144,7 @@ class StageCheck {
   std::vector<InstructionKind> ending_;
 };
 
-/// Describes a tensor in transit: its micro batch, the receiving stage's chunk, and its step.
+/// Describes one end of a transfer: micro batch, the receiving stage's chunk, this end's step.
 struct Message {
   int micro_batch;
   int model_chunk;

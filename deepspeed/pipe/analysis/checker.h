@@ -8,7 +8,7 @@
 
 namespace deepspeed::pipe {
 
-/// Says when a send ends: at once, or when its receive has begun.
+/// Says when a send ends: at once, or when its receiver has begun to receive.
 enum class SendMode { kAsynchronous, kRendezvous };
 
 /// Returns what is wrong with a schedule, or an empty text. A schedule without a backward is checked as an

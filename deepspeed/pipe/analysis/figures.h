@@ -39,8 +39,8 @@ DEEPSPEED_API double bubble_formula(const std::string& kind, int micro_batches, 
 /// the begin of its forward to the end of its whole backward.
 DEEPSPEED_API int peak_activations(const Steps& steps);
 
-/// Returns peak_activations() of a stage of train_steps(kind, ...) by formula. s is the stage and G the
-/// largest of interleaved_groups():
+/// Returns peak_activations() of a stage of train_steps(kind, ...) by formula. M, S and v are as in
+/// bubble_formula(), s is the stage and G the largest of interleaved_groups():
 ///   1f1b         min(S - s, M)
 ///   interleaved  min(v * M, 2 * (S - 1 - s) + (v - 1) * G + 1)
 ///   zero_bubble  min(S, M)

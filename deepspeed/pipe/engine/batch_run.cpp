@@ -111,7 +111,7 @@ void BatchRun::execute(const Instruction& instruction) {
   }
 }
 
-/// Starts receives ahead, so that they run while this stage computes.
+/// Starts a few receives ahead of their instructions, so that they run while this stage computes.
 void BatchRun::expect_ahead() {
   while (!coming_inputs_.empty() && links_.num_expected_inputs() < kReceivesAhead) {
     const Instruction& next = coming_inputs_.front();
@@ -148,8 +148,8 @@ void BatchRun::load(const Instruction& instruction) {
   passage(instruction).inputs = on_device(batch.inputs, driver_.state().parts.model.device());
 }
 
-/// Returns a micro batch's inputs, cast if fp16.auto_cast asks for it. The Python package casts its inputs
-/// itself.
+/// Returns a micro batch's inputs, with floating-point ones cast to fp16 if fp16.auto_cast is set. The Python
+/// package casts its inputs itself.
 Tensors BatchRun::inputs_of(const Passage& micro) const {
   Tensors inputs = micro.inputs;
   const auto& fp16 = driver_.state().parts.config.fp16;

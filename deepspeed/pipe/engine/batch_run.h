@@ -27,12 +27,12 @@ class BatchRun {
   BatchRun(PipelineModule& module, StageLinks& links, StepDriver& driver, BatchPlan& plan,
            const BatchRunOptions& options);
 
-  /// Executes the steps up to the reduction of gradients, which the engine does.
+  /// Executes the steps, except reductions and the optimizer's step, which the engine does.
   void run(const Steps& steps);
 
-  /// Returns the last stage's losses: a detached scalar per micro batch.
+  /// Returns a detached scalar loss per micro batch on the last stage; empty elsewhere.
   const std::vector<at::Tensor>& losses() const { return losses_; }
-  /// Returns the last stage's outputs of each micro batch, if they are kept.
+  /// Returns each micro batch's outputs on the last stage if keeps_outputs is set; otherwise empty.
   const std::vector<Tensors>& outputs() const { return kept_outputs_; }
 
  private:
@@ -59,7 +59,8 @@ class BatchRun {
   int part_of(const Instruction& instruction) const;
   bool is_last_part(const Instruction& instruction) const;
   ListKind kind_of(const Instruction& instruction, int part) const;
-  /// Tells the driver, before a backward over parameters, if it is the batch's last.
+  /// Tells the driver, before a backward over parameters, if it is the batch's last. With several chunks it
+  /// does not: gradients are then reduced at the end.
   void note_weight_backward();
 
   PipelineModule& module_;

@@ -41,7 +41,7 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// ranks if the data ends within the batch. After an error on one rank the others throw a CommError that
   /// names it.
   at::Tensor train_batch(const pipe::DataIterator& data = {});
-  /// Sends micro batches forward, without gradients. Collective.
+  /// Sends micro batches forward, without gradients. Collective. Throws EndOfData as train_batch() does.
   EvalBatchResult eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options = {});
 
   /// Sets the source of train_batch(): an iterator, or a loader that is read repeatedly.
@@ -50,7 +50,7 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   void set_dataloader(std::shared_ptr<Loader> loader) {
     data_ = pipe::DataIterator::repeating(std::move(loader));
   }
-  /// Sets a function that changes each micro batch before use.
+  /// Sets a function that changes each micro batch of train_batch() and eval_batch() before use.
   void set_batch_fn(std::function<pipe::MicroBatch(pipe::MicroBatch)> batch_fn) {
     batch_fn_ = std::move(batch_fn);
   }
@@ -100,18 +100,18 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// Checks that the config's keys about building the module match how it was built.
   void check_building() const;
   void log_schedule() const;
-  /// Runs `work`. If it throws on this rank, the other ranks are told.
+  /// Runs `work`. If it throws on this rank, the engine's groups end, so that the other ranks fail too.
   void run_together(const char* call, const std::function<void()>& work);
-  /// Returns the groups of messages between stages and of tied weights.
+  /// Returns the groups for messages between stages and for sums of tied gradients.
   std::vector<comm::ProcessGroup> own_groups() const;
   void give_up(const std::string& reason) const;
   pipe::DataIterator with_batch_fn(const pipe::DataIterator& data) const;
-  /// Reads the data of a batch. An error leaves the engine unchanged.
+  /// Reads the data of a batch (BatchPlanner::plan()). An error leaves the engine unchanged.
   pipe::BatchPlan plan_batch(const pipe::DataIterator& data, int num_micro_batches);
   /// Returns the error's text, with this pipeline's stages by rank.
   std::string with_legend(const CommError& error) const;
-  /// Returns, on all ranks, the means of the last stage's scalars. They are taken over micro batches and
-  /// data-parallel ranks.
+  /// Returns, on all ranks, the means over micro batches and data-parallel ranks of `count` scalars. `sums`:
+  /// over micro batches, on the last stage; elsewhere undefined.
   at::Tensor shared_means(const at::Tensor& sums, int64_t count, int num_micro_batches) const;
   /// Returns this stage's schedule for a batch. It is made again when the number of micro batches changes.
   const pipe::Steps& train_steps(int num_micro_batches);

@@ -16,15 +16,15 @@ namespace deepspeed::pipe {
 
 class TiedGradients {
  public:
-  /// Makes the groups of ranks that share weights. Their names begin with `name`, the engine's. Collective
-  /// over these ranks. The module must outlive this object.
+  /// Makes the groups of ranks that share weights. Their names begin with `name`, the engine's; `purpose` is
+  /// as in World::own_group(). Collective over these ranks. The module must outlive this object.
   TiedGradients(const PipelineModule& module, const std::string& name, const std::string& purpose);
 
   bool empty() const { return groups_.empty(); }
-  /// Gives all copies the values of the first stage that has one.
+  /// Copies the weights of the first stage that has one to all other copies.
   void broadcast_weights() const;
-  /// Sums the gradients of all copies and writes the sum to each of them. Call it after each copy was reduced
-  /// among its data-parallel ranks, and before the step.
+  /// Sums the gradients of a weight's copies, and writes the sum to each copy's gradient. Call it after each
+  /// stage has reduced its gradients among its data-parallel ranks, and before the step.
   void reduce(zero::ZeroOptimizer& optimizer) const;
   /// Returns the groups that gradients are summed over.
   std::vector<comm::ProcessGroup> groups() const;

@@ -14,13 +14,13 @@ namespace deepspeed::pipe {
 /// Sends lists of tensors over one channel.
 class Sender {
  public:
-  /// `receiver`: its rank in the group. No other channel between the two ranks may use the group in this
-  /// direction. `capacity`: the most lists in flight; another send() waits for the oldest. `slices`: how the
-  /// first tensor of a list is cut; the same at both ends.
+  /// Makes the sending end. `receiver`: the other end's rank in `group`. No other channel between the two
+  /// ranks may use the group in this direction. `capacity`: the most lists in flight; another send() waits
+  /// for the oldest. `slices`: how the first tensor of a list is cut; the same at both ends.
   Sender(comm::ProcessGroup group, int receiver, size_t capacity, SlicedMessage slices = {});
 
-  /// Starts sending the defined tensors of a list. with_form: sends the form first, which the receiver does
-  /// not know yet.
+  /// Starts sending the defined tensors of a list. With `with_form`, the list's form goes first, for a
+  /// receiver that does not know it yet.
   void send(const Tensors& values, bool with_form);
   /// Waits until everything was sent.
   void wait();
@@ -50,9 +50,9 @@ class Receiver {
   void expect(const Form& form);
   /// Returns how many expected lists receive() has not returned yet.
   size_t num_expected() const { return under_way_.size(); }
-  /// Waits for the oldest expected list. Its tensors require no gradient.
+  /// Waits for the oldest expected list and returns it. Its tensors require no gradient.
   Tensors receive();
-  /// Waits for the form that precedes the next list. No list may be expected.
+  /// Waits for the form that Sender::send() puts before the next list. Call it while no list is expected.
   Form receive_form();
 
  private:

@@ -24,18 +24,19 @@ struct TensorForm {
 using Form = std::vector<TensorForm>;
 
 Form form_of(const Tensors& values);
-/// Returns the form of the gradients of values. Values that require no gradient have undefined ones.
+/// Returns the form of the gradients of values with this form. It is undefined at values that require no
+/// gradient.
 Form form_of_gradients(const Form& values);
 /// Describes a form for messages: "[2, 8] Float, [2] Long".
 std::string describe(const Form& form);
 
-/// Encodes a form as numbers, (n) int64, for another rank.
+/// Encodes a form as numbers, (n) int64, for decode() on another rank.
 at::Tensor encode(const Form& form);
 Form decode(const at::Tensor& numbers);
 
 /// Returns new tensors of the form with undefined values. They require no gradient yet.
 Tensors make_tensors(const Form& form, at::Device device);
-/// Returns the values as leaves, which require gradients if the form says so.
+/// Returns detached values. They require gradients where `form` says so.
 Tensors as_leaves(const Tensors& values, const Form& form);
 
 }  // namespace deepspeed::pipe

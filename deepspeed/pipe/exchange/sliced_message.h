@@ -18,15 +18,16 @@ class SlicedMessage {
   explicit SlicedMessage(comm::ProcessGroup slices) : slices_(std::move(slices)) {}
 
   bool is_cut() const { return slices_ && slices_.size() > 1; }
-  /// Returns this rank's part of a tensor, (ceil(numel / slices)).
+  /// Returns this rank's part of a tensor, of shape (ceil(numel / slices)), padded with zeros.
   at::Tensor part_of(const at::Tensor& whole) const;
-  /// Allocates memory for all parts of a tensor like `whole`, (slices * ceil(numel / slices)).
+  /// Allocates memory for all parts of a tensor like `whole`. Its shape is (slices * ceil(numel / slices)).
   at::Tensor room_for(const at::Tensor& whole) const;
-  /// Views that memory as the whole tensor, with the sizes of `like`.
+  /// Views the memory of room_for() as the whole tensor, with the sizes of `like`.
   at::Tensor whole_of(const at::Tensor& room, const at::Tensor& like) const;
-  /// Views this rank's part of the memory that room_for() allocated.
+  /// Views this rank's part of the memory of room_for().
   at::Tensor own_place(const at::Tensor& room) const;
-  /// Fills `room` with the other ranks' parts. Collective over the slice group.
+  /// Fills `room`, which holds this rank's part, with the other ranks' parts. Collective over the slice
+  /// group.
   void gather(const at::Tensor& room) const;
   const comm::ProcessGroup& group() const { return slices_; }
 

@@ -18,9 +18,9 @@ auto naming(const char* what, int stage, Exchange exchange) {
   }
 }
 
-/// Connects a stage with its neighbours in a group. If `wraps`, connects the last stage with the first. NCCL
-/// connects two ranks at their first message and blocks both threads until then. A receive posted ahead would
-/// block a rank whose send the other waits for. So each pair connects here in turn.
+/// Connects `stage` with its neighbours in a group. If `wraps`, connects only the last stage with the first.
+/// NCCL connects two ranks at their first message and blocks both threads until then. A receive posted ahead
+/// would block a rank whose send the other waits for. So each pair connects here in turn.
 void connect(const comm::ProcessGroup& group, int stage, int num_stages, bool wraps, at::Device device) {
   if (!group || group.device_type() == at::kCPU) return;
   const at::Tensor byte = at::zeros({1}, at::TensorOptions(at::kByte).device(device));

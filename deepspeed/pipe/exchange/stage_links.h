@@ -27,7 +27,7 @@ struct ListKind {
 
 class KnownForms {
  public:
-  /// Returns the form of lists of this kind; null if none was seen.
+  /// Returns the form of lists of this kind; null if none was added.
   const Form* find(const ListKind& kind) const {
     const auto found = forms_.find(kind);
     return found == forms_.end() ? nullptr : &found->second;
@@ -60,18 +60,20 @@ class StageLinks {
   /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from the
   /// last list of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
-  /// Starts receiving the previous part's outputs if their form is known. Returns whether it started.
+  /// Starts receiving the previous part's outputs. Returns false if it cannot: their form is unknown or may
+  /// change (dynamic_shape).
   bool expect_inputs(const ListKind& kind);
-  /// Waits for the previous part's outputs. They are leaves, which require gradients if the other stage's
-  /// outputs do.
+  /// Waits for the previous part's outputs and returns them. They are leaves, and require gradients if the
+  /// outputs of the previous part do.
   Tensors receive_inputs(const ListKind& kind);
   size_t num_expected_inputs() const { return inputs_ ? inputs_->num_expected() : 0; }
 
-  /// Sends the gradients that `inputs` require to the previous part; undefined ones become zeros.
+  /// Sends the gradients of `inputs` to the previous part. Inputs that require none are left out; undefined
+  /// gradients become zeros.
   void send_gradients(const Tensors& inputs, const Tensors& gradients);
-  /// Starts receiving the gradients of outputs of this form.
+  /// Starts receiving the gradients of outputs with this form from the next part.
   void expect_gradients(const Form& outputs);
-  /// Waits for the gradients of outputs; undefined for outputs that require none.
+  /// Waits for the oldest gradients of expect_gradients(). They are undefined for outputs that require none.
   Tensors receive_gradients();
   size_t num_expected_gradients() const { return output_grads_ ? output_grads_->num_expected() : 0; }
 

@@ -56,7 +56,8 @@ struct Contained<T> {
 template <class T>
 using ModuleClass = typename Contained<T>::type;
 
-/// Lists the parameter types of a module's forward(); void for a template or overloads.
+/// Lists the parameter types of a module's forward(). `list` is void if forward() is a template or has
+/// overloads.
 template <class Module>
 struct ForwardSignature {
   using list = void;
@@ -75,7 +76,7 @@ TensorFunction forward_of(const std::shared_ptr<Module>& module) {
   };
 }
 
-/// Names the class of a forward function's first parameter.
+/// Names the class of a forward function's first parameter; void if unknown.
 template <class List>
 struct First {
   using type = void;
@@ -85,7 +86,7 @@ struct First<call_detail::ParameterList<F, Rest...>> {
   using type = std::remove_cvref_t<F>;
 };
 
-/// Lists the parameters of a forward function after the module, its first one.
+/// Lists a forward function's parameters after the module, its first one; void if unknown.
 template <class List>
 struct WithoutFirst {
   using list = void;
@@ -186,8 +187,8 @@ class DEEPSPEED_API LayerSpec {
     }
   }
 
-  /// Makes the layer, or returns the given one. Each rank of its stage calls it once. A tied layer is made by
-  /// tie().
+  /// Makes the layer, or returns the one that was given. Each rank of the layer's stage calls it once. tie()
+  /// makes a tied layer instead.
   Layer build() const;
   const std::string& class_name() const { return class_name_; }
   /// Returns whether the layer needs no build(), because its module or function was given.

@@ -27,7 +27,7 @@ void check_weights(const std::vector<double>& weights) {
   }
 }
 
-/// Describes the best cut of the first i items into a number of parts.
+/// Describes the cut of the first i items into parts of least spread of weights.
 struct BestCut {
   double largest = kUnbounded;
   double smallest = kUnbounded;
@@ -35,11 +35,11 @@ struct BestCut {
   int last_begin = 0;  // the begin of the last part
 };
 
-/// Holds the best cuts into one number of parts, of the first i items for each i.
+/// Holds the best cuts of the first i items into one number of parts, for each i.
 using BestCuts = std::vector<BestCut>;
 
-/// Returns the best cuts into `parts` parts, given those into one part fewer. With equal spreads a later
-/// begin of the last part wins.
+/// Returns the best cuts into `parts` parts, given those into one part fewer. sums[i]: of the first i
+/// weights. With equal spreads a later begin of the last part wins.
 BestCuts add_part(const BestCuts& before, const std::vector<double>& sums, size_t parts) {
   BestCuts result(before.size());
   for (size_t end = parts; end < before.size(); ++end) {

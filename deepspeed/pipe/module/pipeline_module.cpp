@@ -128,8 +128,8 @@ void PipelineModule::find_ties() {
   }
 }
 
-/// Layers without a module are built here once, one after the other, and dropped. This consumes the same
-/// random numbers as in DeepSpeed.
+/// Returns what options_.partition_method needs of each layer. To count elements, layers without a module are
+/// built once, one after the other, and dropped. This consumes the same random numbers as in DeepSpeed.
 std::vector<LayerCost> PipelineModule::costs() const {
   std::vector<LayerCost> costs;
   for (const std::string& name : class_names_) costs.push_back({name, 0, 0.0});

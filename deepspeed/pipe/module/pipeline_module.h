@@ -52,10 +52,11 @@ class DEEPSPEED_API PipelineModule {
   /// Returns this rank's position among stages, data-parallel ranks and slices.
   const ParallelRanks& grid() const { return ranks_; }
   const comm::World& world() const { return options_.world; }
-  /// Returns the boundaries of parts. Part p is chunk p / num_stages() of stage p % num_stages().
+  /// Returns the boundaries of parts, as numbers of layers. Part p is chunk p / num_stages() of stage p %
+  /// num_stages().
   const Parts& parts() const { return parts_; }
   const PipelineModuleOptions& options() const { return options_; }
-  /// Returns the stage that has a layer.
+  /// Returns the number of the stage that has this layer.
   int stage_of(int layer) const;
   /// Describes a layer for messages: "layer 3 (torch::nn::LinearImpl)".
   std::string describe_layer(int layer) const;
@@ -90,8 +91,8 @@ class DEEPSPEED_API PipelineModule {
   /// Returns the weight file of this stage's nth layer, in a tag's folder:
   /// "DIRECTORY/layer_03-model_states.pt".
   std::string ckpt_layer_path(const std::string& ckpt_dir, int local_layer_idx) const;
-  /// Writes a file for each layer of this stage that has weights. Only the first data-parallel rank writes.
-  /// load_state_dir() reads them, also for layers in other stages' files.
+  /// Writes a file to `save_dir` for each layer of this stage that has weights. Only the first data-parallel
+  /// rank writes. load_state_dir() reads the files, also those that other stages wrote.
   void save_state_dict(const std::string& save_dir, bool exclude_frozen_params = false) const;
   /// Loads save_state_dict()'s files. Throws CheckpointError if a file is missing or sizes differ. If strict,
   /// it also throws if a name is missing.
@@ -111,7 +112,7 @@ class DEEPSPEED_API PipelineModule {
   void build_layers();
   void build_layer(int index);
   Layer built(int index) const;
-  /// Names a place for errors: a layer's forward, or its constructor.
+  /// Names the place of an error in a layer: forward or, by construction_of(), constructor.
   std::string place_of(int layer) const;
   std::string construction_of(int layer) const;
   void describe_files();

@@ -15,7 +15,7 @@ std::string line_of(const ProcessTopology& topology) {
   return line + "\n";
 }
 
-/// Describes each layer in a line.
+/// Returns a line for each layer, with its class and stage.
 std::string lines_of(const PipelineModule& module) {
   std::string lines;
   for (int layer = 0; layer < module.num_layers(); ++layer)
@@ -29,7 +29,8 @@ std::string line(const std::string& lines, size_t number) {
   return begin < lines.size() ? lines.substr(begin, lines.find('\n', begin) - begin) : "no layer more";
 }
 
-/// Compares the lines over the ranks. `what` and `way_out` are parts of the error's text.
+/// Compares the lines of all ranks. Throws UsageError on all if two differ, with `what`, the first such line,
+/// and `way_out`.
 void require_same_lines(const comm::ProcessGroup& all, const std::string& lines, const char* what,
                         const char* way_out) {
   const std::vector<std::string> ranks = all.all_gather_text(lines);

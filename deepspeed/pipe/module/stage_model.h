@@ -9,7 +9,8 @@
 
 namespace deepspeed::pipe {
 
-/// Returns a parameter's name in the stage. `name` is its name in the layer of this prefix.
+/// Returns the name in the stage's model of a layer's parameter. `name` is its name in the layer, `prefix` is
+/// StageLayer::prefix.
 inline std::string name_in(const std::string& prefix, const std::string& name) { return prefix + "." + name; }
 
 /// Joins the models of layers into one, in which names begin with the layer's prefix. Layers with the same

@@ -20,7 +20,7 @@ namespace call_detail {
 
 inline constexpr size_t kMaxTensors = 8;
 
-/// Lists the parameter types of a callable with one signature; `list` is void if unknown.
+/// Lists parameter types. Signature<F>::list is such a list, or void if F is a template or has overloads.
 template <class... Parameters>
 struct ParameterList {};
 
@@ -107,8 +107,8 @@ Tensors call_detail::call_with(F& function, const Tensors& inputs, std::index_se
   return tensors_in(output);
 }
 
-/// Calls `function` with tensors. `Parameters`: its list of parameter types, if known. Throws UsageError,
-/// beginning with `what` ("layer 3 (MyBlock)"), if their number does not fit.
+/// Calls `function` with tensors and returns those in its result. `Parameters`: its list of parameter types,
+/// if known. Throws UsageError, beginning with `what` ("layer 3 (MyBlock)"), if their number does not fit.
 template <class Parameters, class F>
 Tensors call_with_tensors(F& function, const Tensors& inputs, const std::string& what) {
   using Only = typename call_detail::OnlyParameter<Parameters>::type;

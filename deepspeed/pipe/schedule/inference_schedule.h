@@ -5,9 +5,9 @@
 
 namespace deepspeed::pipe {
 
-/// Runs the forward of each micro batch, one step later on each stage. It takes M + S - 1 steps. Even stages
-/// send before they receive and odd ones the other way round, so that blocking sends do not wait for each
-/// other. Source: DeepSpeed 0.19.6, InferenceSchedule.
+/// Runs the forward of each micro batch, one step later on each stage. M micro batches take M + S - 1 steps
+/// on S stages. Even stages send before they receive and odd ones the other way round, so that blocking sends
+/// do not wait for each other. Source: DeepSpeed 0.19.6, InferenceSchedule.
 class DEEPSPEED_API InferenceSchedule : public PipeSchedule {
  public:
   using PipeSchedule::PipeSchedule;

@@ -24,8 +24,8 @@ enum class InstructionKind {
   kOptimizerStep,    // step the optimizer and drop the gradients
 };
 
-/// Describes one instruction. For the last three kinds of instructions, which concern no micro batch,
-/// buffer_id and micro_batch are -1.
+/// Describes one instruction. The last three kinds concern no micro batch: their buffer_id and micro_batch
+/// are -1.
 struct Instruction {
   InstructionKind kind = InstructionKind::kOptimizerStep;
   int buffer_id = -1;    // from 0 to num_pipe_buffers() - 1

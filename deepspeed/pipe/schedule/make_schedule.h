@@ -8,10 +8,10 @@
 
 namespace deepspeed::pipe {
 
-/// Makes the training schedule of a stage. `kind` is "1f1b" (DeepSpeed's TrainSchedule), "interleaved" or
-/// "zero_bubble". `model_chunks` is how many parts of the model a stage holds: two or more for "interleaved",
-/// otherwise one. Throws UsageError naming the key `pipeline.schedule` or `pipeline.model_chunks` for
-/// anything else.
+/// Makes the training schedule of stage `stage_id`. `kind` is "1f1b" (DeepSpeed's TrainSchedule),
+/// "interleaved" or "zero_bubble". `model_chunks` is how many parts of the model a stage holds: two or more
+/// for "interleaved", otherwise one. Throws UsageError naming the key `pipeline.schedule` or
+/// `pipeline.model_chunks` for anything else.
 DEEPSPEED_API std::unique_ptr<PipeSchedule> make_train_schedule(const std::string& kind, int micro_batches,
                                                                 int stages, int stage_id,
                                                                 int model_chunks = 1);

@@ -27,7 +27,7 @@ class DEEPSPEED_API PipeSchedule {
 
  protected:
   bool valid_micro_batch(int micro_batch) const { return 0 <= micro_batch && micro_batch < micro_batches_; }
-  /// Returns the buffer of a micro batch, if buffers are used in turn.
+  /// Returns a micro batch's buffer_id in a schedule that uses its buffers in turn.
   int buffer_index(int micro_batch) const { return micro_batch % num_pipe_buffers(); }
 
  private:

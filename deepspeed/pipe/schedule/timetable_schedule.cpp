@@ -12,7 +12,7 @@ using enum InstructionKind;
 
 namespace {
 
-/// Gives each micro batch of each chunk the lowest free buffer.
+/// Numbers buffers: each micro batch of each chunk takes the lowest free one.
 class BufferAllocator {
  public:
   int hold(const Pass& pass) {

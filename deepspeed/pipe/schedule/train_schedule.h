@@ -6,8 +6,8 @@
 namespace deepspeed::pipe {
 
 /// Trains a batch. Forward and backward steps alternate on each stage, on odd stages one step later than on
-/// even ones. A step's result is sent at the begin of the next step. The batch takes 2 * (M + S - 1) steps.
-/// Source: DeepSpeed 0.19.6, TrainSchedule; Narayanan et al., PipeDream-Flush (2021).
+/// even ones. A step's result is sent at the begin of the next step. M micro batches take 2 * (M + S - 1)
+/// steps on S stages. Source: DeepSpeed 0.19.6, TrainSchedule; Narayanan et al., PipeDream-Flush (2021).
 class DEEPSPEED_API TrainSchedule : public PipeSchedule {
  public:
   using PipeSchedule::PipeSchedule;

@@ -8,7 +8,7 @@ using enum InstructionKind;
 
 namespace {
 
-/// Appends the weight backward of the oldest micro batch that still needs it.
+/// Appends the weight backward of micro batch `weights` to `order`, and counts `weights` up.
 void add_weight(std::vector<Pass>& order, int& weights) { order.push_back({kBackwardWeight, weights++}); }
 
 /// Returns the passes of a stage in order. As in 1F1B, stage s does several forwards before its first

@@ -6,9 +6,9 @@
 namespace deepspeed::pipe {
 
 /// Trains a batch with BackwardInput and BackwardWeight instead of BackwardPass. Other stages wait only for
-/// the first half. Stage s delays the second half by s micro batches. It then holds the activations of up to
-/// S micro batches, as many as the first stage of 1F1B, and fills the slots at the end that 1F1B leaves idle.
-/// Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), schedule ZB-H1.
+/// the first half. Of S stages, stage s delays the second half by s micro batches. It then holds the
+/// activations of up to S micro batches, as many as the first stage of 1F1B, and fills the slots at the end
+/// that 1F1B leaves idle. Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), schedule ZB-H1.
 class DEEPSPEED_API ZeroBubbleSchedule : public TimetableSchedule {
  public:
   ZeroBubbleSchedule(int micro_batches, int stages, int stage_id)

@@ -42,8 +42,8 @@ class DEEPSPEED_API ParallelRanks {
   RankGroups data_parallel_groups() const { return groups("data"); }
   RankGroups slice_groups() const { return groups("model"); }
   RankGroups model_parallel_groups() const;
-  /// Returns a pair for each rank: itself and its neighbour on the next stage. The first stage follows the
-  /// last.
+  /// Returns a pair for each rank: itself, then its neighbour on the next stage. After the last stage comes
+  /// the first.
   RankGroups p2p_groups() const;
 
   /// These return the group that holds this rank.

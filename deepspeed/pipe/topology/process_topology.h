@@ -28,7 +28,8 @@ class DEEPSPEED_API ProcessTopology {
   std::vector<std::string> get_axis_names() const;
   /// Returns the size of an axis; 0 if there is none of that name.
   int get_dim(const std::string& axis) const;
-  /// Names a rank by its coordinates, for example "model_00", as in checkpoint files.
+  /// Names a rank by its coordinates on axes outside `omit_axes`, for example "model_00", as in checkpoint
+  /// files. `inner_sep` precedes a coordinate, `outer_sep` separates axes.
   std::string get_rank_repr(int rank, const std::vector<std::string>& omit_axes = {"data", "pipe"},
                             const std::string& inner_sep = "_", const std::string& outer_sep = "-") const;
   /// Returns the groups of ranks that differ only on this axis; empty without the axis.

@@ -90,7 +90,7 @@ class UringQueue : public TransferQueue {
     return rest;
   }
 
-  /// Returns the registered region that contains the transfer's memory; -1 if there is none.
+  /// Returns the index in memory_ of the region with the transfer's memory; -1 without one.
   int region_of(const Transfer& transfer) const {
     for (size_t index = 0; index < memory_.size(); ++index) {
       const MemoryRegion& region = memory_[index];
