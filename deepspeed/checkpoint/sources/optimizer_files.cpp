@@ -63,8 +63,9 @@ void require_rank_count(int64_t partition_count, int64_t num_ranks, const std::f
                          partition_count);
 }
 
-/// Sets in `ranks`, the contents of `files`, where a group's parameters lie in each partition. Throws
-/// CheckpointError if the sizes do not fit.
+/// Records where the parameters of group `index` lie in each rank's partition. `ranks` holds what was read
+/// from `files`, one entry per file, and receives the places. Throws CheckpointError, naming the file, if the
+/// sizes do not fit.
 void place_parameters(const NamedShapes& shapes, size_t index, const std::vector<OptimStatesFile>& files,
                       std::vector<ZeroOptimizerStates>& ranks) {
   const auto num_ranks = int64_t(ranks.size());

@@ -71,7 +71,8 @@ class GroupImpl {
   virtual void check() {}
   /// Waits for the device (ProcessGroup::complete()).
   virtual void complete() {}
-  /// Makes the group unusable on all ranks (ProcessGroup::give_up()). A group of one rank stays usable.
+  /// Makes the group unusable on all ranks (ProcessGroup::give_up()). The default, for
+  /// groups of one rank, does nothing.
   virtual void give_up(const std::string& reason) { static_cast<void>(reason); }
 
  private:

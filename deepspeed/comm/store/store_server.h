@@ -13,10 +13,10 @@ namespace deepspeed::comm {
 /// that sends no greeting is dropped after ten seconds, or earlier if many wait.
 class StoreServer {
  public:
-  /// Takes a listening socket, and optionally `reserved`, a socket that stays open as long. Each of the
-  /// `world_size` ranks joins once. After all have joined, further ranks are told that they belong to another
-  /// job. If the socket is only for this machine, connections of other users are closed at once. Throws
-  /// CommError.
+  /// Takes over `listener`, a listening socket. `reserved`, if given, is a second socket that the server only
+  /// keeps open, so that no other program takes its port. Each of the `world_size` ranks joins once. After all
+  /// have joined, further ranks are told that they belong to another job. If `listener` only accepts this
+  /// machine's clients (loopback), those of other users are closed at once. Throws CommError.
   StoreServer(Descriptor listener, int world_size, Descriptor reserved = {});
   ~StoreServer();
   /// Closes the listening socket and `reserved`. Connected clients stay.

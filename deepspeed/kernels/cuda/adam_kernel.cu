@@ -30,7 +30,8 @@ struct UpperHalf {
 template <class T>
 struct InPlace {};
 
-/// Says what the masters' array holds, and whether the copy is half of them.
+/// Gives the element type of the masters' array for a type of copy. kReadsCopy: masters are split; the copy
+/// (bf16) holds their upper 16 bits and the array their lower 16.
 template <class Copy>
 struct MasterOf {
   using Type = float;

@@ -94,8 +94,8 @@ at::SDPBackend torch_choice(const at::Tensor& qkv, const AttentionCall& call, co
                                                            call.dropout_ratio, false, sizes.scale()));
 }
 
-/// Returns the three gradients in one view, shaped like qkv. It is undefined unless their memory is arranged
-/// so.
+/// Returns the three gradients in one view, shaped like qkv. Returns an undefined tensor
+/// unless they lie in memory in that order.
 at::Tensor joined_in_place(const Gradients& gradients, const HeadSizes& sizes, const at::Tensor& qkv) {
   const auto [of_queries, of_keys, of_values] = gradients;
   const int64_t hidden = sizes.heads * sizes.width, row = 3 * hidden, begin = of_queries.storage_offset();

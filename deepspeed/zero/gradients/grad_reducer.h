@@ -136,7 +136,8 @@ class GradReducer {
   /// Starts a new accumulation window. If a backward was not finished, all ranks first complete the
   /// reductions that some may have begun.
   void clear();
-  /// Rebuilds the buckets for later reductions, with at most `numel` elements each. Forgets rounding errors.
+  /// Rebuilds the buckets for later reductions, with at most `numel` elements each. Drops the
+  /// rounding errors that were kept for the next reduction.
   /// Throws UsageError below 1 or within a backward.
   void set_bucket_numel(int64_t numel);
   /// Sets how later reductions turn sums into gradients. Throws UsageError within a backward.

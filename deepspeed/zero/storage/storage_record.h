@@ -33,7 +33,7 @@ class StorageRecord {
   /// Returns the record of a copy in another floating type, as to() makes it. The copy needs no data yet.
   /// Null if the copy is to be an ordinary tensor.
   virtual std::shared_ptr<StorageRecord> cast(at::ScalarType dtype) = 0;
-  /// Notes that the storage is gone.
+  /// Notes that torch has destroyed the storage, on the thread that dropped its last reference.
   virtual void on_storage_lost() noexcept = 0;
   /// Returns the error text for reading the empty storage.
   virtual std::string text_where_empty() const = 0;
