@@ -89,7 +89,7 @@ def main():
     parser.add_argument("python")
     parser.add_argument("runners", nargs="*")
     parser.add_argument("--rounds", type=int, default=7)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     reason = "" if os.environ.get(machines.INSIDE) else machines.why_not()
     if reason:
         sys.exit(f"machines_start.py: no machines of network namespaces: {reason}")
