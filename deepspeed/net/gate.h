@@ -23,7 +23,7 @@ class DEEPSPEED_API Gate {
   explicit Gate(size_t places) : places_(places) {}
 
   void enter(uint64_t client);
-  /// Forgets a client that was admitted, or has gone.
+  /// Frees the place of a waiting client. Call it once the client is admitted or has disconnected.
   void leave(uint64_t client);
 
   bool is_full() const { return waiting_.size() >= places_; }

@@ -34,7 +34,8 @@ struct PartitionStates {
   /// step.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
-  /// Holds one number per parameter of the whole group, by name. All ranks' files have the same.
+  /// Holds numbers of all parameters of the group, by the number's name and then the parameter's. All ranks'
+  /// files have the same.
   ParameterNumbers numbers;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
 };

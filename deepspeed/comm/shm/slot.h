@@ -33,7 +33,7 @@ constexpr uint32_t kNumPosts = 64;  // operations that one rank may be ahead of 
 constexpr uint64_t kStaged = ~uint64_t{0};
 
 /// Describes where peers can read one operation's input. A post is valid once its rank's `posted` counts it.
-/// Its entry in the ring is free once the `done` of all peers counts it.
+/// The post's entry in the ring is free once the `done` of all peers counts the post.
 struct Post {
   uint64_t call = 0;         // fingerprint, equal on ranks that make equal calls
   uint64_t bytes = 0;        // size of the input

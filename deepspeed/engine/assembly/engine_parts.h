@@ -32,11 +32,11 @@ struct EngineParts {
   uint64_t seed = 0;
   std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
   std::shared_ptr<zero::GatherPool> pool = {};  // set only at stage 3; null: parameters are not partitioned
-  std::shared_ptr<zero::ParamStore> params =
-      {};  // stage 3 without an optimizer; otherwise the optimizer owns it
+  /// Holds the parameters of stage 3 without an optimizer; otherwise the optimizer owns them, and this is null.
+  std::shared_ptr<zero::ParamStore> params = {};
   ParamClaims claims = {};
-  std::vector<size_t> given_groups =
-      {};  // for each optimizer group, the number of the program's group that it came from
+  /// Says for each optimizer group from which of the program's groups it came.
+  std::vector<size_t> given_groups = {};
 
   /// Returns the ranks that hold the same layers and train them on other data. Gradients are reduced and ZeRO
   /// partitions over them.

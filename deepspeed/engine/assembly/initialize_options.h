@@ -109,7 +109,7 @@ struct InitializeOptions {
   OptimizerSource optimizer = nullptr;              // object or callable, used instead of the config's
   /// Makes the program's own optimizer of flat slices, which every stage can step. A slice may hold parts of
   /// parameters, so its updates must be elementwise if the stage splits them. Do not pass `optimizer` too.
-  /// Its groups are those of model_parameters.
+  /// The optimizer has the groups of model_parameters.
   SliceOptimizerFactory slice_optimizer = nullptr;
   std::vector<ModelParameters> model_parameters = {};  // default: one group of all trainable parameters
   optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, replaces the config's `scheduler`

@@ -24,8 +24,8 @@ struct GatherUnit {
   std::unordered_set<Gatherable*> live_copies;  // copies of members that are whole or being gathered
 };
 
-/// Finds parameters, copies and units by key. Holds pointers: call forget() before destroying a parameter.
-/// Not thread-safe.
+/// Finds parameters, copies and units by key. The table holds pointers: call forget() before destroying a
+/// parameter. It is not thread-safe.
 class ParamTable {
  public:
   /// Adds a parameter and gives it a key.
