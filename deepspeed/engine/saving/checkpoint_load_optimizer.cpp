@@ -154,6 +154,8 @@ checkpoint::OptimizerFiles open_unnamed(const CheckpointLoad& load,
 checkpoint::OptimizerFiles open_stages(const CheckpointLoad& load,
                                        const std::vector<checkpoint::NamedShapes>& own_shapes) {
   using checkpoint::OptimizerFiles;
+  if (load.states.optimizer.is_none() && checkpoint::find_optim_states(load.directory, load.tag).empty())
+    raise<CheckpointError>(load.directory, "/", load.tag, " holds no optimizer states");
   const std::vector<int> places = checkpoint::find_mp_ranks(load.directory, load.tag);
   const ParallelGroups& groups = load.parts.groups;
   const bool is_whole = load.states.states.has_module;
@@ -287,13 +289,9 @@ void open_optimizer(CheckpointLoad& load) {
                            " is a universal checkpoint: it loads with checkpoint.load_universal = true");
   }
   try {
-    if (loads_universal) {
-      load.optimizer = checkpoint::OptimizerFiles::of_universal(folder, *load.archives, shapes);
-      return;
-    }
-    if (load.states.optimizer.is_none() && checkpoint::find_optim_states(load.directory, load.tag).empty())
-      raise<CheckpointError>(load.directory, "/", load.tag, " holds no optimizer states");
-    load.optimizer = open_stages(load, shapes);
+    load.optimizer = loads_universal
+                         ? checkpoint::OptimizerFiles::of_universal(folder, *load.archives, shapes)
+                         : open_stages(load, shapes);
   } catch (const checkpoint::MisfitError& error) {
     throw checkpoint::MisfitError(with_way_out(error, load));
   } catch (const CheckpointError& error) {

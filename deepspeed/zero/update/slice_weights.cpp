@@ -26,14 +26,7 @@ void SliceWeights::read(const Interval& part, const at::Tensor& values) const {
   for (const Placed& placed : shards_) {
     const Interval common = intersect(placed.in_slice, part);
     if (common.empty()) continue;
-    const at::Tensor wanted = values.narrow(0, common.begin - part.begin, common.numel());
-    if (common == placed.in_slice) {
-      placed.shard->read(wanted);
-      continue;
-    }
-    const at::Tensor whole = at::empty({placed.in_slice.numel()}, values.options());
-    placed.shard->read(whole);
-    wanted.copy_(whole.narrow(0, common.begin - placed.in_slice.begin, common.numel()));
+    placed.shard->read(values.narrow(0, common.begin - part.begin, common.numel()));
   }
 }
 
