@@ -46,10 +46,10 @@ class DEEPSPEED_API World {
   ProcessGroup own_group(const std::string& name, const std::string& purpose,
                          const std::vector<int>& global_ranks) const;
 
-  /// Makes a group over the ranks of an existing c10d group, e.g. one of Python's new_group(). It has the same
-  /// backend, but connections of its own: it neither uses `group` nor keeps it alive. c10d_group() returns
-  /// `group`. Collective only over these ranks; ranks that share several groups adopt them in one order. Throws
-  /// UsageError if `global_ranks` are not the ranks of `group`, and for an unknown backend.
+  /// Makes a group over the ranks of an existing c10d group, e.g. one of Python's new_group(). It has the
+  /// same backend, but connections of its own: it neither uses `group` nor keeps it alive. c10d_group()
+  /// returns `group`. Collective only over these ranks; ranks that share several groups adopt them in one
+  /// order. Throws UsageError if `global_ranks` are not the ranks of `group`, and for an unknown backend.
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                            const std::vector<int>& global_ranks) const;
 

@@ -1,8 +1,8 @@
 // Opens files with O_DIRECT for a DirectWriter, or otherwise for a PlainWriter.
 //
-// A DirectWriter copies the bytes of write() into aligned blocks (take_memory()). send_block() starts to write
-// each full block, and then waits until the next one is free. finish() sends the last block, cuts the file to
-// its length, and flushes it.
+// A DirectWriter copies the bytes of write() into aligned blocks (take_memory()). send_block() starts to
+// write each full block, and then waits until the next one is free. finish() sends the last block, cuts the
+// file to its length, and flushes it.
 #include "deepspeed/io/file_writer.h"
 
 #include <algorithm>

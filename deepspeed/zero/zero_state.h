@@ -62,7 +62,8 @@ class ZeroState {
   /// is on a disk.
   std::optional<optim::SliceState> on_disk(size_t group, const Interval& part) const;
   /// Returns, for each of the group's slices in memory, masters and states as stored. Masters are fp32, the
-  /// lower 16 bits of masters whose upper 16 are the bf16 weights, or undefined if the weights are the masters.
+  /// lower 16 bits of masters whose upper 16 are the bf16 weights, or undefined if the weights are the
+  /// masters.
   std::vector<GroupState> resident(size_t group) const;
   /// Calls `visit` with each of the optimizer's slices that overlaps `part`. Slices in memory come first;
   /// those on a disk are loaded one at a time. Throws as of().

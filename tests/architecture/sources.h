@@ -17,8 +17,8 @@ struct Source {
 const std::filesystem::path& source_root();
 std::string read_source(const std::filesystem::path& path);
 
-/// Returns the first two folders of a path inside deepspeed/ or python/. Twins hold the same symbols and share
-/// a name: the place of no_cuda/ is that of cuda/.
+/// Returns the first two folders of a path inside deepspeed/ or python/. Twins hold the same symbols and
+/// share a name: the place of no_cuda/ is that of cuda/.
 std::string place_of(const std::filesystem::path& folder);
 std::string first_of(const std::string& place);
 

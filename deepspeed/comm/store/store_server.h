@@ -14,8 +14,8 @@ namespace deepspeed::comm {
 class StoreServer {
  public:
   /// Takes over `listener`, a listening socket. `reserved`, if given, is a second socket that the server only
-  /// keeps open, so that no other program takes its port. Each of the `world_size` ranks joins once. After all
-  /// have joined, further ranks are told that they belong to another job. If `listener` only accepts this
+  /// keeps open, so that no other program takes its port. Each of the `world_size` ranks joins once. After
+  /// all have joined, further ranks are told that they belong to another job. If `listener` only accepts this
   /// machine's clients (loopback), those of other users are closed at once. Throws CommError.
   StoreServer(Descriptor listener, int world_size, Descriptor reserved = {});
   ~StoreServer();

@@ -7,9 +7,9 @@ namespace deepspeed::device {
 struct CudaGraphs {
   static constexpr const char* kName = "deepspeed_cuda_graphs";
 
-  /// Starts capturing all further work on the current stream, which must not be the default one. Memory comes from a
-  /// pool that exists as long as the graph: that of `neighbour`, or a new one if this is null. Returns the
-  /// graph.
+  /// Starts capturing all further work on the current stream, which must not be the default one. Memory comes
+  /// from a pool that exists as long as the graph: that of `neighbour`, or a new one if this is null. Returns
+  /// the graph.
   void* (*begin)(const void* neighbour);
   void (*end)(void* graph);
   /// Launches the captured work on the current stream, without waiting for it.

@@ -19,8 +19,8 @@ namespace deepspeed::device {
 /// Hands out memory blocks from one range of addresses, in huge pages if available (madvise). Thread-safe.
 class BlockPool {
  public:
-  /// Reserves `addresses` bytes of address space, or less if the system refuses that much. They take no memory
-  /// until they are written. most_kept: the most bytes of unused memory that the pool keeps.
+  /// Reserves `addresses` bytes of address space, or less if the system refuses that much. They take no
+  /// memory until they are written. most_kept: the most bytes of unused memory that the pool keeps.
   BlockPool(size_t addresses, size_t most_kept);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;

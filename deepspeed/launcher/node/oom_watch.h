@@ -22,9 +22,9 @@ OomCounters read_oom_counters(const std::filesystem::path& root = "/");
 /// Returns a sentence on the cause of a SIGKILL between two readings. It is empty if no counter changed.
 std::string explain_sigkill(const OomCounters& before, const OomCounters& after);
 
-/// Tells whether the out-of-memory killer may have ended a rank. It compares the counters with a reading that is
-/// 30 to 60 s old: a process of many gigabytes takes time to end after its kill, but an older kill of another
-/// process must not count as the cause.
+/// Tells whether the out-of-memory killer may have ended a rank. It compares the counters with a reading that
+/// is 30 to 60 s old: a process of many gigabytes takes time to end after its kill, but an older kill of
+/// another process must not count as the cause.
 class OomWatch {
  public:
   OomWatch();

@@ -1,5 +1,5 @@
-// The config of a transformer layer is a table (config/table): its rows give reading, ranges, help and JSON. Values
-// that contradict each other are found after all were read.
+// The config of a transformer layer is a table (config/table): its rows give reading, ranges, help and JSON.
+// Values that contradict each other are found after all were read.
 #include "deepspeed/ops/transformer/transformer_config.h"
 
 #include <algorithm>

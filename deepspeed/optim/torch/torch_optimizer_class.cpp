@@ -2,8 +2,8 @@
 //
 // StateTraits list the tensors of a class's state, their names in Python, and whether they are required.
 // read_state() and make_state() iterate over that list. The ...OptionNames list a class's options, by which
-// read_options() and write_options() translate them to hyperparameters and back. find_torch_optimizer_class() compares exact types: a derived class may
-// behave differently and counts as unknown.
+// read_options() and write_options() translate them to hyperparameters and back. find_torch_optimizer_class()
+// compares exact types: a derived class may behave differently and counts as unknown.
 #include "deepspeed/optim/torch/torch_optimizer_class.h"
 
 #include <array>

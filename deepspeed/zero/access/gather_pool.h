@@ -200,8 +200,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::function<void(size_t)> on_unit_done_;
 };
 
-/// Stores one partitioned parameter, or a low-precision copy. This rank has a shard; the whole is gathered from
-/// the shards of all ranks while operators use it. GatherPool makes this object. Thread-safe.
+/// Stores one partitioned parameter, or a low-precision copy. This rank has a shard; the whole is gathered
+/// from the shards of all ranks while operators use it. GatherPool makes this object. Thread-safe.
 class PartitionedStorage final : public HoldableStorage,
                                  public std::enable_shared_from_this<PartitionedStorage> {
  public:

@@ -13,8 +13,8 @@
 
 namespace deepspeed::zero {
 
-/// Holds parameters that are gathered as one: a leaf module of stage 3. Operators may use different ones on each
-/// rank (a block of experts). All ranks use the unit itself, at the same time.
+/// Holds parameters that are gathered as one: a leaf module of stage 3. Operators may use different ones on
+/// each rank (a block of experts). All ranks use the unit itself, at the same time.
 struct GatherUnit {
   std::string name;  // "leaf module 'h.0.experts'"
   size_t index = 0;  // numbers the units of a pool, from 1 on

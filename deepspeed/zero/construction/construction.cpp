@@ -9,11 +9,11 @@
 //    comes.
 // 4. hand_over() partitions the rest and gives all to a GatherPool.
 //
-// NewParameter::partition() sends rank 0's values, keeps this rank's part and arms the tensor. An operator that
-// then uses it calls begin_use(), which asks the Construction to make it whole. It stays whole for later operators
-// and pointers until the Construction's next make_room() calls release(), which makes rank 0's values the shards
-// again. Nothing of this may change what the constructors compute or draw, so each function of NewParameter runs
-// OutsideOfConstruction.
+// NewParameter::partition() sends rank 0's values, keeps this rank's part and arms the tensor. An operator
+// that then uses it calls begin_use(), which asks the Construction to make it whole. It stays whole for later
+// operators and pointers until the Construction's next make_room() calls release(), which makes rank 0's
+// values the shards again. Nothing of this may change what the constructors compute or draw, so each function
+// of NewParameter runs OutsideOfConstruction.
 #include "deepspeed/zero/construction/construction.h"
 
 #include <algorithm>

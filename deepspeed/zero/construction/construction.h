@@ -43,9 +43,9 @@ class ConstructionPause {
   c10::impl::ExcludeDispatchKeyGuard exclude_{kConstructionKey};
 };
 
-/// Stores a parameter that its Construction has partitioned. An operator that uses the parameter gathers it. It
-/// stays whole, and can be read and written freely, until the Construction partitions it again with rank 0's
-/// values. Any use on a thread other than the construction's throws UsageError.
+/// Stores a parameter that its Construction has partitioned. An operator that uses the parameter gathers it.
+/// It stays whole, and can be read and written freely, until the Construction partitions it again with rank
+/// 0's values. Any use on a thread other than the construction's throws UsageError.
 class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
  public:
   /// Partitions `param`, a dense tensor, with rank 0's values. Its shards have the dtype of `sent`, on whose

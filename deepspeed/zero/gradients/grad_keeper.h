@@ -53,8 +53,8 @@ class GradKeeper {
   virtual bool set_gradients(size_t, at::Tensor) { return false; }
   /// Takes the contents of the parameters' grads as reduced gradients. Returns whether there are any.
   virtual bool put_given_grads() { return false; }
-  /// Returns a function that blocks until the gradients in a part of a group are in host memory; any thread may
-  /// call it. Null if they stay on the device.
+  /// Returns a function that blocks until the gradients in a part of a group are in host memory; any thread
+  /// may call it. Null if they stay on the device.
   virtual std::function<void()> hand_over(size_t, const Interval&) { return nullptr; }
   /// Returns, by [group][param], which parameters got a gradient in this window.
   virtual const std::vector<std::vector<bool>>& used() const = 0;

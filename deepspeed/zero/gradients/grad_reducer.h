@@ -96,8 +96,8 @@ class GradReducer {
   /// Returns the elements `part` of gradient(group). Waits only for these if gradients are being copied to
   /// the host.
   at::Tensor gradient(size_t group, const Interval& part) const { return keeper_->gradient(group, part); }
-  /// Returns gradient(group), undefined before the group's first gradient. Between two backwards of a window the
-  /// values may be this rank's sums, which are not reduced yet.
+  /// Returns gradient(group), undefined before the group's first gradient. Between two backwards of a window
+  /// the values may be this rank's sums, which are not reduced yet.
   at::Tensor sums(size_t group) const;
   /// Returns this rank's local sum of a parameter's gradient, in its shape. Undefined if there is none or it
   /// was sent to other ranks.

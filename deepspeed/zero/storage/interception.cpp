@@ -5,7 +5,8 @@
 //
 // The fallback (intercept) takes these steps in order:
 //
-// 1. Operators that need no data continue below at once: those whose schema says that they return plain views,
+// 1. Operators that need no data continue below at once: those whose schema says that they return plain
+//    views,
 //    and those that only read sizes and types (zeros_like, ...). So do those with an autocast rule, which
 //    autocast calls a second time with casts.
 // 2. A plain cast to another floating type arms its result instead of computing it (run_cast), so that the

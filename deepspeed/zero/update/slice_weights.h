@@ -24,7 +24,8 @@ class SliceWeights {
   /// Returns the weights, (n), shared with the model; undefined if some are on a disk.
   const at::Tensor& memory() const { return memory_; }
   /// Copies the elements `part` to `values`: (part), on any device, of any dtype. part: relative to the
-  /// interval. If some shards are on a disk, the part must hold whole shards. Throws IoError naming the parameter.
+  /// interval. If some shards are on a disk, the part must hold whole shards. Throws IoError naming the
+  /// parameter.
   void read(const Interval& part, const at::Tensor& values) const;
   /// Waits until no device copies from memory(). Call it before the host writes that memory.
   void wait_for_reads() const { store_.wait_for_reads(group_, interval_); }
