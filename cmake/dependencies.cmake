@@ -6,11 +6,12 @@
 #
 # Input:  DEEPSPEED_DEPS_DIR (of CMake, else of the environment): a folder of the archives, for a machine without a network.
 #         DEEPSPEED_FETCH: auto; ON, which looks for nothing and fetches; or OFF, which fetches nothing.
-# Output: nlohmann_json::nlohmann_json, CLI11::CLI11, HWY_LIBRARY (a target), DEEPSPEED_JSON_INCLUDE, DEEPSPEED_LICENSES.
+# Output: nlohmann_json::nlohmann_json, CLI11::CLI11, HWY_LIBRARY and YAML_LIBRARY (targets), DEEPSPEED_JSON_INCLUDE,
+#         DEEPSPEED_LICENSES.
 #
 # `cmake -DDEEPSPEED_DEPS_DIR=FOLDER -P cmake/dependencies.cmake` fills such a folder (scripts/fetch_deps.sh).
 
-set(_archives nlohmann_json CLI11 highway)
+set(_archives nlohmann_json CLI11 highway yaml-cpp)
 set(_nlohmann_json_lowest 3.11.2)
 set(_nlohmann_json_version 3.11.3)
 set(_nlohmann_json_url https://github.com/nlohmann/json/archive/refs/tags/v3.11.3.tar.gz)
@@ -26,6 +27,11 @@ set(_highway_version 1.2.0)
 set(_highway_url https://github.com/google/highway/archive/refs/tags/1.2.0.tar.gz)
 set(_highway_hash 7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343)
 set(_highway_packages "apt: libhwy-dev | dnf: highway-devel | conda: libhwy")
+set(_yaml-cpp_lowest 0.7.0)
+set(_yaml-cpp_version 0.8.0)
+set(_yaml-cpp_url https://github.com/jbeder/yaml-cpp/archive/refs/tags/0.8.0.tar.gz)
+set(_yaml-cpp_hash fbe74bbdcee21d656715688706da3c8becfd946d92cd44705cc6098bb23b3a16)
+set(_yaml-cpp_packages "apt: libyaml-cpp-dev | dnf: yaml-cpp-devel | conda: yaml-cpp")
 
 # Puts the archive of a dependency into `folder`; `problem` is empty, or says why it is not there.
 function(deepspeed_download name folder problem)
@@ -137,7 +143,7 @@ set(_missing "")
 if(DEEPSPEED_FETCH STREQUAL ON)
   set(_missing ${_archives})
 else()
-  foreach(_name nlohmann_json CLI11)
+  foreach(_name nlohmann_json CLI11 yaml-cpp)
     find_package(${_name} ${_${_name}_lowest} QUIET)
     if(NOT ${_name}_FOUND)
       list(APPEND _missing ${_name})
@@ -267,6 +273,25 @@ else()
   target_link_libraries(deepspeed_highway INTERFACE ${HWY_LIBRARY})
 endif()
 set(HWY_LIBRARY deepspeed_highway)
+
+if(yaml-cpp IN_LIST _missing)
+  file(GLOB _sources ${_yaml-cpp_source}/src/*.cpp)
+  add_library(deepspeed_yaml STATIC ${_sources})
+  target_include_directories(deepspeed_yaml SYSTEM PUBLIC ${_yaml-cpp_source}/include)
+  target_compile_definitions(deepspeed_yaml PUBLIC YAML_CPP_STATIC_DEFINE)
+  target_compile_features(deepspeed_yaml PUBLIC cxx_std_17)
+  target_compile_options(deepspeed_yaml PRIVATE -w -include cstdint)
+  set_target_properties(deepspeed_yaml PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  list(APPEND DEEPSPEED_LICENSES ${_yaml-cpp_source}/LICENSE)
+else()
+  add_library(deepspeed_yaml INTERFACE IMPORTED GLOBAL)
+  if(NOT TARGET yaml-cpp::yaml-cpp)  # before 0.8
+    add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+  endif()
+  target_link_libraries(deepspeed_yaml INTERFACE yaml-cpp::yaml-cpp)
+endif()
+set(YAML_LIBRARY deepspeed_yaml)
 
 # torch's wheel leaves out Gloo's headers, which its own include. They need the names of a few classes alone, so where Gloo
 # is not installed these stand for them. No object of Gloo is made here; Context's two functions are libtorch_cpu's.

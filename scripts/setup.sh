@@ -55,17 +55,17 @@ conda=$(command -v mamba || command -v conda || command -v micromamba || true)
 if [ -n "${CONDA_PREFIX:-}" ] && [ -n "$conda" ] && [ "$(id -u)" -ne 0 ]; then
   manager=conda
   packages=(cxx-compiler cmake ninja ccache git python pip)
-  optional=(nlohmann_json cli11 libhwy liburing)
+  optional=(nlohmann_json cli11 libhwy yaml-cpp liburing)
   ! $for_tests || packages+=(gtest gmock openmpi libboost-devel)
 elif command -v apt-get >/dev/null; then
   manager=apt
   packages=(g++ cmake ninja-build ccache git ca-certificates python3 python3-pip)
-  optional=(nlohmann-json3-dev libcli11-dev libhwy-dev liburing-dev python3-dev)
+  optional=(nlohmann-json3-dev libcli11-dev libhwy-dev libyaml-cpp-dev liburing-dev python3-dev)
   ! $for_tests || packages+=(libgtest-dev libgmock-dev openmpi-bin python3-venv libboost-context-dev)
 elif command -v dnf >/dev/null; then
   manager=dnf
   packages=(gcc-c++ cmake git python3.11 python3.11-pip)  # python3 of version 9 is 3.9, which torch has left
-  optional=(ninja-build ccache python3.11-devel json-devel cli11-devel highway-devel liburing-devel)  # of CRB and EPEL
+  optional=(ninja-build ccache python3.11-devel json-devel cli11-devel highway-devel yaml-cpp-devel liburing-devel)  # of CRB and EPEL
   ! $for_tests || packages+=(gtest-devel gmock-devel openmpi boost-devel)
 else
   manager=none packages=() optional=()

@@ -21,6 +21,7 @@ file(REMOVE_RECURSE ${WORK})
 file(WRITE ${WORK}/archives/highway-1.2.0.tar.gz "cut off")
 expect_refusal(TEXTS
   "nlohmann_json 3.11.2 or later was not found, and DEEPSPEED_DEPS_DIR has no ${WORK}/archives/nlohmann_json-3.11.3.tar.gz"
+  "yaml-cpp 0.7.0 or later was not found.*apt: libyaml-cpp-dev . dnf: yaml-cpp-devel . conda: yaml-cpp"
   "CLI11 2.1.2 or later was not found.*apt: libcli11-dev . dnf: cli11-devel . conda: cli11"
   "highway-1.2.0.tar.gz has the SHA-256 [0-9a-f]+, expected 7e0be78b")
 
