@@ -49,6 +49,20 @@ TEST(Averaging, IsAMeanOrASum) {
   });
 }
 
+TEST(Averaging, LeavesTheGradientsOfOneRankAsTheyAre) {
+  run_ranks(1, [](comm::World& world) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const Json& patch : std::vector<Json>{{{"gradient_predivide_factor", 4.0}},
+                                                 {{"prescale_gradients", true}},
+                                                 {{"gradient_allreduce_op", "sum"}}}) {
+        Json config = averaged(stage, patch);
+        if (stage == 3) config["zero_optimization"]["reduce_scatter"] = false;
+        EXPECT_EQ(reduced(config, world, 3.0, 0.0), 3.0) << "stage " << stage << " " << patch;
+      }
+    }
+  });
+}
+
 // 40000 + 40000 is more than fp16 holds; half of each, and a quarter, is not.
 TEST(Averaging, PrescaleAndPredivideDivideBeforeTheSum) {
   run_ranks(2, [](comm::World& world) {

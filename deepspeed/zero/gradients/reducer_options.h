@@ -27,8 +27,9 @@ struct Averaging {
 
   static Averaging mean(int world_size) { return {1.0, 1.0 / world_size}; }
   static Averaging prescaled_mean(int world_size) { return {1.0 / world_size, 1.0}; }
+  /// On one rank nothing is summed, so nothing is divided either.
   static Averaging predivided_mean(int world_size, double factor) {
-    return {1.0 / factor, factor / world_size};
+    return world_size == 1 ? mean(1) : Averaging{1.0 / factor, factor / world_size};
   }
   static Averaging sum() { return {1.0, 1.0}; }
 };
