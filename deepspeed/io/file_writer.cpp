@@ -48,7 +48,7 @@ class DirectWriter : public FileWriter {
   std::unique_ptr<TransferQueue> queue_;
   AlignedBuffer buffer_;
   size_t block_bytes_ = 0;
-  std::vector<bool> is_busy_;  // by block
+  std::vector<size_t> writing_;  // by block: bytes that are being written, 0: none
   size_t current_ = 0;         // the block being filled
   size_t filled_ = 0;          // its bytes so far
   uint64_t sent_ = 0;          // bytes before the current block
@@ -77,15 +77,15 @@ void DirectWriter::take_memory() {
   block_bytes_ = std::min(kBlockBytes, total / 2 / kDirectAlignment * kDirectAlignment);
   const size_t num_blocks = total / block_bytes_;
   buffer_ = AlignedBuffer(num_blocks * block_bytes_);
-  is_busy_.assign(num_blocks, false);
+  writing_.assign(num_blocks, 0);
   if (!queue_) queue_ = make_transfer_queue(num_blocks);
 }
 
 int DirectWriter::wait_for_one() {
   const Completion completion = queue_->wait();
-  is_busy_[completion.id] = false;
+  const size_t expected = std::exchange(writing_[completion.id], 0);
   // A write that ends early without an error means that the disk is full.
-  if (completion.error != 0 || completion.bytes == 0)
+  if (completion.error != 0 || completion.bytes < expected)
     return keep(completion.error != 0 ? completion.error : ENOSPC);
   return error_;
 }
@@ -99,12 +99,12 @@ int DirectWriter::send_block() {
   const size_t bytes = align_up(filled_);
   std::memset(block(current_) + filled_, 0, bytes - filled_);  // only affects the file's last block
   queue_->start({Transfer::Kind::kWrite, file_, block(current_), bytes, sent_, current_});
-  is_busy_[current_] = true;
+  writing_[current_] = bytes;
   sent_ += filled_;
   filled_ = 0;
-  current_ = (current_ + 1) % is_busy_.size();
+  current_ = (current_ + 1) % writing_.size();
   if (!options_.double_buffered && current_ == 0) return wait_for_all();
-  while (is_busy_[current_]) wait_for_one();
+  while (writing_[current_] > 0) wait_for_one();
   return error_;
 }
 

@@ -96,6 +96,37 @@ TEST(DirectWriter, WritesTheSameOverThreads) {
   EXPECT_EQ(content_of(folder / "file"), bytes);
 }
 
+/// Writes like another queue, but claims to have written less of each transfer.
+class ShortQueue : public TransferQueue {
+ public:
+  explicit ShortQueue(size_t missing) : queue_(make_thread_queue(4)), missing_(missing) {}
+  void add(const Transfer& transfer) override { queue_->add(transfer); }
+  void submit() override { queue_->submit(); }
+  Completion wait() override {
+    Completion completion = queue_->wait();
+    completion.bytes -= missing_;
+    return completion;
+  }
+  size_t num_under_way() const override { return queue_->num_under_way(); }
+  size_t depth() const override { return queue_->depth(); }
+
+ private:
+  std::unique_ptr<TransferQueue> queue_;
+  size_t missing_;
+};
+
+TEST(DirectWriter, TellsOfAWriteThatEndsEarly) {
+  const TemporaryFolder folder;
+  for (const size_t missing : {size_t{1}, size_t{512}, kDirectAlignment}) {
+    const auto writer = open_writer(folder / "file", {.buffer_bytes = 100'000}, AT_FDCWD,
+                                    std::make_unique<ShortQueue>(missing));
+    const std::string bytes = numbered_bytes(1'000'000);
+    int error = writer->write(bytes.data(), bytes.size());
+    if (error == 0) error = writer->finish();
+    EXPECT_EQ(error, ENOSPC) << missing;
+  }
+}
+
 TEST(FileWriter, TellsThatTheDiskIsFull) {
   const TemporaryFolder folder;
   if (::mount("tmpfs", folder.string().c_str(), "tmpfs", 0, "size=1m") != 0)
