@@ -122,7 +122,13 @@ class SavedTensorOffload::State : public std::enable_shared_from_this<State> {
   }
   std::shared_ptr<OffloadedCopy> add(const Key& key, const at::Tensor& tensor) {
     const at::Tensor flat = tensor.detach().as_strided({tensor.numel()}, {1});
-    auto copy = std::make_shared<OffloadedCopy>(shared_from_this(), flat, order_.size());
+    std::shared_ptr<OffloadedCopy> copy;
+    try {
+      copy = std::make_shared<OffloadedCopy>(shared_from_this(), flat, order_.size());
+    } catch (...) {  // without host memory the bytes are free again
+      release(static_cast<int64_t>(tensor.nbytes()));
+      throw;
+    }
     const std::lock_guard lock(mutex_);
     known_[key] = copy;
     order_.push_back(copy);

@@ -28,7 +28,13 @@ ParameterAccess::ParameterAccess(std::shared_ptr<GatherPool> pool, AccessMode mo
 
 ParameterAccess::ParameterAccess(const std::vector<at::Tensor>& params, AccessMode mode)
     : pools_(pools_of(params)) {
-  for (const auto& pool : pools_) pool->open_window(mode);
+  size_t num_open = 0;
+  try {
+    for (; num_open < pools_.size(); ++num_open) pools_[num_open]->open_window(mode);
+  } catch (...) {
+    while (num_open > 0) pools_[--num_open]->close_window();
+    throw;
+  }
 }
 
 ParameterAccess::~ParameterAccess() {

@@ -113,7 +113,7 @@ void Member::check_peer(int rank) {
   if (presence == Presence::kGaveUp && std::ranges::find(parts_.names, blamed) != parts_.names.end()) {
     const int name = blamed, process = block.blamed_process.load();
     lose(name, process,
-         message("rank ", name, " (process ", process, ") died, reported by ", describe(rank), " told"));
+         message("rank ", name, " (process ", process, ") died, reported by ", describe(rank)));
   }
   const int name = name_of(rank), process = peer(rank).process();
   if (presence == Presence::kGaveUp) lose(-1, 0, message(describe(rank), " gave up the group"));
