@@ -105,7 +105,8 @@ class Converter {
   explicit Converter(YamlDocument& document) : document_(document) {}
 
   Json convert(const YAML::Node& node, const std::string& path, size_t depth) {
-    if (depth > kMaxJsonDepth) fail(node, path, "nested too deeply, expected at most ", kMaxJsonDepth, " levels");
+    if (depth > kMaxJsonDepth)
+      fail(node, path, "nested too deeply, expected at most ", kMaxJsonDepth, " levels");
     if (++values_ > kMaxJsonBytes) fail(node, path, "the anchors of this file unfold to too many values");
     if (!path.empty()) document_.lines.emplace(path, line_of(node));
     switch (node.Type()) {
@@ -123,12 +124,15 @@ class Converter {
   }
 
  private:
-  static size_t line_of(const YAML::Node& node) { return static_cast<size_t>(std::max(node.Mark().line, 0)) + 1; }
+  static size_t line_of(const YAML::Node& node) {
+    return static_cast<size_t>(std::max(node.Mark().line, 0)) + 1;
+  }
 
   template <class... Parts>
   [[noreturn]] void fail(const YAML::Node& node, const std::string& path, const Parts&... parts) const {
     const std::string shown = path.size() > 120 ? path.substr(0, 120) + "..." : path;
-    raise<ConfigError>(document_.source, " line ", line_of(node), ": ", shown.empty() ? "" : shown + ": ", parts...);
+    raise<ConfigError>(document_.source, " line ", line_of(node), ": ", shown.empty() ? "" : shown + ": ",
+                       parts...);
   }
 
   /// Returns the tag's last part: "int" of "tag:yaml.org,2002:int", "?" for a plain scalar, "!" for a quoted one.
@@ -167,7 +171,8 @@ class Converter {
     Json values = Json::object();
     Json merged = Json::object();
     for (const auto& item : node) {
-      if (!item.first.IsScalar() && !item.first.IsNull()) fail(item.first, path, "a key is no text, expected one");
+      if (!item.first.IsScalar() && !item.first.IsNull())
+        fail(item.first, path, "a key is no text, expected one");
       const std::string key = item.first.IsNull() ? "null" : item.first.Scalar();
       const std::string at = path.empty() ? path_part(key) : path + "." + path_part(key);
       if (key == "<<" && short_tag(item.first) == "?") {
@@ -206,7 +211,8 @@ std::string yaml_number(double value) {
   if (std::isnan(value)) return ".nan";
   if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
   std::string text = Json(value).dump();
-  if (const size_t exponent = text.find('e'); exponent != std::string::npos && text.find('.') == std::string::npos)
+  if (const size_t exponent = text.find('e');
+      exponent != std::string::npos && text.find('.') == std::string::npos)
     text.insert(exponent, ".0");
   return text;
 }
@@ -280,7 +286,8 @@ YamlDocument parse_yaml(const std::string& text, const std::string& source) {
     if (found.size() > 1) raise<ConfigError>(source, ": got ", found.size(), " documents, expected one");
     if (!found.empty()) document.value = Converter(document).convert(found[0], "", 0);
   } catch (const YAML::Exception& error) {
-    raise<ConfigError>(source, " line ", error.mark.line + 1, " column ", error.mark.column + 1, ": ", error.msg);
+    raise<ConfigError>(source, " line ", error.mark.line + 1, " column ", error.mark.column + 1, ": ",
+                       error.msg);
   }
   return document;
 }

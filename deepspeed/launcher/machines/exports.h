@@ -6,9 +6,10 @@
 namespace deepspeed::launcher {
 
 /// Returns the variables for ranks on other machines. `own` is the launcher's environment. Its variables are
-/// included if their names begin as DeepSpeed exports them (MLFLOW, PYTHON, MV2, UCX, NCCL) or as this
-/// library's do (DEEPSPEED_, DS_, GLOO_). `folder`, in which the job is started, goes in front of PYTHONPATH.
-/// Variables from the user's files, `of_files`, replace others.
+/// included if their names begin as DeepSpeed exports them (MLFLOW, PYTHON, MV2, UCX, NCCL), as this library's
+/// do (DEEPSPEED_, DS_, GLOO_), or as Accelerate's do (ACCELERATE_, PARALLELISM_CONFIG_). `folder`, in which
+/// the job is started, goes in front of PYTHONPATH. Variables from the user's files, `of_files`, replace
+/// others.
 Environment exports_of(const Environment& own, const Environment& of_files, const std::string& folder);
 
 }  // namespace deepspeed::launcher
