@@ -1,5 +1,5 @@
-// ds_bench --ranks N measures the collectives between ranks, by size. The ranks run on this machine, or
-// between machines if the launcher starts it.
+// ds_bench --ranks N measures the collectives between ranks, by size. The ranks run on this machine, or on
+// several machines if the launcher starts ds_bench.
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // ds_report shows what was built, for which devices, and what this machine can use of it. With a hostfile it
-// does so for each host.
+// reports on each host.
 #include <filesystem>
 #include <iostream>
 #include <string>

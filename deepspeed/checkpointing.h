@@ -1,5 +1,5 @@
-// Activation checkpointing, as in `deepspeed.checkpointing`. Programs that use it include it in addition to
-// deepspeed.h. See docs/activation_checkpointing.md.
+// Activation checkpointing, as in `deepspeed.checkpointing`. Programs that use it include this header in
+// addition to deepspeed.h. See docs/activation_checkpointing.md.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ concept TakesInForward = requires(Module& module, Args&&... args) {
 
 namespace initialize_detail {
 
-/// Supplies a result type after a failed static_assert. The line then causes no further errors.
+/// Supplies a result type after a failed static_assert. The call then causes no further errors.
 template <class R, class C, class... A>
 R result_in_place_of(R (C::*)(A...));
 template <class R, class C, class... A>
@@ -187,8 +187,9 @@ inline constexpr bool kIsConfig =
 template <class Model>
 inline constexpr bool kIsKnown = false;
 
-/// Makes an engine for a kind of model; with training data also a loader. Training data and collate_fn then
-/// surround the options. This template is for unsupported models; headers of other kinds specialise it.
+/// Makes an engine for one kind of model; with training data also a loader. make() takes (model, options) or
+/// (model, training data, options, collate_fn). This primary template refuses unsupported models. Its
+/// specializations are below and in pipe/initialize_pipeline.h.
 template <class Model>
 struct EngineMaker {
   static_assert(kIsKnown<Model>,
@@ -235,8 +236,8 @@ struct EngineMaker<torch::nn::AnyModule> {
   }
 };
 
-/// Returns default options if the second argument of initialize() is the options or a config. If it is
-/// training data, it does not compile: the options are missing.
+/// Returns default options if the second argument of initialize() is the options or a config. With training
+/// data as the second argument this does not compile, since the options are missing.
 template <class DataOrOptions>
 InitializeOptions options_left_out() {
   static_assert(kAreOptions<DataOrOptions> || kIsConfig<DataOrOptions>,

@@ -36,7 +36,7 @@ void visit_parts(T& value, const Visitor& visitor) {
   }
 }
 
-/// Returns the tensors in `value`, in order, and leaves undefined ones in their places.
+/// Moves the tensors out of `value`, in order, leaving an undefined tensor in each place.
 template <class T>
 std::vector<at::Tensor> take_tensors(T& value) {
   std::vector<at::Tensor> taken;
@@ -44,7 +44,8 @@ std::vector<at::Tensor> take_tensors(T& value) {
   return taken;
 }
 
-/// Puts tensors back, in the order in which take_tensors() returned as many.
+/// Puts `tensors` into the places of `value`, in the order of take_tensors(). take_tensors() must have
+/// returned the same number for `value`.
 template <class T>
 void put_tensors(T& value, std::vector<at::Tensor> tensors) {
   size_t next = 0;

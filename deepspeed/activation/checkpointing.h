@@ -40,8 +40,8 @@ inline void configure(const CheckpointOptions& options = {}) { configure(comm::P
 
 /// Returns whether configure() was called. checkpoint() also works without it, with default options.
 DEEPSPEED_API bool is_configured();
-/// Frees the contiguous buffers that further forwards would reuse. Inputs that still wait for backward keep
-/// theirs.
+/// Frees the buffers of contiguous_checkpointing, which further forwards would reuse. A buffer lives on while
+/// one of its inputs waits for backward.
 DEEPSPEED_API void reset();
 /// Sets CheckpointOptions::num_checkpoints. DeepSpeed programs pass their number of layers. Throws UsageError
 /// below 1.
@@ -55,16 +55,16 @@ DEEPSPEED_API void partition_activations_in_checkpoint(bool partition);
 DEEPSPEED_API TensorList checkpoint_tensors(TensorFunction function, TensorList inputs,
                                             const RegionOptions& options = {});
 
-/// Returns `function(args...)`. For backward only the tensors among the arguments are kept, and the rest is
-/// recomputed.
+/// Returns `function(args...)`, without keeping what the function saves for backward. Backward runs the
+/// function again on the arguments, which are kept.
 ///
 /// Tensors may be in tuples, vectors, optionals, maps and plain structs (tensor/visit_tensors.h). Arguments
 /// of any other type are kept as copies. The result is a tensor, one of these types, or nothing. A
 /// recomputation repeats random numbers (also those of get_cuda_rng_tracker()) and autocast; gradients equal
 /// those of a plain call bit for bit. The function must do the same each time and take its tensors as
-/// arguments. Captured values stay alive. With use_reentrant a captured result of operators gets no gradient.
-/// Without gradients (torch::NoGradGuard) this is a plain call. Throws UsageError, also in backward, if a
-/// recomputation differs from its forward.
+/// arguments. Values that the function captures stay alive until backward. With use_reentrant, a captured
+/// tensor that operators computed gets no gradient. Without gradients (torch::NoGradGuard) this is a plain
+/// call. Throws UsageError, also in backward, if a recomputation differs from its forward.
 template <class Function, class... Args>
 auto checkpoint(const RegionOptions& options, Function function, Args&&... args) {
   constexpr bool is_taken = std::invocable<Function&, std::decay_t<Args>...>;

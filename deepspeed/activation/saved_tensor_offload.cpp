@@ -1,6 +1,6 @@
-// 1. pack() asks the state for a copy. It returns a known one for that storage, version and place, or makes a
-//    new one within the budget. Tensors that are too small, parameters, or beyond the budget stay on the
-//    device.
+// 1. pack() asks the state for a copy. The state returns the known copy of the same storage, version and
+//    place, or makes a new one within the budget. Parameters, and tensors that are too small or beyond the
+//    budget, stay on the device.
 // 2. A copy (OffloadedCopy) is flat, in memory order. The object for a saved tensor (Offloaded) adds sizes
 //    and strides.
 // 3. unpack() fetches the copy, and starts copying back the one that was packed before it.

@@ -18,8 +18,8 @@ struct SavedTensorOffloadOptions {
   bool from_cpu = false;
 };
 
-/// Copies what forwards in its scope save to the host. Each storage is copied once, however many nodes save
-/// it; parameters never are. Backward copies tensors back, each ahead of its use. One object serves the
+/// Copies what forwards in its scope save to the host. A tensor that several nodes save is copied once.
+/// Parameters are never copied. Backward copies tensors back, each ahead of its use. One object serves the
 /// forwards of one thread.
 class DEEPSPEED_API SavedTensorOffload : public autograd::SavedTensorHooks {
  public:

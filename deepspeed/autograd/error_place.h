@@ -1,5 +1,5 @@
-// Adds to an exception which part of a model threw it: a layer, a loss_fn or a recomputed region. The rank
-// that ran it sees this, and all ranks through the text.
+// Adds to an exception which part of a model threw it: a layer, a loss_fn or a recomputed region. The name of
+// the part is in the exception's text, so a rank that is only sent the text sees it too.
 #pragma once
 
 #include <string>

@@ -55,8 +55,8 @@ class PackThrough : public SavedVariableHooks {
   std::unique_ptr<PackedTensor> packed_;
 };
 
-/// Returns the leaf with a gradient that this thread last queried by is_leaf(). It is null if the last
-/// queried tensor was something else. The pointer is only compared: the tensor may be gone.
+/// Returns the leaf that needs a gradient and that this thread last queried by is_leaf(). It is null if the
+/// last queried tensor was something else. The pointer is only compared: the tensor may be gone.
 const at::TensorImpl*& latest_leaf() {
   thread_local const at::TensorImpl* leaf = nullptr;
   return leaf;

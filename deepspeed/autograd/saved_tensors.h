@@ -1,8 +1,8 @@
-// C++ hooks for what autograd saves for backward. Each thread has a stack of hooks. The innermost takes each
-// tensor that a node saves, and returns it when backward asks for it. It sees all nodes, built-in ones and
-// custom functions, in forward and in a recomputation.
+// Provides C++ hooks for the tensors that autograd saves for backward. Each thread has a stack of hooks. The
+// innermost hooks take each tensor that a node saves, and return it when backward asks for it. They see all
+// nodes, built-in ones and custom functions, in forward and in a recomputation.
 //
-// It does not see what custom functions keep by other means than save_for_backward(), nor what closures
+// Hooks do not see what custom functions keep by other means than save_for_backward(), nor what closures
 // capture.
 #pragma once
 
@@ -62,8 +62,8 @@ class DEEPSPEED_API NoSavedTensorHooks {
 /// Returns the hooks that take what this thread saves; null if autograd keeps it.
 DEEPSPEED_API SavedTensorHooks* current_saved_tensor_hooks();
 
-/// Keeps a tensor as it is. unpack() throws UsageError if it was written since, as autograd does for tensors
-/// that it keeps. A leaf without a gradient is returned as the identical tensor.
+/// Keeps a tensor as it is. unpack() throws UsageError if the tensor was written in place since, as autograd
+/// does for tensors that it keeps. A leaf that needs no gradient is returned as the identical tensor.
 class DEEPSPEED_API KeptTensor : public PackedTensor {
  public:
   explicit KeptTensor(const at::Tensor& tensor);

@@ -7,8 +7,8 @@
 // 3. The engine runs towards the inputs and the sinks. It asks no node for an unneeded gradient.
 // 4. In the splitting nodes the edges along the path are cut, and a WeightHalf calls each of these nodes
 //    again.
-// 5. WeightBackward::run() starts at the halves, at the edges that led into sinks, and at the roots off the
-//    path. The accumulating nodes run there, once each.
+// 5. WeightBackward::run() starts at the halves, at the original targets of the redirected edges, and at the
+//    roots off the path. The accumulating nodes run there, once each.
 #include "deepspeed/autograd/split_backward.h"
 
 #include <algorithm>
@@ -233,8 +233,8 @@ Ends find_ends(const variable_list& outputs, const variable_list& output_grads, 
   return ends;
 }
 
-/// Tells nodes that run their own backward where to put the second half. Autograd passes it to its device
-/// threads. Only inference otherwise uses this kind of debug info.
+/// Tells nodes that run their own backward where to put the second half. Autograd passes this object to its
+/// device threads. Otherwise only inference uses debug info of this kind.
 struct SplitInfo : c10::DebugInfoBase {
   explicit SplitInfo(WeightBackward* given) : later(given) {}
   WeightBackward* later;

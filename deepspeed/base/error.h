@@ -86,8 +86,8 @@ template <class ErrorType, class... Parts>
   throw ErrorType(located(first, parts...));
 }
 
-/// Throws like raise(), but names the file of `where`. For a function that checks on behalf of a caller at
-/// `where`.
+/// Throws like raise(), but names the file of `where`. It is for functions that check on behalf of a caller
+/// at `where`.
 template <class ErrorType, class... Parts>
 [[noreturn]] void raise_at(const std::source_location& where, const Parts&... parts) {
   throw ErrorType(message("[", part_of_file(where.file_name()), "] ", parts...));

@@ -28,7 +28,7 @@ DEEPSPEED_API void set_rank(int rank);
 using Sink = std::function<void(Level, const std::string& line)>;
 /// Sends all lines to `sink` instead of standard error, and returns the previous sink. An empty sink means
 /// standard error. If the sink throws, the line goes to standard error, and so do lines that the sink itself
-/// logs. Does not wait: a call of the previous sink may still be running.
+/// logs. A call of the previous sink may still be running afterwards.
 DEEPSPEED_API Sink set_sink(Sink sink);
 
 /// Writes one line. Errors and warnings are written on every rank, except the config's warnings, "[config]

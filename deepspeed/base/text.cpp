@@ -6,7 +6,7 @@
 namespace deepspeed {
 namespace {
 
-/// Returns the bytes of the UTF-8 character at `at`; 0 if it is invalid.
+/// Returns the number of bytes of the UTF-8 character at `at`, or 0 if invalid.
 size_t utf8_length(const std::string& text, size_t at) {
   const auto byte = [&](size_t index) { return index < text.size() ? uint8_t(text[index]) : uint8_t{0}; };
   const uint8_t lead = byte(at);

@@ -40,8 +40,8 @@ StorePtr store_of(const GivenGroup& given) {
   return store;
 }
 
-// Returns the host at which other machines reach the ranks, to choose a network. torch's own cast of such
-// pointers leaks a reference if the class differs.
+// Returns the host at which other machines reach the ranks, to choose a network. Casts raw pointers, because
+// torch's cast of an intrusive_ptr leaks a reference if the class differs.
 std::string host_of(StorePtr store) {
   if (auto* const prefixed = dynamic_cast<c10d::PrefixStore*>(store.get()))
     store = prefixed->getUnderlyingNonPrefixStore();
@@ -69,8 +69,8 @@ Job job_of(const GivenGroup& given) {
   return job;
 }
 
-// Returns a new client with keys for this adoption. Each rank counts its adoptions of the group in the store,
-// so that the nth on one rank meets the nth on the others.
+// Returns a new client of the store with keys for this adoption only. Each rank counts its adoptions of the
+// group in the store, so that the nth on one rank meets the nth on the others.
 StorePtr own_store(const Job& job, const StorePtr& given, const std::string& group_name) {
   const QuietBackend quiet;
   const NoNameServer none(host_of(given));

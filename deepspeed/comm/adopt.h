@@ -50,8 +50,9 @@ DEEPSPEED_API JobStore open_store(const InitOptions& options);
 DEEPSPEED_API World adopt(const GivenGroup& given);
 
 /// Adopts a group like adopt(). world() and init_distributed() then return the result. If the present world
-/// was adopted from the same group, returns it. If it was adopted from another group, leaves it first, as
-/// destroy_process_group() does. Throws UsageError if init_distributed() has already made a world.
+/// was adopted from the same group, returns that world. If it was adopted from another group, leaves that
+/// world first, as destroy_process_group() does. Throws UsageError if init_distributed() has already made a
+/// world.
 DEEPSPEED_API World adopt_as_world(const GivenGroup& given);
 
 }  // namespace deepspeed::comm

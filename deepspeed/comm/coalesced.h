@@ -10,7 +10,7 @@
 
 namespace deepspeed::comm {
 
-/// Starts to reduce every tensor in place. Tensors hold the results after wait(). Those of one dtype and
+/// Starts to reduce every tensor in place. Tensors hold the results after wait(). Tensors of one dtype and
 /// device are packed in list order into flat pieces of at most `piece_bytes`; a single larger tensor is its
 /// own piece. Tensors need not be contiguous. All ranks pass the same sizes and dtypes in the same order.
 /// Throws UsageError for a piece size below 1, and CommError.

@@ -3,8 +3,8 @@
 //
 // Ranks named src or dst are global, as in torch.distributed. Tensors are dense and contiguous, and have the
 // same size and dtype on all ranks. With async_op a call returns at once. Its tensors, including those in
-// lists, must stay alive and unchanged until Work::wait() returns, and then hold the result. Without it the
-// Work is already done. Objects are JSON values. All functions throw UsageError for arguments that do not
+// lists, must stay alive and unchanged until Work::wait() returns, and then hold the result. Without async_op
+// the Work is already done. Objects are JSON values. All functions throw UsageError for arguments that do not
 // fit, and CommError if a rank fails or calls something else.
 #pragma once
 
@@ -23,14 +23,15 @@
 
 namespace deepspeed::comm {
 
-/// Arranges ranks: `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
+/// Arranges the ranks of a world along named axes, with a group for each. Example:
+/// `Mesh mesh(world, {{"pipe", 2}, {"data", 4}}); mesh.group("data").all_reduce(t);`
 class DEEPSPEED_API Mesh {
  public:
   /// Makes the groups along each axis. Collective: every rank gives the same axes. Throws UsageError if the
   /// product of the sizes is not the size of the world.
   Mesh(const World& world, std::vector<MeshAxis> axes);
-  /// Makes the groups over `all`, a group of all ranks of the world. An axis that contains all ranks uses
-  /// `all` as its group.
+  /// Makes the groups like the constructor above. `all` is an existing group of all ranks of the world, which
+  /// becomes the group of an axis that contains all ranks.
   Mesh(const World& world, const ProcessGroup& all, std::vector<MeshAxis> axes);
 
   const Topology& topology() const { return topology_; }
@@ -118,9 +119,9 @@ DEEPSPEED_API bool has_all_gather_into_tensor();
 DEEPSPEED_API bool has_reduce_scatter_tensor();
 
 /// Sends the i-th piece of `input` (along dimension 0) to rank i. `output` receives this rank's pieces in
-/// rank order. The sizes of the pieces, one per rank, may differ; empty: equal sizes. If sizes are given,
-/// pieces are padded to the largest. The call then blocks until the ranks have agreed on it, even with
-/// async_op.
+/// rank order. The split sizes are rows per rank, and may differ; empty: equal sizes. If sizes are given,
+/// pieces are padded to the largest one. The call then blocks until the ranks have agreed on this largest
+/// size, even with async_op.
 DEEPSPEED_API Work all_to_all_single(const at::Tensor& output, const at::Tensor& input,
                                      const std::vector<int64_t>& output_split_sizes = {},
                                      const std::vector<int64_t>& input_split_sizes = {},
@@ -151,7 +152,7 @@ DEEPSPEED_API double all_reduce_scalar(double value, ReduceOp op = ReduceOp::kSu
                                        const ProcessGroup& group = {});
 DEEPSPEED_API std::vector<double> all_gather_scalar(double value, const ProcessGroup& group = {});
 
-/// Logs rank 0's communication record (log/comms_logger.h) and returns each rank's own table. With
+/// Returns this rank's table of communication times (log/comms_logger.h), and logs it on rank 0. With
 /// show_straggler, which all ranks must set, the table includes the time that this rank waited for slower
 /// ones.
 DEEPSPEED_API std::string log_summary(bool show_straggler = false);

@@ -72,7 +72,7 @@ void World::shutdown() {
   if (world.group()) {
     world.group().complete();  // the barrier only synchronizes hosts; after it all devices are done too
     Work barrier = world.group().start_barrier();
-    world.end_calls_of_this_thread();  // ranks that wait for it elsewhere are told
+    world.end_calls_of_this_thread();  // ranks that wait for this thread elsewhere are told
     barrier.wait();
   }
   world.leave(/*together=*/true);
@@ -108,7 +108,7 @@ void leave(const char* caller, bool completes) {
     left = std::exchange(current.impl, nullptr);
   }
   // If the world has no other handle, its end tells waiting ranks what this rank called last. An adopted
-  // world's group is destroyed next, even if engines still hold the world.
+  // world is always ended here, because the owner of its c10d group destroys that group next.
   if (!left || (left.use_count() == 1 && !left->is_adopted())) return;
   left->end(message("rank ", left->job().rank, " left the world that it had ",
                     left->is_adopted() ? "adopted" : "joined", ", by ", caller,

@@ -39,7 +39,9 @@ class DEEPSPEED_API World {
   /// Makes a group of all ranks for one user, such as an engine. Collective: the nth call with a name on one
   /// rank meets the nth with that name on the others. Threads may call at the same time with different names.
   /// A group's connections close after all ranks have released it. Throws UsageError if another thread is
-  /// making a group of this name, or made one for the same `purpose` that still exists.
+  /// making a group of this name, or made one with the same `purpose` that still exists. Users with different
+  /// purposes must notice on their own if ranks paired the wrong groups, for example by the sizes of their
+  /// tensors.
   ProcessGroup own_group(const std::string& name, const std::string& purpose = "") const;
   /// Makes a group like the function above, but of these global ranks, ascending. Collective only over these
   /// ranks.
@@ -48,8 +50,9 @@ class DEEPSPEED_API World {
 
   /// Makes a group over the ranks of an existing c10d group, e.g. one of Python's new_group(). It has the
   /// same backend, but connections of its own: it neither uses `group` nor keeps it alive. c10d_group()
-  /// returns `group`. Collective only over these ranks; ranks that share several groups adopt them in one
-  /// order. Throws UsageError if `global_ranks` are not the ranks of `group`, and for an unknown backend.
+  /// returns `group`. Collective only over these ranks; ranks that share several groups must adopt them in
+  /// the same order. Throws UsageError if `global_ranks` are not the ranks of `group`, and for an unknown
+  /// backend.
   ProcessGroup adopt_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                            const std::vector<int>& global_ranks) const;
 

@@ -54,7 +54,7 @@ class WorldImpl {
   GroupFactory group_factory(const std::string& name);
   ProcessGroup make_group(const std::vector<int>& global_ranks, const std::string& name,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& given);
-  /// Makes a group whose key is the request's key with a count of the groups that had it.
+  /// Makes a group. Its key is the request's key and the number of this group among those with that key.
   ProcessGroup make_own_group(const std::string& purpose, GroupRequest request);
 
   Job job_;

@@ -28,7 +28,7 @@
 namespace deepspeed::config {
 namespace {
 
-/// Makes the entry of a batch size key. It is null if absent; to_json() writes the resolved size.
+/// Makes the entry of a batch size key. An absent size is null; to_json() writes the resolved size.
 Entry<DeepSpeedConfig> batch_entry(const char* key, int64_t DeepSpeedConfig::*member, const char* meaning) {
   return {integer(key, nullptr, meaning, {at_least(1)}), nullptr,
           [member](const DeepSpeedConfig& config) { return Json(config.*member); }};
@@ -252,7 +252,7 @@ void drop_without_type(std::optional<Section>& section, const char* name) {
 }
 
 /// Moves `allgather_size` from the top level to zero_optimization. Configs with the older form of that
-/// section, true or false, have it there.
+/// section, true or false, have the key at the top level.
 void apply_allgather_size(DeepSpeedConfig& config) {
   if (!config.allgather_size) return;
   const auto zero = config.raw.find("zero_optimization");

@@ -66,8 +66,8 @@ struct DeepSpeedConfig {
   PipelineConfig pipeline;
   std::optional<ProgressiveLayerDropConfig> progressive_layer_drop;
   CudaGraphsConfig cuda_graphs;
-  // Sections that do nothing in a C++ program so far or at all; these hold the given keys. null: absent and
-  // without defaults.
+  // Sections that do nothing in a C++ program so far or at all; these hold the given keys. A member is null
+  // if its section is absent and has no defaults.
   Json wandb = Json::object(), comet = Json::object(), nebula = Json::object();
   Json hybrid_engine = Json::object(), compile = Json::object();
   Json tensor_parallel = Json::object(), expert_parallel = Json::object();

@@ -244,7 +244,7 @@ void check_offloaded_params(const ZeroConfig& zero) {
 void check_aio(const DeepSpeedConfig& config) {
   const ZeroConfig& zero = config.zero_optimization;
   if (zero.offload_param.device != "nvme" && zero.offload_optimizer.device != "nvme") return;
-  constexpr int64_t kDiskBlock = 4096;  // of io::kDirectAlignment
+  constexpr int64_t kDiskBlock = 4096;  // equals io::kDirectAlignment
   require(config.aio.block_size % kDiskBlock == 0, "aio.block_size: got ", config.aio.block_size,
           " bytes with device \"nvme\", expected a multiple of ", kDiskBlock);
 }

@@ -8,8 +8,9 @@
 
 namespace deepspeed::config {
 
-/// Throws ConfigError for the first given value that is documented but not supported. Ignores other faults,
-/// which read_section() reports: the rest of the config may depend on the value.
+/// Throws ConfigError for the first value in `given` that is documented but not supported. Unknown keys and
+/// wrong values are ignored here; read_section() reports them later. An unsupported value is reported first,
+/// since the rest of the config may depend on it. `path` names the section in errors.
 void require_supported(const Field& section, const Json& given, const std::string& path);
 
 }  // namespace deepspeed::config

@@ -23,8 +23,8 @@ DEEPSPEED_API at::Tensor safe_get_full_fp32_param(const TrainingEngine& engine, 
 /// Sets the fp32 weights, and the model's weights from them.
 DEEPSPEED_API void safe_set_full_fp32_param(TrainingEngine& engine, const at::Tensor& param,
                                             const at::Tensor& value);
-/// Returns a copy of an optimizer state by name ("exp_avg", ...). Undefined before the first step. Throws
-/// UsageError, listing the existing states, for an unknown one.
+/// Returns a copy of an optimizer state by name ("exp_avg", ...). Before the first step the result is an
+/// undefined tensor. Throws UsageError, listing the existing states, for an unknown one.
 DEEPSPEED_API at::Tensor safe_get_full_optimizer_state(const TrainingEngine& engine, const at::Tensor& param,
                                                        const std::string& optim_state_key);
 /// Sets an optimizer state. Throws UsageError before the first step.
@@ -38,7 +38,8 @@ DEEPSPEED_API void safe_set_full_optimizer_state(TrainingEngine& engine, const a
 
 /// Returns a copy of the whole batch's gradient, in fp32.
 DEEPSPEED_API at::Tensor safe_get_full_grad(const TrainingEngine& engine, const at::Tensor& param);
-/// Sets the gradient that step() will use, rounded to the dtype of the sums. All ranks pass the same value.
+/// Sets the gradient that step() will use. It is rounded to the dtype in which gradients are summed. All
+/// ranks pass the same value.
 DEEPSPEED_API void safe_set_full_grad(TrainingEngine& engine, const at::Tensor& param,
                                       const at::Tensor& value);
 /// Sets the gradient of each parameter to the result of `update_func(gradient, parameter)`.
@@ -46,16 +47,17 @@ DEEPSPEED_API void safe_update_full_grad_vectorized(
     TrainingEngine& engine, const std::vector<at::Tensor>& param_list,
     const std::function<at::Tensor(const at::Tensor& gradient, const at::Tensor& param)>& update_func);
 
-// These calls access this rank's part of a parameter that stage 3 has partitioned: (ceil(numel / ranks)),
-// with zeros at the end of the last parts. Except safe_set_local_fp32_param() they do not communicate. They
-// also throw UsageError at other stages, which partition no parameter.
+// These calls access this rank's part of a parameter that stage 3 has partitioned. The part has the shape
+// (ceil(numel / ranks)); the last ranks' parts have zeros at the end. Except safe_set_local_fp32_param() the
+// calls do not communicate. They also throw UsageError at other stages, which partition no parameter.
 
 /// Returns a copy of this rank's fp32 weights.
 DEEPSPEED_API at::Tensor safe_get_local_fp32_param(const TrainingEngine& engine, const at::Tensor& param);
 /// Sets this rank's fp32 weights, and the model's weights from them. Collective.
 DEEPSPEED_API void safe_set_local_fp32_param(TrainingEngine& engine, const at::Tensor& param,
                                              const at::Tensor& value);
-/// Returns a copy of this rank's part of an optimizer state. Undefined before the first step.
+/// Returns a copy of this rank's part of an optimizer state. Before the first step the result is an undefined
+/// tensor.
 DEEPSPEED_API at::Tensor safe_get_local_optimizer_state(const TrainingEngine& engine, const at::Tensor& param,
                                                         const std::string& optim_state_key);
 /// Sets this rank's part of an optimizer state. Throws UsageError before the first step.

@@ -66,9 +66,9 @@ class DEEPSPEED_API TrainingEngine {
   void train(bool mode = true);
   void eval() { train(false); }
 
-  /// Turns SIGTERM into a request to save and end. The ranks exchange the flag during the next update; then
-  /// preemption_requested() is true on all of them. Collective, before the same update. It costs one
-  /// asynchronous 8-byte reduction per update.
+  /// Turns SIGTERM, or another signal of `options`, into a request to save and end. The ranks exchange the
+  /// request during the next update; then preemption_requested() is true on all of them. Collective: all
+  /// ranks call this before the same update. It costs one asynchronous 8-byte reduction per update.
   void install_preemption_handler(const PreemptionOptions& options = {});
   /// Returns whether preemption was requested; false if no handler was installed.
   bool preemption_requested() const;
@@ -85,9 +85,9 @@ class DEEPSPEED_API TrainingEngine {
   void empty_partition_cache();
   /// Moves states of the given kinds to host memory until reload_states(). This frees device memory for other
   /// uses, at stages 1 to 3. On a CPU the states are there already. Meanwhile calls that use them throw;
-  /// below stage 3 moved parameters have no elements. Training then continues from the same values. Throws
-  /// UsageError at stage 0, for the device `nvme`, if the config has offload sections, and while parameters
-  /// are gathered.
+  /// below stage 3 moved parameters have no elements. After reload_states() training continues from the same
+  /// values. Throws UsageError at stage 0, for the device `nvme`, if the config has offload sections, and
+  /// while parameters are gathered.
   void offload_states(const OffloadStatesOptions& options = {});
   void reload_states(bool non_blocking = false);
   /// Returns the devices that hold this rank's states of the kind, each once. Empty if it has none in memory.
@@ -155,8 +155,9 @@ class DEEPSPEED_API TrainingEngine {
   /// Sets whether later reductions average or sum gradients. Throws UsageError without an optimizer, within a
   /// backward, and if no config could ask for it, as for a sum at stage 3.
   void set_gradient_average(bool averages);
-  /// Names the embedding weights whose gradients sparse_gradients makes sparse. load_checkpoint() replaces
-  /// them by the file's names; a non-strict load keeps those of weights that the file lacks.
+  /// Names the embedding weights whose gradients are sparse, as DeepSpeed's checkpoints record them. At first
+  /// they are those of the config's sparse_gradients. load_checkpoint() replaces them by the file's names; a
+  /// non-strict load keeps those of weights that the file lacks.
   const std::set<std::string>& sparse_tensor_module_names() const;
   bool torch_autocast_enabled() const;
   /// Returns the autocast dtype. Throws UsageError if torch_autocast is off.
@@ -198,11 +199,13 @@ class DEEPSPEED_API TrainingEngine {
   /// Returns whether nothing is being written; a failure counts as done.
   bool checkpoint_is_saved() const;
   /// Reads what save_checkpoint() wrote. Collective. `path` of the result is empty if there is no checkpoint.
-  /// If it throws before changing the engine, nothing has changed on any rank. With LoadOptions::verify_first
-  /// only a failing disk or a throwing custom_load_fn can fail later. After that, calls that use the model
-  /// throw UsageError until a checkpoint was loaded.
+  /// All ranks check their files before any of them changes its engine. If a check fails, all ranks throw,
+  /// and nothing has changed. With LoadOptions::verify_first only a failing disk or a throwing custom_load_fn
+  /// can make the load fail later. After that, calls that use the model throw UsageError until a checkpoint
+  /// was loaded.
   LoadResult load_checkpoint(const std::string& directory, const LoadOptions& options = {});
-  /// Writes the model's weights in their own dtype to one file that torch.load reads. Rank 0 writes.
+  /// Writes the model's weights in their own dtype to one file that torch.load reads. Rank 0 writes. If ranks
+  /// divide the model, each part gets a file from the first rank that holds it. Collective.
   void save_16bit_model(const std::string& directory, const std::string& file_name = "pytorch_model.bin",
                         bool exclude_frozen_parameters = false);
   /// Calls save_16bit_model(), under its older name.
@@ -222,7 +225,7 @@ class DEEPSPEED_API TrainingEngine {
   /// Returns a data loader's options, with the engine's ranks, seed and dataloader_drop_last. Throws
   /// UsageError for an unknown options.route.
   DataLoaderOptions loader_options(const DeepSpeedIoOptions& options) const;
-  /// Sets the position, of one data loader, that checkpoints record.
+  /// Chooses the data loader whose position checkpoints record. `position` is the loader's position().
   void track_loader(std::shared_ptr<LoaderPosition> position);
   uint64_t seed() const;
 
@@ -257,9 +260,9 @@ class DEEPSPEED_API TrainingEngine {
   bool is_compiled_ = false;
 };
 
-/// Rethrows a forward error that the config's precision causes, with the way out. It throws UsageError with
-/// torch's message. On a CPU torch's batch norm needs its buffers in the dtype of its parameters. Returns for
-/// any other error.
+/// Throws UsageError instead of an error of forward() that the config's precision causes. The UsageError has
+/// torch's own text and the way out. The cause is a layer such as batch norm, which on a CPU needs its
+/// buffers in the dtype of its parameters. Returns for any other error.
 DEEPSPEED_API void explain_forward_error(const TrainingEngine& engine, const c10::Error& error);
 
 }  // namespace deepspeed

@@ -18,7 +18,7 @@ struct AsyncIoOptions {
   size_t queue_depth = 8;                // requests in progress per thread
   size_t num_threads = 1;                // each moves a part of every transfer (aio.intra_op_parallelism)
   bool single_submit = false;            // submit each request by its own system call
-  bool overlap_events = true;            // false: wait for queue_depth requests before starting the next ones
+  bool overlap_events = true;            // false: wait for all requests in progress before starting more
 };
 
 class BlockMover;  // moves the ranges of one thread
@@ -28,7 +28,7 @@ class BlockMover;  // moves the ranges of one thread
 class AsyncIo {
  public:
   /// Starts the threads. `memory` lists regions that most transfers use; the system maps them once. Throws
-  /// UsageError for options of 0.
+  /// UsageError for options of 0, and for block_bytes that are no multiple of kDirectAlignment.
   explicit AsyncIo(const AsyncIoOptions& options, const std::vector<MemoryRegion>& memory = {});
   ~AsyncIo();
   AsyncIo(const AsyncIo&) = delete;

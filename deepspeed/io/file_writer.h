@@ -45,8 +45,8 @@ class FileWriter {
 };
 
 /// Creates a new file, replacing an existing one. A link of that name is not followed. Throws IoError with
-/// the path and the system's reason. If `folder` is an open folder, the file is created in it, under the last
-/// part of the path. A direct writer uses `queue`; null: the system's best.
+/// the path and the system's reason. If `folder` is the descriptor of an open folder, the file is created
+/// there, under the last part of the path. A direct writer uses `queue`; null: the system's best.
 std::unique_ptr<FileWriter> open_writer(const std::filesystem::path& path, const WriterOptions& options = {},
                                         int folder = AT_FDCWD,
                                         std::unique_ptr<TransferQueue> queue = nullptr);

@@ -1,7 +1,7 @@
 // A step of Adam or AdamW over flat slices in one fused pass. It reads the gradient in its own dtype, scales
 // it, updates both moments and the fp32 master, and writes the 16-bit copy of the weights. A master may be
-// split into that copy and a lower half (split_master.h). Its update then equals that of the fp32 number, bit
-// for bit.
+// split into that copy and a lower half (split_master.h). A split master gets the same update as the fp32
+// number, bit for bit.
 //
 // Kingma and Ba, "Adam" (arXiv 1412.6980); Loshchilov and Hutter, "Decoupled Weight Decay" (arXiv
 // 1711.05101). With g the scaled gradient, b1, b2 the betas and t the step:
@@ -60,10 +60,10 @@ DEEPSPEED_API void adam(const AdamTensors& tensors, const AdamStep& step);
 DEEPSPEED_API AmsgradRule amsgrad_rule(const AdamStep& step);
 
 /// Reverts the step that adam() made with the same arguments. It solves the equations for the old values,
-/// which are exact up to that step's rounding, and needs no copy. A first step's moments become 0. The
-/// gradient must be the finite one of that step; a step with another gradient cannot be reverted. Works in
-/// double, piece by piece. Throws UsageError as adam() does, and for arguments that lose the old values:
-/// 16-bit moments or masters, fp64 masters, betas of 0, and lr * weight_decay of 1 or more.
+/// which are exact up to that step's rounding, and needs no copy. A first step's moments become 0. `gradient`
+/// must be that step's gradient; a step whose gradient was not finite cannot be reverted. Works in double,
+/// piece by piece. Throws UsageError as adam() does, and for arguments that lose the old values: 16-bit
+/// moments or masters, fp64 masters, betas of 0, and lr * weight_decay of 1 or more.
 DEEPSPEED_API void adam_rollback(const AdamTensors& tensors, const AdamStep& step);
 
 }  // namespace deepspeed::kernels

@@ -12,8 +12,8 @@
 
 namespace deepspeed::kernels {
 
-/// Returns the bytes of `numel` quantized elements. They are all codes, padded to a multiple of 4, then an
-/// fp32 scale per block.
+/// Returns the bytes of `numel` quantized elements. All codes come first, padded to a multiple of 4 bytes,
+/// then an fp32 scale per block.
 int64_t quantized_bytes(int64_t numel, BlockCode code);
 
 /// Quantizes `values`, (n) fp32, fp16 or bf16, into `packed`, (quantized_bytes(n)) uint8 on the same device.
@@ -31,7 +31,7 @@ void scale_quantized(const at::Tensor& packed, int64_t numel, BlockCode code, do
 /// Decodes `packed` into `values`, (n) fp32, fp16 or bf16.
 void dequantize_blocks(const at::Tensor& packed, const at::Tensor& values, BlockCode code);
 
-/// Decodes `packed` and adds it to `sums`, (n) fp32.
+/// Decodes `packed` and adds the values to `sums`, (n) fp32.
 void add_quantized(const at::Tensor& packed, const at::Tensor& sums, BlockCode code);
 
 }  // namespace deepspeed::kernels

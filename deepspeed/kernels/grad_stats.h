@@ -7,14 +7,14 @@ namespace deepspeed::kernels {
 
 struct GradStats {
   double sum_of_squares = 0.0;  // accumulated in double
-  bool finite = true;           // whether all elements are finite; an overflow of the sum does not count
+  bool finite = true;           // whether all elements are finite; for fp64, whether the sum is too
 };
 
-/// Returns both statistics in one pass. `gradient` is contiguous, of any shape, fp32, fp16 or bf16. On CPU
-/// the result does not depend on the number of threads.
+/// Returns both statistics in one pass. `gradient` is contiguous, of any shape, fp32, fp16, bf16 or fp64. On
+/// CPU the result does not depend on the number of threads.
 GradStats grad_stats(const at::Tensor& gradient);
 /// Returns the sum of squares as a 0-dimensional double on the gradient's device. The host does not wait for
-/// it. It is finite if and only if all elements are.
+/// it. The sum is finite if and only if all elements are, except that fp64 elements above 1e154 overflow it.
 at::Tensor sum_of_squares(const at::Tensor& gradient);
 
 /// Says what gradient_scale() returns if the gradients are not finite.

@@ -37,7 +37,8 @@ void for_each_sign_block(int64_t numel, const std::function<void(int64_t block)>
   });
 }
 
-// A kernel's threads read four elements at once, but a part of a tensor may begin anywhere.
+// Returns the tensor, or a copy if its address is not a multiple of 16. A kernel's threads read four elements
+// at once, but a part of a tensor may begin anywhere.
 at::Tensor aligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 ? tensor : tensor.clone();
 }

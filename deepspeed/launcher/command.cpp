@@ -147,8 +147,8 @@ bool is_installed(const char* program, const Environment& environment) {
   }
 }
 
-/// Replaces pdsh, the default, by ssh if pdsh is missing. Throws UsageError for another runner that is not
-/// installed.
+/// Replaces pdsh, the default, by ssh if pdsh is missing. Throws UsageError if ssh is missing too, or if the
+/// runner that the user named is missing.
 void choose_runner(LaunchArgs& args, const Environment& environment) {
   const char* probe = probe_of(args.runner);
   if (is_installed(probe, environment)) return;

@@ -1,5 +1,5 @@
-// How long and how many clients may wait at a listening socket before they have shown that they belong to the
-// job.
+// Limits how long and how many clients may wait at a listening socket. A waiting client has not shown yet
+// that it belongs to the job.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,8 @@ class DEEPSPEED_API Gate {
   void leave(uint64_t client);
 
   bool is_full() const { return waiting_.size() >= places_; }
-  /// Returns the client that has waited longest, to be dropped for a new one. Returns nothing if none waits
-  /// or it entered less than a second ago.
+  /// Returns the client that has waited longest, to be dropped for a new one. Returns nothing if none waits,
+  /// or if that client entered less than a second ago.
   std::optional<uint64_t> to_make_room() const;
   /// Returns a client whose ten seconds are over, or nothing.
   std::optional<uint64_t> overdue() const;

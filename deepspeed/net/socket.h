@@ -1,4 +1,5 @@
-// Sockets between the processes of a job: addresses, listening, connecting, and waiting with a deadline.
+// Makes sockets between the processes of a job: addresses, listening, connecting, and waiting with a
+// deadline.
 #pragma once
 
 #include <chrono>
@@ -62,8 +63,8 @@ DEEPSPEED_API bool wait_for_socket(int socket, short events, Deadline deadline);
 /// is unchanged.
 DEEPSPEED_API bool is_of_another_user(const SocketAddress& address, std::string& who);
 
-/// Begins to connect a non-blocking socket, which can be written once it is connected. On failure it returns
-/// no socket and sets errno.
+/// Begins to connect a new non-blocking socket, which becomes writable once it is connected. On failure
+/// returns no socket and sets errno.
 DEEPSPEED_API Descriptor begin_to_connect(const SocketAddress& address);
 
 /// Connects a new non-blocking socket once. On failure it returns no socket and sets `why_not` and errno:

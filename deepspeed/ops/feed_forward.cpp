@@ -134,8 +134,8 @@ at::Tensor bias_dropout_residual(const at::Tensor& input, const OptionalTensor& 
                                  const at::Tensor& residual, double ratio, bool training) {
   require_defined("bias_dropout_residual", {{"input", input}, {"residual", residual}});
   if (!(ratio >= 0 && ratio <= 1)) raise<UsageError>("ratio is ", ratio, ", expected a number in [0, 1]");
-  // Under autocast a product's result has 16 bits, and the residual may be fp32, which the sum then is, as
-  // torch's.
+  // Under autocast a product's result has 16 bits, and the residual may be fp32. The sum is then fp32, as in
+  // torch.
   const bool widens = is_autocast(input) && input.scalar_type() != residual.scalar_type();
   const at::ScalarType dtype = c10::promoteTypes(input.scalar_type(), residual.scalar_type());
   return drop(widens ? input.to(dtype) : input, bias, widens ? residual.to(dtype) : residual,

@@ -62,8 +62,9 @@ DEEPSPEED_API at::Tensor bias_dropout_residual(const at::Tensor& input, const Op
 
 /// Returns softmax(scale * scores + mask) over the last dimension.
 ///
-/// Scores are [..., keys], with at most 6 dimensions. The mask broadcasts to them and has all keys. It is 0
-/// for a key that counts and -inf for one that does not, or it is a bias, which may be learned.
+/// Scores are [..., keys], with at most 6 dimensions. The mask broadcasts to the scores, and its last
+/// dimension is `keys`. Its elements are 0 for a key that counts and -inf for one that does not. The mask may
+/// also hold other numbers, such as a learned bias.
 DEEPSPEED_API at::Tensor masked_softmax(const at::Tensor& scores, const OptionalTensor& mask = {},
                                         double scale = 1.0);
 
@@ -74,15 +75,16 @@ enum class RotaryPairs {
 struct RotaryTables {
   at::Tensor cos, sin;  // [positions, rotary / 2]
 };
-/// Returns cos and sin of position * base^(-2 i / rotary), each [positions, rotary / 2]. An fp64 input needs
-/// fp64 tables, any other input fp32 ones.
+/// Returns cos and sin of position * base^(-2 i / rotary), each [positions, rotary / 2]. `rotary` is the
+/// number of elements of a head that are rotated. An fp64 input of rotary_embedding() needs fp64 tables, any
+/// other input fp32 ones.
 DEEPSPEED_API RotaryTables rotary_tables(int64_t positions, int64_t rotary, double base = 10000.0,
                                          const at::Device& device = at::kCPU, int64_t first_position = 0,
                                          at::ScalarType dtype = at::kFloat);
 /// Rotates heads [batch, heads, positions, dim] by their positions. The result has the input's strides.
 ///
-/// `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim. They
-/// get no gradients.
+/// `cos` and `sin` are [positions, rotary / 2] or [batch, positions, rotary / 2], with rotary <= dim. A
+/// head's elements from `rotary` on stay unchanged. The tables get no gradients.
 DEEPSPEED_API at::Tensor rotary_embedding(const at::Tensor& input, const at::Tensor& cos,
                                           const at::Tensor& sin, RotaryPairs pairs = RotaryPairs::kHalves);
 
@@ -99,23 +101,23 @@ struct LinearCrossEntropyOptions {
   int64_t ignore_index = -100;   // rows with this target do not count
   double label_smoothing = 0.0;  // in [0, 1]
   Reduction reduction = Reduction::kMean;
-  // Computes the gradients together with the losses and keeps them until backward, which saves a product.
-  // Otherwise nothing is kept, and backward computes the logits again, as it always does for kNone.
+  // Says whether forward also computes the gradients and keeps them until backward. This saves computing the
+  // logits a second time. If false, and always for kNone, backward computes the logits again.
   bool gradients_in_forward = true;
-  // Number of rows of logits that exist at a time. 0 means as many as fit in 64 MiB (in fp32 on a CPU), at
-  // least 32. On CUDA it means all if they fit in an eighth of the free memory, otherwise as many as fit in a
-  // GiB.
+  // Number of rows of logits that exist at a time. 0 chooses it. On the CPU that is as many as fit in 64 MiB
+  // in fp32, at least 32. On CUDA it is all rows if the weight's gradient is computed and they fit in an
+  // eighth of the free memory, otherwise as many as fit in that eighth and in 1 GiB.
   int64_t chunk_rows = 0;
 };
 
 /// Returns the cross entropy of the logits hidden weight^T + bias, without keeping all logits.
 ///
-/// Only a chunk of rows of logits exists at a time. `hidden` is [..., features], `weight` is
-/// [classes, features], `bias` is [classes] or left out, and `targets` is [...], int64. The loss is fp32, or
-/// fp64 for fp64 tensors. An fp32 weight with a 16-bit `hidden` gives fp32 logits. In fp16 gradients are kept
-/// in the middle of its range, whatever the loss scale will be. Under autocast hidden, weight and bias are
-/// cast to its dtype. On the CPU a target outside of [0, classes) raises UsageError; on CUDA it makes the
-/// loss nan.
+/// Only a chunk of rows of logits exists at a time. `hidden` is [..., features], `weight` is [classes,
+/// features], `bias` is [classes] or left out, and `targets` is [...], int64. The loss is fp32, or fp64 for
+/// fp64 tensors. An fp32 weight with a 16-bit `hidden` gives fp32 logits. fp16 gradients that forward
+/// computes are kept in the middle of fp16's range, since the loss scale comes only later. Under autocast
+/// hidden, weight and bias are cast to its dtype. On the CPU a target outside of [0, classes) raises
+/// UsageError; on CUDA it makes the loss nan.
 DEEPSPEED_API at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight,
                                               const at::Tensor& targets, const OptionalTensor& bias = {},
                                               const LinearCrossEntropyOptions& options = {});

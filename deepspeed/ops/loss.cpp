@@ -26,7 +26,8 @@ struct ChunkedLoss {
 };
 
 /// Returns all losses and the wanted gradients. `inputs` are hidden, weight, bias and targets. Without
-/// `row_gradients` each loss has weight 1, and the gradients must still be multiplied by `factors`.
+/// `row_gradients` each loss has weight 1, and the caller must still multiply the gradients by their
+/// `factors`.
 kernels::LinearCrossEntropy run_chunks(const variable_list& inputs, const at::Tensor& row_gradients,
                                        const kernels::WantedGradients& wanted,
                                        const LinearCrossEntropyOptions& options) {

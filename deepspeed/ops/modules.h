@@ -59,7 +59,7 @@ TORCH_MODULE(Embedding);
 
 /// Holds `weight` and an optional `bias` for linear_cross_entropy().
 ///
-/// They are [classes, features] and [classes], and start uniform within 1 / sqrt(features) of 0.
+/// Their shapes are [classes, features] and [classes]. Both start uniform within 1 / sqrt(features) of 0.
 class DEEPSPEED_API LinearCrossEntropyImpl : public torch::nn::Module {
  public:
   LinearCrossEntropyImpl(int64_t features, int64_t classes, bool has_bias = false,

@@ -60,7 +60,7 @@ int64_t state_bytes_per_element(optim::Optimizer& optimizer, size_t group, at::S
 }
 
 /// Returns how many elements of a rank's part of a group are offloaded. These are whole sub-groups, about
-/// `ratio` of it.
+/// `ratio` of that part.
 int64_t offloaded_of(const ShardLayout& shards, double ratio) {
   std::vector<Interval> cuts;
   for (const SubGroup& sub_group : shards.sub_groups()) cuts.push_back(sub_group.in_flat);
@@ -142,8 +142,8 @@ class EstimatedRank {
     add(stays ? ParamHome::kHost : home_.place, bytes, kind);
   }
 
-  /// Returns whether a rank keeps gradients only for what it updates. At stage 1 others stay too if several
-  /// backwards precede a step, or if the optimizer needs the rank's own gradients.
+  /// Returns whether a rank keeps gradients only for what it updates. At stage 1 other gradients stay too if
+  /// several backwards precede a step, or if the optimizer needs the rank's own gradients.
   bool keeps_own_gradients(const optim::Optimizer& optimizer) const {
     if (zero_.stage != 1) return zero_.stage >= 2;
     return !options_.gradients.expects_accumulation && !optimizer.compresses_exchange();

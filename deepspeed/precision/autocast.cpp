@@ -11,8 +11,9 @@
 namespace deepspeed::precision {
 namespace {
 
-/// Holds the marks by tensor. The references are weak: a mark does not keep its parameter alive, and a new
-/// tensor at an old address has none. Expired marks are dropped each time the number of marks has doubled.
+/// Holds the marks of set_autocast_dtype() by tensor. The references are weak: a mark does not keep its
+/// parameter alive, and a new tensor at the address of a deleted one has no mark. Expired marks are dropped
+/// each time the number of marks has doubled.
 struct Marks {
   struct Mark {
     c10::weak_intrusive_ptr<at::TensorImpl> param;
@@ -35,7 +36,7 @@ Marks& marks() {
   return instance;
 }
 
-/// Converts "torch::nn::LinearImpl" to "torch.nn.Linear", which stays as it is.
+/// Converts "torch::nn::LinearImpl" to "torch.nn.Linear". A name in Python's form stays as it is.
 std::string python_name(const std::string& class_name) {
   std::string name;
   for (const char c : class_name) {

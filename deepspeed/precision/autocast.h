@@ -13,8 +13,8 @@
 
 namespace deepspeed::precision {
 
-/// Enables autocast to `dtype` on `device` while it exists, then restores the previous state. Cast weights
-/// are cached until the outermost scope ends.
+/// Enables autocast to `dtype` on `device` while the scope exists, then restores the previous state. Cast
+/// weights are cached until the outermost scope ends.
 class DEEPSPEED_API AutocastScope {
  public:
   AutocastScope(at::DeviceType device, at::ScalarType dtype);
@@ -28,20 +28,20 @@ class DEEPSPEED_API AutocastScope {
   at::ScalarType previous_dtype_;
 };
 
-/// Returns torch's default dtype: bf16 on the CPU, fp16 on CUDA. It applies if torch_autocast.dtype is
-/// absent.
+/// Returns torch's default dtype: bf16 on the CPU, fp16 on CUDA. The engine uses it if the config has no
+/// torch_autocast.dtype.
 DEEPSPEED_API at::ScalarType default_autocast_dtype(at::DeviceType device);
 
-/// Returns the classes whose gradients are reduced in the lower dtype by default, by DeepSpeed's names. They
-/// are torch.nn.Linear and the convolutions, used if the config lists none.
+/// Returns the module classes whose gradients are by default reduced in the lower dtype. The names are
+/// DeepSpeed's: torch.nn.Linear and the convolutions. The engine uses them if the config lists none.
 DEEPSPEED_API std::vector<std::string> get_default_autocast_lower_precision_modules();
 
 /// Returns whether a C++ class, e.g. "torch::nn::LinearImpl" or "my::Block", is in `names`. Names may be
 /// spelled as in Python ("torch.nn.Linear", "my.Block") or as in C++.
 DEEPSPEED_API bool is_autocast_module(const std::string& class_name, const std::vector<std::string>& names);
 
-/// Marks a parameter so that its gradient is reduced in `dtype`. It applies to engines made afterwards with
-/// torch_autocast.
+/// Marks a parameter so that its gradient is reduced in `dtype`. The mark applies to engines made afterwards
+/// with torch_autocast.
 DEEPSPEED_API void set_autocast_dtype(const at::Tensor& param, at::ScalarType dtype);
 /// Removes the mark of set_autocast_dtype(), if any.
 DEEPSPEED_API void clear_autocast_dtype(const at::Tensor& param);

@@ -5,7 +5,9 @@
 
 namespace deepspeed::precision {
 
-/// Holds the options of DeepSpeed's DynamicLossScaler (scale factor 2, hysteresis, error at the minimum).
+/// Holds the options of DeepSpeed's DynamicLossScaler. The scale is halved at overflows, and doubled after
+/// every `scale_window` steps without one. The first `hysteresis` - 1 overflows keep the scale. Their count
+/// restarts when the scale doubles or, with consecutive_hysteresis, at any step without an overflow.
 struct DynamicLossScalerOptions {
   double initial_scale = 65536.0;
   int64_t scale_window = 1000;
@@ -67,10 +69,10 @@ class DynamicLossScaler : public LossScaler {
   State state_;
 };
 
-/// Returns the factor that unscales and clips gradients. This is 1 / (loss_scale * max(1, (norm / loss_scale
-/// + 1e-6) / clip)). norm: of the gradients with loss_scale still in them. `clip` 0: no clipping. Throws
-/// UsageError for a loss scale that is not positive, a negative clip, and a norm that is negative or not a
-/// number.
+/// Returns the factor that unscales and clips gradients: 1 / (loss_scale * max(1, (norm / loss_scale + 1e-6)
+/// / clip)). Here norm is `total_norm_of_scaled_grads`, the norm of gradients with loss_scale still in them.
+/// A `clip` of 0 means no clipping. Throws UsageError for a loss scale that is not positive, a negative clip,
+/// and a norm that is negative or not a number.
 double combined_gradient_scale(double total_norm_of_scaled_grads, double loss_scale, double clip);
 
 }  // namespace deepspeed::precision

@@ -15,8 +15,8 @@ namespace deepspeed::profile {
 enum class StepPart : size_t { kForward, kBackward, kBackwardInner, kBackwardAllreduce, kStep, kCount };
 constexpr size_t kNumStepParts = static_cast<size_t>(StepPart::kCount);
 
-/// Sums the time of each part of a step, per micro batch and per report. A measurement waits for the device
-/// at both ends.
+/// Sums the time of each part of a step, per micro batch, per report and per update. A measurement waits for
+/// the device at both ends.
 class StepTimers {
  public:
   /// Measures from its construction to its destruction; does nothing if `timers` is null.
@@ -33,7 +33,8 @@ class StepTimers {
     std::chrono::steady_clock::time_point start_;
   };
 
-  /// Subtracts `ms` milliseconds from the part `from` and adds them to `to`.
+  /// Moves `ms` milliseconds from the sums of the part `from` to those of `to`. The engine does so with
+  /// reductions that ran while autograd was measured.
   void move(StepPart from, StepPart to, double ms);
   /// Returns each part's time since the last call: "time (ms) | fwd_microstep: 1.25 | ...".
   std::string micro_step_line();

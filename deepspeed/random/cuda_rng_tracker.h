@@ -23,8 +23,8 @@ class DEEPSPEED_API CudaRNGStatesTracker {
  public:
   using States = std::map<std::string, at::Tensor>;
 
-  /// Makes the device's default generator draw from a named stream while it exists. Afterwards the stream has
-  /// advanced and the default state is restored.
+  /// Makes the device's default generator draw from a named stream while the fork exists. The destructor
+  /// keeps the stream's advanced state and restores the default one.
   class DEEPSPEED_API Fork {
    public:
     ~Fork();
@@ -45,8 +45,8 @@ class DEEPSPEED_API CudaRNGStatesTracker {
   States get_states() const;
   /// Replaces all states. Used seeds stay recorded.
   void set_states(States states);
-  /// Adds a named stream whose numbers start at `seed`. Throws UsageError if the name or the seed was already
-  /// added.
+  /// Adds a named stream whose generator is seeded with `seed`. Throws UsageError if the name or the seed was
+  /// already added.
   void add(const std::string& name, uint64_t seed);
   /// Starts drawing from a named stream. Throws UsageError for a name that was not added.
   [[nodiscard]] Fork fork(const std::string& name = kModelParallelRng);
@@ -60,7 +60,8 @@ class DEEPSPEED_API CudaRNGStatesTracker {
   std::set<uint64_t> seeds_;
 };
 
-/// Returns the tracker of the process. Recomputation (checkpointing::checkpoint) repeats its streams.
+/// Returns the tracker of the process. Recomputation (checkpointing::checkpoint) restores the tracker's
+/// streams, so that they give the same numbers again.
 DEEPSPEED_API CudaRNGStatesTracker& get_cuda_rng_tracker();
 
 /// Seeds the generators of a model-parallel rank, as DeepSpeed and Megatron do. The device's default

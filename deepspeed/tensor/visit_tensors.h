@@ -70,7 +70,7 @@ struct IsMap : std::false_type {};
 template <class K, class V>
 struct IsMap<std::map<K, V>> : std::true_type {};
 
-/// Passes `value`, which is no tensor, to the visitor if it has other().
+/// Passes `value`, which is no tensor, to the visitor's other(), if the visitor has one.
 template <class T, class Visitor>
 void tell(const T& value, Visitor& visitor) {
   if constexpr (requires { visitor.other(value); }) visitor.other(value);

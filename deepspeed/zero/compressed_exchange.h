@@ -17,7 +17,8 @@
 
 namespace deepspeed::zero {
 
-/// Holds state that each rank keeps for itself: errors of compression or quantization.
+/// Holds state that each rank keeps for itself. It consists of errors of compression or quantization, and of
+/// 0/1 Adam's local steps since its last exchange.
 struct RankState {
   int64_t num_ranks = 0;  // number of ranks in the run; 0: unknown
   std::vector<std::pair<std::string, at::Tensor>> tensors;
@@ -34,9 +35,10 @@ class CompressedExchange {
   bool keeps_gradients() const { return optimizer_.next_gradient() != optim::GradientUse::kMean; }
   /// Returns the object by which the optimizer averages values over the ranks.
   const optim::RankMean& means() const { return means_; }
-  /// Turns local gradients into the ranks' mean momenta, if the next step takes momenta. Multiplies gradients
-  /// by gradient_scale first and returns 1; `reducer` then has the momenta as gradients. Otherwise changes
-  /// nothing and returns gradient_scale. Gradients must be finite. Collective.
+  /// Turns local gradients into the ranks' mean momenta, if the next step takes momenta. `reducer` then has
+  /// the momenta as its gradients, made from local gradients times gradient_scale. For other steps changes
+  /// nothing. Returns the factor by which the step must still multiply the reducer's gradients: 1 for
+  /// momenta, otherwise gradient_scale. Gradients must be finite. Collective.
   double exchange(GradReducer& reducer, double gradient_scale);
   /// Returns the ranks' average sum of squared local gradients: one double on the model's device. Collective.
   at::Tensor mean_square(const GradReducer& reducer) const;
@@ -44,9 +46,9 @@ class CompressedExchange {
   /// Returns the state that only this rank has, such as errors of compression. Its tensors are shared with
   /// the optimizer.
   RankState rank_state() const;
-  /// Loads what rank_state() returned, after the optimizer's states were loaded. Returns false if it is of
-  /// another number of ranks or of other sizes: errors then start at zero, and the loaded weights stay. Does
-  /// not communicate.
+  /// Loads what rank_state() returned, after the optimizer's states were loaded. Returns false if `own` comes
+  /// from another number of ranks or has other sizes. Errors then start at zero, and the weights that were
+  /// loaded for all ranks stay. Does not communicate.
   bool load_rank_state(const RankState& own);
   /// Returns the bytes of errors and gathered momenta, kept besides the optimizer's states.
   int64_t bytes() const;

@@ -20,18 +20,18 @@ class HoldableStorage;
 /// Keeps the parameters whole on every rank while it exists. Collective: all ranks construct and end it with
 /// the same parameters.
 /// Without a modifier_rank, a rank sees its own writes until the scope ends; then the old values return. A
-/// warning names the first such parameter of an engine.
+/// warning names the first parameter of an engine whose writes are lost in this way.
 /// With a modifier_rank, that rank (or all ranks) may write, and its values become those of all ranks at the
-/// end. This includes new memory of the same type and sizes, as torch::load() gives a parameter. If another
+/// end. It may also give a parameter new memory of the same type and sizes, as torch::load() does. If another
 /// rank writes a parameter that the modifier_rank does not, all ranks get an error at the end.
-/// Scopes nest, but inside a scope with a modifier_rank others must have none. Tensors made over a parameter
-/// meanwhile (detach(), view()) keep the values it has at the end. Tensors that are not partitioned are left
-/// alone.
+/// Scopes nest, but two open scopes with a modifier_rank must not share a parameter. Tensors made over a
+/// parameter meanwhile (detach(), view()) keep the values that the parameter has at the end. Tensors that are
+/// not partitioned are left alone.
 class DEEPSPEED_API GatheredParameters {
  public:
   /// Opens the scope. modifier_rank: a rank within the group over which the parameters are partitioned.
-  /// Throws UsageError if there is no such rank, or if another GatheredParameters is writing one of the
-  /// parameters; CommError.
+  /// Throws UsageError if the group has no such rank. Throws UsageError if modifier_rank is given and another
+  /// open GatheredParameters with a modifier_rank holds one of the parameters. Throws CommError and IoError.
   explicit GatheredParameters(const std::vector<at::Tensor>& params,
                               std::optional<int> modifier_rank = std::nullopt);
   /// Calls close(), unless an exception is unwinding. In that case the old values return, without
@@ -80,13 +80,13 @@ class DEEPSPEED_API GatheredParameters {
   Unwinding unwinding_;
 };
 
-/// Turns partitioned parameters that no engine owns into ordinary tensors with all their values. These come
-/// from a zero::Init that has ended, from an engine that was dropped, or from destroy({.keep_partitioned =
-/// true}). They keep their identity; other tensors are left alone. Every rank gets the whole model and needs
-/// the memory for it. Collective.
-/// Throws UsageError naming the parameter if an engine still owns it or it is in use, and if a rank has too
-/// little memory. Throws CommError and IoError; some parameters are whole by then, and another call continues
-/// with the rest.
+/// Turns partitioned parameters that no engine owns into ordinary tensors with all their values. No engine
+/// owns parameters after their zero::Init has ended, after their engine was dropped, or after
+/// destroy({.keep_partitioned = true}). The tensors keep their identity; tensors that are not partitioned are
+/// left alone. Every rank gets the whole model and needs the memory for it. Collective.
+/// Throws UsageError naming the parameter if an engine still owns it or it is in use. Throws UsageError while
+/// a zero::Init is building the model, and if a rank has too little memory. Throws CommError and IoError;
+/// some parameters are whole by then, and another call continues with the rest.
 DEEPSPEED_API void make_whole(const std::vector<at::Tensor>& params);
 
 }  // namespace deepspeed::zero

@@ -39,7 +39,8 @@ namespace deepspeed::zero {
 class Construction;
 class ConstructionMode;
 
-/// Holds the arguments of DeepSpeed's zero.Init, and max_whole_bytes.
+/// Holds the arguments of DeepSpeed's zero.Init. The members `parameters`, `world`, max_whole_bytes and
+/// stays_whole are additions.
 struct InitArguments {
   /// A model that exists already. Its parameters are partitioned at once; tensors built later are not.
   /// Parameters on the meta device get shards full of NaN on the rank's device. Fill them by load_weights(),
@@ -47,8 +48,8 @@ struct InitArguments {
   std::shared_ptr<torch::nn::Module> module = nullptr;
   /// Like `module`, for a model that is no torch::nn::Module: lists its parameters, each once.
   std::vector<NamedTensor> parameters = {};
-  /// Ranks over which parameters are partitioned. They get the first rank's values. Default: the ranks of
-  /// `mpu`, or all ranks without one.
+  /// Ranks over which parameters are partitioned. All of them get the first rank's values. Default: the ranks
+  /// of `mpu`, or all ranks without one.
   comm::ProcessGroup data_parallel_group = {};
   bool mem_efficient_linear = true;  // no effect: backward gathers what it needs
   /// Where shards are kept once a parameter is partitioned. "none" is the rank's device, "cpu" is host
@@ -72,7 +73,7 @@ struct InitArguments {
   /// mpu. Each rank's slices of the model keep their own values.
   std::shared_ptr<Mpu> mpu = nullptr;
   comm::ProcessGroup zero_param_parallel_group = {};
-  // These act as the config's keys of the same name, before initialize().
+  // The next two act as the config's keys of the same names, until initialize().
   bool zero_quantized_weights = false;
   bool zero_quantized_nontrainable_weights = false;
   comm::ProcessGroup sequence_data_parallel_group = {};  // the older name of data_parallel_group
@@ -80,8 +81,8 @@ struct InitArguments {
   /// Bytes of parameters kept whole on each rank while the model is built. The newest tensor does not count.
   int64_t max_whole_bytes = 64 << 20;
   /// Returns whether a parameter stays whole until initialize(). An example is a slice of a layer, if the
-  /// group's other ranks hold other slices. It is asked when the parameter would be partitioned. Null: no
-  /// parameter stays whole.
+  /// group's other ranks hold other slices. The function is called when the parameter would be partitioned.
+  /// Null: no parameter stays whole.
   std::function<bool(const at::Tensor&)> stays_whole = nullptr;
 };
 
@@ -101,10 +102,10 @@ struct InitArguments {
 ///   unusable, and no rank waits for another.
 class DEEPSPEED_API Init {
  public:
-  /// Starts partitioning. Collective. Throws ConfigError if the config's stage is not 3, or for "nvme"
-  /// without a disk. Throws NotSupportedError for arguments that are not supported yet. Throws UsageError if
-  /// arguments contradict each other, the config or an outer zero::Init. Throws IoError on all ranks if one
-  /// has no disk.
+  /// Starts partitioning. Collective. Throws ConfigError if the config's stage is not 3, or if remote_device
+  /// is "nvme" and no config names a disk. Throws NotSupportedError for arguments that are not supported yet.
+  /// Throws UsageError if arguments contradict each other, the config or an outer zero::Init. Throws IoError
+  /// on all ranks if one of them cannot create its file on the disk.
   explicit Init(InitArguments arguments = {});
   /// Calls close(), unless an exception is unwinding.
   ~Init() noexcept(false);
@@ -112,9 +113,9 @@ class DEEPSPEED_API Init {
   Init& operator=(const Init&) = delete;
 
   /// Ends the construction and partitions all parameters. Until initialize() takes them over, an operator
-  /// that reads parameters gathers them, so all ranks must call it; writing needs GatheredParameters. A
-  /// second call does nothing. Collective. Throws UsageError on another thread and inside a
-  /// GatheredParameters; CommError.
+  /// that reads parameters gathers them, so all ranks must run the same operators. Writing needs
+  /// GatheredParameters. A second call does nothing. Collective. Throws UsageError on another thread and
+  /// inside a GatheredParameters. Throws CommError.
   void close();
   /// Ends the construction of a complete model. Partitions exactly its parameters, also those without a
   /// gradient, and uses their names in errors. Throws as close() does, and UsageError if two share memory.

@@ -46,8 +46,8 @@ std::optional<ParamPlace> non_finite_of_rank(const ParamStore& store, const Grad
 
 int own_rank_of(const comm::ProcessGroup& data) { return data.global_ranks()[size_t(data.rank())]; }
 
-// Describes the gradient as far as the data-parallel ranks can tell, with the same text on all of them. Empty
-// if it is on other ranks of the model.
+// Describes the non-finite gradient as far as the data-parallel ranks can tell, with the same text on all of
+// them. Returns an empty text if only other ranks of the model have such a gradient.
 std::string cause_in_replicas(const ParamStore& store, const ZeroState& state, const GradReducer& reducer,
                               const comm::ProcessGroup& data, bool keeps_gradients) {
   const auto describe = [&](const std::optional<ParamPlace>& place, const auto&... where) {

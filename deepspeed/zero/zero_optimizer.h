@@ -83,7 +83,8 @@ class DEEPSPEED_API ZeroOptimizer {
   /// Returns the master weights and optimizer states that this rank owns.
   ZeroState& state() { return *state_; }
   const ZeroState& state() const { return *state_; }
-  /// Returns the exchange that replaces gradients by compressed values; null if gradients are exchanged.
+  /// Returns the exchange of compressed values that replaces the exchange of gradients. Null if the
+  /// optimizer only takes gradients.
   CompressedExchange* exchange() { return exchange_.get(); }
   /// Sets this rank's micro step. Ranks at different micro steps get an error from their next collective.
   void set_micro_step(int64_t micro_step) { micro_step_->store(micro_step); }
@@ -93,13 +94,13 @@ class DEEPSPEED_API ZeroOptimizer {
   /// collective throws an error that names the hyperparameter. Sends no message, and costs nothing on one
   /// rank.
   void tell_ranks();
-  /// Makes step() also throw CommError if one of `groups` has failed. Gradients depend on values that these
-  /// sent.
+  /// Makes step() also throw CommError if one of `groups` has failed. A pipeline names the groups that send
+  /// the values on which its gradients depend.
   void rely_on(std::vector<comm::ProcessGroup> groups);
   /// Notes that backward is done with the leaf module of this number (GatherPool::on_unit_done).
   void on_unit_done(size_t unit);
-  /// Updates the weights that this rank owns and gathers the parameters. Stage 3 gathers them when they are
-  /// used.
+  /// Updates the weights that this rank owns. At stages 1 and 2 it then gathers the parameters; stage 3
+  /// gathers them when they are used.
   /// With check_overflow, a step with non-finite gradients is skipped. A warning names `step_number`, the
   /// parameter and the rank. If the loss scale cannot be lowered, all ranks throw UsageError. Without
   /// check_overflow the step is applied without clipping.
@@ -113,14 +114,15 @@ class DEEPSPEED_API ZeroOptimizer {
   /// loaded.
   StepResult step(int64_t step_number);
 
-  /// Returns the state that only this rank has: the errors of earlier compression or quantization. It does
-  /// not include masters and states. Tensors are shared with the optimizer.
+  /// Returns the state that only this rank has: errors of earlier compression or quantization, and 0/1 Adam's
+  /// local steps. Masters and the states that ranks share are left out. Tensors are shared with the
+  /// optimizer.
   RankState rank_state() const;
   /// Returns whether this rank keeps errors of compression or quantization.
   bool keeps_errors() const;
   /// Loads what rank_state() returned, after masters, states and the loss scale were loaded. Returns false if
-  /// it is of another number of ranks or of other sizes: errors then start at zero, and the loaded weights
-  /// stay. Does not communicate.
+  /// `own` comes from another number of ranks or has other sizes. Errors then start at zero, and the weights
+  /// that were loaded for all ranks stay. Does not communicate.
   bool load_rank_state(const RankState& own);
 
  private:

@@ -1,5 +1,5 @@
 // Masters and optimizer states that this rank owns, for checkpoints, inspection and changes from outside.
-// With super_offload, access between the boundary's backward and step() throws UsageError.
+// With super_offload, access between the backward at the accumulation boundary and step() throws UsageError.
 #pragma once
 
 #include <cstddef>
@@ -34,19 +34,20 @@ class ZeroState {
   ZeroState(const ZeroState&) = delete;
   ZeroState& operator=(const ZeroState&) = delete;
 
-  /// Returns whether a 16-bit model has fp32 masters, whole or as their lower halves.
+  /// Returns whether a 16-bit model has fp32 masters, split or not.
   bool has_master_weights() const;
-  /// Returns whether the bf16 parameters are the upper 16 bits of the fp32 masters. Changing a parameter then
-  /// changes its master, and the reverse.
+  /// Returns whether the fp32 masters are split. The bf16 parameters are then their upper 16 bits, and only
+  /// the lower 16 bits are kept separately. Changing a parameter changes its master, and the reverse.
   bool has_split_masters() const;
-  /// Returns whether fp32 masters are made on request, from halves or from 16-bit weights.
+  /// Returns whether fp32 masters are not stored but made on request. They are joined from the two parts of
+  /// split masters, or converted from 16-bit weights.
   bool makes_fp32_masters() const;
 
   /// Returns the interval of a group that this rank owns. It lies in the group's flat space, or at stage 3 in
   /// the flat space of this rank's shards.
   Interval owned(size_t group) const;
-  /// Returns the pieces of parameters in the owned interval, in order. part: relative to that interval's
-  /// begin.
+  /// Returns the pieces of parameters in the owned interval, or in `part` of it, in order. part: relative to
+  /// the owned interval's begin, here and below.
   std::vector<ParamPiece> pieces(size_t group) const { return pieces(group, whole(group)); }
   std::vector<ParamPiece> pieces(size_t group, const Interval& part) const;
 
@@ -54,12 +55,12 @@ class ZeroState {
   /// if they are on a disk that fails. Throws UsageError if a step was applied in part.
   GroupState of(size_t group) const { return of(group, whole(group)); }
   GroupState of(size_t group, const Interval& part) const;
-  /// Returns masters and states as of() does, but without masters that are kept as halves.
+  /// Returns masters and states as of() does, but leaves split masters undefined instead of joining them.
   GroupState beside_masters(size_t group, const Interval& part) const;
   /// Returns the weights that the optimizer updates: fp32, or 16-bit masters. Throws as of().
   at::Tensor master(size_t group) const { return of(group).master; }
-  /// Returns the names, types and step count of the states, without elements. Absent unless a slice in `part`
-  /// is on a disk.
+  /// Returns the names, types and step count of states on a disk, without reading their elements. Returns
+  /// nothing unless a slice that overlaps `part` is on a disk.
   std::optional<optim::SliceState> on_disk(size_t group, const Interval& part) const;
   /// Returns, for each of the group's slices in memory, masters and states as stored. Masters are fp32, the
   /// lower 16 bits of masters whose upper 16 are the bf16 weights, or undefined if the weights are the

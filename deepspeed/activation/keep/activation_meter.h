@@ -44,14 +44,15 @@ class DEEPSPEED_API ActivationMeter {
   int64_t peak_on_host_ = 0;
 };
 
-/// Lists the meters that count what a thread keeps, innermost first; null: nothing is counted.
+/// Lists the meters that count what a thread keeps, innermost first. A null list counts nothing.
 struct MeterList {
   std::shared_ptr<ActivationMeter> meter;
   std::shared_ptr<const MeterList> outer;
 };
 using Meters = std::shared_ptr<const MeterList>;
 
-/// Counts one tensor on the thread's current meters while it exists. It must not outlive the tensor.
+/// Counts one tensor on the thread's current meters, from construction to destruction. The tensor must live
+/// at least as long.
 class CountedTensor {
  public:
   enum class Place { kDevice, kHost };
@@ -65,7 +66,7 @@ class CountedTensor {
   const void* storage_ = nullptr;
 };
 
-/// Makes meters the thread's current ones while it exists. A recomputation uses those of its forward.
+/// Makes meters the thread's current ones while it exists. A recomputation sets the meters of its forward.
 class MeterScope {
  public:
   explicit MeterScope(Meters meters);
@@ -81,9 +82,10 @@ class MeterScope {
 /// Returns the thread's current meters.
 Meters current_meters();
 
-/// Counts what this thread's forwards keep while it exists. That is tensors that autograd saves, except
-/// parameters and their views, and what checkpointing keeps instead. They count until backward frees them.
-/// Scopes nest; the outer meter keeps counting. Costs about a microsecond per saved tensor.
+/// Counts on `meter` what this thread's forwards keep for backward, while this object exists. It counts the
+/// tensors that autograd saves, except parameters and their views. It also counts what checkpointing keeps in
+/// place of them. Each tensor counts until backward frees it. Scopes nest; the outer meter keeps counting.
+/// Costs about a microsecond per saved tensor.
 class DEEPSPEED_API CountActivations {
  public:
   explicit CountActivations(std::shared_ptr<ActivationMeter> meter);
@@ -96,8 +98,8 @@ class DEEPSPEED_API CountActivations {
   std::unique_ptr<Scopes> scopes_;
 };
 
-/// Returns whether the model keeps a tensor anyway. Such are parameters, their views, and casts of
-/// partitioned parameters.
+/// Returns whether the model keeps a tensor anyway, so that it is not counted. This holds for parameters,
+/// their views, and casts of partitioned parameters.
 bool is_parameter(const at::Tensor& tensor);
 
 /// Returns an object that keeps a tensor as it is, and counts it unless is_parameter().

@@ -7,8 +7,9 @@
 namespace deepspeed {
 
 struct CheckpointOptions {
-  /// Makes each model-parallel rank keep only 1/n of each input of a region. The parts are gathered before
-  /// the recomputation. The inputs must be equal on these ranks.
+  /// Makes each of n model-parallel ranks keep only 1/n of each input of a region. A region is what one
+  /// checkpoint() call runs. The parts are gathered before the recomputation. The inputs must be equal on
+  /// these ranks.
   bool partition_activations = false;
   /// Stores the parts in buffers that are allocated once. Needs partition_activations and num_checkpoints.
   bool contiguous_checkpointing = false;

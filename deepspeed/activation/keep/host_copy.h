@@ -10,11 +10,11 @@
 
 namespace deepspeed::activation {
 
-/// Holds the elements of a tensor on the host. The tensor's own memory is reusable as soon as the copy is
-/// done, without the caller waiting.
+/// Holds the elements of a tensor on the host. The caller does not wait for the copy. The tensor's own memory
+/// may be reused as soon as the copy is done.
 class HostCopy {
  public:
-  /// Starts the copy. tensor: dense, with any strides. On a CPU it is made at once.
+  /// Starts the copy. tensor: dense, with any strides. The copy of a CPU tensor is made at once.
   explicit HostCopy(const at::Tensor& tensor);
 
   /// Starts the copy back to the device, so that fetch() finds it done. Returns false if it has already

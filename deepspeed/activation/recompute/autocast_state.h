@@ -8,7 +8,8 @@
 
 namespace deepspeed::activation {
 
-/// Holds for which devices autocast is on, its dtypes, and whether it caches casts.
+/// Holds torch's autocast settings. These are the switch and the dtype of each device, and whether casts are
+/// cached.
 struct AutocastState {
   struct OfDevice {
     c10::DeviceType device;
@@ -23,8 +24,8 @@ struct AutocastState {
   bool keeps_casts;
 };
 
-/// Sets an autocast state while it exists. Casts cached inside are dropped at its end, unless it is inside
-/// autocast's own scope.
+/// Sets an autocast state while this object exists. Its end drops the casts that were cached meanwhile,
+/// unless an autocast scope of torch encloses it.
 class RepeatAutocast {
  public:
   explicit RepeatAutocast(const AutocastState& state);

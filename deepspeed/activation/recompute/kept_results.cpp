@@ -1,7 +1,7 @@
 // 1. KeepingScope turns the dispatch key on, so that each operator of the thread reaches see_operator().
 // 2. In forward, an operator that the policy names runs, and its results are kept as they are then.
-// 3. In the recomputation it does not run. Autograd above it gets the kept results in order. A generator that
-//    the operator drew from continues with its state after the operator.
+// 3. In the recomputation such an operator does not run. Autograd, which lies above the key, gets the kept
+//    results in order. A generator from which the operator drew continues with its state after the operator.
 #include "deepspeed/activation/recompute/kept_results.h"
 
 #include <algorithm>
@@ -27,8 +27,9 @@ constexpr c10::DispatchKeySet kBelowKeeping(c10::DispatchKeySet::FULL_AFTER, kKe
 thread_local KeptResults* current_results = nullptr;
 
 /// Returns a tensor with the value of `tensor`, protected from later writes. torch::nn::Linear, for example,
-/// adds its bias to a product in place. A lazy clone shares the memory until one side writes. It is also a
-/// separate tensor: autograd sets its node on the result itself, which would form a cycle.
+/// adds its bias to a product in place. A lazy clone shares the memory until one side writes. The clone is
+/// also a separate tensor. Autograd sets its node on the result itself, so keeping the result itself would
+/// form a cycle.
 at::Tensor value_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
@@ -40,7 +41,7 @@ at::Tensor value_of(const at::Tensor& tensor) {
 void see_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   KeptResults* const results = current_results;
   const c10::DispatchKeySet below = keys & kBelowKeeping;
-  // An overload that writes into an argument, as mm.out, has no result that could stand for that.
+  // An overload that writes into an argument, as mm.out, has no result that could stand for the write.
   if (results == nullptr || !results->keeps(op.operator_name().name) || op.schema().is_mutable())
     return op.redispatchBoxed(below, stack);
   if (results->replays()) return results->give_back(op, stack);

@@ -1,6 +1,6 @@
-// Keeps the results of operators that a policy names in forward, and returns them in order in the
-// recomputation. A boxed fallback of a dispatch key below autograd sees the operators. The key is on only
-// inside such regions, so other code pays nothing.
+// In forward, keeps the results of the operators that a policy names. The recomputation gets these results
+// back in order. A boxed fallback of a dispatch key below autograd sees the operators. The key is on only
+// inside regions with a policy, so other code pays nothing.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ class KeptResults {
   explicit KeptResults(std::shared_ptr<const SelectivePolicy> policy) : policy_(std::move(policy)) {}
 
   bool keeps(const std::string& op) const { return policy_->keeps(op); }
-  /// Keeps an operator's results, which are on top of the stack. drew: it took random numbers, so the
-  /// generators' states are kept too.
+  /// Keeps an operator's results, which are on top of the stack. drew: whether the operator took random
+  /// numbers, so that the generators' states after it are kept too.
   void keep(const c10::OperatorHandle& op, const torch::jit::Stack& stack, bool drew);
-  /// Replaces the operator's arguments on the stack with the next results. Throws UsageError if forward
-  /// called another operator at this point.
+  /// Replaces the operator's arguments on the stack with the next kept results. The operator itself does not
+  /// run. Throws UsageError if forward called another operator at this point.
   void give_back(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
   void begin_replay() {
@@ -55,8 +55,8 @@ class KeptResults {
   bool replays_ = false;
 };
 
-/// Makes this thread's operators keep or reuse results while it exists. null turns this off, also inside
-/// another scope.
+/// Makes this thread's operators use `results` while it exists. They keep their results there in forward, and
+/// take them from there in the recomputation. Null turns this off, even inside another scope.
 class KeepingScope {
  public:
   explicit KeepingScope(KeptResults* results);

@@ -5,7 +5,7 @@
 //    the i-th tensor that it saves is the value of the i-th Holder. Autograd itself keeps leaves with a
 //    gradient, such as parameters, in forward and in the recomputation.
 // 3. At the last Holder an exception (Finished) ends the function, and the frame drops its inputs. It keeps
-//    them if the forward has not ended yet, since that may run a backward inside.
+//    them if the forward has not ended yet, since the function may run a backward inside its forward.
 #include "deepspeed/activation/recompute/recomputation.h"
 
 #include <exception>

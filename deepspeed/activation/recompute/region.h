@@ -23,12 +23,13 @@ struct Region {
   /// Records the state in which the region begins.
   Region(TensorFunction function, const TensorList& inputs, RegionOptions options);
 
-  /// Returns the saved inputs as leaves that need gradients like the forward's inputs.
+  /// Returns the saved inputs as leaves, which need gradients if the forward's inputs did. A reentrant
+  /// recomputation runs on them.
   TensorList leaves_of(const TensorList& saved) const;
-  /// Returns the saved inputs for a function that runs again within the forward's graph. Leaves replace
-  /// inputs that were results of operators; all other inputs are unchanged.
+  /// Returns the saved inputs for a recomputation that is not reentrant. A leaf replaces each input that was
+  /// a result of operators; all other inputs are unchanged.
   TensorList inputs_of(const TensorList& saved) const;
-  /// Returns those of `inputs`, which inputs_of() returned, that replace results of operators.
+  /// Returns the leaves among `inputs` with which inputs_of() has replaced results of operators.
   TensorList stand_ins(const TensorList& inputs) const;
 
   /// Calls `work`, which runs the function again. With RegionOptions::names_errors, errors of `work` name the
@@ -72,14 +73,15 @@ class RegionTimer {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Serves as base of the hooks of a region that recomputes. They keep no value, or only one that backward
-/// needs now.
+/// Serves as base of the hooks of a region that recomputes. Such hooks keep no value, or only the one that
+/// backward needs now.
 struct RegionHooks : autograd::SavedTensorHooks {
   bool takes_leaf(const at::TensorImpl*) override { return false; }
 };
 
-/// Calls `apply` with hooks that keep the inputs that it saves. Inside an outer region, that region's hooks
-/// take them. Other hooks take them unless the configuration moves inputs.
+/// Calls `apply`, which saves the region's inputs through autograd, with hooks that keep them. Inside an
+/// outer region, the hooks of that region take the inputs. Hooks of any other kind also take them, unless the
+/// configuration partitions inputs or moves them to the host.
 void save_inputs_through(const Region& region, const std::function<void()>& apply);
 
 }  // namespace deepspeed::activation

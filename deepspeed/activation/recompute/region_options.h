@@ -20,12 +20,12 @@ struct RegionOptions {
   /// DeepSpeed's CheckpointFunction; at least one input must need a gradient. With false, the first saved
   /// tensor that backward needs makes the forward run again as far as necessary.
   bool use_reentrant = false;
-  /// Keeps the results of the policy's operators instead of recomputing them; null: of none. Excludes
+  /// Keeps the results of the policy's operators instead of recomputing them. Null keeps none. Excludes
   /// use_reentrant.
   SharedPolicy keep = nullptr;
-  /// Ends a recomputation at the last tensor that backward needs. It throws an exception that the function
-  /// must not swallow. With false the function runs to its end, and saving more than in forward is an error
-  /// too.
+  /// Ends a recomputation at the last tensor that backward needs. There an exception leaves the function,
+  /// which must not swallow it. With false the function runs to its end, and saving more tensors than in
+  /// forward is an error too.
   bool stop_early = true;
   /// Names the region in errors, e.g. "layer 3".
   std::string name = "a checkpointed function";

@@ -20,8 +20,9 @@ class DEEPSPEED_API SelectivePolicy {
   /// return a view of one, or return nothing, as the fused operators of deepspeed::ops do.
   explicit SelectivePolicy(const std::vector<std::string>& operators);
 
-  /// Keeps matrix products, convolutions and attention. (Korthikanti et al., "Reducing Activation
-  /// Recomputation in Large Transformer Models", 2022, also keep what is expensive.)
+  /// Keeps the results of matrix products, convolutions and attention. The idea, to keep what is expensive to
+  /// compute, is from Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+  /// 2022.
   static SelectivePolicy matmuls_and_attention();
   /// Keeps only attention.
   static SelectivePolicy attention();

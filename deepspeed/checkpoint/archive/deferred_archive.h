@@ -21,7 +21,8 @@ namespace deepspeed::checkpoint {
 /// Reads one file of torch.save on demand, which it holds open. Not thread-safe.
 class DeferredArchive {
  public:
-  /// Size in bytes above which a storage is deferred. Its tensors in value() are on the meta device.
+  /// Size in bytes above which a storage is deferred. Tensors of a deferred storage are on the meta device in
+  /// value().
   static constexpr int64_t kDeferredBytes = 64 * 1024;
 
   /// Reads everything except the deferred storages. Throws like read_torch_archive(). With `sums`, everything
@@ -42,8 +43,8 @@ class DeferredArchive {
   /// that size, any dtype and device. `tensor` is a contiguous tensor of value(), deferred or not. Throws
   /// CheckpointError if the sizes do not fit or the bytes are altered.
   void read(const at::Tensor& tensor, const Interval& elements, const at::Tensor& destination) const;
-  /// Loads the whole tensor to the CPU. Returns one that is not deferred unchanged. If the tensor fills its
-  /// zip record, the record's own checksum is checked.
+  /// Loads the whole tensor to the CPU. A tensor that is not deferred is returned unchanged. If the tensor
+  /// fills its zip record, the record's own checksum is checked.
   at::Tensor load(const at::Tensor& tensor) const;
   /// Returns `value` with all tensors inside it loaded. Views of one storage still share it.
   Value load(Value value) const;

@@ -28,9 +28,9 @@ using TensorStream = std::function<void(const at::Tensor& deferred, const PieceS
 /// Converts a provider into a stream, with one piece per tensor. Null gives null.
 DEEPSPEED_API TensorStream stream_of(TensorProvider provide);
 
-/// Writes `value` to a file, replacing an existing one. Tensors that share a storage share a record. A view
-/// of a larger storage is written with only its own elements. `provide` returns the data of tensors on the
-/// meta device. It is called for one tensor after the other, so that no two have to be in memory. Throws
+/// Writes `value` to a file, replacing an existing one. Tensors that overlap in one storage share a record. A
+/// view of a larger storage is written with only its own elements. `provide` returns the data of tensors on
+/// the meta device. It is called for one tensor after the other, so that no two have to be in memory. Throws
 /// IoError. Returns the file's checksums.
 DEEPSPEED_API FileSums write_torch_archive(const std::filesystem::path& path, const Value& value,
                                            const TensorProvider& provide = nullptr,

@@ -1,11 +1,11 @@
 // Reads a zip archive from its end, trusting no number in it.
 //
-// The constructor finds the end record at the end of the file, then the 64-bit one if it exists, then the
-// directory (find_directory). It parses each entry of that (read_directory, parse_entry). Every offset and
-// size is compared with the file's size before it is used, and all records together have to fit into the
-// file. A changed byte can therefore not demand more memory than the file has bytes. A record's local header
-// is read when its data is first requested (data_offset). read() and read_part() check the CRC-32 of what
-// they return.
+// The constructor finds the end record at the end of the file. The end record, or the 64-bit one if it
+// exists, leads to the directory (find_directory). Then the constructor parses each entry of the directory
+// (read_directory, parse_entry). Every offset and size is compared with the file's size before it is used,
+// and all records together have to fit into the file. A changed byte can therefore not demand more memory
+// than the file has bytes. A record's local header is read when its data is first requested (data_offset).
+// read() and read_part() check the CRC-32 of what they return.
 #include "deepspeed/checkpoint/archive/zip_reader.h"
 
 #include <algorithm>

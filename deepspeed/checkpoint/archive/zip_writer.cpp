@@ -71,7 +71,7 @@ void ZipWriter::add(const std::string& name, uint64_t size,
                     const std::function<void(const PieceSink&)>& give) {
   Entry entry{folder_ + "/" + name, position_, size};
   const bool is_large = size >= kMax32;
-  // The 64-bit part tells readers the width of the sizes after the record; the sizes themselves are there.
+  // The 64-bit part tells readers how wide the sizes behind the record are. Its own two sizes stay 0.
   std::string extra = is_large ? FieldWriter().u16(kZip64Part).u16(16).u64(0).u64(0).bytes : "";
   const uint64_t data_begin = position_ + 30 + entry.name.size() + extra.size() + 4;
   const uint64_t padding = (kRecordAlignment - data_begin % kRecordAlignment) % kRecordAlignment;

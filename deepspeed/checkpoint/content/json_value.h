@@ -8,9 +8,9 @@ namespace deepspeed::checkpoint {
 
 Value value_of_json(const Json& json);
 
-/// Returns the value as JSON. Tuples, sets and sizes become arrays, integer keys become strings, and 0-d
-/// tensors become numbers. Throws CheckpointError for what JSON cannot express: larger tensors, bytes and
-/// objects.
+/// Returns the value as JSON. Tuples, sets and torch.Size values become arrays, integer keys become strings,
+/// and 0-d tensors become numbers. Throws CheckpointError for what JSON cannot express: larger tensors, bytes
+/// and objects.
 Json json_of_value(const Value& value);
 
 }  // namespace deepspeed::checkpoint

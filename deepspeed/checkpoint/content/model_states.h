@@ -22,7 +22,8 @@ struct ModuleStates {
   bool has_module = true;  // false if the weights are in the files of layers
   NamedTensors module;     // parameters and buffers in the module's order and dtype, aliases included
   std::vector<std::string> buffer_names;  // which entries of `module` are buffers
-  /// Lists each group's trainable parameters in the order of its flat tensor. Unset without ZeRO.
+  /// Lists each group's trainable parameters in the order of its flat tensor. Unset without ZeRO, except in
+  /// files of this library's pipelines.
   std::optional<std::vector<NamedShapes>> param_shapes;
   std::optional<NamedShapes> frozen_param_shapes;
   std::optional<NamedTensors> frozen_param_fragments;              // whole tensors, on the CPU

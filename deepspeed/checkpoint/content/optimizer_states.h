@@ -34,16 +34,16 @@ struct PartitionStates {
   /// step.
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::optional<int64_t> step;
-  /// Holds numbers of all parameters of the group, by the number's name and then the parameter's. All ranks'
-  /// files have the same.
+  /// Holds the per-parameter numbers (parameter_numbers.h) of the whole group. All ranks' files hold the same
+  /// ones.
   ParameterNumbers numbers;
   Json options = Json::object();  // hyperparameters of the group: "lr", "betas", ...
 };
 
 struct ZeroOptimizerStates {
   int zero_stage = 1;  // 1 to 3
-  /// Marks a file of DeepSpeed's BF16_Optimizer. Its partitions include their padding, so `padding` is 0, and
-  /// its fragments lie at the given addresses.
+  /// Marks a file of DeepSpeed's BF16_Optimizer. Its partitions include their padding, so `padding` is 0. Its
+  /// fragments lie at the addresses that the file gives. The addresses in other files may be wrong.
   bool is_of_bf16_optimizer = false;
   LossScalerStates loss_scaler;
   bool overflow = false;

@@ -1,6 +1,6 @@
-// Some optimizers keep one number per parameter in addition to their states, such as "lamb_coeff_freeze" of
-// 1-bit Lamb. A universal checkpoint keeps all of them together with its common values. DeepSpeed would take
-// each file in a parameter's folder for an elementwise state.
+// Some optimizers keep numbers per parameter besides their states. 1-bit Lamb has one, "lamb_coeff_freeze". A
+// universal checkpoint keeps these numbers among its common values, because DeepSpeed takes each file in a
+// parameter's folder for an elementwise state.
 #pragma once
 
 #include <map>

@@ -1,9 +1,9 @@
 // Builds and parses the optimizer of a stage-0 checkpoint, in its three forms.
 //
 // In fp32 it is torch's state_dict. In 16 bits that state_dict is wrapped, together with the masters and the
-// loss scaler's members. The masters are flat per group if they are defined that way (FusedAdam), otherwise
-// per parameter. In fp32 under fp16 autocast the scaler is an additional entry of the state_dict, which
-// torch's load_state_dict() ignores. Parsing tells the forms apart by their keys.
+// loss scaler's members. The masters are flat per group if `fp32_flat` is defined (FusedAdam), otherwise per
+// parameter. In fp32 under fp16 autocast the scaler is an additional entry of the state_dict, which torch's
+// load_state_dict() ignores. Parsing tells the forms apart by their keys.
 #include "deepspeed/checkpoint/content/plain_optimizer.h"
 
 #include "deepspeed/base/error.h"

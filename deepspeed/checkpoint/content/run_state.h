@@ -1,6 +1,6 @@
 // Holds what a rank needs, besides weights and optimizer, to continue exactly: random streams, and its
-// positions in the data and in the accumulation window. Each rank has one file of its own format, which
-// DeepSpeed's patterns do not match.
+// positions in the data and in the accumulation window. Each rank writes one such file, in a format of this
+// library. Its name matches no pattern by which DeepSpeed finds files.
 #pragma once
 
 #include <cstdint>

@@ -35,12 +35,13 @@ struct ConvertOptions {
   /// Selects the model-parallel rank whose part is written, if layers are split over ranks. If unset, each
   /// part gets its own files, prefixed "mp_rank_00_" and so on.
   std::optional<int> mp_rank = std::nullopt;
-  /// Called after each piece with the bytes written so far and in total. Each part counts separately.
+  /// Called after each piece with the bytes written so far and in total. The counts start anew for each
+  /// model-parallel rank's part.
   std::function<void(uint64_t done_bytes, uint64_t all_bytes)> progress = nullptr;
 };
 
 /// Writes the fp32 weights, in pieces of a few MiB, into the folder `output`. The folder is created if it is
-/// missing. It gets `pytorch_model.bin` or `model.safetensors`, or shards with an index if they exceed
+/// missing. It gets `pytorch_model.bin` or `model.safetensors`, or shards with an index if the weights exceed
 /// `max_shard_size`. An `output` that ends in .bin, .pt, .pth or .safetensors is written as one file. Returns
 /// the files written.
 DEEPSPEED_API std::vector<std::filesystem::path> convert_zero_checkpoint_to_fp32_state_dict(

@@ -34,7 +34,7 @@ class AtomicFile {
   FileSums commit();
 
  private:
-  /// Throws IoError with the system's reason. If the disk is full, it also tells the space needed.
+  /// Throws IoError with the system's reason. If the disk is full, the error also tells the space needed.
   [[noreturn]] void fail(const char* action, int error) const;
 
   Folder folder_;

@@ -10,8 +10,8 @@ namespace deepspeed::checkpoint {
 /// Returns whether this processor has the instructions that crc32_by_instructions() uses.
 bool has_crc32_instructions();
 
-/// Continues the inverted checksum `state` over `bytes` and returns it inverted. `size` is a multiple of 16
-/// bytes, at least 64.
+/// Continues `state`, a checksum with all bits inverted, over `bytes`. The result is inverted too. `size` is
+/// a multiple of 16 bytes, at least 64.
 uint32_t crc32_by_instructions(uint32_t state, const uint8_t* bytes, size_t size);
 
 }  // namespace deepspeed::checkpoint

@@ -67,7 +67,7 @@ bool FileReader::read_directly(uint64_t offset, char* destination, uint64_t size
 void FileReader::read_plainly(uint64_t offset, char* destination, uint64_t size) const {
   bytes_read_ += size;
   bytes_of_all_readers.fetch_add(size,
-                                 std::memory_order_relaxed);  // it is a count alone, which hands nothing over
+                                 std::memory_order_relaxed);  // relaxed, because no other data depends on it
   if (size > 0 && !is_cached(offset, size) && read_directly(offset, destination, size)) return;
   while (size > 0) {
     const ssize_t count = ::pread(file_, destination, std::min<uint64_t>(size, 1u << 30), off_t(offset));

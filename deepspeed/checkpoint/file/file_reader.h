@@ -45,8 +45,8 @@ class FileReader {
   bool read_directly(uint64_t offset, char* destination, uint64_t size) const;
   void read_plainly(uint64_t offset, char* destination, uint64_t size) const;
   void verify(uint64_t chunk, const char* bytes, uint64_t size) const;
-  /// Returns a whole, verified checksum chunk by its number, for reading a part. Keeps the chunk, because the
-  /// next call may want the rest.
+  /// Returns a whole chunk (kSumChunkBytes) by its number, after comparing its checksum. read() uses it for a
+  /// part of a chunk. The chunk is kept, because the next read may want the rest.
   const std::string& edge_chunk(uint64_t chunk) const;
 
   std::filesystem::path path_;

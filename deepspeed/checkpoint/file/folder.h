@@ -13,9 +13,9 @@
 
 namespace deepspeed::checkpoint {
 
-/// Holds a folder open, even if its name later belongs to another folder. All names are of entries directly
-/// inside it, without a slash, and links under them are not followed. All functions throw IoError with the
-/// path and the system's reason. Copies share the open folder.
+/// Holds a folder open, even if its name later belongs to another folder. Each `name` is that of an entry
+/// directly inside the folder, without a slash. An entry that is a link is not followed. All functions throw
+/// IoError with the path and the system's reason. Copies share the open folder.
 class DEEPSPEED_API Folder {
  public:
   /// Opens the folder at a path given by the program. Links in the path are followed.

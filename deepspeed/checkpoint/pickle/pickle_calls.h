@@ -21,8 +21,8 @@ uint32_t build_call(PickleGraph& graph, uint32_t callable, uint32_t arguments);
 /// none. Throws CheckpointError.
 uint32_t build_new(PickleGraph& graph, uint32_t callable, uint32_t arguments, int64_t keywords = -1);
 
-/// Sets the state of a kept object (`__setstate__`, `__dict__`); drops that of an ordered dict. Throws
-/// CheckpointError.
+/// Sets the state of a kept object (`__setstate__`, `__dict__`). The state of an ordered dict is dropped.
+/// Throws CheckpointError.
 void set_state(PickleGraph& graph, uint32_t object, uint32_t state);
 
 /// Returns the storage of record `key`, of `num_bytes` bytes. Throws CheckpointError.

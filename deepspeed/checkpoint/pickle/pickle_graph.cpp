@@ -69,7 +69,8 @@ std::string bits_text(double number) {
 
 bool append_key(const Value& key, std::string& text);
 
-/// Appends the number of items, then append_key() of each. Returns whether all of them returned true.
+/// Appends to `text` what append_key() would for a tuple of `items`: their number, then the text of each.
+/// Returns false if append_key() does for one of them.
 bool append_keys(const std::vector<Value>& items, std::string& text) {
   text += "tuple " + std::to_string(items.size()) + ":";
   bool is_known = true;
@@ -77,9 +78,10 @@ bool append_keys(const std::vector<Value>& items, std::string& text) {
   return is_known;
 }
 
-/// Appends a text that is equal for equal keys. It marks its own end, so that a tuple takes one pass. Returns
-/// false for an object, a frozenset or a tensor, because only Python can compare those. Throws
-/// CheckpointError for what Python cannot hash: a list, dict, set or bytearray.
+/// Appends to `text` a text by which keys of a dict are compared: equal keys of one type have equal texts.
+/// The text shows where it ends, so that a tuple's text is made of its items' texts. Returns false for an
+/// object, a frozenset or a tensor, because only Python can compare those. Throws CheckpointError for what
+/// Python cannot hash: a list, dict, set or bytearray.
 bool append_key(const Value& key, std::string& text) {
   const auto append = [&](const char* kind, std::string_view content) {
     text += message(kind, content.size(), ":");

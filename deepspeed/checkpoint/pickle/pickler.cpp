@@ -2,9 +2,9 @@
 //
 // write() dispatches by the kind of value. Each put() emits operations that leave exactly one object on the
 // reader's stack. An object is written as its callable and arguments, the call, its items, and its state.
-// Strings, globals and tensors are memoized at first use and recalled later. torch.load expects that of
-// storages, and it keeps tied tensors one object. Numbers take the shortest form that holds them. Nesting is
-// limited to what our reader accepts.
+// Strings, globals and tensors are memoized at first use and recalled later. A tensor that occurs twice, such
+// as a tied weight, is therefore one object after reading. Numbers take the shortest form that holds them.
+// Nesting is limited to what our reader accepts.
 #include "deepspeed/checkpoint/pickle/pickler.h"
 
 #include <bit>

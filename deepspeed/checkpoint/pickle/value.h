@@ -148,7 +148,7 @@ class DEEPSPEED_API Value {
   Value(BigInt value) : data_(std::move(value)) {}
   Value(std::complex<double> value) : data_(value) {}
   static Value bytes(std::vector<uint8_t> value);
-  /// Returns an int64_t if that holds the integer, otherwise a BigInt. `bytes` is two's complement,
+  /// Returns the integer as an int64_t if it fits, otherwise as a BigInt. `bytes` is two's complement,
   /// little-endian, of any length.
   static Value integer(std::vector<uint8_t> bytes);
 
@@ -184,8 +184,9 @@ class DEEPSPEED_API Value {
   Variant data_;
 };
 
-/// Describes any other object as Python's __reduce_ex__(2) does. Reading keeps this description and calls
-/// nothing; the user of the object decides whether to call its callable.
+/// Describes an object for which Value has no type of its own. The description is that of Python's
+/// __reduce_ex__(2). Reading keeps this description and calls nothing; the user of the object decides whether
+/// to call its callable.
 struct Object {
   /// Tells how Python creates the object from its callable and arguments.
   enum class Making {

@@ -81,7 +81,8 @@ Fp32Source::Fp32Source(const path& dir, const std::string& tag, const Options& o
 }
 
 /// Lists the module's tensors. In a pipeline they come from one file per layer, whose names lack the layer's
-/// prefix. Buffers of tied layers are in no list.
+/// prefix. Buffers of tied layers get other names than in the model files, so add_buffers() does not find
+/// them.
 void Fp32Source::open_module(const path& dir, const std::string& tag) {
   for (const Stage& stage : stages_) {
     for (const auto& [name, tensor] : stage.states.module)

@@ -29,8 +29,8 @@ class Fp32Source {
   };
 
   /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or shapes and counts do
-  /// not fit. Throws UsageError if layers are split over ranks and no rank is selected. `archives` are those
-  /// of the tag's folder; if null, it opens its own.
+  /// not fit. Throws UsageError if layers are split over ranks and no rank is selected. `archives` opens the
+  /// files of the tag's folder. If it is null, the source makes its own.
   Fp32Source(const std::filesystem::path& dir, const std::string& tag, const Options& options,
              std::shared_ptr<const TagArchives> archives = nullptr);
 
@@ -63,7 +63,7 @@ class Fp32Source {
     std::shared_ptr<DeferredArchive> model;
     ModuleStates states;
     Archives files;        // the optimizer file of each data-parallel rank
-    Archives model_files;  // stage 3: each rank's file, if needed
+    Archives model_files;  // stage 3: each rank's model file, for shards of frozen parameters
     std::vector<ZeroOptimizerStates> ranks;
   };
   /// Holds a tensor of the module and the file that contains it.

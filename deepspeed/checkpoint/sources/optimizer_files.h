@@ -1,5 +1,5 @@
-// Reads a checkpoint's optimizer by parameter. Files of any stage and number of ranks look the same, and each
-// reader takes the intervals it needs.
+// Reads a checkpoint's optimizer by parameter, whatever stage and number of ranks saved it. Each rank that
+// loads reads the intervals of elements that it needs.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +39,10 @@ class OptimizerFiles {
   };
 
   /// Opens the partitions of stages 1 to 3. `shapes`, the param_shapes of the model file, tell where the
-  /// parameters of `mp_rank` lie. The file's own param_slice_mappings are wrong with DeepSpeed's
-  /// round_robin_gradients. Those of its BF16_Optimizer are right, and are used if there are no shapes, as in
-  /// its pipelines at stage 0. Throws CheckpointError if a rank's file is missing or files do not fit
-  /// together.
+  /// parameters of `mp_rank` lie. The param_slice_mappings in the optimizer files would tell this too, but
+  /// are wrong with DeepSpeed's round_robin_gradients. Those that DeepSpeed's BF16_Optimizer writes are
+  /// right. They are used if there are no shapes, as in DeepSpeed's bf16 pipelines at stage 0. Throws
+  /// CheckpointError if a rank's file is missing or files do not fit together.
   static OptimizerFiles of_partitions(const std::filesystem::path& dir, const std::string& tag,
                                       const TagArchives& archives,
                                       const std::optional<std::vector<NamedShapes>>& shapes, int mp_rank = 0);
@@ -64,8 +64,8 @@ class OptimizerFiles {
   const std::optional<LossScalerStates>& loss_scaler() const { return loss_scaler_; }
   /// Returns whether the last step was skipped because gradients were not finite. Stage 0 does not record it.
   bool overflow() const { return overflow_; }
-  /// Returns whether the files hold a state of the parameter, masters included. If an optimizer has no
-  /// states, its files hold nothing.
+  /// Returns whether the files hold any state of the parameter, masters included. Files of an optimizer
+  /// without states and masters hold nothing at all.
   bool holds(const std::string& parameter) const;
   bool holds_nothing() const { return pieces_.empty() && state_files_.empty(); }
   /// Returns how many elements of a parameter's state the files hold; 0 if none.

@@ -1,6 +1,6 @@
 // Locates shards in the optimizer files of stage 3. Each parameter is padded to a multiple of the number of
-// ranks and cut into equal shards. A rank's shards lie one after the other in the flat tensors of its file,
-// one per sub-group.
+// ranks and cut into equal shards. Each rank's file has one flat tensor per sub-group, in which the rank's
+// shards lie one after the other.
 #pragma once
 
 #include <cstddef>
@@ -32,12 +32,15 @@ std::vector<ShardPlace> place_shards(const std::vector<int64_t>& numels,
 
 using Fragments = std::vector<std::pair<std::string, FragmentAddress>>;
 
-/// Returns the parameters that overlap `partition`, an interval of elements of the group's flat tensor.
-/// Addresses count from its begin. `shapes` lists the group's parameters in flat order.
+/// Returns the parameters that overlap `partition`, and their parts in it. `partition` is an interval of
+/// elements of the group's flat tensor. Addresses count from the begin of `partition`. `shapes` lists the
+/// group's parameters in flat order.
 Fragments fragments_in(const NamedShapes& shapes, const Interval& partition);
 
-/// Throws CheckpointError, naming the file, if a rank's file of stage 1 or 2 has another rank's addresses.
-/// Such a file was swapped. `ranks` holds the contents of the files, and `file` returns a rank's path.
+/// Throws CheckpointError if a rank's file of stage 1 or 2 holds another rank's part. Such a file was
+/// renamed, or two files changed places. The addresses in a file tell whose part it holds. `shapes` lists the
+/// parameters of group `group`. `ranks` has the content of each rank's file, and `file` returns the file's
+/// path for the error.
 void require_own_parts(const NamedShapes& shapes, size_t group, const std::vector<ZeroOptimizerStates>& ranks,
                        const std::function<std::filesystem::path(size_t rank)>& file);
 

@@ -28,26 +28,26 @@ class TagArchives {
   };
 
   /// Reads the manifest, or without one the marks of all files. Throws CheckpointError if the manifest is
-  /// altered, and like open().
+  /// altered, or if the marks are of two saves or a file was renamed.
   explicit TagArchives(std::filesystem::path folder);
   TagArchives(std::filesystem::path folder, const Options& options);
 
   const Manifest& manifest() const { return manifest_; }
 
-  /// Opens a file. Throws like DeferredArchive. Throws CheckpointError, naming both files, if it is from
-  /// another save than the others, or its mark names another file.
+  /// Opens a file. Throws what the constructor of DeferredArchive throws. Also throws CheckpointError if the
+  /// file is from another save than those opened before, naming both, or if its mark names another file.
   std::shared_ptr<DeferredArchive> open(const std::filesystem::path& file) const;
   /// Reads a whole file, like open() and DeferredArchive::load().
   Value read(const std::filesystem::path& file) const { return load_all(*open(file)); }
 
   /// Reads and checks the rest of records that were partly read. Call it after the last read: without a
-  /// manifest a record has only one checksum. Throws CheckpointError.
+  /// manifest only a whole record has a checksum. Throws CheckpointError.
   void check_rest() const;
   /// Checks all open files that are in no manifest against their own checksums. Throws CheckpointError.
   void verify() const;
 
-  /// Returns a text that identifies the save of the opened files, to compare across ranks. Without marks it
-  /// tells only the step; "" if that is unknown.
+  /// Returns a text that identifies the save of the opened files, to compare across ranks. Without marks the
+  /// text tells only the step. It is "" if the step is unknown.
   std::string identity() const;
   /// Returns the number of ranks that saved; 0 if the files do not tell.
   int64_t num_ranks() const { return first_ ? first_->mark.ranks : 0; }

@@ -25,8 +25,8 @@ auto of_file(const path& file, Function parse) {
   }
 }
 
-/// Returns the tensor of a state file. It is the whole content (from stage 3, flat), or in a dict that tells
-/// how it was cut.
+/// Returns the tensor of a state file. The file holds only the tensor, flat if it comes from stage 3, or a
+/// dict with the tensor that also tells how it was cut.
 at::Tensor tensor_of(const DeferredArchive& file) {
   const Value& value = file.value();
   if (value.get_if<at::Tensor>() != nullptr) return value.as_tensor();

@@ -1,5 +1,5 @@
 // Reads patterns of names that tell how tensor parallelism cuts parameters: the `universal_checkpoint_info`
-// of a model file. A universal checkpoint stores the result with each parameter.
+// of a model file. A universal checkpoint stores with each parameter how it is cut.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ struct UniversalMarks {
 
 class UniversalPatterns {
  public:
-  /// Reads the patterns from `info`, a dict or None. Throws CheckpointError if it has another form, and
-  /// NotSupportedError for parameters composed of several.
+  /// Reads the patterns from `info`, a dict or None. Throws CheckpointError if it has another form. Throws
+  /// NotSupportedError if it lists parameters made of several (parameter_with_sub_params), or some that
+  /// DeepSpeed's AutoTP does not support.
   explicit UniversalPatterns(const Value& info);
 
   /// Returns the entries to store with a parameter. Throws CheckpointError if a pattern is invalid, or two of

@@ -117,8 +117,8 @@ std::vector<NamedShapes> UniversalSource::params_of_plain_optimizer(const Stage&
     }
   }
   if (complete) return params;
-  // DeepSpeed's file does not name the parameters. If it has one group with as many as the model, they are
-  // the model's.
+  // DeepSpeed's file does not name the parameters. If the optimizer has one group, with as many parameters as
+  // the model, these are the model's.
   std::unordered_set<std::string> others(stage.states.states.buffer_names.begin(),
                                          stage.states.states.buffer_names.end());
   for (const auto& [alias, owner] : stage.states.states.shared_params) others.insert(alias);

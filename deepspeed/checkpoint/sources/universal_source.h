@@ -30,7 +30,7 @@ class UniversalSource {
   };
 
   /// Reads names and shapes. Throws CheckpointError if a file is missing (naming it) or files do not fit
-  /// together. Throws NotSupportedError for model-parallel checkpoints. `options` are for its TagArchives.
+  /// together. Throws NotSupportedError if ranks divide the layers. `options` are for its TagArchives.
   explicit UniversalSource(const std::filesystem::path& tag_folder,
                            const TagArchives::Options& options = {true, false});
 
@@ -53,9 +53,9 @@ class UniversalSource {
 
   /// Returns the number of model files: one for each pipeline stage, 1 without pipelines.
   size_t num_models() const { return stages_.size(); }
-  /// Returns the content of one model file, with `universal_checkpoint_info`. It leaves out the optimizer's
-  /// states, which ZeRO stage 0 stores there, and has whole weights instead of ZeRO stage 3's shards. Large
-  /// tensors are meta tensors, whose data load_of_model() reads.
+  /// Returns the content of the model file of a pipeline stage, with `universal_checkpoint_info`. It leaves
+  /// out the optimizer's states, which ZeRO stage 0 stores there, and has whole weights instead of ZeRO stage
+  /// 3's shards. Large tensors are meta tensors, whose data load_of_model() reads.
   Dict model_file(size_t stage = 0) const;
   at::Tensor load_of_model(const at::Tensor& deferred, size_t stage = 0) const;
   /// Returns the content of zero/optimizer_state.pt.

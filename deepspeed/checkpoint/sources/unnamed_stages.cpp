@@ -1,9 +1,9 @@
 // Gives names to the optimizer states of pipeline stages.
 //
-// The model files of all stages hold the states (open_stages), and the files of all layers hold shapes
+// The model files of all stages hold the states (open_stages). The files of all layers hold shapes
 // (layers_of). A layer's file also has buffers, which the model files list. find_cuts() then tells which
 // parameters each stage's optimizer had, and the files are joined by name. Optimizers without states need no
-// cut, because only their options and numbers of parameters are read.
+// cut, because only their options and the counts of their parameters are read.
 #include "deepspeed/checkpoint/sources/unnamed_stages.h"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ std::vector<LayerParameters> layers_of(const fs::path& dir, const std::string& t
   return result;
 }
 
-/// Lists the layers without a file, for messages: one of those files may be missing.
+/// Lists the layers for which no weights were found, for messages: a file may be missing.
 std::string layers_without_weights(const std::vector<LayerParameters>& layers) {
   std::string text;
   for (size_t layer = 0; layer < layers.size(); ++layer) {

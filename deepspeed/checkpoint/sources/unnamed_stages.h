@@ -19,9 +19,9 @@ struct PipelineLayer {
 };
 
 /// Opens the optimizers of all stages that saved a tag. The sizes of a stage's states and of the weights in
-/// the files of `layers` tell which layers it had. `layers` covers the whole pipeline. Throws MisfitError,
-/// naming the way out, if no cut or several cuts of the layers fit, or if there are several parameter groups.
-/// Throws NotSupportedError if a layer is split over ranks.
+/// the files of `layers` tell which layers the stage had. `layers` covers the whole pipeline. Throws
+/// MisfitError, naming the way out, if no cut or several cuts of the layers fit, or if there are several
+/// parameter groups. Throws NotSupportedError if a layer is split over ranks.
 OptimizerFiles open_unnamed_stages(const std::filesystem::path& dir, const std::string& tag,
                                    const TagArchives& archives, const std::vector<PipelineLayer>& layers);
 

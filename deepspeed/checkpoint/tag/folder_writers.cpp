@@ -1,8 +1,8 @@
-// Each process locks its own byte, far past the end of "<folder>/.writers", and checks whether another byte
-// is locked. The locks are those of fcntl(), which NFS supports. They end with the process; those of flock()
-// last until the last child that inherited the descriptor ends. They also end when the process closes any
-// other descriptor of the file, so the file is opened only once (enter()). Each process also writes a line
-// that tells whose byte it is; a line without its lock means nothing.
+// Each process locks its own byte of "<folder>/.writers", far past the end. It checks whether another byte is
+// locked. The locks are those of fcntl(), which NFS supports. They end with the process, while those of
+// flock() last until the last child that inherited the descriptor ends. The locks of fcntl() also end when
+// the process closes any other descriptor of the file, so the file is opened only once (enter()). Each
+// process also writes a line that tells whose byte it is; a line without its lock means nothing.
 #include "deepspeed/checkpoint/tag/folder_writers.h"
 
 #include <array>

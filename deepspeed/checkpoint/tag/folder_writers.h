@@ -23,13 +23,13 @@ class FolderWriter {
 
   /// Names another process that saves into the folder: "process 17 on host", or "".
   std::string other() const;
-  /// Throws UsageError if the tag exists and may belong to another job. That is if this process has not saved
-  /// it, and another process saves into the folder. If the tag does not exist, warns once about the other
-  /// process. Returns a text that identifies the tag's folder and changes if it is replaced; "" without a
-  /// tag.
+  /// Checks, before the tag is locked, that a save does not replace another job's tag. Throws UsageError if
+  /// the tag exists, this process has not saved it, and another process saves into the folder. Otherwise
+  /// warns once if there is such a process. Returns a text for check_again() that identifies the tag's folder
+  /// and changes if the folder is replaced; "" without a tag.
   std::string check(const std::string& tag);
-  /// Checks again after the tag is locked. Throws UsageError like check(), and if the tag has appeared or
-  /// been replaced since. `before` is the result of check().
+  /// Checks again after the tag is locked. Throws UsageError like check(), and also if the tag has appeared
+  /// or been replaced since check(), which returned `before`.
   void check_again(const std::string& tag, const std::string& before) const;
   /// Records that this process has saved a tag and may replace it.
   void note_saved(const std::string& tag);

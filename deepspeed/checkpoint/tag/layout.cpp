@@ -78,8 +78,8 @@ std::optional<std::string> read_tag(const path& latest) {
   return tag;
 }
 
-/// Returns the folder of a parameter. Its name may come from a file; one that leads out of the folder throws
-/// CheckpointError.
+/// Returns the folder of a parameter. Throws CheckpointError if the name, which may come from a file, leads
+/// out of the tag's folder.
 path universal_parameter_folder(const path& tag_folder, const std::string& parameter) {
   const bool is_name = !parameter.empty() && parameter != "." && parameter != ".." &&
                        parameter.find('/') == std::string::npos && parameter.find('\0') == std::string::npos;

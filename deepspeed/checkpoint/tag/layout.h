@@ -84,7 +84,7 @@ std::filesystem::path universal_optimizer_path(const std::filesystem::path& tag_
 std::filesystem::path universal_state_path(const std::filesystem::path& tag_folder,
                                            const std::string& parameter, const std::string& state);
 bool is_universal(const std::filesystem::path& tag_folder);
-/// Lists a parameter's states with their files, by name. It is empty for an unknown parameter.
+/// Lists a parameter's states with their files, by name. The list is empty for an unknown parameter.
 std::vector<std::pair<std::string, std::filesystem::path>> find_universal_states(
     const std::filesystem::path& tag_folder, const std::string& parameter);
 
@@ -136,8 +136,8 @@ std::vector<ModelStatesFile> require_model_states(const std::filesystem::path& d
 std::vector<int> find_slices(const std::filesystem::path& dir, const std::string& tag);
 /// Returns the name of a weight file of one model-parallel rank: "mp_rank_01_pytorch_model.bin".
 std::string name_of_slice(int mp_rank, const std::string& name);
-/// Throws CheckpointError, naming the file, if a rank is missing in `files`. They are the result of
-/// find_optim_states() for one model-parallel rank.
+/// Throws CheckpointError, naming the file, if a rank is missing in `files`. `files` is the result of
+/// find_optim_states() for `mp_rank`.
 void require_each_rank(const std::vector<OptimStatesFile>& files, const std::filesystem::path& dir,
                        const std::string& tag, int mp_rank = 0);
 

@@ -1,5 +1,5 @@
 // Lists the files of a tag with their checksums: `<dir>/<tag>/manifest.json`, written after all other files.
-// DeepSpeed's tools ignore it. A tag without a manifest was written by DeepSpeed.
+// DeepSpeed's tools ignore it. A tag that DeepSpeed itself has written has no manifest.
 #pragma once
 
 #include <filesystem>
@@ -36,7 +36,7 @@ void write_manifest(const Folder& folder, const Manifest& manifest);
 Manifest read_manifest(const std::filesystem::path& folder);
 
 /// Describes a listed file that is missing, not regular or of another size. Nothing if all are right.
-/// `is_needed` tells by its name in the manifest whether a file counts; null means all do.
+/// `is_needed` tells from a file's name in the manifest whether the file counts; null means all do.
 std::optional<std::string> find_damage(const std::filesystem::path& folder, const Manifest& manifest,
                                        const std::function<bool(const std::string&)>& is_needed = nullptr);
 

@@ -1,5 +1,5 @@
-// Marks each saved file with its save and its name. The mark detects files of two saves or two ranks that
-// were swapped, even without a manifest.
+// Marks each saved file with its save and its name. The mark reveals files of two saves in one folder, and
+// files that changed places, even without a manifest.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 // 2. The save writes a new folder, and keep_others() adds the user's own files of the old one to it. Each
 //    becomes a hard link, or a copy if the file system has no hard links.
 //
-// Which files belong to the checkpoint is told by its manifest, and by their names if that is missing.
+// The manifest lists the checkpoint's files. Files that are named like checkpoint files belong to it too.
 #include "deepspeed/checkpoint/tag/tag_content.h"
 
 #include <algorithm>

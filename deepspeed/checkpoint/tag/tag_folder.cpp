@@ -51,8 +51,9 @@ bool is_leftover(const std::string& name) {
   return is_temporary_beside_tags(name);
 }
 
-/// Removes a leftover, unless a running process fills it or it belongs to another user. in_dir, a lock on
-/// `dir`, is not held while another process may be writing a file next to the tags.
+/// Removes a leftover, unless a running process fills it or it belongs to another user. Temporary files next
+/// to the tags are removed only if `in_dir`, a lock on `dir`, is held. Otherwise another process may be
+/// writing them.
 void remove_leftover(const Folder& dir, const std::string& name, const StagingLock& in_dir) {
   if (is_temporary_beside_tags(name)) {
     if (in_dir.is_held()) ::unlinkat(dir.handle(), name.c_str(), 0);
@@ -64,8 +65,8 @@ void remove_leftover(const Folder& dir, const std::string& name, const StagingLo
   if (lock.is_held() && dir.has(name, *leftover)) dir.remove(name);
 }
 
-/// Removes what killed processes left. That is partly filled or removed folders, and temporary files of
-/// `latest` or the script.
+/// Removes what killed processes left: partly filled or removed folders, and temporary files of `latest` or
+/// the script.
 void remove_leftovers(const Folder& dir) {
   const StagingLock lock(dir);
   for (const std::string& name : dir.names()) {
@@ -80,8 +81,8 @@ bool is_older_tag(const path& old) {
          holds_checkpoint(old);
 }
 
-/// Puts the filled folder in the place of an older tag. The older tag's other files are already in the new
-/// one. Those added since are moved after the swap.
+/// Puts the filled folder in the place of an older tag, which it removes. The filled folder already has the
+/// older tag's other files. Those added since are linked or copied after the swap.
 void replace_tag(const Folder& dir, const std::string& tag) {
   const std::string staging = staging_tag(tag), old = beside(tag, kOld);
   // After the swap, the older folder has the staging name until it is removed. The lock protects it from

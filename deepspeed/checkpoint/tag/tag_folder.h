@@ -32,7 +32,7 @@ void remove_unlisted(const Folder& staging, const Manifest& manifest);
 /// has the name.
 void publish_tag(const std::filesystem::path& dir, const std::string& tag);
 /// Gives an older tag its name back after a crash in publish_tag(). If the tag exists, removes the older
-/// folder. Does nothing if that is another user's. Throws IoError.
+/// folder. Does nothing if the older folder belongs to another user. Throws IoError.
 void recover_tag(const std::filesystem::path& dir, const std::string& tag);
 
 /// Removes the tags of find_tags_in_turn() except the `keep_last` newest. Keeps `newest`, which counts as one

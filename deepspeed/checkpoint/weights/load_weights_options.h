@@ -22,10 +22,11 @@ struct LoadWeightsOptions {
   bool strict = true;
   /// Maps names in the file to names in the model. An empty name skips the weight.
   std::map<std::string, std::string> rename = {};
-  /// Lists rules for all other names, applied in order: {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
+  /// Lists rules that are applied, in order, to every name that `rename` does not map. For example:
+  /// {{"^module\\.", ""}, {"\\.bias_mask$", ""}}.
   std::vector<RenameRule> rename_rules = {};
-  /// Lists patterns of names in the model. The file has their matrices transposed, as those of GPT-2's
-  /// Conv1D.
+  /// Lists patterns of names in the model. The file holds matrices of these names transposed, as GPT-2's
+  /// Conv1D does.
   std::vector<std::string> transpose = {};
   /// Key of the state dictionary in a file of torch.save, if unusual.
   std::string key = {};

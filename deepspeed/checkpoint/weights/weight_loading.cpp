@@ -33,8 +33,8 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 /// Returns whether values can be converted to the dtype `to`; `load` reads them. Floating point converts to
-/// floating point by rounding. Values for an integer dtype have to be whole numbers: zero_to_fp32 turns
-/// counters into fp32.
+/// floating point by rounding. For an integer dtype the values have to be whole numbers, but may be in
+/// floating point, because zero_to_fp32 turns counters into fp32.
 bool can_become(at::ScalarType from, at::ScalarType to, const std::function<at::Tensor()>& load) {
   if (from == to) return true;
   if (at::isFloatingType(from) && at::isFloatingType(to)) return true;

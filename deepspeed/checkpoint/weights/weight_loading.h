@@ -20,7 +20,7 @@ namespace deepspeed::checkpoint {
 struct WeightTarget {
   std::vector<std::string> names;
   at::Tensor tensor;
-  /// Receives the values, in the tensor's shape. Null: they are copied into `tensor`.
+  /// Receives the values, in the tensor's shape. If null, the values are copied into `tensor`.
   std::function<void(const at::Tensor& values)> set = nullptr;
 };
 

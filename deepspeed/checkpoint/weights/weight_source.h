@@ -49,8 +49,8 @@ class WeightSource {
 /// - a folder that holds one of these under Hugging Face's names. The first of model.safetensors, its index,
 ///   pytorch_model.bin and its index is used.
 /// Throws IoError if a file cannot be opened. Throws CheckpointError, naming the file, if it has another
-/// format, is torn or altered, or is missing in a set. Throws NotSupportedError, with the conversion, for
-/// torch < 1.6.
+/// format, is torn or altered, or is missing in a set. Throws NotSupportedError, telling how to convert the
+/// file, if it has the format of torch before 1.6.
 DEEPSPEED_API std::unique_ptr<WeightSource> open_weights(const std::filesystem::path& path,
                                                          const std::string& key = "");
 

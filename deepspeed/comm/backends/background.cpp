@@ -15,7 +15,8 @@
 namespace deepspeed::comm {
 namespace {
 
-// At exit, longer than any tensor operation takes that is not waiting.
+// How long the process's exit waits for a running function. A tensor operation takes longer only if it waits
+// for other ranks.
 constexpr std::chrono::seconds kEndLimit(2);
 
 class FunctionWork : public c10d::Work {

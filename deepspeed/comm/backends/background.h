@@ -12,10 +12,11 @@ namespace deepspeed::comm {
 /// Runs functions in order on one thread, which starts with the first function.
 class BackgroundQueue {
  public:
-  /// Makes an empty queue. `interrupt` makes a waiting function throw soon, and later ones at once. It is
-  /// called from any thread when the process exits; the queue then waits for the function to end.
+  /// Makes an empty queue. `interrupt` must make a running function that waits for other ranks throw soon,
+  /// and later functions at once. It is called from any thread when the process exits. The exit then waits up
+  /// to two seconds for the running function to end.
   explicit BackgroundQueue(std::function<void()> interrupt);
-  /// Drops functions that have not begun. It does not wait: a running function ends on its own, so it must
+  /// Drops functions that have not begun, and does not wait. A running function goes on, so a function must
   /// own everything it uses.
   ~BackgroundQueue();
   BackgroundQueue(const BackgroundQueue&) = delete;

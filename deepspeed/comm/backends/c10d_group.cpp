@@ -2,13 +2,14 @@
 //
 // run() refuses a group that has failed. It records the call in the group's history and starts the operation
 // with a tag that contains the hash of all calls so far. wait() tells the guard that the program is blocked,
-// waits for c10d, and does this rank's remaining work. After a failure it asks the guard how the ranks' calls
-// differ, or else blame() which rank did not report. It aborts the connections, so that other ranks see the
-// failure too, and all later calls throw its text. end() fails the group in this way for the guard.
+// waits for c10d, and does this rank's remaining work. After a failure, wait() asks the guard how the ranks'
+// calls differ, or else blame() which rank did not report. The connections are aborted, so that other ranks
+// see the failure too, and all later calls throw the text of the failure. end() also aborts the connections;
+// the guard calls it with a reason, which later calls throw.
 //
 // For an NCCL operation, wait() only blocks the current stream. A failure may therefore come later; check()
-// finds it. A group that ends before the device waits for it in complete(), because NCCL's abort stops
-// kernels midway. Work that still remains is aborted, and a thread is left to wait in c10d.
+// finds it. Before a group ends, it waits for the device in complete(), because NCCL's abort stops kernels
+// midway. Work that still remains is aborted, and a thread is left to wait in c10d.
 #include "deepspeed/comm/backends/c10d_group.h"
 
 #include <algorithm>
@@ -150,7 +151,7 @@ std::shared_ptr<C10dGroup> C10dGroup::make(const Backend& backend, GroupDescript
 std::shared_ptr<GroupImpl> C10dGroup::closing_together(std::shared_ptr<C10dGroup> group) {
   GroupImpl* const handle = group.get();
   return {handle, [group = std::move(group)](GroupImpl*) mutable {
-            group->complete();  // before it counts as released, so that all ranks' devices have finished then
+            group->complete();  // first, so that all devices have finished once all ranks have released it
             const auto guard = group->guard_;
             const std::string key = group->key_;
             guard->let_go(key, std::move(group));
@@ -190,7 +191,7 @@ bool C10dGroup::has_failed() {
 
 void C10dGroup::complete() {
   if (is_late_ || std::uncaught_exceptions() > 0)
-    return;  // other ranks may never give their devices their parts
+    return;  // other ranks may never start their parts of the operations
   const auto limit = std::min(description().timeout, kCompleting);
   const auto end = Clock::now() + limit;
   while (!has_failed() && !device_work_.is_done()) {
@@ -310,8 +311,8 @@ void C10dGroup::fail(const std::string& collective, milliseconds elapsed, const 
     std::string culprits;
     if (lost) {
       culprits = message("no sign of life from rank ", *lost);
-      // Ranks waiting in another step by nodes do not notice the death themselves; they ask which ranks
-      // reported.
+      // Ranks that wait in another step (node_levels.h) do not notice the death. They look in the store for
+      // ranks that reported a failure, so this rank reports too.
       if (levels_) {
         blame(
             description(), store_, [this] { abort(); }, kTelling);

@@ -1,5 +1,5 @@
 // Runs the collectives of a group by c10d. Internal to this folder; what differs between backends is in the
-// table and the files of its rows.
+// table of backends (table.h) and the files of its rows.
 #pragma once
 
 #include <atomic>
@@ -30,8 +30,8 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
                                          c10::intrusive_ptr<c10d::Store> store,
                                          std::shared_ptr<DivergenceGuard> guard,
                                          std::unique_ptr<NodeLevels> levels = nullptr);
-  /// Makes a handle to the group that closes no connections when it is released. The guard keeps the
-  /// connections until all ranks of the group have released it.
+  /// Returns a handle whose release does not close the group's connections. The guard keeps the connections
+  /// until all ranks of the group have released their handles.
   static std::shared_ptr<GroupImpl> closing_together(std::shared_ptr<C10dGroup> group);
   /// Aborts pending operations without waiting for ranks, but lets the device finish its work (complete()).
   ~C10dGroup() override;
@@ -44,7 +44,7 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
 
   /// Throws a CommError for the failure `reason` of `collective`, naming the rank to blame. Also makes the
   /// group unusable: later collectives throw the same error. `peer` is the other rank of a message. `lost` is
-  /// the global rank that is known to have died; if unset, the ranks find out.
+  /// the global rank that is known to have died; if unset, blame() finds out who failed.
   [[noreturn]] void fail(const std::string& collective, std::chrono::milliseconds elapsed,
                          const std::string& reason, std::optional<int> peer = {},
                          std::optional<int> lost = {});
@@ -56,7 +56,8 @@ class C10dGroup : public ObservedGroup, public std::enable_shared_from_this<C10d
             std::shared_ptr<DivergenceGuard> guard, std::unique_ptr<NodeLevels> levels);
   bool goes_by_nodes(const Operation& operation) const override;
   Work run(const Operation& operation, const Caller& caller) override;
-  /// Starts a collective of all ranks, with the steps to do after it.
+  /// Starts a collective of all ranks. The Work's wait() also does this rank's part after it
+  /// (Started::finish).
   Work start_collective(const Operation& operation, const Caller& caller);
   /// Starts a message between two ranks, which concerns no other ranks.
   Work start_message(const Operation& operation);

@@ -2,8 +2,8 @@
 // Internal to this folder.
 //
 // Gloo runs everything over TCP, on one machine over loopback. Its own sums and gathers are slower than sends
-// and receives between every two ranks (direct_exchange.h). The measurements are noted at each choice
-// (benchmarks/comm/collectives.cpp).
+// and receives between every two ranks (direct_exchange.h). benchmarks/comm/collectives.cpp measures the
+// collectives.
 #pragma once
 
 #include <chrono>

@@ -23,16 +23,18 @@ class Connection {
 
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
   /// Starts the operation in the fastest way for tensors of `device`. `call` is the number and hash of a
-  /// collective in its group's history. Over Gloo, ranks with different calls do not match.
+  /// collective in its group's history. Over Gloo, operations whose `call` differs between ranks never match,
+  /// and so never finish.
   Started start(const Operation& operation, at::DeviceType device, CallHistory::Progress call);
-  /// Returns how an operation of the device has failed, or "". Failures may show after the wait for it.
+  /// Returns how an operation of the device has failed, or "". A failure may show only after the wait for the
+  /// operation.
   std::string failure_of_device() const;
   /// Ends the connections of a group whose device has finished all its work.
   void shutdown();
   /// Makes current and later operations fail. Does not wait.
   void abort();
-  /// Moves the c10d group out. The group's destructor may wait for aborted operations, so the caller may need
-  /// a thread.
+  /// Moves the c10d group out. The group's destructor may wait for aborted operations, so the caller may want
+  /// to run it in a thread of its own.
   c10::intrusive_ptr<c10d::ProcessGroup> release() { return std::move(group_); }
 
  private:

@@ -1,6 +1,6 @@
 // Implements collectives for Gloo by sends and receives between every two ranks. Each rank sends its peers
-// their blocks, and adds up what it receives for its own, piece by piece while the next piece arrives. It
-// adds in rank order, and 16-bit types in fp32 with one rounding at the end. An element's sum therefore
+// their blocks, and adds up what it receives for its own block, piece by piece while the next piece arrives.
+// It adds in rank order, and 16-bit types in fp32 with one rounding at the end. An element's sum therefore
 // depends neither on the bounds of blocks nor on how many elements are sent together. Every rank sends and
 // receives (size - 1) / size of the data, as in a ring. Internal to this folder.
 #pragma once
@@ -18,8 +18,9 @@
 
 namespace deepspeed::comm {
 
-/// Returns the tag of an operation's messages. It combines `number`, which counts a group's operations,
-/// modulo 1024, and 20 bits of `fingerprint`. Tags of a caller's own sends are lower.
+/// Returns the tag of an operation's messages. `number` counts the group's operations. The tag combines
+/// `number` modulo 1024 with 20 bits of `fingerprint`. The tags that a program gives its own messages are
+/// lower.
 int direct_tag(uint64_t number, uint32_t fingerprint);
 
 /// Returns the elements of a contiguous tensor as bytes, sharing its memory. Operations that only move data
@@ -27,7 +28,7 @@ int direct_tag(uint64_t number, uint32_t fingerprint);
 at::Tensor bytes_of(const at::Tensor& tensor);
 
 /// Runs the collectives of one group. They start in the order of the calls, which must be the same on all
-/// ranks. Operations with different tags never complete.
+/// ranks. If ranks give an operation different tags, it never completes.
 class DirectExchange {
  public:
   DirectExchange(c10::intrusive_ptr<c10d::Backend> backend, std::chrono::milliseconds timeout);
@@ -45,7 +46,7 @@ class DirectExchange {
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, int tag);
   /// Gathers all ranks' blocks into `output`, (size * n), which already contains this rank's block.
   WorkPtr all_gather(const at::Tensor& output, int tag);
-  /// Runs an operation of the backend after all ranks have reached this tag.
+  /// Runs an operation of the backend after all ranks have called this with the same tag.
   WorkPtr run_together(int tag, std::function<WorkPtr(c10d::Backend&)> operation);
 
   /// Makes the current operation and all later ones fail. Closing the connections would only fail the peers'

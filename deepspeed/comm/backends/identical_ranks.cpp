@@ -10,7 +10,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// Applies a reduction of `size` equal tensors; other operations change nothing.
+// Reduces `size` equal tensors. Only sums, products and exclusive ors change the values.
 void reduce_with_copies(const at::Tensor& tensor, ReduceOp op, int size) {
   if (size == 1) return;
   if (op == ReduceOp::kSum) tensor.mul_(size);

@@ -11,9 +11,9 @@ namespace deepspeed::comm {
 namespace {
 
 // Makes NCCL's watchdog only abort the communicator when an operation times out (mode 2). By default it ends
-// the process. The device continues, and ProcessGroup::check() and the next collective throw. It aborts at
-// once, without a dump of the flight recorder, which may take minutes and delays the end of the process by
-// eight minutes. There is also no monitor that ends the process meanwhile.
+// the process. The device continues, and ProcessGroup::check() and the next collective throw. The watchdog
+// aborts at once, without a dump of the flight recorder, which may take minutes and delays the end of the
+// process by eight minutes. There is also no monitor that ends the process meanwhile.
 void configure_watchdog() {
   constexpr std::pair<const char*, const char*> kSettings[] = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},
                                                                {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},

@@ -1,4 +1,5 @@
-// Makes NCCL backends through a table of the CUDA library. Internal to this folder.
+// Makes NCCL backends through a table of functions (NcclBackends) in the CUDA library. Internal to this
+// folder.
 #pragma once
 
 #include <array>
@@ -11,8 +12,8 @@
 
 namespace deepspeed::comm {
 
-/// Holds two versions of NCCL, each as {major, minor}. c10d's options hold a struct of NCCL's, whose size
-/// differs between versions.
+/// Holds two versions of NCCL, each as {major, minor}. The two must be equal: c10d's options hold a struct of
+/// NCCL's, whose size differs between versions.
 struct NcclVersions {
   std::array<int, 2> of_header;  // with which this library was compiled
   std::array<int, 2> of_torch;   // with which the torch that runs was compiled

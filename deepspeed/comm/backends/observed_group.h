@@ -14,7 +14,8 @@ class ObservedGroup : public GroupImpl {
   Work start(const Operation& operation, const Caller& caller) final;
 
  protected:
-  /// Starts the operation, without a report. `caller`: the position and values that the user's handle gave.
+  /// Starts the operation; start() does the reporting. `caller` holds the position and the values that ranks
+  /// compare (ProcessGroup::at_position() and holding()).
   virtual Work run(const Operation& operation, const Caller& caller) = 0;
   /// Returns whether the operation runs in steps within and between nodes (node_levels.h).
   virtual bool goes_by_nodes(const Operation& operation) const {

@@ -24,14 +24,14 @@ using BackendType = c10d::ProcessGroup::BackendType;
 // The first row takes CPU tensors and works everywhere; later rows are faster.
 const Backend kBackends[] = {
     {.name = "gloo",
-     .also = {kShmBackend},  // is over it
+     .also = {kShmBackend},  // shared memory, in front of gloo
      .type = BackendType::GLOO,
      .device = at::kCPU,
      .meets_by_tags = true,
      .suits = [](const Job&) { return true; },
      .make = make_gloo_backend},
     {.name = "nccl",
-     .also = {"nccl2", "nccl-lazy"},  // torch 2.15 makes the first of them where "nccl" is asked for
+     .also = {"nccl2", "nccl-lazy"},  // torch 2.15 makes the first of them if "nccl" is asked for
      .type = BackendType::NCCL,
      .device = at::kCUDA,
      .meets_by_tags = false,
@@ -67,7 +67,7 @@ void warn_of_missed_cuda(const Job& job) {
 }
 
 const Backend& choose_backend(const Job& job, const std::string& asked) {
-  device::num_cuda_devices();  // throws if DS_ACCELERATOR names an unknown one
+  device::num_cuda_devices();  // throws if DS_ACCELERATOR names an unknown accelerator
   if (asked.empty()) return suitable_backend(job);
   if (asked == "mpi") {
     raise<NotSupportedError>(

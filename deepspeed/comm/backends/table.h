@@ -21,8 +21,10 @@ struct Backend {
   std::set<std::string> also;
   c10d::ProcessGroup::BackendType type;
   at::DeviceType device;  // of the tensors that it takes
-  /// Tells whether sends and receives are matched by tags. Collectives then use them when that is faster
-  /// (direct_exchange.h), and differing calls never match. Otherwise the guard compares the ranks' calls.
+  /// Tells whether sends and receives are matched by tags. Collectives can then be made of them
+  /// (direct_exchange.h), and calls that differ between ranks never match. The ranks wait, and the guard
+  /// (divergence_guard.h) compares the calls of waiting ranks. Without tags, differing calls may finish, so
+  /// the guard also compares hashes of all calls.
   bool meets_by_tags;
   /// Returns whether the backend may be chosen if `dist_backend` is empty.
   bool (*suits)(const Job& job);
@@ -37,7 +39,8 @@ struct Backend {
 /// DS_ACCELERATOR asks for a missing device.
 const Backend& choose_backend(const Job& job, const std::string& asked);
 
-/// Warns once, on rank 0, if a job uses the CPU despite NVIDIA's driver. Says why.
+/// Warns once, on rank 0, if there is an NVIDIA driver but no CUDA library (cuda_library.h). Says why. To be
+/// called for a job that uses the CPU.
 void warn_of_missed_cuda(const Job& job);
 
 /// Returns the row for a c10d group made outside this library. That is the table's last row whose backend the

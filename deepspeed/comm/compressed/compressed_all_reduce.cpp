@@ -34,7 +34,7 @@ CompressedAllReduce::CompressedAllReduce(ProcessGroup group, int64_t numel)
 void CompressedAllReduce::mean(const at::Tensor& values) {
   const int ranks = group_.size();
   if (ranks == 1 || numel_ == 0) return;
-  // They may come from a file.
+  // The errors may have been loaded from a file, to another device.
   if (worker_error_.defined() && worker_error_.device() != values.device()) {
     worker_error_ = worker_error_.to(values.device());
     server_error_ = server_error_.to(values.device());

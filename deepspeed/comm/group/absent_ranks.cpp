@@ -34,7 +34,7 @@ std::string own_processes() {
 }
 
 /// Returns the fields of `path`/stat that follow the process's or thread's name, which may contain anything.
-/// Returns none if it has ended.
+/// Returns no fields if the process or thread has ended.
 std::vector<std::string> words_of(const std::string& path) {
   std::string line;
   std::getline(std::ifstream(path + "/stat"), line);

@@ -33,20 +33,21 @@ struct Motion {
 /// Returns the process with this id; nothing if it is not running.
 std::optional<RankProcess> find_process(int64_t number);
 Motion motion_of(const RankProcess& process);
-/// Returns the process that note_presence() recorded for `rank`. Returns nothing if there is no record, or it
-/// cannot be seen from here.
+/// Returns the process that note_presence() recorded for `rank`. Returns nothing if there is no record, or if
+/// the process cannot be seen from here.
 std::optional<RankProcess> read_process(c10d::Store& store, int rank);
 
-/// Tells from the store and this machine which members of a group are absent. A rank that leaves records that
-/// itself. If a process ends, other ranks on its machine notice and record it for ranks elsewhere.
+/// Tells from the store and this machine which members of a group are absent. A rank that leaves records its
+/// absence itself. If a process ends, other ranks on its machine notice, and record its absence for ranks
+/// elsewhere.
 class AbsentRanks {
  public:
   /// `neighbours` are the ranks on this machine, whose processes can be inspected.
   AbsentRanks(c10d::Store& store, std::vector<int> members, std::vector<int> neighbours);
 
   /// Returns a reason, "rank 2 left the job", if a member will not come. Otherwise returns nothing. Reads
-  /// records only when new ones exist, so it may return one only once. Costs one message to the store while
-  /// nothing changes.
+  /// records only when new ones exist, so it may report an absence only once. Costs one message to the store
+  /// while nothing changes.
   std::optional<std::string> find();
   /// Returns "rank 2 (process 4711) is stopped (state T)" for each stopped rank, or "".
   std::string describe_stopped();

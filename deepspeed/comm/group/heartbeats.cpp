@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kAsked = "beat/asked";
 constexpr std::chrono::milliseconds kBetweenBeats(2000), kBetweenBeatLooks(1000);
-// Together with the two seconds before this starts, a rank is named within ten seconds.
+// This many checks without a new heartbeat name a rank. With the two seconds before the first check, that
+// takes at most ten seconds.
 constexpr int kLooksAtSilent = 6;
 
 std::string beat_key(int rank) { return "beat/" + std::to_string(rank); }
@@ -39,7 +40,7 @@ void Heartbeats::look(c10d::Store& store, int rank, const std::vector<AwaitedCal
   if (calls.empty()) return beats_.clear();
   std::vector<std::string> keys;
   for (const auto& [other, call] : calls) keys.push_back(beat_key(other));
-  if (!store.check(keys)) return;  // one has not begun
+  if (!store.check(keys)) return;  // one of them has not sent a heartbeat yet
   const auto found = store.multiGet(keys);
   store.set(kAsked, message(rank, "/", ++num_asked_));
   size_t place = 0;

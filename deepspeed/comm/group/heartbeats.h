@@ -14,21 +14,21 @@
 
 namespace deepspeed::comm {
 
-/// Exchanges heartbeats. One thread must call it several times a second, even while the program computes.
-/// Throws what the store throws.
+/// Exchanges heartbeats. One thread must call beat() and look() several times a second, even while the
+/// program computes. Throws what the store throws.
 class Heartbeats {
  public:
   /// Returns whether beat() or look() has something to do.
   bool is_due() const { return Clock::now() >= std::min(next_beat_, next_look_); }
 
-  /// Answers a request for heartbeats. Looks for one every two seconds, in one to three messages to the
-  /// store.
+  /// Answers requests for heartbeats. Looks for a new request every two seconds, in one to three messages to
+  /// the store.
   void beat(c10d::Store& store, int rank);
 
   /// Requests heartbeats of `unseen` ranks in an `awaited` call, once a second, in three messages. The
   /// processes of `unseen` ranks cannot be inspected from here. A rank without a new heartbeat in several
-  /// checks is logged, once until nothing is awaited. Checks are counted instead of seconds, because a silent
-  /// store or a job that was stopped as a whole says nothing about a single rank.
+  /// checks is logged, but only once as long as any call is awaited. Checks are counted instead of seconds,
+  /// because a silent store or a job that was stopped as a whole says nothing about a single rank.
   void look(c10d::Store& store, int rank, const std::vector<AwaitedCall>& awaited,
             const std::set<int>& unseen);
 

@@ -27,7 +27,7 @@ std::string shown(const Lookup& values, const std::string& name) {
   return text.size() <= kLongestText ? text : text.substr(0, kLongestText) + "...";
 }
 
-// Names that only one rank has come last, because they may follow from a differing value.
+// Names that exist on just one rank come last, because they may follow from a differing value.
 std::vector<std::string> differing_names(const NamedTexts& values, const Lookup& own, const NamedTexts& other,
                                          const Lookup& others) {
   std::vector<std::string> names, absent;

@@ -1,5 +1,5 @@
 // Compares values that the ranks of a group must agree on in a collective, such as learning rates. A hash of
-// them is part of the tags of calls (collective_call.h), so it costs no message.
+// the values is part of the tags of calls (collective_call.h), so the comparison costs no message.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class CurrentValues {
   std::shared_ptr<const HeldValues> values_;
 };
 
-/// Returns up to four differences: "lr is 0.1 on rank 0 and 0.9 on rank 1". Names that both ranks have come
-/// first, in the order of `values`; "" if nothing differs.
+/// Returns up to four differences: "lr is 0.1 on rank 0 and 0.9 on rank 1". The names that exist on both
+/// ranks come first, in the order of `values`; "" if nothing differs.
 std::string describe_differences(int rank, const NamedTexts& values, int other_rank, const NamedTexts& other);
 
 }  // namespace deepspeed::comm

@@ -8,8 +8,8 @@
 namespace deepspeed::comm {
 
 /// Holds two subgroups of a group whose ranks are ordered by node. All nodes have the same number of ranks.
-/// `node` has the ranks on this rank's node. `across` has one rank of each node, with this rank's index in
-/// its node. If both are empty, nodes are ignored.
+/// `node` has the ranks on this rank's node. `across` has one rank of each node, the one at the index that
+/// this rank has in its own node. If both are empty, nodes are ignored.
 struct NodeGroups {
   ProcessGroup node = {}, across = {};
 

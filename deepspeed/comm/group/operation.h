@@ -66,8 +66,8 @@ struct Recv {
 struct Barrier {
   static constexpr const char* kName = "barrier";
 };
-/// Describes a barrier that is done when start() returns. The store names missing ranks only to a rank that
-/// waits.
+/// Describes a barrier that is done when start() returns. start() itself waits in the store, which shows
+/// which ranks are missing.
 struct MonitoredBarrier {
   static constexpr const char* kName = "monitored_barrier";
   std::chrono::milliseconds timeout;
@@ -85,8 +85,8 @@ struct Operation
 
 const char* name_of(const Operation& operation);
 
-/// Copies this rank's sum, scaled, from `interval` (elements) of the flattened tensor to own.result. Does
-/// nothing if that is undefined.
+/// Copies this rank's sum, times own.factor, from the tensor to own.result. The sum is at `interval` of the
+/// flattened tensor, in elements. Does nothing if own.result is undefined.
 void put_own_sum(const OwnSum& own, const at::Tensor& tensor, const Interval& interval);
 
 /// Returns the tensor that consists of all ranks' parts, or a message's tensor. For all_to_all, whose tensors

@@ -1,6 +1,5 @@
 // Defines a handle for a group of ranks and its collectives. It wraps c10d::ProcessGroup, so that a group
-// made by Python's torch.distributed is the same object. Only .cpp files of this folder include c10d's
-// headers.
+// made by Python's torch.distributed is the same object. This header includes no header of c10d.
 //
 // Every wait has a timeout, whose error names rank, collective and group.
 #pragma once
@@ -29,13 +28,13 @@ class WorkImpl;
 struct Operation;
 
 /// Selects how elements are reduced. kAvg divides the sum by the number of ranks. It is only for floating
-/// point types; 16-bit types are summed in fp32. Bitwise operations are only for integers, over Gloo.
+/// point types; 16-bit types are summed in fp32. Bitwise operations are only for integers on the CPU.
 enum class ReduceOp { kSum, kMax, kMin, kProduct, kAvg, kBand, kBor, kBxor };
 
 /// Redirects this rank's sum in start_reduce_to_owners() to `result` instead of its interval of the tensor.
 /// `result` has the interval's size and dtype and must not overlap the tensor. The sum is multiplied by
-/// `factor`, in that dtype; for integers it must be 1. If `result` is undefined, the unscaled sum stays in
-/// the tensor.
+/// `factor`, in that dtype; for integers `factor` must be 1. If `result` is undefined, the unscaled sum stays
+/// in the tensor.
 struct OwnSum {
   at::Tensor result = {};
   double factor = 1.0;
@@ -50,8 +49,8 @@ class DEEPSPEED_API Work {
 
   /// Blocks until the result is there (on CUDA, until the current stream sees it). Throws CommError.
   void wait();
-  /// Returns whether the result is there, without waiting. For messages over Gloo it is true only after
-  /// wait().
+  /// Returns whether the communication is done, without waiting. The result is there only after wait(). For
+  /// messages over Gloo this returns true only after wait().
   bool is_completed() const;
   explicit operator bool() const { return impl_ != nullptr; }
 
@@ -127,7 +126,8 @@ class DEEPSPEED_API ProcessGroup {
   void barrier() const;
   /// Waits for all ranks, for at most `timeout` (0: the group's). Throws CommError on every rank that came,
   /// naming the first missing rank, or all with `wait_all_ranks`. The group stays usable. A rank that comes
-  /// later also gets an error. Barriers are counted since the group's last collective.
+  /// later also gets an error. Ranks match their barriers by number, counted since the group's last
+  /// collective.
   void monitored_barrier(std::chrono::milliseconds timeout = std::chrono::milliseconds(0),
                          bool wait_all_ranks = false) const;
 
@@ -138,8 +138,8 @@ class DEEPSPEED_API ProcessGroup {
   /// Blocks until the device has done the group's work, if nothing has failed. It waits for at most the
   /// group's timeout, or a minute if that is shorter. Work that remains is aborted when the group ends.
   void complete() const;
-  /// Ends the group on all ranks. Current and later calls fail with this reason, which names the rank. Does
-  /// not wait.
+  /// Ends the group on all ranks. Current and later calls fail with this reason, which should name this rank.
+  /// Does not wait.
   void give_up(const std::string& reason) const;
 
   /// Starts any of these operations, given as a value (operation.h).

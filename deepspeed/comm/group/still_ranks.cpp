@@ -9,8 +9,8 @@
 namespace deepspeed::comm {
 namespace {
 
-// This many consecutive checks are conclusive. A job that was stopped as a whole continues as a whole, within
-// a moment. A working disk releases its threads now and then.
+// This many consecutive checks are conclusive. If a whole job was stopped, its ranks continue together,
+// within a moment. A working disk releases its threads now and then.
 constexpr int kLooksAtStopped = 2;
 constexpr int kLooksAtHung = 5;
 
@@ -38,7 +38,7 @@ void StillRanks::look(const std::map<int, RankProcess>& processes, const std::ve
     is_silence_told_ = false;
     return;
   }
-  // If its process runs on this machine, the search below finds it.
+  // If rank 0, which holds the store, runs on this machine, the search below finds it.
   if (is_store_silent && rank_ != 0 && !processes.contains(0) && !std::exchange(is_silence_told_, true))
     log::warning(
         "[comm] the store where ranks meet does not answer: the process that holds it (rank 0's, or the "

@@ -23,8 +23,9 @@ class StillRanks {
   explicit StillRanks(int rank) : rank_(rank) {}
 
   /// Checks the ranks that this rank waits for; to be called once a second. Logs a rank if several
-  /// consecutive checks find it stopped, or find one of its threads waiting for a disk or device. Logs it
-  /// only once until nothing is awaited. is_store_silent tells that the store has not answered for a while.
+  /// consecutive checks find it stopped, or find one of its threads waiting for a disk or device. Logs each
+  /// rank only once as long as any call is awaited. `processes` are those of this machine, by rank.
+  /// is_store_silent tells that the store has not answered for a while, which is also logged.
   void look(const std::map<int, RankProcess>& processes, const std::vector<AwaitedCall>& awaited,
             bool is_store_silent = false);
 

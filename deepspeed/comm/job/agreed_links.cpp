@@ -37,7 +37,7 @@ void refuse_links(const Job& job, c10d::Store& store, const std::string& reason)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-/// Returns rank 0's figures and ranks per node. The object is empty if its variable is not set; on other
+/// Returns rank 0's figures and ranks per node. The object is empty if rank 0's variable is not set. On other
 /// ranks it has "error" if rank 0 cannot read its file.
 Json links_of_rank_0(const Job& job, c10d::Store& store) {
   const auto path = env::get(kLinksVariable);

@@ -49,10 +49,10 @@ bool wants_shared_memory();
 constexpr const char* kListenVariable = "DEEPSPEED_LISTEN_ADDR";
 
 /// Reads the job from the options and the environment. The variables are RANK, WORLD_SIZE, LOCAL_RANK,
-/// LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT, DEEPSPEED_TIMEOUT, DEEPSPEED_LISTEN_ADDR and
-/// TORCHELASTIC_USE_AGENT_STORE. With `auto_mpi_discovery` also those of Open MPI, MPICH, Intel MPI,
-/// MVAPICH2, Slurm and PMIx. Throws UsageError naming the variable or option that is missing, malformed or
-/// out of range.
+/// LOCAL_SIZE (or LOCAL_WORLD_SIZE), MASTER_ADDR, MASTER_PORT, DEEPSPEED_TIMEOUT, DEEPSPEED_LISTEN_ADDR,
+/// DEEPSPEED_SHARED_MEMORY and TORCHELASTIC_USE_AGENT_STORE. With `auto_mpi_discovery` also those of Open
+/// MPI, MPICH, Intel MPI, MVAPICH2, Slurm and PMIx. Throws UsageError naming the variable or option that is
+/// missing, malformed or out of range.
 DEEPSPEED_API Job describe_job(const InitOptions& options);
 
 }  // namespace deepspeed::comm

@@ -17,10 +17,10 @@ struct Listener {
 };
 
 /// Listens only at the address of MASTER_ADDR, so that no other network reaches the store, which tells ranks
-/// where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if MASTER_ADDR is translated on the way;
-/// 0.0.0.0 and :: mean all. If MASTER_ADDR is a name that means only this machine, but ranks may come from
-/// others, it listens at all addresses and warns. Throws CommError if no such address belongs to this
-/// machine, or the port is taken.
+/// where to connect. DEEPSPEED_LISTEN_ADDR overrides the address if a router translates MASTER_ADDR (NAT);
+/// 0.0.0.0 and :: mean all addresses. If MASTER_ADDR is a name that here means only loopback, but ranks may
+/// run on other machines, rank 0 listens at all addresses and logs a warning. Throws CommError if the address
+/// does not belong to this machine, or if the port is taken.
 Listener listen_for_ranks(const Job& job);
 
 /// Listens at local_address(job), which no other user and no network can reach. Also reserves the job's port

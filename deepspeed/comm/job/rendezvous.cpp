@@ -64,7 +64,7 @@ std::vector<net::SocketAddress> addresses_of_rank_0(const Job& job, Clock::time_
   return addresses_of(job.master_addr, job.master_port);
 }
 
-// Helps ranks that share one machine but were not told so, and therefore look elsewhere.
+// Returns a hint for a rank that looks for rank 0 only on its own machine. Rank 0 may listen elsewhere.
 std::string advice_of(const Job& job) {
   if (job.rendezvous != Rendezvous::kLocal) return "";
   return message(
@@ -101,8 +101,8 @@ StorePtr come_to_store(const Job& job, Clock::time_point deadline) {
   }
 }
 
-// The store that this process serves. Others, such as engines, may still hold it when the process has left
-// its job and joins the next one at the same place.
+// Holds the store that this process serves. Engines may still hold that store when the process has left its
+// job and joins the next job at the same address.
 struct Served {
   std::mutex mutex;
   std::weak_ptr<StoreServer> server;
@@ -140,8 +140,8 @@ std::string start_key(const std::string& name) { return "start_of/" + name; }
 
 std::string gave_up_key(int rank) { return "gave_up/" + std::to_string(rank); }
 
-// Returns whether the key appeared before the deadline; after it, each key is still checked once. Throws if
-// the store itself fails.
+// Returns whether the key appeared before the deadline. After the deadline, the key is still checked once.
+// Throws if the store itself fails.
 bool came(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
   try {
@@ -213,7 +213,8 @@ StorePtr store_of_job(const Job& job, Clock::time_point deadline) {
   return c10::make_intrusive<c10d::HashStore>();
 }
 
-// Rank 0 ends the store, so the present ranks first check which are missing.
+// The store ends with rank 0, so rank 0 first waits until the present ranks have found which ranks are
+// missing.
 void wait_for_last_looks(const Job& job, c10d::Store& store, const std::set<int>& missing) {
   store.set(gave_up_key(job.rank), std::string("1"));
   if (job.rank != 0) return;

@@ -12,7 +12,8 @@ namespace deepspeed::comm {
 /// the missing ranks.
 c10::intrusive_ptr<c10d::Store> join_job(const Job& job);
 
-/// Waits until every rank has announced itself in this store. Throws CommError like join_job().
+/// Announces this rank in the store, and waits until every rank has done so. Throws CommError like
+/// join_job().
 void meet_over(const Job& job, c10d::Store& store);
 
 /// Returns a view of `store` that puts `prefix` in front of all keys.

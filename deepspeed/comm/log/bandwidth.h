@@ -44,10 +44,11 @@ struct Links {
   bool by_nodes = false;   // in steps within nodes and between them (comm/backends/nodes)
 };
 
-/// Returns the bytes that this rank receives. Every rank sends its parts directly to the ranks that need
-/// them. In an all_gather, that is each other rank's part. In a reduce_scatter, it is one part of this rank's
-/// size from each other rank; an all_reduce does both. With `by_nodes` and N nodes, each other node sends one
-/// such part, and each other rank of the own node sends N.
+/// Returns the bytes that this rank receives. Unless `by_nodes` is set, every rank sends data directly to the
+/// ranks that need it. A part has 1 / n of `bytes` for n ranks. In an all_gather or reduce_scatter, this rank
+/// receives one part from each other rank; in an all_reduce, two parts. With `by_nodes` and N nodes, it
+/// receives one part from each other node, and N parts from each other rank of its own node (an all_reduce:
+/// twice that).
 DEEPSPEED_API LinkBytes received_bytes(std::string_view operation, int64_t bytes, const Links& links);
 
 }  // namespace deepspeed::comm

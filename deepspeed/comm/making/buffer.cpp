@@ -9,7 +9,7 @@
 namespace deepspeed::comm {
 namespace {
 
-// Smaller tensors are copied for the peers anyway, or nearly so.
+// Smaller tensors gain little, and up to 16 KiB are copied for the peers anyway (shm/collectives.cpp).
 constexpr int64_t kLeastSharedBytes = 64 << 10;
 
 }  // namespace

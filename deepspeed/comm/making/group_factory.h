@@ -22,8 +22,8 @@ struct GroupRequest {
   std::string name;
   std::string key;      // the same on all ranks, unique to the group
   bool is_own = false;  // from World::own_group()
-  /// Group made by someone else, or null. The new group presents it but uses its own connections over the
-  /// same backend (adopt.h).
+  /// Group made by someone else, or null. The new group returns it as c10d_group(), but uses its own
+  /// connections over the same backend (adopt.h).
   c10::intrusive_ptr<c10d::ProcessGroup> given = nullptr;
 };
 

@@ -12,9 +12,10 @@
 
 namespace deepspeed::comm {
 
-/// Numbers groups by name. The nth of a name on one rank belongs to the nth of that name on the others. One
-/// thread makes groups one after the other. If two threads make groups of one name, their order may differ
-/// between ranks. So they need different names, or different purposes that reveal a wrong pair. Thread-safe.
+/// Numbers the groups of each name. The nth group of a name on one rank is paired with the nth group of that
+/// name on the others. If two threads make groups of one name, their order may differ between ranks. So
+/// threads must use different names, or different purposes: users with different purposes notice a wrong pair
+/// by their data. Thread-safe.
 class OwnGroups {
  public:
   /// Represents a group while it is being made, and gives it a number.

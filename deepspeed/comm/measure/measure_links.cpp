@@ -10,8 +10,8 @@ namespace {
 
 // Anything shorter is below the clock's resolution.
 constexpr double kLeastMicroseconds = 0.01;
-// The large size takes at least this fraction longer than the small one. On a busy machine the small one may
-// take longer by chance, and a line through both could give any speed.
+// The large size counts as taking longer than the small one by at least this part of its own time. On a busy
+// machine the small one may take longer by chance, and a line through both could give any speed.
 constexpr double kLeastPart = 1.0 / 8;
 
 /// Returns the speed at which a rank of `group` receives while all groups within `all` gather.

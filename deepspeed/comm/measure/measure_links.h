@@ -17,9 +17,9 @@ struct MeasureLinksOptions {
 
 /// Measures all-gathers in all `node` groups together, then in all `across` groups together. The times are
 /// those of the slowest rank. `node` holds the ranks on this rank's node. `across` holds one rank per node,
-/// with this rank's index in its node. `all` holds the ranks of all nodes. Collective over `all`; all ranks
-/// get the same results. Throws UsageError if a node has one rank, there is only one node, or small_bytes is
-/// not below large_bytes.
+/// the one at the index that this rank has in its own node. `all` holds the ranks of all nodes. Collective
+/// over `all`; all ranks get the same results. Throws UsageError if a node has one rank, there is only one
+/// node, or small_bytes is not below large_bytes.
 DEEPSPEED_API LinkFigures measure_links(const ProcessGroup& all, const ProcessGroup& node,
                                         const ProcessGroup& across, const MeasureLinksOptions& options = {});
 
@@ -30,7 +30,7 @@ struct TakenTime {
 };
 
 /// Returns latency and speed of a link from a line through two times. `large` has more bits. If by chance
-/// `small` took about as long as `large`, the speed is at most eight times `large`'s own.
+/// `small` took about as long as `large`, the speed is at most eight times the bits per time of `large`.
 LinkSpeed speed_by_line(const TakenTime& small, const TakenTime& large);
 
 }  // namespace deepspeed::comm

@@ -25,7 +25,7 @@ class Arena {
   /// has memory. Throws CommError.
   static std::shared_ptr<Arena> of_process();
 
-  /// Returns whether set_shared() was called: peers map this process's arena.
+  /// Returns whether set_shared() was called, that is, whether peers map this process's arena.
   static bool is_shared();
   static void set_shared();
 

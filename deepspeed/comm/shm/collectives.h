@@ -1,5 +1,5 @@
-// The collectives of a group over shared memory. Each rank posts where its input lies, and its peers read
-// what they need from there. Nothing is sent.
+// Runs the collectives of a group over shared memory. Each rank posts where its input lies, and its peers
+// read what they need from there. Nothing is sent.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,8 @@ struct Reduction {
 
 /// Runs collectives one after another in the calling thread. Each returns once the caller may reuse its
 /// memory. All ranks must make equal calls in the same order. If a fingerprint or a size differs, the ranks
-/// wait until they are given up, as over a network. Every function throws what Member::wait() throws.
+/// wait until the group is given up or the deadline passes, as over a network. Every function throws what
+/// Member::wait() throws.
 class Collectives {
  public:
   explicit Collectives(Member& member);
@@ -55,11 +56,11 @@ class Collectives {
   void all_to_all(const Call& call, void* output, const void* input, size_t bytes);
 
  private:
-  /// Tells the peers where the next operation's input lies (slot.h). `in_pieces` announces it as staged even
-  /// if it lies in the arena.
+  /// Tells the peers where the next operation's input lies (slot.h). With `in_pieces`, the peers get the
+  /// input through this rank's stage even if it lies in the arena.
   void begin(const Call& call, const void* input, size_t bytes, bool in_pieces);
-  /// Posts that this rank has read everything. If its input is in the arena, waits until all peers have read
-  /// that.
+  /// Posts that this rank has read everything. If the input is in the arena, waits until all peers have read
+  /// it.
   void end(const Call& call);
   const Post& post_of(int peer, const Call& call);
   void await_posts(const Call& call);
@@ -81,8 +82,8 @@ class Collectives {
   uint32_t scatter(const Call& call, const void* input, const std::vector<ByteRange>& ranges,
                    const TakePiece& take);
   /// Passes all of each peer's data, `bytes[r]` long, to `take`, in pieces if needed. `own` is this rank's
-  /// data, `at` a piece's offset. `from_arena` returns the address of data that is not staged, as soon as it
-  /// may be read. `first_piece` is the number of pieces used before.
+  /// data, `at` a piece's offset. `from_arena` waits until a peer's data that is not staged may be read, and
+  /// returns its address. `first_piece` is the number of pieces that this operation has used before.
   using TakeWhole = std::function<void(int peer, size_t at, size_t bytes, const char* from)>;
   void spread(const Call& call, const char* own, const std::vector<size_t>& bytes, uint32_t first_piece,
               const std::function<const char*(int peer)>& from_arena, const TakeWhole& take);

@@ -1,4 +1,4 @@
-// The error of a rank whose peer has ended.
+// Defines the error of a rank whose peer has ended.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ constexpr const char* kReady = "ready";
 constexpr int kMostUnknown = 64;
 
 struct Greeting {
-  uint64_t token = 0;  // the receiver's, which only ranks of the group can read
+  uint64_t token = 0;  // the receiver's, which it wrote on the board
   uint64_t arena_bytes = 0;
   int32_t rank = 0;
 };

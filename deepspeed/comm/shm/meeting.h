@@ -1,4 +1,5 @@
-// The ranks of a group find out whether they can share memory, and exchange it. All get the same answer.
+// Lets the ranks of a group find out whether they can share memory. If so, they exchange access to it. All
+// ranks get the same answer.
 #pragma once
 
 #include <chrono>

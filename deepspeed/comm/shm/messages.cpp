@@ -1,7 +1,7 @@
 // How a message travels.
 //
-// 1. send() copies a message outside the arena into it, and writes the letter to the peer's socket. If the
-//    arena has no room, the content follows the letter through the socket, piece by piece.
+// 1. send() copies a message that lies outside the arena into the arena, and writes the letter to the peer's
+//    socket. If the arena has no room, the content follows the letter through the socket, piece by piece.
 // 2. The receiver's thread reads letters as they arrive. It matches them with receive() calls by tag, in the
 //    order in which they were sent, and copies without holding the lock.
 // 3. It answers with the letter's number, and the sender's thread then completes the message.

@@ -1,5 +1,5 @@
-// Messages between two ranks over shared memory. The sender writes a letter with the message's location to
-// its peer's socket. The receiver copies the message from there and answers. Small messages are inside the
+// Sends messages between two ranks over shared memory. The sender writes a letter with the message's location
+// to its peer's socket. The receiver copies the message from there and answers. Small messages are inside the
 // letter.
 #pragma once
 
@@ -78,8 +78,8 @@ class Messages {
   };
   using Endings = std::vector<Ending>;
 
-  /// Sends the outstanding answers to received messages, for at most two seconds. Without them their senders
-  /// would report a failure.
+  /// Sends the outstanding answers to received messages, for at most two seconds. Without an answer, the
+  /// sender of a message would report a failure.
   void tell_what_was_received();
   void start_thread();
   void serve();
@@ -89,8 +89,8 @@ class Messages {
   void read(int peer, Endings& endings);
   /// Handles one packet of a peer: its first `length` bytes. Returns false if the packet is invalid.
   bool take(Mailbox& mailbox, const std::vector<char>& packet, size_t length, Endings& endings);
-  /// Copies messages from `peer` that have arrived to the receive() calls that want them, and adds these to
-  /// `endings`. Releases the lock during each copy.
+  /// Copies arrived messages of `peer` into the memory of the receive() calls that want them. Adds the
+  /// outcomes of these calls to `endings`. Releases the lock during each copy.
   void deliver(int peer, std::unique_lock<std::mutex>& lock, Endings& endings);
   void check(int peer, Endings& endings);
   void fail_all(int peer, std::exception_ptr error, Endings& endings);

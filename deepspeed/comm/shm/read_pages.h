@@ -1,6 +1,6 @@
-// The pages of a peer's arena that this process has read. The system counts them as memory of both processes,
-// and limits on a process's memory may count them too. So they are unmapped beyond a budget; the next read
-// maps them again.
+// Tracks the pages of a peer's arena that this process has read. The system counts them as memory of both
+// processes, and limits on a process's memory may count them too. So they are unmapped beyond a budget; the
+// next read maps them again.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The shared control block of one group: its ranks' counters, posts and staged data. All ranks map and write
-// it, whereas peers can only read an arena.
+// Defines the shared control block of one group: its ranks' counters, posts and staged data. All ranks map
+// and write it, whereas peers can only read an arena.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,8 @@ struct alignas(64) Counter {
   }
   /// Spins briefly without giving up the core. Returns whether the count was reached.
   bool spin_until(uint32_t to) const;
-  /// Sleeps until the count is reached, for at most `limit`. wake() ends the sleep early.
+  /// Sleeps until the count is reached, for at most `limit`. wake() ends the sleep early. Returns whether the
+  /// count was reached.
   bool sleep_until(uint32_t to, std::chrono::milliseconds limit);
   /// Wakes all sleepers, so that they check their conditions again.
   void wake();

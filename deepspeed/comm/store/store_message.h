@@ -11,8 +11,9 @@ namespace deepspeed::comm {
 
 /// Lists what a client can ask for. Each line gives the request's texts -> the reply's.
 enum class StoreCall : uint8_t {
-  kJoin,  // kStoreGreeting; number: the rank, or -1 for another client; limit_ms: the number of ranks. At a
-          // guarded store first with the client's number -> kProve, then with its proof
+  kJoin,  // kStoreGreeting; number: the rank, or -1 for another client; limit_ms: the number of ranks. A
+          // guarded store takes two calls: kStoreGreeting, the client's random number -> kProve; then
+          // kStoreGreeting, the client's proof (store_guard.h)
   kSet,   // key, value
   kCompareSet,  // key, value before, value -> value
   kGet,         // key -> value, once it is set
@@ -25,7 +26,7 @@ enum class StoreCall : uint8_t {
   kMultiGet,    // keys -> values, once all are set
   kMultiSet,    // key, value, key, value, ...
   kPush,        // key, value
-  kPop,         // key -> value, once there is one; limit_ms -1: or kEmpty
+  kPop,         // key -> value, once there is one; limit_ms -1: kEmpty if there is none
   kLength,      // key -> number
   kList,        // -> keys
 };
@@ -36,7 +37,7 @@ enum class StoreAnswer : uint8_t {
   kTimeout,
   kEmpty,
   kRefused,  // a text gives the reason
-  kProve,    // the server's number and its proof (store_guard.h)
+  kProve,    // the server's random number and its proof (store_guard.h)
 };
 
 /// Holds a request or a reply.

@@ -15,11 +15,12 @@ class StoreServer {
  public:
   /// Takes over `listener`, a listening socket. `reserved`, if given, is a second socket that the server only
   /// keeps open, so that no other program takes its port. Each of the `world_size` ranks joins once. After
-  /// all have joined, further ranks are told that they belong to another job. If `listener` only accepts this
-  /// machine's clients (loopback), those of other users are closed at once. Throws CommError.
+  /// all have joined, further ranks are told that they belong to another job. If `listener` is a Unix socket,
+  /// connections of other users are closed at once. Throws CommError.
   StoreServer(Descriptor listener, int world_size, Descriptor reserved = {});
   ~StoreServer();
-  /// Closes the listening socket and `reserved`. Connected clients stay.
+  /// Closes the listening socket, and the socket that keeps its port (the constructor's `reserved`).
+  /// Connected clients stay.
   void stop_listening();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

@@ -52,8 +52,8 @@ class CallHistory {
     int64_t number_ = 0;
   };
 
-  /// Returns the oldest unfinished collective and the longest wait for a message. Each began at least
-  /// `patience` ago.
+  /// Returns the oldest unfinished collective and the longest wait for a message. Either is left out if it
+  /// began less than `patience` ago.
   std::vector<AwaitedCall> awaited(std::chrono::milliseconds patience);
 
   /// Returns whether a call that began at least `patience` ago is unfinished.
@@ -64,9 +64,9 @@ class CallHistory {
   int64_t last_caller();
   /// Returns the hash of all calls up to `number`, if that call is remembered.
   std::optional<uint64_t> chain_at(uint64_t number);
-  /// Returns a report of at most `most` of the latest calls. The oldest call unfinished for `patience` is
-  /// reported as awaited, with all after it. The callers' values are included for the last few calls, or with
-  /// `all_values` for all.
+  /// Returns a report of the `most` latest calls. The oldest call that has been unfinished for `patience` is
+  /// reported as awaited; that call and all later ones are then included even beyond `most`. The callers'
+  /// values are included for the last few calls, or with `all_values` for all.
   GroupReport report(std::chrono::milliseconds patience, size_t most = 64, bool all_values = false);
   /// Returns a report that this rank has left the group after its last call.
   GroupReport leaving_report();

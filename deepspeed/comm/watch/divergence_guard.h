@@ -43,8 +43,8 @@ class DivergenceGuard {
   DivergenceGuard(const DivergenceGuard&) = delete;
   DivergenceGuard& operator=(const DivergenceGuard&) = delete;
 
-  /// Tells how differing calls are noticed. kByMessages: they cannot finish. kByTheGuard: the guard compares
-  /// hashes.
+  /// Tells how differing calls are noticed. kByMessages: the messages of the ranks do not match, so the calls
+  /// cannot finish. kByTheGuard: the calls may finish, so the guard compares hashes of all calls.
   enum class Check { kByMessages, kByTheGuard };
 
   /// Starts watching a new group and returns its history. `key` is the same on all ranks. `on_divergence` is
@@ -56,7 +56,7 @@ class DivergenceGuard {
                                      std::function<void()> complete = {});
 
   /// Tells waiting ranks that this rank makes no more calls in the group `key`. The guard keeps `connections`
-  /// until every rank of the group has done so. No rank then finds connections closed while it still reads
+  /// until every rank of the group has let it go. So no rank finds connections closed while it still reads
   /// data. Does not wait.
   void let_go(const std::string& key, std::shared_ptr<void> connections);
   /// Lets all groups, one by one, complete the work they gave a device.
@@ -66,8 +66,8 @@ class DivergenceGuard {
   void end_groups(const std::string& reason);
   /// Ends one group in the way of end_groups().
   void end_group(const std::string& key, const std::string& reason);
-  /// Ends all groups if there is a reason to. Groups call it before each collective. The guard's thread also
-  /// checks, for ranks that wait while calling nothing.
+  /// Ends all groups if `reason_to_end` of the constructor gives a reason. Groups call it before each
+  /// collective. The guard's thread also checks, for ranks that wait while calling nothing.
   void end_groups_if_due();
   /// Declares that the calling thread starts no more collectives.
   void end_calls_of_this_thread();
@@ -75,10 +75,10 @@ class DivergenceGuard {
   /// Tells the other ranks this rank's calls. Returns how calls in the group `key` differ, or that a rank
   /// left. Returns nothing if the other ranks' reports show no difference within `limit`.
   std::optional<std::string> explain(const std::string& key, std::chrono::milliseconds limit);
-  /// Tells waiting ranks that this rank leaves, unless `is_known` because all leave together. Ends the watch
-  /// and releases the store. Takes at most twice `limit`. Later calls do nothing.
+  /// Tells waiting ranks that this rank leaves. With `is_known` all ranks leave together, and none is told.
+  /// Ends the watch and releases the store. Takes at most twice `limit`. Later calls do nothing.
   void leave(std::chrono::milliseconds limit, bool is_known);
-  /// Closes the connections that let_go() keeps, after leave().
+  /// Closes the connections that the guard still keeps for let_go(). To be called after leave().
   void close_connections();
 
  private:

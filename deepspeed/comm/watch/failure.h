@@ -12,11 +12,13 @@
 
 namespace deepspeed::comm {
 
-/// Reports a failure to the group's other ranks. Returns a text that names the ranks to blame. It reports
-/// through the store, then calls `abort` to close this rank's connections, so that the others notice too.
-/// Ranks that do not report within `grace` have died or hang. `peer` is the group's rank with which a message
-/// was exchanged. Then `peer`, or the rank that it waited for, is to blame; without `peer` any rank may be.
-/// Never throws. Takes about `grace` at most, even if the store does not answer.
+/// Returns a text that names the ranks to blame for a failed operation. To be called on each rank where an
+/// operation of the group fails. First records in the store that this rank has failed. Then calls `abort`,
+/// which must close this rank's connections, so that the other ranks fail and report too. Ranks that do not
+/// report within `grace` have died or hang; they are to blame. `peer` is set if the operation was a message:
+/// the rank in the group that the message was for or from. Then only `peer` can be to blame, or if `peer`
+/// failed in a message too, the rank that it waited for, and so on. Never throws. Takes about half a second
+/// more than `grace` at most, even if the store does not answer.
 std::string blame(const GroupDescription& group, const c10::intrusive_ptr<c10d::Store>& store,
                   const std::function<void()>& abort, std::chrono::milliseconds grace,
                   std::optional<int> peer = {});

@@ -94,7 +94,8 @@ struct GuardState {
   std::optional<RankReport> report_of(int peer);
   bool is_deadlock_again(const RankReport& other, const std::string& text);
   /// Exchanges reports with the other ranks, and returns what they show. Calls unfinished for `patience`
-  /// count as waiting. `held_up` receives groups that other ranks will not join, even if nothing waits there.
+  /// count as waiting. `held_up` receives verdicts on groups in which other ranks will make no calls, even if
+  /// no call waits there.
   Verdicts exchange(std::chrono::milliseconds patience, Verdicts* held_up = nullptr);
   Verdicts compare(const RankReport& own, Verdicts* held_up);
   void tell(const RankReport& report);
@@ -104,13 +105,13 @@ struct GuardState {
   /// Sends heartbeats to ranks that cannot see this process, and checks theirs.
   void exchange_beats();
   void look();
-  /// Ends the verdicts' groups. Also ends groups whose last caller is the same thread and waits; with
-  /// `everywhere`, even if it does not.
+  /// Ends the verdicts' groups. Also ends groups whose last caller is the same thread, if that thread waits
+  /// there; with `everywhere`, in any case.
   void give_up(const Verdicts& verdicts, bool everywhere);
   /// Lets all groups complete the work they gave a device.
   void complete_groups();
   /// Records that all groups (or `only` one) end with this reason. Returns their on_divergence functions, to
-  /// be called with it.
+  /// be called with the reason.
   Endings note_end(const std::string& reason, const std::string* only = nullptr);
   void end_groups_if_due();
   /// Tells the others the reason, then ends the groups. For threads other than the guard's.

@@ -11,7 +11,7 @@
 
 namespace deepspeed::comm {
 
-/// Describes one call on this rank after it has ended. A tensor without elements makes no call.
+/// Describes one call on this rank after it has ended. A collective over an empty tensor makes no call.
 struct ObservedCall {
   using Clock = std::chrono::steady_clock;
   /// Tells how the call ended; kDropped: without anyone waiting for it.
@@ -52,7 +52,7 @@ class CallObserver {
   CallObserver(const CallObserver&) = delete;
   CallObserver& operator=(const CallObserver&) = delete;
 
-  // Relaxed: nothing is read by the answer; the list of listeners has a lock of its own.
+  // Relaxed, because no other data depends on the answer: the list of listeners has a lock of its own.
   static bool is_anyone_listening() { return num_listening_.load(std::memory_order_relaxed) != 0; }
 
  private:

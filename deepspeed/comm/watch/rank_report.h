@@ -63,8 +63,9 @@ std::vector<Verdict> find_divergences(const RankReport& own, const RankReport& o
 /// are certain only if a later report of `other` says the same.
 std::vector<Verdict> find_deadlocks(const RankReport& own, const RankReport& other);
 
-/// Finds groups of this rank in which `other` will make no calls. It gave them up. Or this rank waits in them
-/// for a thread of `other` that gave up another group; `with_idle` includes groups in which nothing waits.
+/// Finds groups of this rank in which `other` will make no more calls. Either `other` gave up the group, or
+/// this rank waits there for a thread of `other` that gave up another group. `with_idle` includes groups of
+/// such a thread in which this rank does not wait.
 std::vector<Verdict> find_given_up(const RankReport& own, const RankReport& other, bool with_idle = false);
 
 }  // namespace deepspeed::comm

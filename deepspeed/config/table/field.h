@@ -23,8 +23,8 @@ struct Range {
   bool open = false;
 };
 
-/// Says what replaces a key of old configs. `convert` turns its value into the replacement's. Without
-/// `replacement` the value has no effect.
+/// Says what replaces a key of old configs. `convert` turns the old key's value into the replacement's.
+/// Without `replacement` the value has no effect.
 struct Deprecation {
   std::string replacement;
   std::function<Json(const Json&)> convert;
@@ -133,7 +133,7 @@ std::string join(const std::string& path, const std::string& key);
 /// Returns whether a key names the field, directly or by an alias.
 bool answers_to(const Field& field, const std::string& key);
 
-/// Finds the field that a key names, directly or by an alias. Null if there is none.
+/// Finds the field that a key names, directly or by an alias. Returns null if there is none.
 const Field* find_field(const std::vector<Field>& fields, const std::string& key);
 
 /// Describes what a value of the field must be: "a whole number of at least 1 or null".

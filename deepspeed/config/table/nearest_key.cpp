@@ -45,8 +45,8 @@ std::string initials_of(const std::string& name) {
   return initials;
 }
 
-/// Returns the names whose long or short form is the unknown key. Examples: "learning_rate" for "lr", "wd"
-/// for "weight_decay", "epsilon" for "eps".
+/// Returns the names whose long or short form is the unknown key. Examples of unknown keys: "learning_rate"
+/// for "lr", "wd" for "weight_decay", "epsilon" for "eps".
 std::vector<std::string> other_forms(const std::vector<std::string>& names, const std::string& key) {
   constexpr size_t kShortestStem = 3;
   const std::string given = lowercase(key);

@@ -14,8 +14,8 @@ namespace deepspeed::config {
 DEEPSPEED_API size_t edit_distance(const std::string& a, const std::string& b);
 
 /// Returns the candidates nearest to `key`, at most `most`, each once. They are those at the smallest edit
-/// distance, then those one edit further. Case is ignored. Empty if all need more than max(2, key.size() / 3)
-/// edits.
+/// distance, then those one edit further. Case is ignored. The list is empty if all need more than max(2,
+/// key.size() / 3) edits.
 DEEPSPEED_API std::vector<std::string> nearest_keys(const std::string& key,
                                                     const std::vector<std::string>& candidates, size_t most);
 

@@ -10,9 +10,9 @@
 
 namespace deepspeed::config {
 
-/// Holds a path, JSON text, JSON text in base64, or a JSON object. Each of them converts to it implicitly. A
-/// string that starts with '{' (or '[', an error later) after white space and comments is JSON text. Any
-/// other string is the path of a file, or if there is no such file, JSON text in base64.
+/// Holds a path, JSON text, JSON text in base64, or a JSON object. Each of them converts to a ConfigSource
+/// implicitly. A string that starts with '{' (or '[', an error later) after white space and comments is JSON
+/// text. Any other string is the path of a file, or if there is no such file, JSON text in base64.
 class DEEPSPEED_API ConfigSource {
  public:
   ConfigSource(const char* path_or_text);

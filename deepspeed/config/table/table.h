@@ -159,8 +159,8 @@ Entry<Section> section_entry(const char* key, std::optional<Inner> Section::*mem
   return {config::section(key, meaning, table.fields(), options), assign, value};
 }
 
-/// Makes the entry of a section that nothing uses yet. The member keeps the given keys; it is null if the
-/// section is absent and may be.
+/// Makes the entry of a section that nothing uses yet. The member keeps the given keys. It is null if the
+/// section may be absent and is absent.
 template <class Section>
 Entry<Section> kept_section(const char* key, Json Section::*member, std::vector<Field> children,
                             const char* meaning, std::initializer_list<Option> options = {}) {

@@ -2,9 +2,9 @@
 //
 // Version 0.1: each micro batch size, and their least common multiple, is a base. A candidate is a base times
 // the largest highly composite number that keeps it within the limit, since such numbers have many divisors.
-// The candidate that most numbers of devices divide wins. Version 0.2 chooses so for whole machines, with
-// model-parallel ranks counted as one device. If the result does not fit this job's devices, they get a batch
-// of their own. elastic_batch_of_job() first compares the section with the scheduler's.
+// The candidate that most numbers of devices divide wins. Version 0.2 chooses in the same way for whole
+// machines, with model-parallel ranks counted as one device. If the result does not fit this job's devices,
+// they get a batch of their own. elastic_batch_of_job() first compares the section with the scheduler's.
 #include "deepspeed/config/tools/elastic_batch.h"
 
 #include <algorithm>

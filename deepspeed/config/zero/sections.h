@@ -88,7 +88,7 @@ struct DEEPSPEED_API ParamGatherConfig {
   bool log_trace_cache_warnings = false;
 
   /// Returns whether parameters are gathered between nodes first, then within each node. Without node groups
-  /// in the job it has no effect.
+  /// in the job the answer has no effect.
   bool gathers_by_nodes() const { return mics_hierarchical_params_gather || zero_quantized_weights; }
 };
 

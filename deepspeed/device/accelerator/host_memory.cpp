@@ -29,8 +29,9 @@ namespace {
 // Smaller blocks come from torch's pool: rounding up costs less than own pages and a driver call.
 constexpr int64_t kLeastOwnBytes = 1 << 20;
 
-/// Returns a device that the process has used, for CUDA calls on host memory. Nothing: the current one is
-/// used, or none. Threads start on device 0; a call there would create a context.
+/// Returns a device that the process has used, for CUDA calls on host memory. Returns nothing if the current
+/// device has been used, or if none has. A thread starts on device 0, and a CUDA call there would create a
+/// context.
 std::optional<c10::Device> used_device() {
   const auto& hooks = at::detail::getCUDAHooks();
   std::optional<c10::Device> found;

@@ -12,8 +12,8 @@ namespace deepspeed::device {
 /// round up to a power of two. Throws UsageError if the system locks no more memory.
 at::Tensor empty_host(int64_t numel, at::ScalarType dtype, bool pin);
 
-/// Makes a tensor, (numel), in short-lived host memory. It comes from torch's pool, which locks pages only
-/// once.
+/// Makes a tensor, (numel), in short-lived host memory. The memory comes from torch's pool, which locks pages
+/// only once.
 at::Tensor empty_host_from_pool(int64_t numel, at::ScalarType dtype, bool pin);
 
 /// Locks the pages of [data, data + bytes) for copies to and from all devices. Call unlock_pages() before

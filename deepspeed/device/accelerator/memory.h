@@ -10,14 +10,14 @@ namespace deepspeed::device {
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
 
-/// Returns the bytes of tensors on the current CUDA device. The second function returns their peak. 0 without
-/// a CUDA device.
+/// Returns the bytes of tensors on the current CUDA device. The second function returns their peak. Both
+/// return 0 without a CUDA device.
 int64_t cuda_allocated_bytes();
 int64_t cuda_peak_allocated_bytes();
 
 /// Returns the bytes that tensors can still take on a CUDA device. The driver is asked only at the process's
-/// first call for the device. Later calls subtract what tensors take, which is allowed during a capture. 0 if
-/// the allocator cannot tell.
+/// first call for the device. Later calls only subtract what tensors take, which is allowed while a graph is
+/// captured. Returns 0 if the allocator cannot tell.
 int64_t cuda_available_bytes(int device);
 
 /// Returns the bytes of host memory that can still be taken. It is the smallest of what the system has free

@@ -15,11 +15,12 @@ class DeviceGraph {
  public:
   /// Makes a graph without work.
   DeviceGraph() = default;
-  /// Captures what `work` launches through `stream`, a side stream of the device. The device does not run it
-  /// yet. A backward of autograd in it must belong to a forward captured on the same stream. Tensors made by
-  /// the work are in the graph's memory and have no values before a replay. Memory of `neighbour` is reused;
-  /// both graphs must then replay in the order of their captures. Throws what `work` throws, c10::Error for
-  /// work that cannot be captured (such as waiting for the device), and NotSupportedError without CUDA.
+  /// Captures what `work` launches through `stream`, a side stream of the device. The device does not run the
+  /// work yet. A backward of autograd in `work` must belong to a forward captured on the same stream. Tensors
+  /// made by the work are in the graph's memory and have no values before a replay. Memory of `neighbour` is
+  /// reused; both graphs must then replay in the order of their captures. Throws what `work` throws,
+  /// c10::Error for work that cannot be captured (such as waiting for the device), and NotSupportedError
+  /// without CUDA.
   static DeviceGraph capture(c10::Device device, const SideStream& stream, const std::function<void()>& work,
                              const DeviceGraph& neighbour = {});
 

@@ -1,5 +1,5 @@
 // A pool for large blocks of short-lived memory. Freed neighbours join, so that blocks of other sizes fit
-// there. Memory that one place no longer needs is moved to another.
+// there. Memory that one range of addresses no longer needs is moved to another range.
 #pragma once
 
 #include <cstddef>
@@ -26,42 +26,44 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// Returns an uninitialised block at a multiple of 64 KiB. Null if the pool or the system has no more, and
-  /// in a child of the process that made the pool.
+  /// Returns an uninitialised block at a multiple of 64 KiB. Returns null if the pool or the system has no
+  /// more, and in a child of the process that made the pool.
   void* allocate(size_t bytes);
   /// Takes back a block of allocate(). Returns false, and does nothing, if it is not one.
   bool free(void* block);
 
-  /// Lends the memory of the huge pages within the range to other blocks. Its values are lost. Writing there
-  /// before fetch() takes new memory. Does nothing outside a block in use.
+  /// Lends the memory of the huge pages within the range to other blocks. Their values are lost. Writing to
+  /// these pages before fetch() takes new memory. Does nothing outside a block in use.
   void lend(void* data, size_t bytes);
-  /// Gives memory back to the huge pages that the range touches. It takes what the pool has; the rest is new
-  /// memory when it is written. Values not written since lend() are undefined.
+  /// Gives memory back to the huge pages that the range touches. They get what the pool has; the rest get new
+  /// memory when they are written. Values not written since lend() are undefined.
   void fetch(void* data, size_t bytes);
 
   bool contains(const void* data) const;
   size_t used_bytes() const;
-  /// Returns the bytes of memory in free blocks and in the stock.
+  /// Returns the bytes of memory in free blocks and in the stock (PageStock).
   size_t kept_bytes() const;
   size_t lent_bytes() const;
 
  private:
   bool add_pages(size_t offset, size_t bytes);
   /// Moves whole huge pages to the stock, from the free block that was freed first. It takes at least
-  /// `wanted` bytes if the block has them. The pages become bare addresses. Returns false if no free block
-  /// has a whole huge page.
+  /// `wanted` bytes if the block has them. The pages keep only their addresses. Returns false if no free
+  /// block has a whole huge page.
   bool empty_oldest(size_t wanted);
   /// Fills the stock to this many bytes from the free blocks. Moving free memory costs the system a hundredth
   /// of what new memory costs.
   void stock_up(size_t bytes);
   bool moves_pages() const;
-  /// Returns memory to the system if more is kept than allowed. Lent memory may be kept beyond that.
+  /// Returns memory to the system if more is kept than allowed. As many bytes as are lent may be kept in
+  /// addition.
   void trim();
-  /// Moves the memory of whole huge pages, at `offset` in the pool, to the stock. If the pool is very large
-  /// it goes to the system instead.
+  /// Moves the memory of whole huge pages, at `offset` in the pool, to the stock. If the pool is very large,
+  /// the memory goes to the system instead.
   void take_memory_of(size_t offset, size_t bytes);
   bool is_usable() const;
-  /// Returns whether the huge page at offset `page` was accessed since it lost its memory. True if unknown.
+  /// Returns whether the huge page at offset `page` was accessed since it lost its memory. Returns true if
+  /// this is unknown.
   bool has_memory(size_t page) const;
 
   Addresses addresses_;

@@ -1,4 +1,4 @@
-// Ranges of addresses without memory.
+// Reserved ranges of address space, which take no memory yet.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct Addresses {
 /// has too few. `bytes` is rounded up to a multiple of `alignment`. Call release_addresses() at the end.
 Addresses reserve_addresses(size_t bytes, size_t alignment);
 void release_addresses(const Addresses& addresses);
-/// Frees the memory of [data, data + bytes) in a range. Its addresses stay reserved. Returns false if the
-/// system refuses.
+/// Frees the memory of [data, data + bytes), a part of a reserved range. The addresses stay reserved. Returns
+/// false if the system refuses.
 bool make_mere_addresses(char* data, size_t bytes);
 
 }  // namespace deepspeed::device

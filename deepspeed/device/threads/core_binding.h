@@ -20,9 +20,9 @@ Cores cores_of_rank(int local_rank, int local_size);
 /// has at least one core, but never all of several cores.
 Cores last_cores(const Cores& cores, double part);
 
-/// Binds the calling thread, and threads that it starts later, to the processors. at::parallel_for() uses one
-/// thread per processor there. Other threads are unaffected. If the system refuses, only the number of
-/// threads is set, and a warning is logged.
+/// Binds the calling thread, and threads that it starts later, to the processors. In these threads
+/// at::parallel_for() uses one thread per processor. Other threads are unaffected. If the system refuses,
+/// only the number of threads is set, and a warning is logged.
 void bind_this_thread(const Cores& cores);
 
 }  // namespace deepspeed::device

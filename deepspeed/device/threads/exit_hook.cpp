@@ -9,7 +9,7 @@
 namespace deepspeed {
 namespace {
 
-// Never destroyed, since static objects may remove their hooks after that.
+// Never destroyed, since static objects may remove their hooks until the process ends.
 struct Hooks {
   std::recursive_mutex mutex;  // recursive: a hook may remove others
   std::vector<const std::function<void()>*> functions, before_all;

@@ -9,8 +9,8 @@
 namespace deepspeed {
 
 /// Calls `function` when the process ends by exit() or by returning from main(). Threads that run torch
-/// operations must end there: later, torch's own statics are destroyed while they run. Hooks run newest
-/// first. A static made after the hook is destroyed before it runs, so make a hook as late as possible.
+/// operations must end in a hook, because torch's own statics are destroyed later. Hooks run newest first. A
+/// static made after a hook is destroyed before that hook runs, so make a hook as late as possible.
 class DEEPSPEED_API ExitHook {
  public:
   enum class Turn {

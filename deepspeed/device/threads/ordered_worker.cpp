@@ -35,7 +35,7 @@ void OrderedWorker::wait_for(int64_t count) {
   std::unique_lock lock(mutex_);
   done_.wait(lock, [&] { return num_done_ >= count; });
   if (!error_) return;
-  // Work after a failed piece is skipped, which takes no time. Then nothing of the caller's is in use.
+  // Work after a failed piece is skipped, so this wait is short. After it, no piece uses the caller's data.
   done_.wait(lock, [&] { return num_done_ == num_added_; });
   std::rethrow_exception(error_);
 }

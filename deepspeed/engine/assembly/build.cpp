@@ -301,7 +301,8 @@ void partition(EngineParts& parts, Ingredients with) {
   follow_units(parts.optimizer, parts.pool);
 }
 
-// A zero::Init over ranks with different parts of the model has given them all the first rank's values.
+// Throws UsageError if zero::Init has given ranks with different parts of the model equal values. It gives
+// all ranks of its group the first rank's values.
 void require_own_values(const NamedTensor& param, const RankLayout& layout) {
   const std::vector<int> holders = zero::ranks_that_hold(param.tensor);
   const bool is_of_slice =

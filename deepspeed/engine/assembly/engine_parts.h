@@ -32,7 +32,7 @@ struct EngineParts {
   uint64_t seed = 0;
   std::optional<at::ScalarType> autocast = {};  // dtype of the config's torch_autocast
   std::shared_ptr<zero::GatherPool> pool = {};  // set only at stage 3; null: parameters are not partitioned
-  /// Holds the parameters of stage 3 without an optimizer; otherwise the optimizer owns them, and this is
+  /// Holds the parameters at stage 3 if there is no optimizer. Otherwise the optimizer owns them, and this is
   /// null.
   std::shared_ptr<zero::ParamStore> params = {};
   ParamClaims claims = {};

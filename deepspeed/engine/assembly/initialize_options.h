@@ -42,7 +42,7 @@ struct ConfigArguments {
   }
 };
 
-/// Adds the arguments to `parser`. It needs two functions of CLI::App: `add_flag(name, bool&, help)` and
+/// Adds the arguments to `parser`, which needs two functions of CLI::App: `add_flag(name, bool&, help)` and
 /// `add_option(name, value&, help)`. `arguments` must live until the parser has run:
 ///
 ///     CLI::App app;
@@ -108,8 +108,8 @@ struct InitializeOptions {
   std::optional<config::ConfigSource> config = {};  // path, JSON text or Json object
   OptimizerSource optimizer = nullptr;              // object or callable, used instead of the config's
   /// Makes the program's own optimizer of flat slices, which every stage can step. A slice may hold parts of
-  /// parameters, so its updates must be elementwise if the stage splits them. Do not pass `optimizer` too.
-  /// The optimizer has the groups of model_parameters.
+  /// parameters, so the optimizer's updates must be elementwise at a stage that splits parameters. Do not
+  /// pass `optimizer` too. The optimizer has the groups of model_parameters.
   SliceOptimizerFactory slice_optimizer = nullptr;
   std::vector<ModelParameters> model_parameters = {};  // default: one group of all trainable parameters
   optim::LrSchedulerSource lr_scheduler = nullptr;  // object or callable, replaces the config's `scheduler`
@@ -125,7 +125,7 @@ struct InitializeOptions {
   std::string engine_name = {};
   // Gives each rank's default generators a stream of their own, derived from the seed. Ranks that divide a
   // layer share one. With false the generators continue as they are, unless the config has a `seed`. They
-  // always do so if model_parallel_cuda_manual_seed() has set them for an `mpu`.
+  // always continue as they are if model_parallel_cuda_manual_seed() has set them for an `mpu`.
   bool starts_rank_streams = true;
 };
 

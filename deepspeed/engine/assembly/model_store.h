@@ -18,8 +18,9 @@ struct ModelStore {
   std::shared_ptr<zero::GatherPool> pool;    // set at stage 3
 };
 
-/// Claims for an engine the parameters whose memory make_store() replaces. Only checks that those which it
-/// casts are unclaimed. Throws UsageError, naming the parameter, if another engine has claimed it.
+/// Claims for an engine the parameters whose memory make_store() replaces. Parameters that make_store() only
+/// casts or gathers are not claimed, but must be unclaimed. Throws UsageError, naming the parameter, if
+/// another engine has claimed it.
 ParamClaims claim_parameters(const EngineModel& model, const std::vector<std::vector<NamedTensor>>& groups,
                              int64_t stage, at::ScalarType dtype);
 

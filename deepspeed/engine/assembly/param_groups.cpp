@@ -88,7 +88,8 @@ OptimizerGroups split_by_dtype(OptimizerGroups groups) {
   return result;
 }
 
-// Drops groups of a torch optimizer that train nothing, as the engine does. The group numbers then agree.
+// Arranges a torch optimizer's groups as the engine does: drops those that train nothing, and splits off fp64
+// parameters. The group numbers then agree.
 void arrange_groups(torch::optim::Optimizer& client, bool may_have_doubles) {
   std::vector<torch::optim::OptimizerParamGroup> result;
   for (const auto& group : client.param_groups()) {

@@ -42,7 +42,8 @@ zero::Averaging averaging(const config::DeepSpeedConfig& config, int world_size)
   return zero::Averaging::mean(world_size);
 }
 
-// fp16 is always checked, bf16 if the config says so. In fp32 the norm that clipping computes shows it too.
+// Overflow is always checked in fp16, and in bf16 if the config says so. In fp32 it is checked with clipping,
+// whose norm of the gradients shows it anyway.
 bool checks_overflow(const config::DeepSpeedConfig& config) {
   if (config.fp16.enabled) return true;
   return config.bf16.enabled ? config.bf16.check_grad_overflow : config.gradient_clipping > 0.0;

@@ -8,8 +8,9 @@
 
 namespace deepspeed {
 
-/// Returns whether the running backward adds gradients to no parameter of an engine. Its results go to its
-/// caller, or to tensors that the program named. Call it from a node's backward; outside one it is false.
+/// Returns whether the running backward adds gradients to no parameter of an engine. The results of such a
+/// backward go to its caller, or to tensors that the program named. Call it from a node's backward; outside
+/// of one the result is false.
 bool is_derivative();
 
 /// Replaces each result of the running derivative by what `wrap` returns for it. Only with create_graph.

@@ -2,7 +2,7 @@
 // steps. A direct `loss.backward()` then gives the same gradients as `engine.backward(loss)`.
 //
 // A backward started by an engine's backward() or scale() already carries that engine's scale. Other engines
-// that share the loss exchange it for their own at their outputs.
+// that share the loss exchange that scale for their own at their outputs.
 //
 // A derivative (derivative.h) is not scaled: its result belongs to the program.
 #pragma once

@@ -17,7 +17,8 @@ namespace deepspeed {
 
 namespace collate_detail {
 
-/// Collects tensors of examples by their place in the example, the column. Keeps one example's other values.
+/// Collects the tensors of examples in columns, one for each tensor of an example. Also keeps the other
+/// values of the example that is being visited.
 struct Columns {
   std::vector<std::vector<at::Tensor>> tensors = {};  // [tensor of the example][example]
   size_t next = 0;                                    // column

@@ -1,6 +1,6 @@
-// A loader makes batches of a data set for one rank. `for (auto& batch : *loader)` runs one epoch. Its order
-// depends only on the seed and the epoch. After a checkpoint was loaded in mid-epoch, the loop runs the rest
-// of that epoch.
+// A loader makes batches of a data set for one rank. `for (auto& batch : *loader)` runs one epoch. The order
+// of the samples depends only on the seed and the epoch. After a checkpoint was loaded in mid-epoch, the loop
+// runs the rest of that epoch.
 #pragma once
 
 #include <algorithm>

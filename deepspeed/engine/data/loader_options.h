@@ -27,8 +27,8 @@ struct DataLoaderOptions {
   /// the order that follows from seed, shuffle and ranks.
   std::function<std::vector<int64_t>(int64_t epoch)> data_sampler = nullptr;
   /// Sets the number of threads that make batches ahead of use. With 0 each batch is made when it is
-  /// requested. Several threads then call the data set and the collate function at once. Batches and their
-  /// order do not change.
+  /// requested. With several, the threads call the data set and the collate function at once. Batches and
+  /// their order do not change.
   int num_local_io_workers = 0;
 };
 

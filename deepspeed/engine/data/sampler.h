@@ -1,4 +1,5 @@
-// Decides which samples each rank sees, and in which order. It is pure, and the same on every machine.
+// Decides which samples each rank sees, and in which order. The result depends only on the arguments, and is
+// the same on every machine.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ std::string describe_values(const at::Tensor& param, const at::Tensor& values) {
                  checkpoint::crc32(0, host.const_data_ptr(), host.nbytes()));
 }
 
-// Returns the first slice of this rank's layers, and this rank's values by name.
+// Describes this rank's values by name, and names the first slice of its layers.
 Json texts_of(const SliceRanks& ranks, const std::vector<NamedTensor>& alike) {
   Json texts = Json::object();
   for (const NamedTensor& param : alike) {

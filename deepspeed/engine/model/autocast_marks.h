@@ -14,7 +14,8 @@
 
 namespace deepspeed {
 
-/// Returns the dtype of the section, by default that of `device`. Nothing if it is off.
+/// Returns the dtype that the section names, by default the usual one of `device`. Nothing if the section is
+/// off.
 std::optional<at::ScalarType> autocast_dtype(const config::TorchAutocastConfig& config,
                                              at::DeviceType device);
 

@@ -1,4 +1,4 @@
-// Makes the units of parameters that stage 3 gathers together from the leaf modules of a model.
+// Makes a model's leaf modules into units: sets of parameters that stage 3 gathers together.
 #pragma once
 
 #include "deepspeed/config/zero/sections.h"
@@ -9,10 +9,10 @@
 namespace deepspeed {
 
 /// Joins each leaf's parameters into one unit of `pool`, and returns each parameter's unit number. Leaves are
-/// the marked modules, those that zero_optimization.leaf_module names, and those below
-/// stage3_module_granularity_threshold (elements of their parameters / (1 + modules below them)). Of nested
-/// leaves the outermost counts. Warns if a name in the config matches nothing. Throws UsageError if two
-/// leaves share a parameter.
+/// the marked modules, those that zero_optimization.leaf_module names, and fine-grained ones. A module is
+/// fine-grained if the elements of its parameters / (1 + modules below it) are fewer than
+/// stage3_module_granularity_threshold. Of nested leaves the outermost counts. Warns if a name in the config
+/// matches nothing. Throws UsageError if two leaves share a parameter.
 zero::ParamUnits join_leaf_modules(const EngineModel& model, const config::ZeroConfig& zero,
                                    zero::GatherPool& pool);
 

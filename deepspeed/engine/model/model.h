@@ -1,5 +1,5 @@
-// The engine sees a model as named tensors and a switch, without its class. Both torch::nn::Module and models
-// of other front ends can be described this way.
+// The engine sees a model as named tensors and a switch to training mode. It does not know the model's class.
+// Both torch::nn::Module and models of other front ends can be described this way.
 #pragma once
 
 #include <functional>

@@ -33,8 +33,9 @@ ParallelGroups make_parallel_groups(const comm::World& world, const RankLayout& 
 
 namespace {
 
-// Engines with equal configs over equal parameters could mix up their data unnoticed. Other mix-ups are
-// detected when the ranks compare their input.
+// Describes what an engine is for, by its config and parameters. Engines with equal configs over equal
+// parameters could mix up their data unnoticed. Other mix-ups are detected when the ranks compare their
+// input.
 std::string purpose_of(const config::DeepSpeedConfig& config, const EngineModel& model) {
   std::ostringstream text;
   text << config.raw.dump();

@@ -32,7 +32,7 @@ struct ParallelGroups {
   comm::ProcessGroup data;   // ranks that hold the same parameters and train them on other data
   comm::ProcessGroup model;  // ranks that together hold one copy of the model; none: this rank holds it whole
   zero::ZeroGroups zero;     // how the ranks of `data` partition what they hold
-  std::vector<int> slices;   // global ranks of `model` that divide this rank's layers, with this one
+  std::vector<int> slices;   // global ranks of `model` that divide this rank's layers, this rank included
   bool is_first_slice = true;  // whether this rank is the first of `slices`
   int num_stages = 1;          // of one copy; the ranks of a stage divide its layers
   bool slices_are_neighbours =

@@ -10,7 +10,8 @@
 namespace deepspeed {
 namespace {
 
-// The rest stays free for the program's own needs during the save.
+// Share of the free host memory that copies may take. The rest is for the program's own needs during the
+// save.
 constexpr double kUsableShare = 0.8;
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace deepspeed {
 /// Saves on a thread. Every function is collective.
 class BackgroundSaver {
  public:
-  /// Makes a group for the saving threads; the callers communicate in `engine`. Collective.
+  /// Makes a group in which the saving threads communicate. The callers of this object use the group
+  /// `engine`. Collective.
   BackgroundSaver(const comm::World& world, const comm::ProcessGroup& engine);
   /// Waits for the running save; its failure goes to the log.
   ~BackgroundSaver();

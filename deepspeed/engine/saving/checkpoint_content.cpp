@@ -40,7 +40,8 @@ at::Tensor in_full(const at::Tensor& masters) {
   return masters.scalar_type() == at::kDouble ? masters : masters.to(at::kFloat);
 }
 
-/// Shifts `part` by `begin`, the element of this rank's part of the group where its tensor begins.
+/// Converts the interval `part` of a saved tensor to this rank's elements of the group. The saved tensor
+/// begins at element `begin` of these.
 Interval shifted(const Interval& part, int64_t begin) { return {begin + part.begin, begin + part.end}; }
 
 /// Returns a source that computes fp32 masters from states in memory, piece by piece. `begin`: see shifted().
@@ -142,7 +143,8 @@ at::Tensor in_given_order(const at::Tensor& flat, const zero::StoredGroup& group
   return in_order ? flat.narrow(0, 0, end) : at::cat(parts);
 }
 
-/// Returns the shared parameters. For a pipeline also maps names to those in the layers' files.
+/// Returns the shared parameters as (alias, stored name). In a pipeline names in the model are also aliases
+/// of the stored names, "<layer>.<name in the layer's file>".
 std::vector<std::pair<std::string, std::string>> shared_params(const EngineModel& model) {
   auto shared = model.shared_parameters;
   for (const StoredLayer& layer : model.stored_layers) {

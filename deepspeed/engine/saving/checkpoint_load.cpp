@@ -102,7 +102,8 @@ std::string agreed_tag(const CheckpointLoad& load) {
   return tag;
 }
 
-// Returns the place whose files this rank opens first: its own, if the number of places is equal.
+// Returns the model-parallel rank of the checkpoint whose files this rank opens first. It is this rank's own
+// number if the checkpoint has as many model-parallel ranks as the engine.
 int first_mp_rank(const CheckpointLoad& load) {
   const size_t num_places = checkpoint::find_mp_ranks(load.directory, load.tag).size();
   const ParallelGroups& groups = load.parts.groups;
@@ -205,7 +206,7 @@ void require_one_save(const CheckpointLoad& load) {
   }
 }
 
-// Drops the step under way. Gradients of the old weights mean nothing to the new ones.
+// Drops the gradients of the step under way. Gradients of the old weights mean nothing to the new ones.
 void drop_gradients(const CheckpointLoad& load) {
   if (load.parts.optimizer == nullptr) return;
   load.parts.optimizer->zero_grad();

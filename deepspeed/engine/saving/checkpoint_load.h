@@ -1,6 +1,6 @@
 // The parts of load_checkpoint() (saving/checkpoints.h): module, optimizer and run. Each part opens its
-// files, checks that they fit, verifies their bytes and loads them. checkpoint_load.cpp calls these verbs in
-// order.
+// files, checks that they fit, verifies their bytes and loads them. checkpoint_load.cpp calls the functions
+// for these steps in order.
 #pragma once
 
 #include <filesystem>
@@ -31,7 +31,7 @@ struct StoredTensor {
 };
 
 /// Holds one call of load_checkpoint(): its arguments, then the files that it opened. Nothing of the training
-/// has changed until all ranks have opened and checked theirs.
+/// changes until all ranks have opened and checked their files.
 struct CheckpointLoad {
   TrainingState& training;
   EngineParts& parts;
@@ -65,8 +65,8 @@ void check_module(const CheckpointLoad& load);
 void verify_module(const CheckpointLoad& load);
 void load_module(const CheckpointLoad& load);
 
-// The optimizer's masters, states and hyperparameters: checkpoint_load_optimizer.cpp. The verbs have no
-// effect if the load does not want them.
+// The optimizer's masters, states and hyperparameters: checkpoint_load_optimizer.cpp. Except load_optimizer()
+// these functions do nothing if the load does not want the optimizer.
 
 void open_optimizer(CheckpointLoad& load);
 /// Throws CheckpointError if the files have other groups, states or kinds of hyperparameters.
@@ -79,8 +79,8 @@ void load_hyperparameters(const CheckpointLoad& load);
 void load_optimizer(const CheckpointLoad& load);
 /// Sets the model's weights from the loaded masters unless the weights were loaded too. Collective.
 void follow_masters(const CheckpointLoad& load);
-/// Loads the optimizer state that differs between ranks (compression errors). Logs if the checkpoint lacks
-/// it; it then starts from zero.
+/// Loads the optimizer state that differs between ranks (compression errors). If the checkpoint lacks this
+/// state, it starts from zero, which is logged.
 void load_rank_state(const CheckpointLoad& load);
 
 // Counters, schedule, random numbers and the place in the data: checkpoint_load_run.cpp.

@@ -106,8 +106,8 @@ std::vector<StoredTensor> whole_module(const CheckpointLoad& load, bool has_mast
   return module;
 }
 
-// Returns the parameters that lie inside the owned interval in fp32. There the masters are the weights, so
-// these need not be read twice.
+// Returns the parameters of an fp32 model that this rank owns as a whole. Their masters are the weights
+// themselves, which need not be read twice.
 std::unordered_set<std::string> weights_in_masters(const CheckpointLoad& load) {
   std::unordered_set<std::string> names;
   const zero::ZeroOptimizer& optimizer = *load.parts.optimizer;

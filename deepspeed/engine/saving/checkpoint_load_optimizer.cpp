@@ -43,7 +43,8 @@ constexpr const char* kOfOtherConverters =
 constexpr int64_t kVerifiedNumel = int64_t{1}
                                    << 20;  // elements per read when verifying, where nothing is kept
 
-// A stage 3 checkpoint has its weights in the optimizer's files, so leaving these out does not help there.
+// Adds to an error that load_optimizer_states = false may help. A stage 3 checkpoint has its weights in the
+// optimizer's files, so the option does not help there.
 std::string with_way_out(const Error& error, const CheckpointLoad& load) {
   const std::string text = error.what();
   const bool names_it = text.find("load_optimizer_states") != std::string::npos;
@@ -110,7 +111,7 @@ std::vector<checkpoint::PipelineLayer> layers_of(const EngineModel& model) {
   return layers;
 }
 
-// Report a missing file first; otherwise its absence would show up as a misfit in the sizes.
+// Throws for a missing layer file. Otherwise its absence would show up as a misfit in the sizes.
 void require_own_layers(const CheckpointLoad& load) {
   for (const StoredLayer& layer : load.parts.model.stored_layers) {
     const fs::path path = checkpoint::layer_states_path(load.directory, load.tag, layer.index, layer.slice);
@@ -118,9 +119,10 @@ void require_own_layers(const CheckpointLoad& load) {
   }
 }
 
-// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. All ranks reach the
-// same decision, from the files, whether to assume the order of a stage's own parameters. One stage by
-// itself might fit by chance.
+// Opens what DeepSpeed's pipelines write at ZeRO stage 0, which names no parameters. The sizes in all stages'
+// files may tell which parameters the states are of. If they do not, and as many stages saved as load, each
+// stage assumes the order of its own parameters. All ranks decide this from the same files, since one stage
+// by itself might fit by chance.
 checkpoint::OptimizerFiles open_unnamed(const CheckpointLoad& load,
                                         const std::vector<checkpoint::NamedShapes>& own_shapes) {
   const size_t num_saved = checkpoint::find_mp_ranks(load.directory, load.tag).size();
@@ -366,10 +368,10 @@ void load_optimizer(const CheckpointLoad& load) {
   if (has_states) optimizer.state().was_loaded();
 }
 
-// Masters may come from another precision or from stage 3, whose files hold nothing else; the model's weights
-// are then set from them. At stage 3 in fp32 the masters are the shards. Split masters exist only on their
-// own rank. In fp32, weights that this rank has masters of were loaded with the masters, which may be in
-// other memory.
+// The model's weights are set from masters of another precision or of stage 3. Files of stage 3 hold no other
+// weights. An engine of stage 3 sets them too: in fp32 its masters are the shards. Split masters exist only
+// on their own rank. In fp32, weights that this rank has masters of were loaded with the masters, which may
+// be in other memory.
 void follow_masters(const CheckpointLoad& load) {
   if (!load.optimizer) return;
   zero::ZeroOptimizer& optimizer = *load.parts.optimizer;

@@ -80,7 +80,7 @@ void restore(TrainingState& training, const RunSnapshot& before) {
   training.counters = before.counters;
   training.window = before.window;
   training.sparse_names = before.sparse_names;
-  // The gradients of the window may already be dropped.
+  // These counters are not restored, because the gradients of the window may already be dropped.
   training.counters.backwards_since_update = now.backwards_since_update;
   training.counters.backwards_in_sums = now.backwards_in_sums;
   training.counters.dropped_backwards = now.dropped_backwards;

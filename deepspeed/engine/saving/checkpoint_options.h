@@ -31,7 +31,7 @@ struct LoadOptions {
   /// Checks the client_state on each rank before the engine changes. If it throws on one rank, the load fails
   /// on all.
   std::function<void(const checkpoint::Dict& client_state)> check_client_state = nullptr;
-  /// Copies the file's tensors into the model, instead of the engine doing it.
+  /// Copies the file's tensors into the model. If null, the engine does so.
   std::function<void(const NamedTensors& tensors)> custom_load_fn = nullptr;
 };
 

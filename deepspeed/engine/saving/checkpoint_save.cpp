@@ -53,8 +53,8 @@ class CheckpointSaver {
     comm::on_all_ranks<CheckpointError>(parts_.groups.all, "saving", work);
   }
   void check_tag(const std::string& tag) const;
-  /// Throws UsageError if a save would lose something. That is gradients, which no file holds, or something
-  /// at the tag's path that is not a checkpoint. Nothing is written then.
+  /// Throws UsageError if a save would lose something, and writes nothing then. It would lose waiting
+  /// gradients, which no file holds, or something at the tag's path that is not a checkpoint.
   void check_save(const SaveJob& job, const SaveOptions& options) const;
   bool has_waiting_gradients() const;
   [[noreturn]] void refuse_waiting_gradients() const;
@@ -207,7 +207,7 @@ void CheckpointSaver::run(SaveJob job) {
 
 void CheckpointSaver::collect(SaveJob& job, const SaveOptions& options) const {
   const int data_rank = parts_.data_group().rank(), mp_rank = parts_.groups.model_rank();
-  const bool writes_shards = parts_.groups.zero.is_first_replica();  // their ranks are the first ones
+  const bool writes_shards = parts_.groups.zero.is_first_replica();  // its ranks come first in the data group
   checkpoint::DeferredTensors deferred;
   const auto add = [&](const fs::path& path, const checkpoint::Value& value) {
     job.file_names.push_back(path.filename().string());

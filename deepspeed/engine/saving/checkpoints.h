@@ -22,7 +22,8 @@ LoadResult load_checkpoint(TrainingState& state, const std::string& directory,
 void save_16bit_model(TrainingState& state, const std::string& directory, const std::string& file_name,
                       bool exclude_frozen_parameters);
 
-/// Logs the first parameter whose copies differ among the slices of a layer, if any. Collective.
+/// Warns of the first parameter whose copies on the slices of a layer differ. Slices are the ranks that
+/// divide the layer. Collective.
 void warn_of_different_slices(const EngineParts& parts);
 
 }  // namespace deepspeed

@@ -21,7 +21,7 @@ struct SaveJob {
   std::string tag;
   std::string save;  // the id that marks all files of this save
   bool save_latest = true;
-  bool in_turn = false;                   // the tag is the default one of its step
+  bool in_turn = false;                   // the tag is the default one of its step, and `latest` will name it
   std::optional<int64_t> keep_last = {};  // number of such tags to keep; nothing: all
   bool writes_script = false;             // zero_to_fp32.py next to `latest`, as DeepSpeed writes it
   io::WriterOptions writer = {};
@@ -31,7 +31,8 @@ struct SaveJob {
   std::vector<std::string> file_names = {};  // of this rank
   std::vector<checkpoint::ArchiveContent> contents = {};
   checkpoint::StagingLock lock = {};  // of the staging folder, on rank 0
-  /// Records on rank 0 which tags this process has saved. Other jobs then avoid them.
+  /// Shows other jobs, on rank 0, that this process saves into the directory. Also records the saved tag,
+  /// which this process may then replace.
   std::shared_ptr<checkpoint::FolderWriter> folder_writer = nullptr;
 
   /// Writes the tag. Collective over `group`, after checkpoint::begin_tag() on rank 0. If one rank fails all

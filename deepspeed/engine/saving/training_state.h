@@ -51,8 +51,9 @@ struct TrainingState {
   EngineParts parts;
   RunCounters counters;
   AccumulationWindow window;
-  /// Names the embedding weights whose gradients are sparse. They come from the config and, as in DeepSpeed,
-  /// from the last loaded checkpoint. Which gradients are sent as rows depends only on the config.
+  /// Names the embedding weights that checkpoints record as having sparse gradients. The names come from the
+  /// config and then, as in DeepSpeed, from the last loaded checkpoint. They do not decide which gradients
+  /// are sent as rows: only the config does.
   std::set<std::string> sparse_names;
   std::shared_ptr<LoaderPosition> loader_position;    // of the loader that checkpoints record; null: none
   std::unique_ptr<BackgroundSaver> background_saver;  // null: saves are written at once

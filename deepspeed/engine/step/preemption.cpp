@@ -14,7 +14,8 @@
 namespace deepspeed {
 namespace {
 
-// The handler runs on any thread, and may touch what has no lock. Relaxed: the flag hands nothing over.
+// The handler runs on any thread, and may only touch lock-free objects. Relaxed order is enough, because no
+// other data depends on the flag.
 constinit std::atomic<bool> g_received = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 

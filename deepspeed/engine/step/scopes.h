@@ -16,7 +16,8 @@ namespace deepspeed {
 
 class StepDriver;
 
-/// Allows the model's forward to run while it exists. Pass tensors that leave the model through output().
+/// Allows the model's forward to run while the scope exists. Call output() on every tensor that leaves the
+/// model.
 class [[nodiscard]] DEEPSPEED_API ForwardScope {
  public:
   /// Begins the forward. `driver` (Engine::driver()) must outlive the scope. Throws UsageError if a failed
@@ -30,7 +31,8 @@ class [[nodiscard]] DEEPSPEED_API ForwardScope {
   /// parameters and scale gradients as Engine::backward() does. The result shares the tensor's memory.
   at::Tensor output(const at::Tensor& tensor) const;
 
-  /// Returns whether this forward runs as a graph. It needs cuda_graphs, training mode and gradients enabled.
+  /// Returns whether this forward runs as a graph. A graph needs cuda_graphs, training mode and gradients
+  /// enabled.
   bool has_graphs() const;
   /// Returns what `forward` returns for the call, from CUDA graphs if captured. See GraphedForward::run().
   ForwardResult run_graph(const ForwardCall& call, const RunForward& forward) const;

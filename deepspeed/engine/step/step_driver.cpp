@@ -50,8 +50,9 @@ StepDriver::StepDriver(TrainingState& state)
   if (config().wall_clock_breakdown) timers_ = std::make_unique<profile::StepTimers>();
   if (state_.parts.optimizer) {
     model_changes_ = std::make_unique<ModelChanges>(state_.parts.model, optimizer().store());
-    // The loss may be shared by several engines or only pass through this one's model, as in a GAN. The
-    // program may drop such gradients if it sees them in the parameters.
+    // A backward of another engine may reach this one's parameters. Both may share the loss, or the loss only
+    // passes through this engine's model, as in a GAN. The gradients stay in the parameters at first, so that
+    // the program may drop them.
     optimizer().gradients().leave_foreign(&is_in_backward_of_engine);
   }
   if (config().cuda_graphs.enabled)
@@ -198,7 +199,7 @@ bool StepDriver::take_failure() {
   return outcome->has_failed || outcome->num_open > 0;
 }
 
-// As in DeepSpeed such a backward counts, since a batch may not use a rank's part of the model.
+// A backward without gradients counts, as in DeepSpeed. A batch need not use a rank's part of the model.
 void StepDriver::warn_of_no_gradient() {
   const zero::GradReducer& gradients = optimizer().gradients();
   if (warned_of_no_gradient_ || gradients.is_open() || gradients.is_paused()) return;
@@ -277,7 +278,7 @@ void StepDriver::require_gradients() {
   optimizer().gradients().finish_backward();  // everything missing counts as zeros
 }
 
-// At stage 0 the program's changes to the parameters' grads are seen.
+// Stage 0 needs no warning: there the engine sees the program's changes to the parameters' grads.
 void StepDriver::warn_of_more_backwards() {
   const int64_t made = std::exchange(state_.counters.backwards_in_sums, 0);
   const int64_t stage = config().zero_optimization.stage;

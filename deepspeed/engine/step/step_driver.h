@@ -54,26 +54,27 @@ class StepDriver {
   void refresh();
   /// Returns whether the next step() updates the parameters.
   bool is_boundary() const;
-  /// Fixes whether step() is at the boundary, until it is set to nothing. Throws UsageError without
-  /// managed_gradient_accumulation.
+  /// Fixes whether the next calls of step() are at the boundary. With std::nullopt the accumulation steps
+  /// decide again. Throws UsageError without managed_gradient_accumulation.
   void set_boundary(std::optional<bool> is_boundary);
 
   /// Implements Engine::backward().
   at::Tensor backward(const at::Tensor& loss, const BackwardOptions& options);
-  /// Returns the micro batch's loss, scaled as in backward(), to start a backward from.
+  /// Returns `loss` with an unchanged value, to start a backward from. Its gradient is scaled as in
+  /// backward().
   at::Tensor scaled_root(const at::Tensor& loss) const;
-  /// Runs a backward or a part of one, and reduces the gradients that it produced. Opens parameters and takes
-  /// times as backward() does. trains_parameters: warn if there is no gradient.
+  /// Runs a backward or a part of one, and reduces the gradients that it produced. Opens the stage 3 access
+  /// window and takes times, as backward() does. trains_parameters: warn if no parameter gets a gradient.
   void run_backward(const std::function<void()>& run, bool trains_parameters = true);
-  /// Runs `work`, which produces gradients of the accumulation window, and records a failure. After one,
+  /// Runs `work`, which produces gradients of the accumulation window, and records a failure. After a failure
   /// run_backward() and step() throw UsageError until zero_grad(), or until another backward if nothing else
   /// is in the window.
   void noting_failure(const std::function<void()>& work);
-  /// Sets a function to call between the reduction of a window's gradients and the update. It may change
-  /// them.
+  /// Sets a function to call between the reduction of a window's gradients and the update. The function may
+  /// change the gradients.
   void before_update(std::function<void()> change) { before_update_ = std::move(change); }
-  /// Completes the reductions of a direct `loss.backward()`. Does nothing if there was none. If it failed,
-  /// only records that, as noting_failure() does.
+  /// Completes the reductions of a direct `loss.backward()`. Does nothing if there was none. If that backward
+  /// failed, only records the failure, as noting_failure() does.
   void finish_backward();
   /// Implements Engine::allreduce_gradients().
   void allreduce_gradients(std::optional<int64_t> bucket_size);
@@ -110,8 +111,8 @@ class StepDriver {
   void begin_window();
   /// Returns whether the current accumulation window has gradients or micro steps.
   bool is_in_window() const;
-  /// Warns once if an update uses more backwards than a window has. The program may have tried to drop one in
-  /// a way that does not change the gradient sums.
+  /// Warns once if an update uses more backwards than a window has. The program may have tried to drop the
+  /// gradients of one in a way that does not change the gradient sums.
   void warn_of_more_backwards();
 
   TrainingState& state_;

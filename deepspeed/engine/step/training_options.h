@@ -53,7 +53,7 @@ struct PreemptionOptions {
 enum class OffloadStateTypeEnum {
   optim_states,           // the optimizer's: moments, ...
   hp_params,              // fp32 masters; an fp32 model has none besides its parameters
-  lp_params,              // this rank's shards of the parameters
+  lp_params,              // the parameters; at stage 3 this rank's shards of them
   lp_grads,               // this rank's shards of the reduced gradients
   contiguous_grad_buffer  // buffers that gradients are sent in; they exist only during backward
 };

@@ -74,7 +74,7 @@ class ThreadQueue : public TransferQueue {
   size_t depth() const override { return depth_; }
 
  private:
-  /// Works until the queue ends, but completes transfers that were started.
+  /// Runs transfers until the queue ends and all added transfers are done.
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {

@@ -11,7 +11,7 @@ std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth, const std::vect
   if (queue) return queue;
   static std::once_flag once;
   std::call_once(once, [] {
-    const std::string why = why_no_uring();  // none: a ring of this depth alone is refused
+    const std::string why = why_no_uring();  // empty if only a ring of this depth is refused
     log::info("[io.transfer_queue] threads read and write files instead of io_uring", why.empty() ? "" : ": ",
               why);
   });

@@ -25,7 +25,7 @@ struct Transfer {
 
 struct Completion {
   uint64_t id = 0;
-  /// Bytes moved; fewer than requested only at the end of the file.
+  /// Bytes moved; fewer than requested only at the end of the file or after an error.
   size_t bytes = 0;
   int error = 0;  // errno; 0: none
 };
@@ -63,7 +63,7 @@ class TransferQueue {
 /// prevent io_uring.
 std::unique_ptr<TransferQueue> make_transfer_queue(size_t depth,
                                                    const std::vector<MemoryRegion>& memory = {});
-/// Makes a queue over io_uring, for comparisons. Null if the system or the build has no io_uring.
+/// Makes a queue over io_uring, for comparisons. Returns null if the system or the build has no io_uring.
 std::unique_ptr<TransferQueue> make_uring_queue(size_t depth, const std::vector<MemoryRegion>& memory = {});
 /// Returns why make_uring_queue() returns null here; empty if it returns a queue.
 DEEPSPEED_API std::string why_no_uring();

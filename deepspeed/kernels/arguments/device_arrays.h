@@ -13,7 +13,7 @@ struct QuantizedArray {
   void* values = nullptr;
   ElementType type = ElementType::kFloat32;
   int64_t numel = 0;
-  uint8_t* codes = nullptr;  // at a multiple of 4
+  uint8_t* codes = nullptr;  // 4-byte aligned
   float* scales = nullptr;   // one per quantization_block()
   BlockCode code = BlockCode::kInt8;
 };

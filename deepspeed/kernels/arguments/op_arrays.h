@@ -13,8 +13,9 @@
 
 namespace deepspeed::kernels {
 
-/// Divides rows into parts for sums over rows. Part b of `parts` has the rows [b * rows / parts, (b + 1) *
-/// rows / parts). Sums over columns use it too, so that their order depends only on sizes.
+/// Divides rows into parts for sums over rows. Parts follow each other, begin at first_row(), and differ by
+/// at most one row. The division depends only on sizes and the kind of device, so that sums have a fixed
+/// order.
 struct RowParts {
   int64_t rows = 0, columns = 0, parts = 1;
 };
@@ -65,7 +66,8 @@ struct BiasGeluArrays {
   ElementType type = ElementType::kFloat32, parameter_type = ElementType::kFloat32;
 };
 
-/// Points to arrays whose rows have separate strides, in elements.
+/// Points to arrays of rows. The strides are the distances of rows in elements; arrays without one are
+/// contiguous.
 struct SwigluArrays {
   const void *gate = nullptr, *up = nullptr, *grad_output = nullptr;
   void *output = nullptr, *grad_gate = nullptr, *grad_up = nullptr;

@@ -91,7 +91,7 @@ struct AdamNumbers {
 ///   g = gradient_scale * g + l2_decay * p
 ///   s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2) * g * g
 ///   p -= decoupled_decay * p + step_size * s0 / (sqrt(s1) + eps)
-/// eps and step_size include the root of the second bias correction.
+/// eps and step_size include the root of the second bias correction, step_size also the first correction.
 struct AdamRule : AdamNumbers {
   static constexpr int kNumStates = 2;
 };
@@ -100,6 +100,7 @@ struct AdamRule : AdamNumbers {
 ///   g = gradient_scale * g + l2_decay * p
 ///   s0 = beta1 * s0 + (1 - beta1) * g;  s1 = beta2 * s1 + (1 - beta2) * g * g;  s2 = max(s2, s1)
 ///   p -= decoupled_decay * p + step_size * s0 / (sqrt(s2) * inverse_sqrt_bias2 + eps)
+/// step_size includes the first bias correction, inverse_sqrt_bias2 holds the second one; eps includes none.
 struct AmsgradRule : AdamNumbers {
   static constexpr int kNumStates = 3;
   double inverse_sqrt_bias2 = 1;

@@ -1,6 +1,6 @@
-// Converts vectors between fp32 and the 16-bit types. It rounds to nearest even as torch does. Integer lanes
-// make every instruction set give the same bits (Highway's own conversions truncate bf16). Included once per
-// instruction set.
+// Converts vectors between fp32 and the 16-bit types. It rounds to nearest even as torch does. It works on
+// the numbers' bits, so that every instruction set gives the same result (Highway's own conversions truncate
+// bf16). Included once per instruction set.
 #if defined(DEEPSPEED_KERNELS_CPU_HALF_PRECISION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DEEPSPEED_KERNELS_CPU_HALF_PRECISION_INL_H_
 #undef DEEPSPEED_KERNELS_CPU_HALF_PRECISION_INL_H_

@@ -37,7 +37,8 @@ HWY_INLINE hn::Vec<UintOf<D>> bits_to_split(D, hn::Vec<D> masters) {
   return hn::IfThenElse(is_nan, hn::Set(du, 0x7fc00000U), hn::BitCast(du, masters));
 }
 
-/// Returns lanes with the upper half in their upper 16 bits.
+/// Rounds the masters' bits to bf16, halves away from zero. The weight is in each lane's upper 16 bits, and
+/// the caller cuts off the lower bits.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> round_half_away(D, hn::Vec<UintOf<D>> bits) {
   return hn::Add(bits, hn::Set(UintOf<D>(), 0x8000U));

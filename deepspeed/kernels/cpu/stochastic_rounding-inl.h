@@ -64,11 +64,13 @@ HWY_INLINE void store_moments(D d, BFloat16, hn::Vec<D> m, hn::Vec<D> v, uint32_
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// True if each lane of a pair's second vector is the first's partner in rounding_hash.h.
+// True if the two elements in a lane of a pair of vectors are always partners, i and i ^ 4 in
+// rounding_hash.h, which share a hash.
 #define DEEPSPEED_PAIRS_ARE_PARTNERS (HWY_TARGET == HWY_AVX2 || HWY_MAX_BYTES == 16)
 
-/// Returns hash_of()'s arguments for the pair of vectors at element `index`, a multiple of 8. Both vectors
-/// use them, if they are partners (DEEPSPEED_PAIRS_ARE_PARTNERS).
+/// Returns hash_of()'s arguments for the pair of vectors that starts at element `index`, a multiple of 8.
+/// Each argument serves both elements of a lane, so only targets with DEEPSPEED_PAIRS_ARE_PARTNERS use the
+/// result.
 template <class D>
 HWY_INLINE hn::Vec<UintOf<D>> first_counters(D, uint32_t key, uint32_t index) {
   const UintOf<D> du;

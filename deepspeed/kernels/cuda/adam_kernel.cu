@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns whether every array can be read in packs: each pointer must be a multiple of its pack's size.
+// Returns whether an array can be read in packs: its address must be a multiple of a pack's size.
 bool is_aligned(const void* pointer, size_t element_bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % (element_bytes * kWidth) == 0;
 }

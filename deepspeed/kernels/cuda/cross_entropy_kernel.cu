@@ -1,6 +1,7 @@
 // A block takes a row in two passes. The first pass finds the largest logit and the sum of exponentials
 // together: each thread's sum is relative to the largest logit that it has seen. The second pass writes the
-// gradient over the logits. The barriers in the block's sums separate the passes.
+// gradient over the logits. Between the passes Block::sum() and Block::largest() combine the threads'
+// results; their barriers separate the passes.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 

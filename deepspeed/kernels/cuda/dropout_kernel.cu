@@ -1,5 +1,5 @@
-// A thread takes one pack of a row at a time, whose random words come from whole blocks. If rows are not
-// aligned it takes four elements, whose words come from one or two blocks.
+// A thread takes one pack of a row at a time, whose random words come from whole Philox blocks. If rows are
+// not aligned, a thread takes four elements, whose words come from one or two Philox blocks.
 #include "deepspeed/kernels/cuda/launches.h"
 #include "deepspeed/kernels/cuda/op_rows.cuh"
 
@@ -38,7 +38,8 @@ __device__ PhiloxBlock words_from(const Philox& philox, int64_t index) {
   const PhiloxBlock next = philox_block(philox, uint64_t(index) / kWords + 1);
   PhiloxBlock result{};
   for (int k = 0; k < kWords; ++k) {
-    // The loop is written out: a variable index would put the words into local memory.
+    // The compiler unrolls the loop to constant indices. A variable index would put the words into local
+    // memory.
     uint32_t word = 0;
     for (int from = 0; from < 2 * kWords; ++from) {
       if (from == k + skipped) word = from < kWords ? block.words[from % kWords] : next.words[from % kWords];

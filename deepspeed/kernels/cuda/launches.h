@@ -1,6 +1,5 @@
 // Declares the launches of the CUDA kernels. They take raw pointers and sizes, so that a .cu file includes no
-// torch.
-// Each function launches its kernel over arrays on the current device and returns the launch's error.
+// torch. Each function launches its kernel over arrays on the current device and returns the launch's error.
 #pragma once
 
 #include <cstdint>

@@ -140,7 +140,8 @@ __device__ void write_sums(const W (&sums)[kCount][kWidth], int64_t columns, W* 
   }
 }
 
-/// Returns how many blocks of a backward must fit a multiprocessor. For 16 bits, 16 warps load at once.
+/// Returns how many blocks of the backward kernel must fit on a multiprocessor at once. For 16-bit elements
+/// (a width of 8) there are two: the loads of their 16 warps then overlap.
 DEEPSPEED_ON_BOTH constexpr int blocks_at_once(int width) { return width == 8 ? 2 : 1; }
 
 template <class T, int kWidth, class TheTeam, bool kKept, bool kFromOutput>

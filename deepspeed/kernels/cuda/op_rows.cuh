@@ -216,8 +216,9 @@ struct Team {
   }
 };
 
-/// Returns the most elements of a row that a thread keeps in registers. It loads `width` at once. With more,
-/// too few threads fit a multiprocessor. Single elements (width 1) need an address each.
+/// Returns the most elements of a row that a thread keeps in registers. `width` is how many it loads at once.
+/// If threads kept more, too few of them would fit on a multiprocessor. Single elements (a width of 1) need
+/// an address each, so fewer are kept.
 DEEPSPEED_ON_BOTH constexpr int kept_columns(int width) { return width == 1 ? 16 : 24; }
 
 /// Number of blocks that must fit a multiprocessor if threads do not keep their rows. More would make the

@@ -85,7 +85,7 @@ cudaError_t launch(const RotaryArrays& arrays, cudaStream_t stream) {
     const int64_t blocks = (count + kOpThreads - 1) / kOpThreads;
     const LaunchShape shape{unsigned(blocks < kMostRotaryBlocks ? blocks : kMostRotaryBlocks), kOpThreads,
                             stream};
-    // The last step of the loop exceeds the count by less than a grid.
+    // In the loop's last step an index exceeds `count` by less than a grid, so 32 bits hold it.
     if (count <= (int64_t{1} << 31)) {
       return launch_kernel(&rotary_kernel<decltype(element), width(), uint32_t>, shape, arrays);
     }

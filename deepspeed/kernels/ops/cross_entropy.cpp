@@ -230,8 +230,8 @@ class WeightSum {
       kept == 0 ? slice.copy_(product) : slice.add_(product);
     }
   }
-  /// Returns the sum in the weight's dtype; the sum cannot be used afterwards. With `factor`, an fp32 sum is
-  /// scaled to fill the range of fp16, and `factor` is divided by that scale.
+  /// Returns the sum in the weight's dtype; the sum cannot be used afterwards. With `factor` and an fp16
+  /// weight, an fp32 sum is scaled to fill the range of fp16, and `factor` is divided by that scale.
   at::Tensor result(at::Tensor* factor) {
     if (is_first_) return at::zeros_like(weight_);
     if (factor != nullptr) fill_half(sum_, weight_.scalar_type(), *factor);

@@ -14,18 +14,18 @@ struct CrossEntropyOptions {
   double label_smoothing = 0.0;  // in [0, 1]: this part of the target is spread evenly over all classes
 };
 
-/// Returns the loss of each row, fp32 (fp64) [rows], for contiguous logits [rows, classes]. Given
-/// `row_gradients`, the gradients of the losses in their dtype and shape, it overwrites the logits with their
-/// gradient. A target outside [0, classes) is a UsageError on the CPU. On CUDA nothing waits for a result, so
-/// that row's loss and gradient become nan.
+/// Returns the loss of each row, fp32 (fp64) [rows], for contiguous logits [rows, classes]. `row_gradients`
+/// are the gradients of the losses, in the losses' dtype and shape. If they are given, the logits are
+/// overwritten with the logits' gradient. A target outside [0, classes) is a UsageError on the CPU. On CUDA
+/// nothing waits for a result, so that row's loss and gradient become nan.
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& targets,
                           const at::Tensor& row_gradients, const CrossEntropyOptions& options);
 
 struct LinearCrossEntropyGradients {
   at::Tensor hidden, weight;  // like hidden and weight; undefined if not wanted
   at::Tensor bias;            // like bias; undefined without a bias or if not wanted
-  // Powers of two, fp32 (fp64) [3], that the caller must still multiply these three by; undefined with
-  // row_gradients.
+  // Powers of two, fp32 (fp64) [3], one each for hidden, weight and bias. The caller must still multiply
+  // these gradients by them. Undefined with row_gradients.
   at::Tensor factors;
 };
 

@@ -35,8 +35,8 @@ NormGradients layer_norm_backward(const at::Tensor& grad_output, const at::Tenso
                                   const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& weight,
                                   const at::Tensor& bias, const at::Tensor& grad_sum = {});
 
-/// Returns the gradients without `sum`, taking the normalized rows as (output - bias) / weight. No element of
-/// `weight` may be 0.
+/// Returns the gradients of layer_norm() from its `output`, if `sum` was not kept. The normalized rows are
+/// computed again, as (output - bias) / weight, so no element of `weight` may be 0.
 NormGradients layer_norm_backward_from_output(const at::Tensor& grad_output, const at::Tensor& output,
                                               const at::Tensor& rstd, const at::Tensor& weight,
                                               const at::Tensor& bias, const at::Tensor& grad_sum = {});

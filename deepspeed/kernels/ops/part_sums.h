@@ -1,4 +1,4 @@
-// Finishes sums over rows: adds up the partial sums of a kernel to the gradients of parameters.
+// Finishes sums over rows: adds up a kernel's partial sums, which gives the gradients of parameters.
 #pragma once
 
 #include <array>

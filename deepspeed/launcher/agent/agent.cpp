@@ -3,8 +3,9 @@
 // 1. Hello has been sent. Prepare tells which ranks run here. Errors are found before anything runs anywhere:
 //    a missing program or folder, slots without a GPU, a port that is taken, an address that is not this
 //    machine's.
-// 2. Start forks a supervisor, the parent of the ranks (node/supervisor.h). This process forwards its reports
-//    to the launcher, and also the ranks' output if the link is ssh's standard input and output.
+// 2. Start forks a supervisor, the parent of the ranks (node/supervisor.h). This process forwards the
+//    supervisor's reports to the launcher, and also the ranks' output if the link is ssh's standard input and
+//    output.
 // 3. Ended follows once no process is left.
 //
 // Launcher, this program and supervisor watch each other by a message a second. If one ends or hangs, its

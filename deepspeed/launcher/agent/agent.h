@@ -19,9 +19,9 @@ namespace deepspeed::launcher {
 
 class Agent {
  public:
-  /// Takes the link to the launcher. `job` is unset if the launcher will send it. With `relays_output`, the
-  /// link uses standard output, so it carries the ranks' output as messages. `signals` must outlive the
-  /// agent.
+  /// Takes the link to the launcher. `job` is unset if the launcher will send it. `relays_output` says that
+  /// the link uses standard output; the ranks' output then travels over the link as messages. `signals` must
+  /// outlive the agent.
   Agent(Channel link, std::optional<CarriedJob> job, bool relays_output, const BlockedSignals& signals);
 
   /// Runs until the link and all ranks have ended. Returns the program's exit code.

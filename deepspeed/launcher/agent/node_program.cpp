@@ -1,5 +1,5 @@
-// Starts ds_node in one of its modes (run_agent). Those of a job make the link to the launcher, say Hello
-// over it, and hand it to an Agent, which does the rest.
+// Starts ds_node in one of its modes (run_agent). The modes --link, --job and --rank make the link to the
+// launcher, say Hello over it, and hand it to an Agent, which does the rest.
 #include "deepspeed/launcher/agent/node_program.h"
 
 #include <chrono>
@@ -26,7 +26,7 @@
 namespace deepspeed::launcher {
 namespace {
 
-// The launcher waits this long for a machine.
+// The launcher waits equally long for a machine's Hello.
 constexpr auto kDepositPatience = std::chrono::seconds(60);
 
 std::string host_name() {
@@ -41,7 +41,8 @@ std::string machine_name() {
   return host_name() + " " + (size > 0 ? space : "");
 }
 
-/// Returns an address for other machines. It is what ssh connected to, otherwise this machine's first.
+/// Returns an address at which other machines reach this one. It is the address that ssh connected to, or
+/// else this machine's first.
 std::string own_address() {
   const auto connection = env::get("SSH_CONNECTION");
   if (connection) {

@@ -17,7 +17,7 @@ namespace deepspeed::launcher {
 ///     --end PROCESS          kills another ds_node, which may hang, and all processes below it
 ///     --version
 ///
-/// If its link ends, or is silent for longer than DS_LINK_TIMEOUT, it kills all processes that it has
+/// If the link ends, or is silent for longer than DS_LINK_TIMEOUT, ds_node kills all processes that it has
 /// started.
 DEEPSPEED_API int run_node_program(const std::vector<std::string>& words);
 

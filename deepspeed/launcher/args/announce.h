@@ -11,7 +11,7 @@ namespace deepspeed::launcher {
 
 /// Writes the line if `level` is at or above log::level().
 void announce_line(log::Level level, const std::string& text);
-/// Writes a warning at every log level except off. The job differs from what the user asked for.
+/// Writes a warning at every log level except off. It is for a job that differs from what the user asked for.
 void announce_to_all_levels(const std::string& text);
 
 template <class... Parts>

@@ -167,8 +167,8 @@ std::vector<std::string> spell_out_flags(const CLI::App& app, std::vector<std::s
   return names;
 }
 
-/// Returns CLI11's error text with the flag as the user wrote it (`given`). CLI11 writes the first of its
-/// names.
+/// Returns CLI11's error text with the flag as the user wrote it (`given`). CLI11 writes the flag's first
+/// name instead.
 std::string naming_as_given(const CLI::App& app, std::string text, const std::vector<std::string>& given) {
   for (const std::string& flag : given) {
     const std::string first = app.get_option(flag)->get_name();

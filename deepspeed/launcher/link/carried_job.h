@@ -10,7 +10,8 @@
 
 namespace deepspeed::launcher {
 
-/// Describes a job for `ds_node` on its machines. Arguments and values may have any bytes but zeros.
+/// Describes a job to the program `ds_node` on each of the job's machines. Words and values of variables may
+/// have any bytes but zeros.
 struct CarriedJob {
   std::vector<std::string> words;  ///< the launcher's command line
   Environment exports;             ///< variables of all ranks, which replace a machine's own
@@ -29,8 +30,8 @@ struct CarriedJob {
 /// limits each variable to 128 KiB.
 Environment job_variables(const CarriedJob& job);
 
-/// Returns whether job_variables() may use this name. A user's own variable would be mistaken for a part of
-/// the job.
+/// Returns whether job_variables() may use this name. A variable of the user with such a name would be
+/// mistaken for a part of the job.
 bool is_job_variable(const std::string& name);
 
 /// Removes the job's variables from an environment, so that ranks do not see them. Returns the job that they
@@ -51,9 +52,9 @@ class Deposit {
   std::string path_;
 };
 
-/// Removes the file of a Deposit whose id begins with `id`. Returns its text. Several machines may share the
-/// folder, and each has its own deposit there. Throws IoError if this user has written none within
-/// `patience`, or if this process is abandoned (is_abandoned()).
+/// Waits for the file of a Deposit whose id begins with `id`. Removes the file and returns its text. Several
+/// machines may share the folder, and each has its own deposit there. Throws IoError if this user has written
+/// none within `patience`, or if this process is abandoned (is_abandoned()).
 std::string take_deposit(const std::string& id, std::chrono::milliseconds patience);
 
 }  // namespace deepspeed::launcher

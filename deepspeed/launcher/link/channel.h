@@ -37,9 +37,9 @@ class Channel {
   /// Sets the limit for received lines, in bytes.
   void limit_lines(size_t bytes) { max_line_ = bytes; }
 
-  /// Adds an HMAC to each line from now on, and checks those of received lines. It covers the line's number
-  /// and text, with the key of its direction. A line that is foreign, changed, left out or repeated closes
-  /// the channel.
+  /// Adds an HMAC to each line from now on, and checks those of received lines. An HMAC covers a line's
+  /// number and text, with the key of the line's direction. A line that is foreign, changed, left out or
+  /// repeated closes the channel.
   void seal(std::string sending_key, std::string receiving_key);
 
   /// Skips lines that are no messages, until the first message comes. A shell's start-up files may print such

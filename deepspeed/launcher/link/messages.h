@@ -36,7 +36,7 @@ struct Proof {
 
 // --- before anything runs ---
 
-/// The launcher gives `ds_node --deposit` the job to keep, on standard input. It answers with Hello.
+/// The launcher gives `ds_node --deposit` the job to keep, on standard input. `ds_node` answers with Hello.
 struct DepositJob {
   static constexpr const char* kKind = "deposit";
   std::string job;  ///< CarriedJob::text()
@@ -67,7 +67,7 @@ struct Hello {
   }
 };
 
-/// The launcher tells `ds_node` which ranks to run. It answers with Planned or Failed.
+/// The launcher tells `ds_node` which ranks to run. `ds_node` answers with Planned or Failed.
 struct Prepare {
   static constexpr const char* kKind = "prepare";
   int node = 0;             ///< the machine's number in `world`

@@ -18,11 +18,11 @@
 
 namespace deepspeed::launcher {
 
-/// Accepts connections from programs that know the job's secret. Both ends prove it by an HMAC over random
-/// numbers from both; the secret is never sent. Later lines are sealed with keys derived from these numbers
-/// (Channel::seal).
+/// Accepts connections from programs that know the job's secret. Each end proves its knowledge by an HMAC
+/// over random numbers from both; the secret is never sent. Later lines are sealed with keys derived from
+/// these numbers (Channel::seal).
 ///
-/// A client without a proof may send a few KiB, and is dropped when the gate says so (net::Gate).
+/// A client that has given no proof may send only a few KiB. net::Gate decides when such a client is dropped.
 class LinkListener {
  public:
   /// Listens at all addresses of this machine, at a port that the kernel chooses. Throws IoError if it cannot

@@ -20,9 +20,9 @@ class Ending {
   void begin_run(size_t num_machines) { num_machines_ = num_machines; }
   bool has_run() const { return num_machines_ > 0; }
 
-  /// Takes a failure of a rank, a machine or the start. Returns true for the first failure; then everything
-  /// has to be stopped. A rank's end by a signal that is reported within 0.3 s replaces it as the cause:
-  /// ranks that lose a partner exit by themselves.
+  /// Takes a failure of a rank, a machine or the start. Returns true for the first failure; the caller then
+  /// stops everything. A rank's end by a signal, if reported within 0.3 s, replaces the first failure as the
+  /// cause, since ranks that lose a partner exit by themselves.
   bool take_failure(Failed failure, Clock::time_point now);
 
   /// Takes a signal that ends the job. Returns true if everything has to be stopped at once. That is so if no

@@ -12,7 +12,7 @@ constexpr const char* kExported[] = {"MLFLOW", "PYTHON", "MV2", "UCX", "NCCL", "
 // Only the launcher uses these.
 constexpr const char* kNotExported[] = {"DS_ENV_FILE", "DEEPSPEED_PROGRAMS", "DS_NODE_PROGRAM",
                                         "DS_LINK_TIMEOUT"};
-// If the first is set, each machine has its own values for the others.
+// If this variable is set, each machine has its own NCCL_IB_HCA and UCX_NET_DEVICES.
 constexpr const char* kOwnInterfaces = "AISC_JOB_NAME";
 
 bool is_exported(const std::string& name, bool own_interfaces) {

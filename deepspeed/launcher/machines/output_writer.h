@@ -29,8 +29,9 @@ class OutputWriter {
 
   void append_poll_entries(std::vector<pollfd>& entries) const;
 
-  /// Writes what standard output takes at once. Reports a piece of add() to `written` once all of it is
-  /// written: the part's number, and its bytes. If the reader has gone, everything counts as written.
+  /// Writes what standard output takes at once. Calls `written` for each piece of add() once all of it is
+  /// written, with the part's number and the piece's size in bytes. If the reader has gone, everything counts
+  /// as written.
   void write(const std::function<void(int, size_t)>& written);
 
   bool is_idle() const { return waiting_.empty(); }

@@ -12,7 +12,8 @@ bool is_loopback(const std::string& address) {
   return address.empty() || address.starts_with("127.") || address == "::1";
 }
 
-/// Returns the address that the part has connected from. If that is loopback or unknown, returns its Hello's.
+/// Returns the address that the part has connected from. If that is loopback or unknown, returns the address
+/// in the part's Hello.
 std::string address_of(const Part& part) {
   return is_loopback(part.address) ? part.hello.address : part.address;
 }

@@ -17,7 +17,7 @@ namespace deepspeed::launcher {
 /// Tells how far a part has come. Each stage includes the stages before it.
 enum class Stage { kAwaited, kGreeted, kPlanned, kRunning, kEnded };
 
-/// Describes the program on a machine, or under MPI and Slurm of a rank.
+/// Describes the program on a machine, or under MPI and Slurm that of one rank.
 struct Part {
   std::string host;
   int number = 0;  ///< the machine's number for the runner, or the rank
@@ -32,8 +32,8 @@ struct Part {
 /// Returns an error text if the part has another version of the library, otherwise "".
 std::string version_fault(const Part& part, const std::string& node_program);
 
-/// Returns an error text if a part would run the program differently, otherwise "". It may have another
-/// version of Python, or run on the CPU while others have GPUs.
+/// Returns an error text if one part would run the program differently, otherwise "". That part may have
+/// another version of Python, or run on the CPU while others have GPUs.
 std::string plan_fault(const std::vector<Part>& parts);
 
 /// Returns an error text for a part that has not answered. `end` is how its ssh ended, if it did. `why` is

@@ -283,7 +283,8 @@ void Roster::end(std::chrono::seconds patience) {
     children.push_back(cleaner.child.pid);
   }
   std::erase_if(children, [&](pid_t pid) { return pid <= 0 || exits_.contains(pid); });
-  // They end by themselves, since the links are closed. Only a runner may still wait for a lost machine.
+  // The children end by themselves, since the links are closed. Only a runner may still wait for a lost
+  // machine.
   end_children(std::move(children), patience);
 }
 

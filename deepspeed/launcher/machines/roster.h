@@ -59,7 +59,8 @@ class Roster {
     }
   }
 
-  /// Asks all parts to stop. Those without running ranks end at once: all, unless `ranks_run`.
+  /// Asks all parts to stop. With `ranks_run`, those that have answered send Ended later. All others count as
+  /// ended at once, and their links are closed.
   void stop_all(bool ranks_run);
   /// Ends a part without waiting for its ranks.
   void give_up(Part& part);

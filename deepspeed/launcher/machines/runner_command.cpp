@@ -1,5 +1,6 @@
-// Each runner has one function. Its command line follows DeepSpeed's where that decides how ranks are placed.
-// The last program on the line is ds_node, which gets the user's program and arguments in another way.
+// Each runner has one function. The runner's command line is DeepSpeed's in all that decides how ranks are
+// placed. The last program on the line is ds_node, which gets the user's program and arguments in another
+// way.
 #include "deepspeed/launcher/machines/runner_command.h"
 
 #include <algorithm>

@@ -34,14 +34,14 @@ struct RunnerJob {
   std::string slurm_comment;
 };
 
-/// Returns the command that starts `ds_node` on each machine. With MPI and Slurm: for each rank. Throws
-/// UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the same
-/// number on each machine.
+/// Returns the command that starts `ds_node` on each machine. MPI and Slurm start it for each rank instead.
+/// Throws UsageError if the runner cannot place these ranks. MPICH, Intel MPI, MVAPICH and Slurm need the
+/// same number on each machine.
 DEEPSPEED_API std::vector<std::string> runner_command(const RunnerJob& job);
 
-/// Returns the command that runs `words`, quoted for the shell, on a host by ssh. If the job's runner is not
-/// ssh, the command has the options that the user set for pdsh: PDSH_SSH_ARGS and PDSH_SSH_ARGS_APPEND in
-/// `environment`.
+/// Returns the command that runs `words`, quoted for the shell, on a host by ssh. If the job's runner is
+/// pdsh, the command has the options that the user set for pdsh's ssh: PDSH_SSH_ARGS and PDSH_SSH_ARGS_APPEND
+/// in `environment`.
 std::vector<std::string> ssh_command(const RunnerJob& job, const std::string& host,
                                      const std::vector<std::string>& words, const Environment& environment);
 

@@ -21,8 +21,9 @@ struct Child {
 };
 
 /// Starts words[0], found by PATH of `environment`, in its own process group. A terminal's signals do not
-/// reach it. Without `has_pipes` it reads nothing and writes to this process's output. It gets `death_signal`
-/// when this process ends. Throws ProgramError if the program cannot be run.
+/// reach the child. Without `has_pipes` the child reads nothing and writes to this process's output. It
+/// starts with the settings in `signals`, and gets `death_signal` when this process ends. Throws ProgramError
+/// if the program cannot be run.
 Child start_child(const std::vector<std::string>& words, const Environment& environment, bool has_pipes,
                   int death_signal, const SignalState& signals);
 

@@ -1,4 +1,5 @@
-// Finds the processes below this one, even if their own parents have ended: the caller is a subreaper.
+// Finds the processes below this one, even if their own parents have ended. For that, the caller is a
+// subreaper.
 #pragma once
 
 #include <chrono>
@@ -17,10 +18,11 @@ struct ProcessEntry {
 };
 
 /// Makes this process the parent of every orphan below it, so that none escapes. If the system refuses, as an
-/// emulator may, it logs that once. Then orphans below this process live on.
+/// emulator may, the function logs this once, and orphans may outlive this process.
 void become_subreaper();
 
-/// Lists all processes below this one. It includes ended ones with a status to collect.
+/// Lists all processes below this one. The list includes ended processes whose status is still to be
+/// collected.
 std::vector<ProcessEntry> descendants();
 /// Lists the processes below another process.
 std::vector<ProcessEntry> descendants_of(pid_t pid);
@@ -29,8 +31,8 @@ std::vector<ProcessEntry> descendants_of(pid_t pid);
 /// "" if it has ended.
 std::string process_name(pid_t pid);
 
-/// Kills the process that process_name() has named, and all below it. They get SIGKILL, that process last,
-/// until none is left or `patience` is over. Returns whether none is left.
+/// Kills the process that process_name() has named, and all below it. The named process gets SIGKILL last.
+/// SIGKILL is repeated until no process is left or `patience` is over. Returns whether none is left.
 bool kill_process_tree(const std::string& name, std::chrono::milliseconds patience);
 
 /// Limits the wait for killed processes to end.

@@ -24,9 +24,9 @@ struct SignalState {
 /// Returns the current signal settings.
 SignalState current_signals();
 
-/// Starts `program` as the leader of its own process group. It gets SIGKILL when this thread's process ends.
-/// Rank 0 keeps the launcher's standard input, the others get none. Throws IoError naming the rank and the
-/// step that failed.
+/// Starts `program` as the leader of its own process group. The rank gets SIGKILL when this thread's process
+/// ends. Rank 0 keeps the launcher's standard input, the others get none. Throws IoError naming the rank and
+/// the step that failed.
 SpawnedRank spawn_rank(const std::string& program, const RankCommand& command, const SignalState& signals);
 
 }  // namespace deepspeed::launcher

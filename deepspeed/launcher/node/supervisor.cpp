@@ -9,8 +9,8 @@
 //    (enforce_deadline). After some seconds without success the loop gives up on processes stuck in a driver.
 //
 // If the launcher vanishes, everything is killed at once. In a job over machines the supervisor reports to
-// `ds_node` instead of printing. If `ds_node` is silent for too long it hangs: then it is killed too. One
-// thread does everything, so there are no locks.
+// `ds_node` instead of printing. A `ds_node` that is silent for too long counts as hanging, and is killed
+// too. One thread does everything, so there are no locks.
 #include "deepspeed/launcher/node/supervisor.h"
 
 #include <algorithm>

@@ -9,9 +9,9 @@
 namespace deepspeed::launcher {
 
 /// Runs the supervisor in its own process, which was just forked. It starts the ranks and returns the
-/// launch's exit code once no process is left. `launcher_fd` reads end-of-file when the launcher has
-/// vanished. With NodeLaunch::parent_silence it also reads a byte now and then. `watched` are the signals
-/// that are blocked and forwarded. Never throws.
+/// launch's exit code once no process is left. `launcher_fd` is a pipe that reaches its end when the launcher
+/// has vanished. With NodeLaunch::parent_silence the launcher also writes a byte there now and then.
+/// `watched` are the signals that are blocked and forwarded. Never throws.
 int run_supervisor(const NodeLaunch& launch, int launcher_fd, const sigset_t& watched,
                    const SignalState& rank_signals) noexcept;
 

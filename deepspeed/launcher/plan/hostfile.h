@@ -20,8 +20,8 @@ struct HostSlots {
 /// Holds the machines in the order of the hostfile, and so of the ranks.
 using ResourcePool = std::vector<HostSlots>;
 
-/// Throws UsageError for a name that no host can have. `where` is the beginning of the error text. ssh would
-/// take such a name for an option, or pdsh for a pattern. Names are [USER@]NAME. Both parts have letters,
+/// Throws UsageError for a name that no host can have. ssh would take such a name for an option, or pdsh for
+/// a pattern. `where` is the beginning of the error text. Names are [USER@]NAME. Both parts have letters,
 /// digits and -._: and do not begin with - . or :.
 DEEPSPEED_API void check_host_name(const std::string& host, const std::string& where);
 

@@ -22,7 +22,7 @@ struct Machine {
 /// other machines cannot use.
 std::vector<std::string> addresses_of_this_machine();
 
-/// Returns whether `host` is this machine. It may be an address, or a name that resolves here.
+/// Returns whether `host` is an address of this machine, or resolves to one.
 bool has_address(const std::string& host);
 
 /// Reads what the machine has. /proc, /dev and /sys are looked up below `root`.

@@ -35,8 +35,8 @@ struct NodeLaunch {
   /// The supervisor writes the messages Beat, Failed and Stopped to this descriptor (link/messages.h). -1: it
   /// prints failures instead.
   int report_fd = -1;
-  /// The supervisor treats its parent as lost if that writes no byte for this time. A rank that somebody has
-  /// stopped for this time counts as failed. 0: no limit.
+  /// The supervisor treats its parent as lost if the parent writes nothing for this time. A rank that
+  /// somebody has stopped for this time counts as failed. 0: no limit.
   std::chrono::milliseconds parent_silence{0};
 };
 
@@ -46,7 +46,8 @@ struct NodeLaunch {
 NodeLaunch plan_ranks(const LaunchArgs& args, const Machine& machine, const Environment& environment,
                       NodeEnvironment node, const std::vector<RankPlace>& places);
 
-/// Sets address and port at which the ranks meet, known last, in each rank's variables.
+/// Sets each rank's variables for the address and port at which the ranks meet. In a job over machines these
+/// are known only after plan_ranks().
 void set_meeting(NodeLaunch& launch, const std::string& address, int port);
 
 }  // namespace deepspeed::launcher

@@ -18,7 +18,7 @@ DEEPSPEED_API ResourcePool parse_node_specs(const std::string& text, const std::
 /// not have.
 DEEPSPEED_API ResourcePool include_resources(const ResourcePool& pool, const std::string& text);
 
-/// Removes the hosts and slots that the text names from the pool. The result may be empty. Throws UsageError
+/// Returns `pool` without the hosts and slots that `text` names. The result may be empty. Throws UsageError
 /// as include_resources() does.
 DEEPSPEED_API ResourcePool exclude_resources(const ResourcePool& pool, const std::string& text);
 

@@ -45,7 +45,7 @@ inline void refuse_create_graph(const std::string& op,
                               "without, or use torch's own operators there");
 }
 
-/// Returns whether autograd will compute a tensor's gradient; false for none.
+/// Returns whether autograd will compute a tensor's gradient; false without a tensor.
 inline bool wants_gradient(const std::optional<at::Tensor>& tensor) {
   return c10::GradMode::is_enabled() && tensor && tensor->defined() && tensor->requires_grad();
 }

@@ -11,8 +11,9 @@
 
 namespace deepspeed::ops {
 
-/// Runs `function` while `tensors` are gathered. The call is torch's operator deepspeed::<name> with the
-/// arguments `tensors`, around which ZeRO gathers them; `function` uses those that it has captured.
+/// Runs `function` while `tensors` are gathered. It calls torch's operator deepspeed::<name> with the
+/// arguments `tensors`, since ZeRO gathers the arguments of operators. `function` uses the tensors that it
+/// has captured.
 void run_with_whole(const char* name, at::TensorList tensors, const std::function<void()>& function);
 
 /// Calls a function while all `tensors` are gathered, and returns its result.

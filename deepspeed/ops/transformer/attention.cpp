@@ -1,7 +1,7 @@
-// If one of torch's operators can take the call, it computes everything (torch_attention). The operators take
-// views of qkv, [batch, heads, sequence, d]. The layout of their results makes the context a view of the
-// output. Memory-efficient attention writes the gradients of queries, keys and values side by side, as qkv
-// has them. The gradients of other operators are copied there.
+// If one of torch's operators can take the call, that operator computes everything (torch_attention). The
+// operators take views of qkv, [batch, heads, sequence, d]. Their outputs are laid out so that the context is
+// a view and not a copy. Memory-efficient attention writes the gradients of queries, keys and values side by
+// side, as qkv has them. The gradients of other operators are copied into that layout.
 //
 // Otherwise:
 //

@@ -16,7 +16,7 @@ struct AttentionCall {
   at::Tensor mask;         // additive, [batch or 1, heads or 1, sequence or 1, sequence]; undefined: none
   double dropout_ratio;    // for the probabilities
   kernels::Philox philox;  // draws their dropout mask
-  bool has_own_seed;  // only `philox` may draw the mask; torch's fused operators draw from torch's generator
+  bool has_own_seed;  // `philox` must draw the dropout mask; torch's fused operators use torch's generator
   bool drops_again;   // backward computes the dropped probabilities again instead of keeping them
 };
 

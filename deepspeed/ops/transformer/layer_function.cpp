@@ -43,7 +43,7 @@ struct Activations {
   at::Tensor activated;     // its GELU; undefined with gelu_checkpoint
   at::Tensor output_sum;    // post-LN: the last norm's input, [T, H]; undefined with normalize_invertible
   at::Tensor output;        // post-LN with normalize_invertible: the layer's output
-  at::Tensor mean, rstd;    // the outer norm's, [T]; mean is undefined with normalize_invertible
+  at::Tensor mean, rstd;    // of the norm with norm_w, [T]; mean is undefined with normalize_invertible
   at::Tensor middle_mean, middle_rstd;
 };
 

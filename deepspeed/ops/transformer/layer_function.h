@@ -18,13 +18,14 @@ namespace deepspeed::ops {
 /// Returns the layer's output, with the shape and dtype of hidden_states.
 ///
 /// hidden_states: [batch, sequence, H] in float32, bfloat16, float16 or float64, on the CPU or a CUDA device.
-/// attention_mask: is added to the scores, [batch or 1, heads or 1, sequence or 1, sequence]; undefined means
-/// none. It is floating or boolean, and gets no gradient. Matrices have the dtype of hidden_states, vectors
-/// that dtype or float32. Under autocast states and matrices are cast. config: a result of checked().
+/// attention_mask: [batch or 1, heads or 1, sequence or 1, sequence]; undefined means none. Its numbers are
+/// added to the scores; a boolean is true for a token that attention sees. The mask gets no gradient.
+/// Matrices have the dtype of hidden_states, vectors that dtype or float32. Under autocast states and
+/// matrices are cast. config: a result of checked().
 ///
 /// Throws UsageError that names the layer and the tensor, also for more sequences than batch_size. Backward
-/// throws NotSupportedError for create_graph. With normalize_invertible it throws UsageError on the CPU if a
-/// norm weight is 0.
+/// throws NotSupportedError for create_graph. With normalize_invertible, backward on the CPU throws
+/// UsageError if a norm weight is 0.
 at::Tensor transformer_layer(const at::Tensor& hidden_states, const at::Tensor& attention_mask,
                              const TransformerWeights& weights, const DeepSpeedTransformerConfig& config,
                              bool is_training);

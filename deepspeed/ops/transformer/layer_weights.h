@@ -82,8 +82,8 @@ std::vector<at::Tensor> list_of(const TransformerWeights& weights);
 /// ConfigError if one of these keys is missing.
 void draw_weights(const TransformerWeights& weights, const DeepSpeedTransformerConfig& config);
 
-/// Joins copies of another implementation's eight weights and biases, which transformer_layer.h lists. Throws
-/// UsageError for a wrong number or shape. config: from checked().
+/// Returns weights joined from copies of another implementation's eight weights and biases.
+/// transformer_layer.h lists those. Throws UsageError for a wrong number or shape. config: from checked().
 TransformerWeights joined_weights(const DeepSpeedTransformerConfig& config,
                                   const std::vector<at::Tensor>& weights,
                                   const std::vector<at::Tensor>& biases);

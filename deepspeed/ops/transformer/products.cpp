@@ -28,7 +28,7 @@ bool cpu_multiplies(at::ScalarType dtype) {
   return dtype != at::kHalf && dtype != at::kBFloat16;
 }
 
-/// Returns whether oneDNN multiplies float32 faster than MKL, which torch uses, does here.
+/// Returns whether oneDNN multiplies float32 faster on this machine than MKL, which torch uses.
 ///
 /// MKL's best kernels run only on Intel processors. On AMD processors with AVX-512 oneDNN is 1.1 to 1.5 times
 /// as fast.

@@ -7,8 +7,8 @@ namespace deepspeed::ops {
 
 /// Returns the dtype in which matrix products of tensors like this one are computed.
 ///
-/// That is the tensor's dtype, or float32 for 16 bits on a CPU without instructions for them. Torch's own
-/// products take tens of times as long there.
+/// That is the tensor's dtype, or float32 for 16 bits on a CPU without instructions for them. On such a CPU
+/// torch's own 16-bit products take tens of times as long.
 at::ScalarType product_type(const at::Tensor& tensor);
 
 /// Returns a b for [m, k] and [k, n], or for batches [b, m, k] and [b, k, n].

@@ -100,8 +100,8 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Parses UTF-16. The byte order mark tells the byte order, or without one the position of the first null
-/// byte.
+/// Parses UTF-16. The byte order mark tells the byte order. Without a mark, the position of the first null
+/// byte tells it.
 Json parse_utf16(const std::string& bytes, const std::string& path) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const bool has_mark = (byte(0) == 0xff && byte(1) == 0xfe) || (byte(0) == 0xfe && byte(1) == 0xff);

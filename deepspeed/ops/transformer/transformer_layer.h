@@ -27,7 +27,7 @@ class DEEPSPEED_API DeepSpeedTransformerLayer : public torch::nn::Module {
   /// but needed.
   explicit DeepSpeedTransformerLayer(const DeepSpeedTransformerConfig& config);
 
-  /// Copies eight weights and eight biases of another implementation.
+  /// Makes the layer from copies of another implementation's eight weights and eight biases.
   ///
   /// They belong to queries, keys, values, attention output, the norm after the attention, intermediate,
   /// output, last norm. Matrices are [out, in]. An undefined bias means 0. Throws UsageError for a wrong
@@ -41,8 +41,9 @@ class DEEPSPEED_API DeepSpeedTransformerLayer : public torch::nn::Module {
   /// hidden_states: [batch, sequence, H] in the dtype of the matrices: float32, bfloat16, float16, float64.
   /// attention_mask: [batch or 1, heads or 1, sequence or 1, sequence]. Numbers, such as 0 and -10000, are
   /// added to the scores. A boolean is true for a token that attention sees. Undefined means no mask. In
-  /// training dropout takes its seeds from the device's default generator of torch, so recomputation repeats
-  /// it. Throws UsageError for a wrong shape, dtype or device, and for more sequences than batch_size.
+  /// training dropout follows the state of the device's default generator of torch, so a recomputation that
+  /// restores this state drops the same elements. (The config's `seed` replaces only the generator's seed.)
+  /// Throws UsageError for a wrong shape, dtype or device, and for more sequences than batch_size.
   at::Tensor forward(const at::Tensor& hidden_states, const at::Tensor& attention_mask = {});
 
   /// Returns the config, as checked() completes it.

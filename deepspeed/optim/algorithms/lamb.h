@@ -40,7 +40,8 @@ class Lamb : public OptimizerWithStates {
  protected:
   /// Makes a Lamb whose state tensors have these names; exp_avg and exp_avg_sq come first.
   Lamb(std::vector<ParamGroup> groups, std::vector<std::string> state_names);
-  /// Returns the trust ratios of the slice's last step, one 0-d tensor per segment. Empty before it.
+  /// Returns the trust ratios of the slice's last step, one 0-d tensor per segment. Empty before the first
+  /// step.
   std::vector<at::Tensor>& last_coefficients(size_t slice_id) { return coeffs_[slice_id]; }
 
  private:
@@ -52,7 +53,7 @@ class Lamb : public OptimizerWithStates {
 
   /// Returns u (in the formulas above) for the segment's elements. Also updates m and v.
   at::Tensor change_of(const FlatSlice& slice, const Segment& segment, double gradient_scale);
-  /// Returns the changes of shared parameters that have a part here, by param_index. Collective.
+  /// Returns the changes of shared parameters that have a part in this slice, by param_index. Collective.
   std::unordered_map<int64_t, CutChange> changes_of_cut(const FlatSlice& slice, double gradient_scale);
 
   std::map<size_t, std::vector<at::Tensor>> coeffs_;  // by slice id: one 0-d tensor per parameter

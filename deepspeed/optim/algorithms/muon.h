@@ -18,8 +18,8 @@
 
 namespace deepspeed::optim {
 
-/// Returns whether Muon orthogonalizes a parameter whose group does not set use_muon. It does from two
-/// dimensions up, unless the name contains "embed" or "lm_head" in any case.
+/// Returns whether Muon orthogonalizes a parameter whose group does not set use_muon. It does so for two
+/// dimensions or more, unless the name contains "embed" or "lm_head" in any case.
 bool uses_muon(const std::string& param_name, int64_t num_dims);
 
 /// Steps slices by Muon. With `use_muon` true a group's options are lr, momentum, weight_decay, ns_method

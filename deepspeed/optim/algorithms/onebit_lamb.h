@@ -4,8 +4,8 @@
 //
 // Up to freeze_step a step is Lamb's without bias correction (lamb.h), and for each parameter
 //   average = coeff_beta average + (1 - coeff_beta) coeff      unless coeff is 1
-// After it, let m' be the ranks' mean of the momentum b1 m + (1 - b1) g, v the frozen second moment, and f
-// one that starts at v and continues:
+// After it, let m' be the ranks' mean of the momentum b1 m + (1 - b1) g, v the frozen second moment, and f a
+// second moment that starts at v and is updated further:
 //   g' = (m' - b1 m) / (1 - b1);   f = b2 f + (1 - b2) g'^2;   m = m'
 //   d = sqrt(v) + eps;   u = m / d;   w = u + weight_decay * p
 //   factor = max(d / (sqrt(f) + eps))

@@ -24,8 +24,8 @@ class ReduceLROnPlateauScheduler;
 
 namespace deepspeed::optim {
 
-/// Expands one rate per group, or a single one for all, to one per group. Throws UsageError for another
-/// number.
+/// Returns one rate per group, given one for each or a single one for all. Throws UsageError for another
+/// number of rates.
 DEEPSPEED_API std::vector<double> rates_of_groups(const std::vector<double>& rates, size_t num_groups);
 inline std::vector<double> rates_of_groups(double rate, size_t num_groups) {
   return std::vector<double>(num_groups, rate);
@@ -42,9 +42,10 @@ concept UserLrScheduler = requires(T& scheduler, const Json& json) {
   scheduler.load_state_dict(json.get<std::decay_t<decltype(scheduler.state_dict())>>());
 };
 
-/// Steps the user's object and writes its rates into the groups. It uses get_last_lr() if present. Rates are
-/// written at construction, at every step and after loading a state. An object without rates before its first
-/// step leaves the groups unchanged until then.
+/// Steps the user's object and writes its rates into the groups. The rates are those of the object's
+/// get_last_lr() if it has one, otherwise those of get_lr(). Rates are written at construction, at every step
+/// and after loading a state. An object without rates before its first step leaves the groups unchanged until
+/// then.
 template <UserLrScheduler T>
 class LrSchedulerAdapter : public LrScheduler {
  public:
@@ -120,8 +121,9 @@ DEEPSPEED_API std::shared_ptr<LrScheduler> adapt_torch_scheduler(
     std::shared_ptr<torch::optim::LRScheduler> scheduler, std::shared_ptr<torch::optim::Optimizer> optimizer,
     std::vector<ParamGroup>& groups);
 
-/// Makes a torch optimizer for a torch schedule to drive. It is used if the real optimizer is not torch's,
-/// and has as many groups as `groups`, with their rates and no parameters. Its step() throws UsageError.
+/// Makes a torch optimizer for a torch schedule to drive. It is used if the engine's optimizer is not
+/// torch's. It has as many groups as `groups`, with their rates and no parameters. Its step() throws
+/// UsageError.
 DEEPSPEED_API std::shared_ptr<torch::optim::Optimizer> stand_in_optimizer(
     const std::vector<ParamGroup>& groups);
 

@@ -22,16 +22,16 @@ struct LrSchedulerTarget {
       nullptr;  // the program's own; null: the config's is used
 };
 
-/// Throws UsageError for a ready GroupLrScheduler. It was made over other groups than the optimizer's, where
-/// options that it writes besides the rates would be lost.
+/// Throws UsageError for a GroupLrScheduler that a program passes ready-made. Such a schedule was made over
+/// other groups than the optimizer's, so the options that it writes besides the rates would be lost.
 DEEPSPEED_API void check_is_not_foreign(const LrScheduler& scheduler);
 [[noreturn]] DEEPSPEED_API void refuse_missing_scheduler();
 
 /// Holds a ready schedule object, or a callable that makes one. An object is a shared_ptr to a
-/// UserLrScheduler, or to a torch::optim::LRScheduler over the torch optimizer that is passed too. A callable
-/// takes the parameter groups (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, and returns such an
-/// object as a shared_ptr or unique_ptr. The torch optimizer is the program's own if there is one, otherwise
-/// a stand-in with the same groups whose rates the engine follows.
+/// UserLrScheduler, or to a torch::optim::LRScheduler over the torch optimizer that the program passes with
+/// it. A callable takes the parameter groups (std::vector<ParamGroup>&) or a torch::optim::Optimizer&, and
+/// returns such an object as a shared_ptr or unique_ptr. The torch optimizer is the program's own if there is
+/// one, otherwise a stand-in with the same groups whose rates the engine follows.
 class DEEPSPEED_API LrSchedulerSource {
  public:
   LrSchedulerSource(std::nullptr_t = nullptr) {}
@@ -88,7 +88,8 @@ class DEEPSPEED_API LrSchedulerSource {
     }
   }
 
-  // Adapts the schedule, unless it is this library's over the target's own groups, which it writes by itself.
+  // Adapts the schedule. A schedule of this library, made over the target's own groups, is returned as it is:
+  // it writes those groups by itself.
   template <class T>
   static std::shared_ptr<LrScheduler> own_or_adapt(std::shared_ptr<T> scheduler,
                                                    const LrSchedulerTarget& target,

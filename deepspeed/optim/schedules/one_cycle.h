@@ -29,8 +29,8 @@ struct OneCycleOptions {
 class OneCycle : public GroupLrScheduler {
  public:
   /// Writes the first rates. Throws UsageError for a first step size below 1, negative sizes or counts, and
-  /// lists without one number per group. Warns if the second of "betas" changes, and if the momentum will
-  /// reach 1.
+  /// lists without one number per group. Warns if OneCycle changes the second of "betas", and if the momentum
+  /// will reach 1.
   OneCycle(std::vector<ParamGroup>& groups, OneCycleOptions options);
   /// Throws UsageError for a step below -1, and if the momentum would leave [0, 1).
   void check_step(std::optional<int64_t> last_batch_iteration) const override;

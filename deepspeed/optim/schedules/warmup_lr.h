@@ -9,8 +9,8 @@
 
 namespace deepspeed::optim {
 
-/// Computes the warm-up's progress, which goes from 0 to 1 over `num_steps` steps. With N steps it is ln(t +
-/// 1) / ln(N) or t / N.
+/// Computes the warm-up's progress, which goes from 0 to 1 over `num_steps` steps. At step t of N the
+/// progress is ln(t + 1) / ln(N) (kLog) or t / N (kLinear).
 class Warmup {
  public:
   enum class Shape { kLog, kLinear };
@@ -26,7 +26,7 @@ class Warmup {
   Shape shape_;
 };
 
-/// Moves from min_lr to max_lr, given per group, and stays there.
+/// Moves each group's rate from its min_lr to its max_lr, then keeps it there.
 class WarmupLr : public GroupLrScheduler {
  public:
   WarmupLr(std::vector<ParamGroup>& groups, std::vector<double> min_lr, std::vector<double> max_lr,

@@ -31,10 +31,11 @@ inline at::Tensor part_of(const at::Tensor& flat, const Segment& segment) {
   return flat.defined() ? flat.detach().narrow(0, segment.in_slice.begin, segment.in_slice.numel()) : flat;
 }
 
-/// Describes what one step updates: a contiguous piece of one group's flat space. `id` names the slice for
-/// the optimizer's lifetime and is the key of its state. Padding elements belong to no segment. If the slice
-/// is a piece of a larger one, `whole` is the larger one's id; the piece then uses the random numbers of its
-/// elements there.
+/// Describes what one step updates: a contiguous piece of one group's flat space. That space holds the
+/// group's parameters, flattened, one after the other. `id` names the slice for the optimizer's lifetime and
+/// is the key of its state. Padding elements belong to no segment. If the slice is a piece of a larger slice,
+/// `whole` is the larger one's id. The piece then uses the random numbers that its elements have in the
+/// larger slice.
 struct FlatSlice {
   size_t id = 0;
   size_t group = 0;
@@ -95,20 +96,20 @@ class DEEPSPEED_API Optimizer {
   virtual bool compresses_exchange() const { return false; }
   /// Returns what the next step of all slices gets as its gradient.
   virtual GradientUse next_gradient() const { return GradientUse::kMean; }
-  /// Returns a factor for each parameter of the group. Its momentum is multiplied by it before the exchange
-  /// and divided by it afterwards. Empty means 1.
+  /// Returns a factor for each parameter of the group. The parameter's momentum is multiplied by its factor
+  /// before the exchange between ranks and divided by it afterwards. An empty list means factors of 1.
   virtual std::vector<double> momentum_scaling(size_t) const { return {}; }
   /// Returns whether the optimizer has take_back().
   virtual bool takes_steps_back() const { return false; }
-  /// Returns the dtype of the state that grows with the parameters. kFloat means fp64 for fp64 masters.
+  /// Returns the dtype of the state's tensors. kFloat stands for fp32, and for fp64 if the masters are fp64.
   virtual at::ScalarType state_dtype() const { return at::kFloat; }
 
   /// Updates one slice. The gradient is first multiplied by `gradient_scale`. State is made at first use.
   virtual void step(const FlatSlice& slice, double gradient_scale) = 0;
 
   /// Reverts the slice's last step(), which had the same arguments. The result is exact up to rounding;
-  /// reverting the first step restores its states exactly. Throws UsageError for an optimizer without it, or
-  /// a slice without a step.
+  /// reverting the first step restores its states exactly. Throws UsageError if takes_steps_back() is false,
+  /// and for a slice without a step.
   virtual void take_back(const FlatSlice&, double) {
     raise<UsageError>(name(), " takes no step back; Adam with moments in fp32 does");
   }
@@ -122,15 +123,16 @@ class DEEPSPEED_API Optimizer {
   /// Returns the slice's current state, sharing the optimizer's tensors; empty before its first step.
   virtual SliceState state(size_t slice_id) const = 0;
   /// Replaces the slice's state by copies of `state`, converted to state_dtype(). fp64 tensors stay fp64 if
-  /// that is fp32. Throws UsageError if names or sizes do not fit.
+  /// state_dtype() is kFloat. Throws UsageError if names or sizes do not fit.
   virtual void load_state(size_t slice_id, const SliceState& state) = 0;
   /// Throws UsageError if load_state() would reject the names or the step. Sizes are not checked.
   virtual void check_state(const SliceState& state) const = 0;
-  /// Returns the part of a slice's state that differs between ranks; empty if none does. The tensors are
-  /// shared, and replace those of the same names in state().
+  /// Returns the part of a slice's state that differs between ranks; empty if nothing differs. The tensors
+  /// are shared with the optimizer. On this rank they replace those of the same names in state().
   virtual SliceState own_state(size_t) const { return {}; }
-  /// Loads a copy of own_state(), and writes this rank's weights into the slice's masters. Call it after
-  /// load_state() of the same run. Throws UsageError if names or sizes do not fit.
+  /// Loads a copy of own_state(), and writes this rank's weights into `master`, the slice's masters. Call it
+  /// after load_state() with the state that was saved together with it. Throws UsageError if names or sizes
+  /// do not fit.
   virtual void load_own_state(size_t, const SliceState&, const at::Tensor& /*master*/) {}
   /// Returns the bytes of all state tensors.
   virtual int64_t state_bytes() const = 0;

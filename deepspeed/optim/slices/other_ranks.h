@@ -1,6 +1,6 @@
-// Gives optimizers of flat slices access to other ranks, though they see no process group. They need it for
-// parameters that ZeRO's partitions cut, if updating one element reads the whole parameter, and for means
-// over ranks.
+// Gives optimizers of flat slices access to other ranks, though they see no process group. An optimizer needs
+// this access for parameters that ZeRO's partitions cut, if its update of one element reads the whole
+// parameter. Means over ranks need it too.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ class CutParameters {
     size_t index = 0;   // in all()
     at::Tensor values;  // (n), fp32, this rank's elements; undefined if it has none
   };
-  /// Returns the new values of a whole tensor, flat. whole: its old values, flat, on device(); it belongs to
-  /// the parameter all()[index].
+  /// Returns the new values of a whole tensor, flat. `whole` holds the old values, flat, on device(). The
+  /// tensor is as large as the parameter all()[index].
   using Change = std::function<at::Tensor(size_t index, const at::Tensor& whole)>;
   /// Assembles each tensor from the ranks' parts and calls `change` with the whole. Returns this rank's parts
   /// of the results in the order of `parts`; undefined ones stay undefined. Each call of `change` runs on one
@@ -61,7 +61,7 @@ class RankMean {
   virtual ~RankMean() = default;
 
   /// Replaces `values`, (n) fp32 over the group's whole flat space, by the ranks' mean. The compression error
-  /// is added to the group's next mean. Collective.
+  /// is kept, and added to the values of the group's next mean. Collective.
   virtual void mean(size_t group, const at::Tensor& values) const = 0;
   /// Drops the compression errors of the group's earlier means. All ranks must call it.
   virtual void forget(size_t group) const = 0;

@@ -21,13 +21,14 @@ class DEEPSPEED_API Hyperparameters {
  public:
   bool contains(const std::string& name) const;
   void set(const std::string& name, HyperparameterValue value);
-  /// Returns a number; an integer is converted to double. It and the next three throw UsageError, naming the
-  /// key, if the key is absent or has another type.
+  /// Returns a number; an integer is converted to double. number(), flag(), pair() and text() throw
+  /// UsageError, naming the key, if the key is absent or has another type.
   double number(const std::string& name) const;
   bool flag(const std::string& name) const;
   std::pair<double, double> pair(const std::string& name) const;
   const std::string& text(const std::string& name) const;
-  /// Sets `value` to the hyperparameter, which has the same type. Throws as the four functions above do.
+  /// Sets `value` to the named hyperparameter, whose type must be Value. Throws as the four functions above
+  /// do.
   template <class Value>
   void read(const std::string& name, Value& value) const {
     if constexpr (std::is_same_v<Value, bool>) {

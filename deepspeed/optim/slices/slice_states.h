@@ -50,8 +50,9 @@ class DEEPSPEED_API SliceStates {
   explicit SliceStates(std::vector<std::string> names, at::ScalarType dtype = at::kFloat,
                        const std::source_location& where = std::source_location::current());
 
-  /// Returns the slice's entry, on the slice's device. At first use it holds zeros or `initial_value`. fp32
-  /// becomes fp64 for fp64 masters. Throws UsageError if the slice changed its size.
+  /// Returns the slice's entry, on the slice's device. At first use its tensors are filled with
+  /// `initial_value`. A dtype of fp32 becomes fp64 for fp64 masters. Throws UsageError if the slice changed
+  /// its size.
   Entry& of(const FlatSlice& slice, double initial_value = 0.0);
 
   /// Implements Optimizer::state().

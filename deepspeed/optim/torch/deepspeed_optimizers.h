@@ -235,7 +235,7 @@ class DEEPSPEED_API DeepSpeedCPUAdam : public DeepSpeedOptimizer<DeepSpeedCPUAda
   /// Reverts the sub-group's last step bit for bit, even if the gradient was not finite. Throws UsageError if
   /// there is no step to revert.
   void rollback_subgroup(int64_t subgroup_id);
-  /// Frees the copies that rollbacks need. Steps made before it cannot be reverted.
+  /// Frees the copies that rollbacks need. Steps made before this call cannot be reverted.
   void release_rollbacks() { undos_.clear(); }
 
   /// Returns the state of a sub-group, in the form of state_of().

@@ -85,7 +85,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
   /// Returns DeepSpeed's name of the class.
   std::string name() const;
   /// Makes an optimizer of this kind for flat slices, with these groups and no state. The engine steps that
-  /// one.
+  /// optimizer instead of this one.
   virtual std::unique_ptr<FlatOptimizer> make_flat(std::vector<ParamGroup> groups) const = 0;
 
  protected:
@@ -94,7 +94,7 @@ class DEEPSPEED_API NativeOptimizer : public torch::optim::Optimizer {
 
   /// Throws if a group's options do not fit the class or the common defaults.
   virtual void check_options(const NativeOptions& options) const = 0;
-  /// Calls check_options() for every group. Constructors of derived classes must end with it.
+  /// Calls check_options() for every group. Constructors of derived classes must end with this call.
   void check_groups() const;
   /// Throws if the class, with these group options, cannot step the parameter with its gradient.
   virtual void check_parameter(const at::Tensor& parameter, const NativeOptions& options) const = 0;

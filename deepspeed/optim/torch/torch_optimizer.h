@@ -20,10 +20,11 @@ namespace deepspeed::optim {
 struct TorchOptimizerClass;
 
 /// Steps slices with a torch optimizer. Adam, AdamW, SGD, RMSprop and Adagrad step a slice as one flat
-/// tensor, and their state can be read and loaded. So do the classes of deepspeed_optimizers.h, whose own
-/// code steps the slices. Any other class gets one tensor per parameter, in the parameter's shape. Slices
-/// must not cut parameters then, and the state cannot be read. The hyperparameters in param_groups() apply:
-/// they are written into the torch optimizer before each step (for an unknown class only the learning rate).
+/// tensor, and their state can be read and loaded. The same holds for the classes of deepspeed_optimizers.h,
+/// whose own code steps the slices. Any other class gets one tensor per parameter, in the parameter's shape.
+/// Slices must not cut the parameters of such a class, and its state cannot be read. The hyperparameters in
+/// param_groups() apply: they are written into the torch optimizer before each step (for an unknown class
+/// only the learning rate).
 class TorchOptimizer : public Optimizer {
  public:
   /// Takes over an optimizer; from now on its groups hold slices. `named_parameters` names the parameters
@@ -31,8 +32,9 @@ class TorchOptimizer : public Optimizer {
   /// that has made steps. Throws NotSupportedError for LBFGS, whose step needs the loss.
   TorchOptimizer(std::shared_ptr<torch::optim::Optimizer> optimizer,
                  const std::vector<std::pair<std::string, at::Tensor>>& named_parameters);
-  /// Takes over an optimizer without parameters. It has as many groups as `groups`. The options of `groups`
-  /// apply, and must be all those of its class, which is one of torch's.
+  /// Takes over an optimizer of one of torch's classes, without parameters. It has as many groups as
+  /// `groups`. The options in `groups` apply instead of its own; each group must have all options of that
+  /// class.
   TorchOptimizer(std::vector<ParamGroup> groups, std::shared_ptr<torch::optim::Optimizer> optimizer);
   ~TorchOptimizer() override;
 

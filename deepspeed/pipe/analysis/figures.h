@@ -29,8 +29,8 @@ DEEPSPEED_API double simulated_time(const PipelineSteps& pipeline, const PassCos
 ///   1f1b         (M + S - 1) * (f + b + w)
 ///   interleaved  (max(M, S) + (min(M, S) - 1) / v) * (f + b + w)
 ///   zero_bubble  (M + S - 1) * (f + b) + max(M - S + 1, 1) * w, if w <= f and w <= b; otherwise more
-/// Sources: Narayanan et al. (2021), 2.2; Qi et al. (2023), table 1. For M below S it is derived from the
-/// longest path: to the last part of the model, all its passes, and back. Throws UsageError as
+/// Sources: Narayanan et al. (2021), 2.2; Qi et al. (2023), table 1. For M below S the formula is derived
+/// from the longest path: to the last part of the model, all its passes, and back. Throws UsageError as
 /// make_train_schedule does.
 DEEPSPEED_API double bubble_formula(const std::string& kind, int micro_batches, int stages,
                                     int model_chunks = 1, const PassCosts& costs = {});

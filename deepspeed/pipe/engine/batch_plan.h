@@ -23,7 +23,7 @@ struct BatchPlan {
 class BatchPlanner {
  public:
   /// `ranks`: all ranks of the engine. `first_stage`: the rank among them that reads this pipeline's inputs.
-  /// reads_labels: this is the last stage.
+  /// `reads_labels`: whether this is the last stage.
   BatchPlanner(comm::ProcessGroup ranks, int first_stage, bool reads_labels);
 
   /// Reads `count` micro batches, if this stage reads data. Collective. Throws on all ranks: UsageError if a

@@ -59,8 +59,8 @@ class BatchRun {
   int part_of(const Instruction& instruction) const;
   bool is_last_part(const Instruction& instruction) const;
   ListKind kind_of(const Instruction& instruction, int part) const;
-  /// Tells the driver, before a backward over parameters, if it is the batch's last. With several chunks it
-  /// does not: gradients are then reduced at the end.
+  /// Counts one backward over parameters, just before it runs. Tells the driver if this is the batch's last
+  /// one, unless there are several chunks, whose gradients are reduced at the end.
   void note_weight_backward();
 
   PipelineModule& module_;

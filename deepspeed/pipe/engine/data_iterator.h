@@ -87,15 +87,15 @@ class DataIterator {
 
   DataIterator() = default;
   DataIterator(std::nullptr_t) {}  // NOLINT: for a stage that reads no data
-  /// Calls `next` for each micro batch. It returns a batch (see micro_batch_of()) or an optional batch; an
-  /// empty one ends the data.
+  /// Calls `next` for each micro batch. `next` returns a batch (see micro_batch_of()) or an optional batch;
+  /// an empty one ends the data.
   template <class F>
   requires(std::is_invocable_v<F&> && !std::is_same_v<F, DataIterator>)
       DataIterator(F next)  // NOLINT: an iterator is what it returns
       : next_(as_next(std::move(next))) {}
 
-  /// Returns the batches of a loader (or a container) once. The loader must outlive the iterator, unless it
-  /// is a shared_ptr.
+  /// Returns an iterator that reads the batches of a loader (or a container) once. The loader must outlive
+  /// the iterator, unless it is a shared_ptr.
   template <class Loader>
   static DataIterator over(Loader& loader) {
     return DataIterator(one_round(&loader, nullptr));
@@ -104,7 +104,7 @@ class DataIterator {
   static DataIterator over(std::shared_ptr<Loader> loader) {
     return DataIterator(one_round(loader.get(), loader));
   }
-  /// Returns the batches of a loader repeatedly.
+  /// Returns an iterator that reads the batches of a loader repeatedly.
   template <class Loader>
   static DataIterator repeating(std::shared_ptr<Loader> loader) {
     auto round = std::make_shared<Next>(one_round(loader.get(), loader));

@@ -96,8 +96,8 @@ void require_trained(const PipelineModule& module, const InitializeOptions& opti
                     ", has no parameter that is trained; choose another partition_method or fewer stages");
 }
 
-// Ranks that differ would wait for each other's groups. Tied weights are made equal before the engine makes
-// masters from them.
+// Layers are compared first, since ranks with different layers would wait for each other's groups. Tied
+// weights are made equal before the engine makes masters from them.
 std::unique_ptr<pipe::TiedGradients> tie_weights(const PipelineModule& module,
                                                  const InitializeOptions& options) {
   const comm::ProcessGroup& all = module.world().group();

@@ -39,7 +39,7 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// fp32. `data`: for the first and the last stage; default: the data of set_dataloader() or
   /// set_dataiterator(). Collective. Throws UsageError under a NoGradGuard. Throws pipe::EndOfData on all
   /// ranks if the data ends within the batch. After an error on one rank the others throw a CommError that
-  /// names it.
+  /// names this rank.
   at::Tensor train_batch(const pipe::DataIterator& data = {});
   /// Sends micro batches forward, without gradients. Collective. Throws EndOfData as train_batch() does.
   EvalBatchResult eval_batch(const pipe::DataIterator& data, const EvalBatchOptions& options = {});
@@ -57,11 +57,11 @@ class DEEPSPEED_API PipelineEngine : public TrainingEngine {
   /// Stores a flag that DeepSpeed's programs set. It has no effect: masks are tensors like others.
   void set_has_attention_mask(bool value) { has_attention_mask_ = value; }
   bool has_attention_mask() const { return has_attention_mask_; }
-  /// Makes the next batch send the shapes of activations again. Collective. It is needed if they change while
-  /// the shapes of inputs do not.
+  /// Makes the next batch send the shapes of activations again. Collective. Call it if these shapes change
+  /// while the shapes of inputs do not.
   void reset_activation_shape();
-  /// Returns the means of the module's additional_losses in the last train_batch(), on all ranks. Absent if
-  /// there are none.
+  /// Returns the means of the module's additional_losses in the last train_batch(), on all ranks. The result
+  /// is empty if the module has no additional_losses.
   const std::optional<std::map<std::string, at::Tensor>>& get_additional_losses() const {
     return additional_losses_;
   }

@@ -21,7 +21,7 @@ class TiedGradients {
   TiedGradients(const PipelineModule& module, const std::string& name, const std::string& purpose);
 
   bool empty() const { return groups_.empty(); }
-  /// Copies the weights of the first stage that has one to all other copies.
+  /// Copies each tied weight from the first stage that has it to all other copies.
   void broadcast_weights() const;
   /// Sums the gradients of a weight's copies, and writes the sum to each copy's gradient. Call it after each
   /// stage has reduced its gradients among its data-parallel ranks, and before the step.

@@ -36,7 +36,7 @@ Form decode(const at::Tensor& numbers);
 
 /// Returns new tensors of the form with undefined values. They require no gradient yet.
 Tensors make_tensors(const Form& form, at::Device device);
-/// Returns detached values. They require gradients where `form` says so.
+/// Returns detached values. They require gradients as `form` says.
 Tensors as_leaves(const Tensors& values, const Form& form);
 
 }  // namespace deepspeed::pipe

@@ -50,15 +50,15 @@ struct LinkOptions {
   bool grad_partitioned = false;
 };
 
-/// Links the parts of the model. Part p is chunk p / S of stage p % S. If stages have several chunks, the
-/// last stage is linked to the first.
+/// Links the parts of the model. With S stages, part p is chunk p / S of stage p % S. If stages have several
+/// chunks, the last stage is linked to the first.
 class StageLinks {
  public:
   /// Makes the process groups for the messages. Collective over the pipeline's ranks.
   StageLinks(const comm::World& world, const ParallelRanks& ranks, const LinkOptions& options);
 
-  /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from the
-  /// last list of this kind, unless dynamic_shape allows it.
+  /// Sends the outputs of part `kind.part` to the next part. Throws UsageError if their form differs from
+  /// that of the last list of this kind, unless dynamic_shape allows it.
   void send_outputs(const ListKind& kind, const Tensors& outputs);
   /// Starts receiving the previous part's outputs. Returns false if it cannot: their form is unknown or may
   /// change (dynamic_shape).

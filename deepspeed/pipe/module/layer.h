@@ -12,8 +12,8 @@
 
 namespace deepspeed::pipe {
 
-/// Holds what one layer passes to the next, of any dtypes. Tensors that require no gradient, such as
-/// integers, get none.
+/// Holds what one layer passes to the next, of any dtypes. Backward computes no gradient for tensors that
+/// require none, such as integers.
 using Tensors = std::vector<at::Tensor>;
 using TensorFunction = std::function<Tensors(const Tensors&)>;
 

@@ -36,7 +36,7 @@ void PipelineModule::describe_files() {
       model_.layers[size_t(layer)] = {"tied_modules." + key, /*is_tied=*/true, tied.stored_as};
   }
   for (const StageLayer& layer : layers_) add_file_of(layer);
-  // If no layer here has a file of the tied module, it comes from another stage's file.
+  // If no layer here has a file of the tied module, the module's weights are in another stage's file.
   for (const auto& [key, tied] : ties_) {
     if (!tied_modules_.contains(key)) continue;
     const auto stored = [&](const StoredLayer& file) { return file.index == tied.stored_as; };

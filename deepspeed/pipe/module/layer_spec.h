@@ -86,7 +86,7 @@ struct First<call_detail::ParameterList<F, Rest...>> {
   using type = std::remove_cvref_t<F>;
 };
 
-/// Lists a forward function's parameters after the module, its first one; void if unknown.
+/// Lists a forward function's parameters after the first one, the module; void if unknown.
 template <class List>
 struct WithoutFirst {
   using list = void;
@@ -135,7 +135,7 @@ concept IsUnsharedModule = std::is_base_of_v<torch::nn::Module, std::remove_poin
 
 /// Describes one layer in the list from which a PipelineModule is made. It can be a module (a shared_ptr, a
 /// TORCH_MODULE holder or a torch::nn::AnyModule), a function over tensors, or a layer to be built later,
-/// of(). A layer takes and returns a tensor, several, or a struct or tuple of tensors.
+/// which of() describes. A layer takes and returns a tensor, several, or a struct or tuple of tensors.
 class DEEPSPEED_API LayerSpec {
  public:
   /// Takes a layer of another front end. `build` may be called more than once.
@@ -187,8 +187,9 @@ class DEEPSPEED_API LayerSpec {
     }
   }
 
-  /// Makes the layer, or returns the one that was given. Each rank of the layer's stage calls it once. tie()
-  /// makes a tied layer instead.
+  /// Makes the layer, or returns the one that was given. The ranks of the layer's stage keep the result. The
+  /// division into stages may also build a layer, to count or time it. A stage makes its tied layers through
+  /// tie() instead.
   Layer build() const;
   const std::string& class_name() const { return class_name_; }
   /// Returns whether the layer needs no build(), because its module or function was given.

@@ -20,8 +20,8 @@ namespace deepspeed::pipe {
 /// Runs a function so that its activations are recomputed in backward instead of kept.
 using CheckpointFunction = std::function<Tensors(const TensorFunction& function, const Tensors& inputs)>;
 
-/// Holds a stage whose layers a front end builds and runs. It passes values of its own language between
-/// layers, and handles seeds and recomputation.
+/// Holds a stage whose layers a front end builds and runs. The front end passes values of its own language
+/// between layers, and handles seeds and recomputation.
 struct FrontEndStage {
   Parts parts;        // as partition_layers() returns them
   EngineModel model;  // of this stage, under the front end's names
@@ -33,8 +33,8 @@ struct PipelineModuleOptions {
   std::optional<int> num_stages = {};
   std::optional<ProcessTopology> topology = {};
   /// Returns whether the slices of a layer hold different parts of this parameter. Slices are the ranks of
-  /// the axis "model". If not, or without this function, all slices hold equal copies, and norms count the
-  /// first one.
+  /// the axis "model". If the result is false, or without this function, all slices hold equal copies, and
+  /// norms count only the first slice's.
   std::function<bool(const at::Tensor& param)> is_model_parallel_parameter = {};
   LossFunction loss_fn = {};  // absent: the last layer returns the loss
   /// Returns further losses to report, by name. It is called on the last stage after each micro batch's loss.
@@ -45,7 +45,7 @@ struct PipelineModuleOptions {
   uint64_t base_seed = 1234;
   /// "parameters", "uniform", "type:REGEX" or "profile" (see partition_layers()).
   std::string partition_method = "parameters";
-  /// Recompute in blocks of this many layers, keeping only block inputs; 0 keeps everything.
+  /// Recomputes layers in blocks of this many, keeping only block inputs; 0 keeps everything.
   int activation_checkpoint_interval = 0;
   CheckpointFunction activation_checkpoint_func = {};  // default: checkpointing::checkpoint
   /// Class names, or parts of them, of layers that may be recomputed. Empty: all with parameters.

@@ -27,7 +27,7 @@ void check_weights(const std::vector<double>& weights) {
   }
 }
 
-/// Describes the cut of the first i items into parts of least spread of weights.
+/// Describes the cut of the first i items whose parts' weights have the least spread.
 struct BestCut {
   double largest = kUnbounded;
   double smallest = kUnbounded;

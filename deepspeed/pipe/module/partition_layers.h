@@ -22,8 +22,8 @@ DEEPSPEED_API Parts partition_uniform(int num_items, int num_parts);
 /// Cuts items into parts whose sums of weights differ as little as possible. The largest minus the smallest
 /// sum is minimized by dynamic programming in O(n^2 * parts). Among equally good cuts, the one with the
 /// smallest last part is taken, then the smallest part before it, and so on. With at most as many items as
-/// parts it equals partition_uniform. Source of the rule: DeepSpeed 0.19.6, runtime/utils.py. Throws
-/// UsageError as partition_uniform does, and for weights that are negative or not finite.
+/// parts, the result is that of partition_uniform. Source of the rule: DeepSpeed 0.19.6, runtime/utils.py.
+/// Throws UsageError as partition_uniform does, and for weights that are negative or not finite.
 DEEPSPEED_API Parts partition_balanced(const std::vector<double>& weights, int num_parts);
 
 /// Describes a layer to partition_layers().

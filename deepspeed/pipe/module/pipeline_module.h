@@ -80,8 +80,8 @@ class DEEPSPEED_API PipelineModule {
   void train(bool mode = true) { model_.set_training(mode); }
   void eval() { train(false); }
 
-  /// Returns whether the chunk has a trained parameter. Returns false if this is unknown, for one of several
-  /// chunks that a front end runs.
+  /// Returns whether the chunk has a trained parameter. If a front end runs several chunks, this is unknown
+  /// and the result is false.
   bool is_trained(int chunk) const;
   /// Returns this stage's layers in the order of the model.
   const std::vector<StageLayer>& layers() const { return layers_; }
@@ -143,7 +143,7 @@ class DEEPSPEED_API PipelineModule {
   std::vector<TiedWeight> tied_weights_;
   EngineModel model_;
   std::map<std::string, at::Tensor> additional_losses_;
-  std::vector<int64_t> num_forwards_;  // [chunk], so far: its micro batches, whatever the schedule
+  std::vector<int64_t> num_forwards_;  // [chunk]: forwards so far, one per micro batch in any schedule
   int64_t micro_offset_ = 0;           // number of the chunk's forward, from which seed_layers makes seeds
 };
 

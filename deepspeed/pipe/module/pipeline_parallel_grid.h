@@ -12,7 +12,7 @@ namespace deepspeed {
 
 /// Makes a group for each axis of a topology. It serves as a program's model parallel unit. In its names,
 /// "model" means all of a pipeline (stages and slices). "slice" or "tensor_model" means the ranks that share
-/// a layer. "pipe" or "pipeline_model" means those that follow each other.
+/// a layer. "pipe" or "pipeline_model" means the ranks of successive stages.
 class DEEPSPEED_API PipelineParallelGrid : public ParallelRanks, public Mpu {
  public:
   /// Makes the groups. Collective over the world. topology: absent means default_topology(). world: an empty

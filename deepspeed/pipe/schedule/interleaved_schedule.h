@@ -7,8 +7,8 @@ namespace deepspeed::pipe {
 
 /// Trains M micro batches on S stages with v chunks of layers each. Passes are 1/v as long, so filling and
 /// draining the pipeline costs 1/v as much as in 1F1B. Groups of micro batches go through chunk after chunk.
-/// They have S micro batches each if S divides M. Otherwise they are as equal as possible and none is smaller
-/// than S; fewer than S micro batches form one group. Source: Narayanan et al., Efficient Large-Scale
+/// The groups have S micro batches each if S divides M. Otherwise they are as equal as possible and none is
+/// smaller than S; fewer than S micro batches form one group. Source: Narayanan et al., Efficient Large-Scale
 /// Language Model Training on GPU Clusters (2021), 2.2.
 class DEEPSPEED_API InterleavedSchedule : public TimetableSchedule {
  public:

@@ -7,7 +7,8 @@
 
 namespace deepspeed::pipe {
 
-/// Names the other end of a send or receive. It is a stage, and its chunk that sends or uses the tensors.
+/// Names the other end of a send or receive. The other end is a stage, and the chunk on it that sends or uses
+/// the tensors.
 struct Peer {
   int stage;
   int model_chunk;

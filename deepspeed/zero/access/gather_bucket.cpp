@@ -66,7 +66,8 @@ GatherBucket::GatherBucket(const comm::ProcessGroup& group, std::vector<std::sha
   }
 }
 
-// The current stream made the memory that the copies write, and must wait for them before it is freed.
+// The current stream made the memory that the copies write. It must wait for the copies before that memory is
+// freed.
 GatherBucket::~GatherBucket() {
   if (!is_copying_) return;
   try {

@@ -41,11 +41,11 @@ class ShardGather {
 
 class GatherBucket final : public ShardGather {
  public:
-  /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. It waits only for
-  /// disks and for a step between nodes. The stream `copies` brings shards from other memory to the device.
-  /// Results go into `buffers`, which must outlive this object. With one rank nothing is sent. nodes:
-  /// subgroups of `group`; if it has several nodes of several ranks, an all-gather goes first between nodes,
-  /// then within them. Collective. Throws IoError.
+  /// Starts the gather of `shards`, whose parameters are on `device` and travel in `dtype`. The constructor
+  /// waits only for disks, and for the step between nodes if there is one. The stream `copies` brings shards
+  /// from other memory to the device. Results go into `buffers`, which must outlive this object. With one
+  /// rank nothing is sent. nodes: subgroups of `group`, by node. If these are several nodes of several ranks,
+  /// an all-gather goes first between nodes, then within them. Collective. Throws IoError.
   GatherBucket(const comm::ProcessGroup& group, std::vector<std::shared_ptr<Shard>> shards,
                at::ScalarType dtype, at::Device device, const device::SideStream& copies,
                GatherBuffers& buffers, Fetch fetch = Fetch::kAllGather, const comm::NodeGroups& nodes = {});
@@ -76,7 +76,7 @@ class GatherBucket final : public ShardGather {
   GatherBuffers& buffers_;
   Fetch fetch_;
   bool is_copying_ = false;      // some shards come from host memory or a disk
-  std::vector<at::Tensor> own_;  // the shards with one rank; undefined if take() reads it
+  std::vector<at::Tensor> own_;  // with one rank: each shard's values; undefined: take() reads them
   at::Tensor sent_;              // of an all-gather: (all shards)
   at::Tensor received_;          // flat; by all-gather (ranks, all shards), by all-reduce (all shards, ranks)
   comm::Work work_;

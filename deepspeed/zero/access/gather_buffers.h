@@ -13,8 +13,8 @@ namespace deepspeed::zero {
 /// Keeps and reuses gather memory. Not thread-safe.
 class GatherBuffers {
  public:
-  /// Returns uninitialized memory, (numel). Dropping its last handle gives it back. Before allocating, it
-  /// frees unused buffers until they are no larger than those in use.
+  /// Returns uninitialized memory, (numel). Dropping its last handle gives it back. Before allocating, take()
+  /// frees unused buffers until they have no more bytes together than those in use.
   at::Tensor take(int64_t numel, const at::TensorOptions& options);
   /// Frees the buffers that are not in use.
   void drop_unused();

@@ -4,12 +4,12 @@
 // 2. The outermost operator of a pass makes the pass arrive at the parameter (arrive_at). LookAhead follows
 //    the trace, the parameter used last is released if it is not needed soon, and a unit is gathered as a
 //    whole.
-// 3. The parameter's own gather starts, then those of the next parameters. Only then does it wait
+// 3. The parameter's own gather starts, then those of the next parameters. Only then does begin_use() wait
 //    (Gatherer::finish).
 // 4. end_use() releases parameters that are done. close_window() ends the pass and releases the rest.
 //
-// A pass arrives at a unit and leaves it. Only then do ranks communicate about it and decide what to send.
-// Which of its parameters are used in between may vary from rank to rank.
+// Ranks communicate about a unit, and decide what to send, only when a pass arrives at the unit or leaves it.
+// Which of the unit's parameters are used in between may vary from rank to rank.
 #include "deepspeed/zero/access/gather_pool.h"
 
 #include <algorithm>

@@ -5,9 +5,9 @@
 // what is whole and what may be released.
 //
 // Gathers are collective, and every rank releases by the same rules: the least recently used first when the
-// limit is reached, and everything when the last access window closes. Ranks that use the same parameters in
-// the same order therefore gather the same ones. If they do not, an error follows within seconds and names
-// the parameters (comm/watch/call_subject.h).
+// limit is reached, and all that need not stay when the last access window closes. Ranks that use the same
+// parameters in the same order therefore gather the same ones. If their orders differ, an error follows
+// within seconds and names the parameters (comm/watch/call_subject.h).
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ struct GatherPoolOptions {
   // each a part. Their number divides that of the shard group. Undefined: there is no second copy.
   comm::ProcessGroup secondary_group = {};
   int64_t read_ahead_numel = 0;  // elements of shards read from a disk ahead of their gathers
-  // The pool belongs to a zero::Init, and initialize() will take its parameters over. Until then reads
-  // outside of windows gather.
+  // The pool belongs to a zero::Init, and initialize() will take its parameters over. Until then, operators
+  // that read parameters outside of access windows gather them.
   bool is_provisional = false;
 };
 
@@ -76,17 +76,19 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   std::shared_ptr<PartitionedStorage> partition(const at::Tensor& param, std::string name,
                                                 std::shared_ptr<Shard> shard,
                                                 std::optional<at::Device> device = {});
-  /// Makes a copy of a parameter in another dtype, gathered when it is used. Returns null if an ordinary
-  /// tensor must be made instead: for a persistent or held one, or of a copy.
+  /// Makes a copy of a parameter in another dtype, gathered when it is used. Returns null if the caller must
+  /// make an ordinary tensor instead. This is so if `source` is persistent, held by a GatheredParameters, or
+  /// itself a copy.
   std::shared_ptr<PartitionedStorage> make_copy(PartitionedStorage& source, at::ScalarType dtype);
   /// Forgets a parameter or a copy whose storage is gone.
   void forget(Gatherable& param) noexcept;
-  /// Makes a unit: these parameters are gathered together at the first use, and released together. name: for
-  /// errors, the same on all ranks. Returns the unit's number, from 1 on. Throws UsageError if one of them is
-  /// already in a unit.
+  /// Joins `members`, the parameters of a leaf module, into a unit. The first use of one gathers all of them,
+  /// and they are released together. name: the unit's name in errors, the same on all ranks. Returns the
+  /// unit's number, from 1 on. Throws UsageError if a member is already in a unit.
   size_t join(std::string name, const std::vector<std::shared_ptr<PartitionedStorage>>& members);
-  /// Sets a function called with a unit's number after its last use in a backward. Earlier backwards tell
-  /// when that is. All ranks call it at the same place among the gathers. It must not use the pool.
+  /// Sets a function that is called with a unit's number after the unit's last use in a backward. Earlier
+  /// backwards tell which use is the last. All ranks call the function at the same place among the gathers.
+  /// The function must not use the pool.
   void on_unit_done(std::function<void(size_t unit)> call);
 
   /// Opens an access window, in which operators may read parameters. Windows nest; the outermost one's `mode`
@@ -96,8 +98,9 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// needed soon by a backward. Throws UsageError if none is open.
   void close_window();
 
-  /// Begins a use by `op`: the parameter is whole until end_use(). Collective if it is partitioned. Throws
-  /// UsageError if the use is not allowed, CommError, IoError; no end_use() follows then.
+  /// Makes the parameter whole until end_use(), since the operator `op` uses it. Collective if the parameter
+  /// is partitioned. Throws UsageError if the use is not allowed. Throws CommError and IoError. After an
+  /// error no end_use() follows.
   void begin_use(Gatherable& param, const std::string& op, bool writes);
   void end_use(Gatherable& param);
   /// Keeps the parameter whole while its module runs, until end_module(). Returns false and does nothing if
@@ -113,28 +116,31 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// suspended, or unless let_use_persistent() was called. Collective.
   void gather_persistent();
 
-  /// Makes the parameter whole until drop_hold() and allows its use meanwhile. writable: write_back() may
-  /// keep what is written. Throws UsageError for a second writable hold, and if the parameter got other data.
-  /// Collective.
+  /// Makes the parameter whole until drop_hold(), with exact values unless an operator is using rounded ones.
+  /// Allows uses of the parameter meanwhile. writable: write_back() may send what is written to all ranks.
+  /// Throws UsageError while suspended, and if the parameter's storage is gone, as after set_data(). Throws
+  /// UsageError for a writable hold of a copy, of rounded values, or inside another writable hold. Throws as
+  /// compare_writes() does. Throws CommError and IoError. Collective.
   void hold(Gatherable& param, bool writable);
   /// Gives all ranks the values that rank `modifier_rank` of all_ranks() wrote in a hold. Collective.
   void write_back(Gatherable& param, int modifier_rank);
-  /// Turns other tensors over the held `tensor`'s storage into ordinary ones with the current values. Does
-  /// nothing while an access window is open.
+  /// Turns other tensors over the storage of `tensor`, the held parameter, into ordinary ones with its
+  /// current values. Does nothing while an access window is open or an operator uses the parameter.
   void leave_to_aliases(Gatherable& param, const at::Tensor& tensor);
-  /// Ends a hold. forget_writes: drops, on this rank only, what was written and not sent by write_back(). The
-  /// last hold drops what was written without a writable hold; a warning says so the first time.
+  /// Ends a hold that was begun with `writable`. forget_writes: drops, on this rank only, what was written
+  /// and not sent by write_back(). The end of the last hold drops what was written without a writable hold; a
+  /// warning says so the first time.
   void drop_hold(Gatherable& param, bool writable, bool forget_writes) noexcept;
   /// Warns once that a write to the parameter `name` without a modifier_rank is lost.
   void warn_of_lost_write(const std::string& name) noexcept;
 
   /// Notes that the caller changed the shard, which makes gathered values stale.
   void shard_changed(PartitionedStorage& storage);
-  /// Sets this rank's shard to its part of `values`. They have the parameter's sizes and any dtype and
-  /// device. Does not communicate: all ranks call it with the same values.
+  /// Sets this rank's shard to its part of `values`, those of the whole parameter in any dtype and on any
+  /// device. Does not communicate, so all ranks call it with the same values.
   void set_values(PartitionedStorage& storage, const at::Tensor& values);
-  /// Sets this rank's shard to its elements `values`, of any dtype and device. Padding may be left out. Does
-  /// not communicate: gathered values on other ranks stay, so all ranks set their shards.
+  /// Sets this rank's shard to `values`, the shard's elements in any dtype and on any device. Padding may be
+  /// left out. Does not communicate: gathered values on other ranks stay, so all ranks set their shards.
   void set_shard(PartitionedStorage& storage, const at::Tensor& values);
   /// Throws UsageError if set_values() is not allowed now.
   void check_settable(const PartitionedStorage& storage) const;
@@ -148,19 +154,19 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Throws UsageError while suspended, or if an operator or a GatheredParameters is using the parameter.
   void check_unused(const PartitionedStorage& storage) const;
   /// Turns the parameters into ordinary tensors with all their values. The storages must not be used
-  /// afterwards. Collective. Throws UsageError as check_unused() does, CommError, IoError.
+  /// afterwards. Collective. Throws as check_unused() and compare_writes() do. Throws CommError and IoError.
   void give_back(const std::vector<std::pair<at::Tensor, std::shared_ptr<PartitionedStorage>>>& params);
 
   /// Releases all that is whole, persistent parameters too. What is in use or held stays, as do copies that
   /// were written. Calls compare_writes().
   void empty_cache();
-  /// Forbids all use until resume(), since the shards were moved away; `why` explains it. Throws UsageError
-  /// if a parameter is in use or held.
+  /// Forbids all use until resume(), because the shards are moved elsewhere. why: the reason, for errors.
+  /// Throws UsageError if a parameter is in use or held.
   void suspend(std::string why);
   void resume();
 
-  /// Returns how many elements of parameters and copies are whole or being gathered. Copies of leaf modules'
-  /// parameters do not count.
+  /// Returns how many elements of parameters are whole or being gathered. Copies in another dtype count too,
+  /// except copies of parameters in units: ranks may have different ones.
   int64_t live_numel() const;
   Gatherable::State state_of(const Gatherable& param) const;
 
@@ -174,7 +180,8 @@ class GatherPool : public std::enable_shared_from_this<GatherPool> {
   /// Returns whether the gathered data is the shard itself, which cannot be stale.
   bool is_its_shard(const Gatherable& param) const;
   void note_new_version(Gatherable& param);
-  /// Saves data that must return when the last hold ends, before an operator writes it.
+  /// Prepares a write under holds that are not writable. Saves the data that must return when the last hold
+  /// ends.
   void spoil(Gatherable& param);
   void end_spoilt(Gatherable& param);
   /// Copies this rank's part of the whole into its shard. Called after an operator has written the whole

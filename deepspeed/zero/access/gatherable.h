@@ -58,8 +58,8 @@ struct Gatherable {
   bool is_in_use() const { return num_uses > 0 || num_holds > 0; }
   /// Returns whether the secondary part has the shards' current values, here and on all ranks.
   bool has_secondary() const { return secondary.shard && secondary.version == version; }
-  /// Returns the shard that a gather sends. A copy sends the shard of the original. Throws UsageError if the
-  /// original has changed since.
+  /// Returns the shard that a gather sends. A copy sends the shard of its source. Throws UsageError if the
+  /// source has changed since the copy was made.
   const std::shared_ptr<Shard>& current_shard() const;
 
   const std::string name;  // "h.0.weight", or "h.0.weight in BFloat16"
@@ -89,8 +89,8 @@ struct Gatherable {
   int64_t version = 0;         // counts the changes of the shards
   SecondaryPart secondary;
 
-  at::Tensor unspoilt;      // the former gathered data, if it must return; undefined: release it
-  at::Tensor before_write;  // the values that other holds read until the writable hold ends
+  at::Tensor unspoilt;      // data to restore after a dropped write; undefined: the parameter is released
+  at::Tensor before_write;  // what other holds get back if the writable hold's writes are dropped
   at::Tensor whole;         // (world size * shard numel); the first `numel` elements are the parameter's
   std::shared_ptr<ShardGather> gather;  // the gather in progress; null if made from a whole source
   size_t place_in_gather = 0;

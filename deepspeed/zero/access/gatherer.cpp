@@ -9,8 +9,8 @@
 //
 // The secondary partition is that of ZeRO++ (hpZ). A gather over all ranks fills it. Until the shards change,
 // every other gather of the parameter goes only over the near ranks: those of backward, and of further
-// forwards before the step. It is on the parameter's device and takes its bytes divided by the number of near
-// ranks.
+// forwards before the step. A rank's part is on the parameter's device. It takes the parameter's bytes
+// divided by the number of near ranks.
 #include "deepspeed/zero/access/gatherer.h"
 
 #include <exception>

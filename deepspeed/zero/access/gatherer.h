@@ -16,8 +16,8 @@ namespace deepspeed::zero {
 struct GathererOptions {
   config::ParamGatherConfig keys = {};
   int num_ranks = 1;  // of the shard group
-  // Ranks that together keep a second copy of gathered parameters until the shards change, each a part. Their
-  // number divides num_ranks; 0: no second copy.
+  // Number of ranks that together keep a second copy of gathered parameters until the shards change, each a
+  // part. It divides num_ranks; 0: no second copy.
   int num_near = 0;
   int near_rank = 0;
 };
@@ -52,7 +52,7 @@ class Gatherer {
   /// Returns whether passes such as forward get quantized values of the parameter.
   bool is_quantized_for_passes(const Gatherable& param) const;
 
-  /// Forbids use until resume(), since the shards were moved away; `why` explains it.
+  /// Forbids use until resume(), because the shards are moved elsewhere. why: the reason, for errors.
   void suspend(std::string why) { suspended_ = std::move(why); }
   void resume() { suspended_.clear(); }
   bool is_suspended() const { return !suspended_.empty(); }

@@ -47,9 +47,9 @@ class LookAhead {
   void look_anew();
 
   /// Returns whether the parameter or unit `key` stays whole until its next use. Without an earlier pass to
-  /// follow all stay, as long as there is room.
+  /// follow, all parameters stay whole as long as there is room.
   bool stays(uint64_t key) const { return coordinator_.stays(key); }
-  /// Returns whether earlier passes show that this one uses `key` again soon.
+  /// Returns whether earlier passes show that the running one uses `key` again soon.
   bool is_used_soon(uint64_t key) const { return coordinator_.followed() != nullptr && stays(key); }
   /// Returns whether the parameter stays whole after a forward for the following backward.
   bool stays_for_backward(const Gatherable& param) const;

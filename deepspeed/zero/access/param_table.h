@@ -13,8 +13,8 @@
 
 namespace deepspeed::zero {
 
-/// Holds parameters that are gathered as one: a leaf module of stage 3. Operators may use different ones on
-/// each rank (a block of experts). All ranks use the unit itself, at the same time.
+/// Holds parameters that are gathered as one: those of a leaf module of stage 3, such as a block of experts.
+/// Operators may use different members on each rank. All ranks use the unit as a whole at the same time.
 struct GatherUnit {
   std::string name;  // "leaf module 'h.0.experts'"
   size_t index = 0;  // numbers the units of a pool, from 1 on
@@ -35,13 +35,14 @@ class ParamTable {
   /// Makes a unit of `members`, which are gathered in their order. name: for errors. Throws UsageError and
   /// changes nothing if a parameter would be in two units.
   const GatherUnit& join(std::string name, const std::vector<Gatherable*>& members);
-  /// Removes a destroyed parameter or copy. A copy that exists longer still finds its parameter's unit.
+  /// Removes a destroyed parameter or copy. A copy that outlives its parameter still finds that parameter's
+  /// unit.
   void forget(const Gatherable& param) noexcept;
 
   /// Returns the most parameters that params_of() can return for the key.
   size_t num_params(uint64_t key) const;
-  /// Returns the parameters of these keys in order. A unit's key gives all its members, that of a copy not
-  /// made yet gives nothing.
+  /// Returns the parameters of these keys in order. A unit's key gives all its members. The key of a copy
+  /// that is not made yet gives nothing.
   std::vector<Gatherable*> params_of(const std::vector<uint64_t>& keys) const;
   /// Returns the persistent parameters that are not whole, in an order common to all ranks.
   std::vector<Gatherable*> missing_persistent() const;

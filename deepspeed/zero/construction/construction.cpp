@@ -5,8 +5,8 @@
 // 2. Before an operator takes more memory, make_room() checks which newborns have become parameters, and
 //    partitions the oldest until the rest fits the limit. All ranks decide by the same sizes, so they reach
 //    the same collectives.
-// 3. An operator that uses a partitioned parameter gathers it (make_whole). It counts as whole until its turn
-//    comes.
+// 3. An operator that uses a partitioned parameter gathers it (make_whole). The parameter counts as whole
+//    until it is its turn to be partitioned again.
 // 4. hand_over() partitions the rest and gives all to a GatherPool.
 //
 // NewParameter::partition() sends rank 0's values, keeps this rank's part and arms the tensor. An operator
@@ -136,7 +136,8 @@ void NewParameter::gather() {
 void NewParameter::release() {
   if (!is_whole()) return;
   const OutsideOfConstruction outside;
-  // If it is the shard, writes are already there. Other holders of this shard still need rank 0's values.
+  // If the whole is the shard, writes are already there. Other holders of this shard still need rank 0's
+  // values.
   if (!is_its_shard() || ranks_.data.size() > 1) take_shard(whole_.narrow(0, 0, numel_));
   empty();
   whole_.reset();

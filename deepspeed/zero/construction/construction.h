@@ -34,7 +34,7 @@ class Construction;
 /// (storage_record.h).
 constexpr c10::DispatchKey kConstructionKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-/// Hides this thread's operators from the Construction while it exists.
+/// Hides this thread's operators from the Construction while the pause exists.
 class ConstructionPause {
  public:
   ConstructionPause() = default;
@@ -44,13 +44,13 @@ class ConstructionPause {
 };
 
 /// Stores a parameter that its Construction has partitioned. An operator that uses the parameter gathers it.
-/// It stays whole, and can be read and written freely, until the Construction partitions it again with rank
-/// 0's values. Any use on a thread other than the construction's throws UsageError.
+/// The parameter then stays whole, and can be read and written freely, until the Construction partitions it
+/// again with rank 0's values. Any use on a thread other than the construction's throws UsageError.
 class NewParameter final : public HoldableStorage, public std::enable_shared_from_this<NewParameter> {
  public:
   /// Partitions `param`, a dense tensor, with rank 0's values. Its shards have the dtype of `sent`, on whose
-  /// device ranks exchange them. place: for this rank's shard; null: memory of that device. Collective.
-  /// Throws IoError if the place is a disk.
+  /// device ranks exchange them. place: takes this rank's shard; null: the shard gets memory on that device.
+  /// Collective. Throws IoError if the place is on a disk that fails.
   static std::shared_ptr<NewParameter> partition(const at::Tensor& param, std::string name,
                                                  const ZeroGroups& ranks, const at::TensorOptions& sent,
                                                  std::shared_ptr<Shard> place,
@@ -112,7 +112,7 @@ class NewParameter final : public HoldableStorage, public std::enable_shared_fro
   at::Tensor whole_;  // (shard ranks * shard numel) while whole; with one rank it may be the shard
   int num_uses_ = 0;  // running operators
   int num_holds_ = 0;
-  bool was_written_ = false;  // by an operator, since the latest hold
+  bool was_written_ = false;  // by an operator, since the latest writable hold
 };
 
 struct ConstructionOptions {
@@ -126,8 +126,9 @@ struct ConstructionOptions {
 
 class Construction : public std::enable_shared_from_this<Construction> {
  public:
-  /// Begins a construction on the calling thread. Collective if shards leave the device. Then throws IoError
-  /// on all ranks if one has no disk, and ConfigError for no buffers.
+  /// Begins a construction on the calling thread. Collective if shards are kept elsewhere than on the
+  /// device. With shards on a disk, throws IoError on all ranks if one of them cannot create its file, and
+  /// ConfigError if options.home.file allows no buffers.
   Construction(ZeroGroups ranks, const ConstructionOptions& options);
 
   const ZeroGroups& ranks() const { return ranks_; }
@@ -143,8 +144,9 @@ class Construction : public std::enable_shared_from_this<Construction> {
   /// Partitions the tensor now, if it is a whole parameter of this construction.
   void partition_if_born_here(const at::Tensor& tensor);
 
-  /// Ends the construction, partitions the remaining parameters and gives all to a pool. They are used
-  /// through it until initialize() takes them. Throws UsageError if a GatheredParameters holds one.
+  /// Ends the construction, partitions the remaining parameters and gives all to a pool. Operators gather
+  /// them through the pool until initialize() takes them over. Throws UsageError if a GatheredParameters
+  /// holds one.
   void hand_over();
   /// Ends the construction of a model with known parameters. All `params` go to the pool, also those that do
   /// not require a gradient, share memory, or are on the meta device (NaN until they get values). Everything

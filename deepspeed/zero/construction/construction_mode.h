@@ -12,7 +12,7 @@ namespace deepspeed::zero {
 /// Returns the construction that is switched on for this thread; null if there is none.
 Construction* current_construction();
 
-/// Switches a construction on for this thread while it exists. Modes do not nest.
+/// Switches a construction on for this thread while the mode exists. Modes do not nest.
 class ConstructionMode {
  public:
   explicit ConstructionMode(std::shared_ptr<Construction> construction);

@@ -62,8 +62,8 @@ class BucketSum {
   /// Returns the bytes of the kept rounding errors.
   int64_t error_bytes() const { return quantized_ ? quantized_->bytes() : 0; }
 
-  /// Returns the last parameter (in flat order) with a non-finite gradient here, if any. Waits for the
-  /// device.
+  /// Returns the last parameter (in flat order) whose gradient on this rank, before the sum, is not finite.
+  /// Returns nothing if all are finite. Waits for the device.
   std::optional<ParamPlace> non_finite_nearest_loss() const { return non_finite_.nearest_loss(); }
   void clear_non_finite() { non_finite_.clear(); }
 

@@ -179,7 +179,7 @@ class FullGradients final : public GradKeeper {
   }
 
   // A parameter that this rank did not use in the window gets zeros, since other ranks may have used it. If
-  // the program put a gradient into its grad, it gets that.
+  // the program put a gradient into the parameter's grad, that gradient counts instead of zeros.
   void fill_missing() {
     for (size_t group = 0; group < written_.size(); ++group) {
       for (size_t param = 0; param < written_[group].size(); ++param) {
@@ -200,7 +200,7 @@ class FullGradients final : public GradKeeper {
     }
   }
 
-  /// Waits for the sum of `values` over the ranks and puts it there.
+  /// Waits for the sum of `values` over the ranks and puts it into `values`.
   void finish(const at::Tensor& values, BucketSum::Works& works) {
     const at::Tensor sum = sum_.finish(values, works);
     if (!sum.is_same(values)) values.copy_(sum);

@@ -1,8 +1,9 @@
 // Takes gradients as backward produces them, sums them over the ranks and keeps what this rank needs.
 //
-// There are two keepers. full_gradients.cpp (stage 0) keeps a whole flat buffer and reduces it once, at the
-// accumulation boundary. partitioned_gradients.cpp keeps only this rank's part; it reduces at the boundary at
-// stage 1, and at every backward at stages 2 and 3.
+// There are two keepers. full_gradients.cpp keeps a whole flat buffer and reduces it once, at the
+// accumulation boundary. It serves stage 0, and stage 1 with optimizers that compress exchanges.
+// partitioned_gradients.cpp keeps only this rank's part; it reduces at the boundary at stage 1, and at every
+// backward at stages 2 and 3.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +72,8 @@ class GradReducer {
   /// Leaves gradients of backwards without an Announcement in the parameters until finish_backward(). The
   /// program may drop or change them there, in the same way on all ranks.
   void leave_unannounced() { parts_.window.leave_unannounced(); }
-  /// Like leave_unannounced(), but only for backwards for which `is_foreign` returns true. It is called
-  /// during each backward without an Announcement.
+  /// Like leave_unannounced(), but only for backwards for which `is_foreign` returns true. `is_foreign` is
+  /// called during each backward without an Announcement.
   void leave_foreign(std::function<bool()> is_foreign) { is_foreign_ = std::move(is_foreign); }
   /// Announces a backward while it exists, so that its gradients join the window at once.
   class Announcement {
@@ -96,17 +97,17 @@ class GradReducer {
   /// Returns the elements `part` of gradient(group). Waits only for these if gradients are being copied to
   /// the host.
   at::Tensor gradient(size_t group, const Interval& part) const { return keeper_->gradient(group, part); }
-  /// Returns gradient(group), undefined before the group's first gradient. Between two backwards of a window
-  /// the values may be this rank's sums, which are not reduced yet.
+  /// Returns gradient(group), or an undefined tensor before the group's first gradient. Between two backwards
+  /// of a window the values may be this rank's sums, which are not reduced yet.
   at::Tensor sums(size_t group) const;
   /// Returns this rank's local sum of a parameter's gradient, in its shape. Undefined if there is none or it
   /// was sent to other ranks.
   at::Tensor local_gradient(size_t group, size_t param) const;
-  /// Keeps gradients local, not summed over ranks, while `keeps` returns true (stages 0 and 1). Its result
-  /// must not change within a window.
+  /// Keeps gradients local, not summed over ranks, while `keeps` returns true (stages 0 and 1). What it
+  /// returns must not change within a window.
   void keep_local(std::function<bool()> keeps) { parts_.keeps_local = std::move(keeps); }
   /// Returns this rank's local sums of a group, (padded numel) in flat order. Call it after a boundary's
-  /// backward that kept them.
+  /// backward that kept gradients local.
   at::Tensor local_gradients(size_t group) const;
   /// Makes gradient() return the owned part of `flat`, (padded numel) in fp32, until clear().
   void set_gradients(size_t group, at::Tensor flat);

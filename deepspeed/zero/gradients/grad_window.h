@@ -59,7 +59,7 @@ class GradWindow {
   void note_failure() { has_failed_ = true; }
   void forget_failure() { has_failed_ = false; }
   bool has_failed() const { return has_failed_; }
-  /// Begins the next window. A pause continues, with its failure.
+  /// Begins the next window and forgets a failure. While paused, the pause and its failure stay.
   void clear();
 
  private:

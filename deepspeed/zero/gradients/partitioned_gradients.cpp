@@ -50,7 +50,8 @@ class PartitionedGradients final : public GradKeeper {
     if (!store_.partitions_gradients() && parts.options.expects_accumulation) make_room_to_wait();
   }
 
-  // At stages 2 and 3 every backward has summed over the ranks that hold everything once.
+  // At stages 2 and 3 every backward has summed over the ranks that hold everything once. Only the sum over
+  // replicas is left.
   void complete_reduced_window() override {
     const c10::NoGradGuard no_grad;
     kept_.sum_replicas();
@@ -185,7 +186,8 @@ class PartitionedGradients final : public GradKeeper {
   size_t most_in_flight() const { return parts_.options.overlap && parts_.ranks.shard.size() > 1 ? 2 : 1; }
   bool is_filling(size_t bucket) const { return filling_ && filling_->bucket == bucket; }
 
-  /// Takes a buffer for the bucket, if it needs one and is next to launch. Returns whether it did.
+  /// Takes a buffer for the bucket, if it needs one and is next to launch. Returns whether a buffer was
+  /// taken.
   bool start_filling(size_t bucket) {
     if (!uses_buffer(plan_.bucket(bucket)) || filling_ || bucket != plan_.order().next() ||
         in_flight_.size() >= most_in_flight())

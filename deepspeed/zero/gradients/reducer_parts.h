@@ -21,8 +21,8 @@ namespace deepspeed::zero {
 /// Says how this rank's optimizer uses the gradient sums.
 struct SumUse {
   std::vector<Interval> owned;  // per group: what this rank updates
-  // If it offloads all of them, stages 2 and 3 keep the sums in host memory; otherwise they stay on the
-  // device.
+  // If all slices of the optimizer are offloaded, stages 2 and 3 keep the sums in host memory; otherwise the
+  // sums stay on the device.
   OptimizerOffload offload = {};
   bool trace_non_finite = false;  // note which gradients are not finite before the sum over ranks
 };

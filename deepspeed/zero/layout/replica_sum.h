@@ -11,8 +11,9 @@ namespace deepspeed::zero {
 
 class ReplicaSum {
  public:
-  /// Prepares sums over `replica`; if undefined or one rank, there is nothing to sum. dtype: in which sums
-  /// are sent; absent: their own. fp32 leaves fp64 sums as they are. device: from which they are sent.
+  /// Prepares sums over `replica`. If that is undefined or has one rank, there is nothing to sum. dtype: the
+  /// dtype in which sums are sent; absent: their own. With fp32, fp64 sums are still sent in fp64. device:
+  /// the device from which sums are sent.
   ReplicaSum(comm::ProcessGroup replica, std::optional<at::ScalarType> dtype, at::Device device);
 
   bool is_needed() const { return replica_ && replica_.size() > 1; }

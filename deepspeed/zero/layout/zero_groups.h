@@ -42,8 +42,8 @@ struct ZeroGroups {
 
 /// Says how the data-parallel ranks share what they hold.
 struct RankSharing {
-  int num_shards = 0;      // ranks that hold everything once, as consecutive blocks; 0: all ranks
-  int secondary_size = 0;  // ranks of ZeroGroups::secondary; 0 or 1: no such group
+  int num_shards = 0;      // number of consecutive ranks that together hold everything once; 0: all ranks
+  int secondary_size = 0;  // number of ranks in ZeroGroups::secondary; 0 or 1: no such group
   bool by_nodes = false;   // collectives may go in two steps, within and between nodes
 };
 

@@ -25,8 +25,8 @@ class HostTransfers {
   /// Waits for the next announced tensor and returns it in host memory. The tensor is valid until next() was
   /// called twice more.
   at::Tensor next();
-  /// Starts copying the last result of next(), as it is now, to the device. The caller must not use that
-  /// memory any more.
+  /// Starts copying the last result of next(), as the caller has changed it, to `to` on the device. The
+  /// caller must not use the result any more.
   void send_back(const at::Tensor& to);
 
   /// Returns host memory, (numel), for values to send(). Call send() before the next outgoing().

@@ -28,7 +28,8 @@ void ParkedStorages::park(const at::Tensor& tensor, bool pin_memory, bool non_bl
   c10::Storage storage = tensor.storage();
   if (holds(tensor)) return;
   const at::Tensor bytes = bytes_of_storage(storage);
-  // It may be given back while copies from it are in flight. The pool waits for these in the background.
+  // This memory may be given back while copies from it are in flight. The pool waits for them in the
+  // background.
   at::Tensor host = device::empty_host_from_pool(bytes.numel(), at::kByte, pin_memory);
   host.copy_(bytes, non_blocking && pin_memory);
   storage.unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));

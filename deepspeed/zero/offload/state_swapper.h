@@ -53,10 +53,10 @@ class StateSwapper {
   StateSwapper& operator=(const StateSwapper&) = delete;
 
   /// Calls `work` with each unit in order. The unit's tensors have their data only during that call. With
-  /// kChange the new values are written. Tensors that are new, or replaced by `work` with others of the same
-  /// size, are taken over. With kRead nothing is written. Throws IoError naming folder and bytes if the disk
-  /// is full or fails. Throws ConfigError if buffer_count is too small for a unit. After an error, units not
-  /// in memory are unchanged.
+  /// kChange the new values are written to the disk, and so are tensors that are new or that `work` replaced
+  /// by others of the same size. With kRead nothing is written. Throws IoError naming folder and bytes if the
+  /// disk is full or fails. Throws ConfigError if buffer_count is too small for a unit. After an error, units
+  /// not in memory are unchanged.
   void for_each(const std::vector<size_t>& units, Access access, const std::function<void(size_t)>& work);
 
   /// Returns the bytes of the memory through which units pass.

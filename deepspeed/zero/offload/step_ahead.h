@@ -1,6 +1,7 @@
 // super_offload: a worker steps slices in host memory as soon as backward has their gradients.
 //
-// Lian et al., "SuperOffload" (arXiv 2509.21271); equals DeepSpeed's option of that name without clipping.
+// After Lian et al., "SuperOffload" (arXiv 2509.21271). This code does what DeepSpeed's option of that
+// name does without clipping.
 #pragma once
 
 #include <cstddef>

@@ -61,10 +61,12 @@ class ParamStore {
   std::vector<StoredGroup>& groups() { return groups_; }
   const std::vector<StoredGroup>& groups() const { return groups_; }
   std::vector<FlatLayout> layouts() const;
-  /// Returns the dtype to which the parameters were cast. kFloat also means not cast; some may be fp64.
+  /// Returns the dtype to which the parameters were cast. kFloat stands for a model that was not cast, with
+  /// fp32 parameters and perhaps fp64 ones.
   at::ScalarType dtype() const { return dtype_; }
   bool has_doubles() const;
-  /// Returns the device and dtype() of parameters and their gradients. fp64 parameters keep fp64.
+  /// Returns the device of the parameters and their gradients, and dtype(). Groups of fp64 parameters have
+  /// options(group) instead.
   at::TensorOptions options() const;
   /// Returns the device and dtype of a group's parameters and of their gradients.
   at::TensorOptions options(size_t group) const { return options().dtype(groups_[group].dtype); }
@@ -75,7 +77,7 @@ class ParamStore {
   /// Returns the bytes of the parameters that are in memory.
   virtual int64_t bytes() const;
   /// Returns the name of a parameter, if any, that has got other memory. set_data(), torch::load() and
-  /// Module::to() do so; updates then no longer reach the model.
+  /// Module::to() give parameters other memory, and updates then no longer reach the model.
   virtual std::optional<std::string> name_of_replaced() const;
 
   /// Copies rank `root`'s values of all parameters to all ranks of `group`.

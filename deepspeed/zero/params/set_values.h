@@ -27,8 +27,8 @@ int64_t disk_bytes(const at::Tensor& tensor);
 /// this rank's part into its shard. Does not communicate: all ranks call it with the same values. Throws
 /// UsageError for another number of elements and inside a GatheredParameters.
 void set_values(const at::Tensor& tensor, const at::Tensor& values);
-/// Throws UsageError inside a GatheredParameters, for a copy, or while shards are moved away. set_values()
-/// then throws too.
+/// Throws UsageError if set_values() is not allowed now: inside a GatheredParameters, for a copy in another
+/// dtype, or while shards are moved away.
 void check_settable(const at::Tensor& tensor);
 
 }  // namespace deepspeed::zero

@@ -31,8 +31,8 @@ bool has_shards_of(const GatherPool& pool, const ZeroGroups& ranks) {
   return pool.shard_group().global_ranks() == ranks.shard.global_ranks();
 }
 
-// Returns whether a pool covers all ranks that together hold a model. The ranks of one slice then cut it
-// again, all of them at the same time.
+// Returns whether a pool covers all ranks that together hold a model. The ranks of each slice of the model
+// then cut the pool's parameters again, all slices at the same time.
 bool spans_slices(const GatherPool& pool, const ZeroGroups& ranks) {
   if (!ranks.model || pool.all_ranks().size() != ranks.data.size() * ranks.model.size()) return false;
   const std::vector<int>& all = pool.all_ranks().global_ranks();

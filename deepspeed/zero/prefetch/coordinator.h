@@ -14,7 +14,7 @@ namespace deepspeed::zero {
 /// Decides what passes gather ahead and keep whole, equally on every rank. The caller holds a lock.
 class Coordinator {
  public:
-  /// max_reuse_distance: most elements used before a parameter's next use that keep it whole.
+  /// max_reuse_distance: a parameter stays whole if at most this many elements are used before its next use.
   explicit Coordinator(int64_t max_reuse_distance) : max_reuse_distance_(max_reuse_distance) {}
 
   void begin_pass(AccessMode mode);
@@ -31,8 +31,9 @@ class Coordinator {
   /// Returns whether the parameter stays whole after its latest use. Without a trace to follow, all
   /// parameters stay, as long as there is room.
   bool stays(uint64_t key) const;
-  /// Returns whether the parameter stays whole after a forward for the following backward. It does if at most
-  /// max_reuse_distance elements are used until then. A running forward must have just used it.
+  /// Returns whether the parameter stays whole after a forward for the following backward. It stays if at
+  /// most max_reuse_distance elements are used until the backward uses it. If the forward still runs, it must
+  /// have just used the parameter.
   bool stays_for_backward(uint64_t key) const;
   /// Returns whether a backward runs that, by its trace, does not use the parameter again.
   bool is_over_in_backward(uint64_t key) const;

@@ -29,13 +29,13 @@ class UseTrace {
 
   /// Returns whether the pass has followed a trace so far. Only then is the future known.
   bool is_followed() const { return is_followed_; }
-  /// Returns how many elements the pass uses before the next use of `key`. Absent if it does not use that
-  /// again, or follows no trace.
+  /// Returns how many elements the pass uses before the next use of `key`. Returns nothing if the pass does
+  /// not use `key` again, or follows no trace.
   std::optional<int64_t> distance_to(uint64_t key) const;
   /// Returns how many elements the next pass uses before the parameter `key`. Returns nothing if it does not
   /// use that parameter.
   std::optional<int64_t> distance_from_begin(uint64_t key) const;
-  /// Returns how many elements the trace uses after the latest use.
+  /// Returns how many elements the rest of the trace uses, after the pass's latest use.
   int64_t rest() const { return end_of(uses_.size()) - end_of(position_); }
   /// Returns the keys with which the next pass starts, in order, each once. They have at most `max_numel`
   /// elements in total.

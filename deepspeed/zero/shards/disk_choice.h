@@ -9,8 +9,8 @@ namespace deepspeed::zero {
 /// Decides for each shard whether the disk takes it, in the order of the parameters.
 class DiskChoice {
  public:
-  /// max_in_host_numel: elements that stay in host memory while there is room. Shards of fewer than
-  /// `min_file_bytes` also stay there and do not count.
+  /// max_in_host_numel: the most elements that stay in host memory. Shards of fewer than `min_file_bytes`
+  /// always stay there and do not count.
   DiskChoice(int64_t max_in_host_numel, int64_t min_file_bytes)
       : room_numel_(max_in_host_numel), min_file_bytes_(std::max<int64_t>(min_file_bytes, 1)) {}
 

@@ -123,7 +123,8 @@ ShardFile::Buffer* ShardFile::find_free() {
 ShardFile::Buffer& ShardFile::take_buffer() {
   Buffer* found = find_free();
   if (found == nullptr) {
-    // The oldest write comes first. Among reads it is the newest, which is for the farthest use.
+    // The oldest write comes first. Without a write, the newest read is dropped, which is for the farthest
+    // use.
     found = &*std::ranges::min_element(buffers_, {}, [](const Buffer& buffer) {
       return std::pair(!buffer.is_written, buffer.is_written ? buffer.age : ~buffer.age);
     });

@@ -31,8 +31,8 @@ struct ShardFileOptions {
 /// Holds shards in an unnamed file, which disappears with the process, however that ends. Thread-safe.
 class ShardFile : public std::enable_shared_from_this<ShardFile> {
  public:
-  /// Creates the file. Throws IoError naming the folder if it cannot be created, and ConfigError for no
-  /// buffers.
+  /// Creates the file. Throws IoError naming the folder if it cannot be created. Throws ConfigError if
+  /// buffer_count is below 1.
   explicit ShardFile(ShardFileOptions options);
   ShardFile(const ShardFile&) = delete;
   ShardFile& operator=(const ShardFile&) = delete;

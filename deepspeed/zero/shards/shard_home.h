@@ -32,7 +32,7 @@ class ShardHome {
   explicit ShardHome(const ShardHomeOptions& options);
 
   struct Group {
-    // (layout.flat_numel()), zeros; the shards are views of it. Undefined if they are on a disk.
+    // (layout.flat_numel()), zeros; the shards are views of it. Undefined if the place is kDisk.
     at::Tensor flat;
     std::vector<std::shared_ptr<Shard>> shards;  // one per parameter
   };

@@ -6,9 +6,8 @@
 // The fallback (intercept) takes these steps in order:
 //
 // 1. Operators that need no data continue below at once: those whose schema says that they return plain
-//    views,
-//    and those that only read sizes and types (zeros_like, ...). So do those with an autocast rule, which
-//    autocast calls a second time with casts.
+//    views, and those that only read sizes and types (zeros_like, ...). Operators with an autocast rule
+//    continue too, since autocast calls them a second time, with casts.
 // 2. A plain cast to another floating type arms its result instead of computing it (run_cast), so that the
 //    copies that autocast keeps for backward hold no data either. The cast runs below without its inner copy_
 //    (leave_out_copy).
@@ -51,7 +50,7 @@ constexpr c10::DispatchKeySet kWrappingKeys({c10::DispatchKey::Python, c10::Disp
 
 enum class OperatorKind { kNoData, kData, kCast, kCopy, kPad, kSet, kKeepsValues };
 
-// A pad calls the operator of its mode, which is intercepted again.
+// aten::pad is among them because it only calls the operator of its mode, which is intercepted again.
 bool reads_metadata_alone(const std::string& name) {
   static const std::unordered_set<std::string_view> names = {"aten::size",
                                                              "aten::sym_size",

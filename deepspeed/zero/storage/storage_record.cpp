@@ -39,7 +39,8 @@ struct LeftContext {
 
 void delete_left_context(void* context) { delete static_cast<LeftContext*>(context); }
 
-// A DataPtr cannot change only its pointer. It briefly has no context, and another thread may look then.
+// A DataPtr cannot change only its pointer. While it is replaced, the storage briefly has no context, and
+// another thread may look at that moment.
 std::mutex& swap_mutex(const c10::StorageImpl* storage) {
   static std::array<std::mutex, 16> mutexes;
   return mutexes[(std::hash<const void*>()(storage) >> 6) % mutexes.size()];

@@ -27,7 +27,8 @@ class StorageRecord {
   StorageRecord& operator=(const StorageRecord&) = delete;
 
   /// Makes the data whole until end_use(), since `op` reads or writes it. Throws UsageError if that is not
-  /// allowed, CommError if the data cannot be gathered; no end_use() follows then.
+  /// allowed. Throws CommError or IoError if the data cannot be gathered. After an error no end_use()
+  /// follows.
   virtual void begin_use(const std::string& op, bool writes) = 0;
   virtual void end_use() = 0;
   /// Returns the record of a copy in another floating type, as to() makes it. The copy needs no data yet.
@@ -57,9 +58,9 @@ class StorageRecord {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage_{c10::intrusive_ptr<c10::StorageImpl>()};
 };
 
-/// Gives `tensor` an empty dense storage of its own size, with `record` on it. It also gets the dispatch key
-/// by which operators on it and its views are intercepted. Identity, sizes and autograd state stay; its data
-/// is dropped. `options`: its type and device afterwards (default: its own).
+/// Gives `tensor` an empty dense storage of its own size, with `record` on it. The tensor also gets the
+/// dispatch key by which operators on it and its views are intercepted. Its identity, sizes and autograd
+/// state stay; its data is dropped. `options`: its type and device afterwards (default: its own).
 void arm(const at::Tensor& tensor, std::shared_ptr<StorageRecord> record,
          const at::TensorOptions& options = {});
 

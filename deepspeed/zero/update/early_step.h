@@ -25,8 +25,8 @@ class EarlyStep {
   /// `store`, `optimizer` and `slices` must outlive this object.
   EarlyStep(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices, const StepOptions& options);
 
-  /// Gives the worker the slices whose gradients `part` completes; the first call begins the step. For the
-  /// listener of GradReducer::on_final(). Steps multiply gradients by gradient_scale.
+  /// Gives the worker the slices whose gradients `part` completes; the first call begins the step. The
+  /// listener of GradReducer::on_final() calls this. Steps multiply gradients by gradient_scale.
   void add_gradients(GradReducer& reducer, const OwnedPart& part, double gradient_scale);
   /// Returns whether a step has begun. Until publish() completes it, masters and states are partly old,
   /// partly new.
@@ -35,8 +35,8 @@ class EarlyStep {
   void check_unchanged();
   /// Returns the indices of slices that were not given to the worker, for step() itself.
   std::vector<size_t> not_begun() const;
-  /// Adds the squares of the group's gradients to `sum`: one double on the model's device. For begun slices
-  /// it uses the worker's sums.
+  /// Adds the squares of the group's gradients to `sum`: one double on the model's device. For slices given
+  /// to the worker, the worker's sums of squares are used.
   void add_squares(const GradReducer& reducer, size_t group, const at::Tensor& sum);
   /// Writes the stepped slices' new values to the model's weights, as each is done. Throws what a slice's
   /// step has thrown.

@@ -30,9 +30,9 @@ class GradNorm {
   double value() const { return of_scaled() / loss_scale_; }
   /// Returns false if an element is inf or nan.
   bool is_finite() const { return std::isfinite(of_scaled()); }
-  /// Returns the factor that removes the gradients' loss scale and clips their norm to `clip`. 0: no
-  /// clipping. It is one fp64 on the sum's device, CUDA; the host waits for nothing. non_finite: chooses the
-  /// factor for a norm that is not finite.
+  /// Returns the factor that removes the gradients' loss scale and clips their norm to `clip`. With `clip` 0
+  /// the norm is not clipped. The factor is one fp64 on the sum's device, which must be CUDA; the host waits
+  /// for nothing. non_finite: chooses the factor for a norm that is not finite.
   at::Tensor scale_on_device(double clip, kernels::NonFinite non_finite) const;
   /// Returns whether the host has the norm already.
   bool was_read() const { return norm_.has_value(); }

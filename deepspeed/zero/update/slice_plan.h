@@ -48,7 +48,7 @@ struct SlicePlan {
 
   bool is_on_disk() const { return home == ParamHome::kDisk; }
   bool keeps_masters() const { return masters != Masters::kWeights; }
-  /// Returns whether the step reads the weights, as masters or as a half of them.
+  /// Returns whether the step reads the weights, as masters or as the upper bits of split ones.
   bool reads_weights() const { return masters != Masters::kBeside; }
   bool is_at_weights() const { return route == WeightRoute::kInPlace; }
   /// Returns whether the step sends new weights to the device.

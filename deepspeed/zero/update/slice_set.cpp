@@ -212,7 +212,7 @@ at::Tensor SliceSet::empty_weights(const Slice& slice, int64_t numel) const {
 
 void SliceSet::write_weights() {
   note_written_weights();
-  if (options_.split_masters) return;  // they are the upper halves
+  if (options_.split_masters) return;  // the weights are the masters' upper 16 bits
   for_each(with_masters(), Access::kRead, [&](Slice& slice) {
     follow_weights(slice, Access::kRead);
     weights_of(slice).write(slice.flat.master);

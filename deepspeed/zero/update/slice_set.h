@@ -1,5 +1,5 @@
 // Holds what this rank's optimizer owns: an interval of each group, cut into slices, with masters and states.
-// They are in the memory of the model's device, in host memory or on a disk. It also shows them to
+// They are in the memory of the model's device, in host memory or on a disk. SliceSet also shows them to
 // checkpoints.
 #pragma once
 
@@ -30,8 +30,8 @@ struct Slice {
   SlicePlan plan;
   std::vector<optim::Segment> segments;
   std::unique_ptr<optim::CutParameters> cut;  // null if no parameter can be cut
-  // If the weights are the masters, its master is defined only during a step. Of split masters it is the
-  // lower half; the weights are the upper half.
+  // If the weights are the masters, flat.master is defined only during a step. With split masters it holds
+  // only the lower 16 bits of the fp32 masters; the bf16 weights are the upper 16.
   optim::FlatSlice flat;
   std::vector<Interval> stale;  // elements whose master must follow the weights
 };
@@ -55,7 +55,7 @@ class SliceSet {
   size_t size() const { return slices_.size(); }
   const Slice& operator[](size_t index) const { return slices_[index]; }
   std::vector<size_t> all() const;
-  /// Returns whether in steps only the optimizer's kernels write the model's weights, without copies.
+  /// Returns whether steps write the model's weights in place, only by the optimizer's kernels.
   bool are_stepped_in_place() const;
   /// Calls `work` with each of the slices `indices`. Slices on a disk come last, one at a time; their changes
   /// persist only with Access::kChange. Throws IoError.
@@ -83,17 +83,17 @@ class SliceSet {
   void visit(size_t group, const Interval& part, Access access, const VisitSlice& visit) {
     this->visit(group, part, access, Shown::kAll, visit);
   }
-  /// Returns the names, types and step count of the part's states, without elements. Absent unless a slice in
-  /// `part` is on a disk.
+  /// Returns the names, types and step count of the part's states on a disk, without reading their elements.
+  /// Returns nothing unless a slice that overlaps `part` is on a disk.
   std::optional<optim::SliceState> state_on_disk(size_t group, const Interval& part) const;
   /// Returns masters and states of the part. Throws IoError.
   GroupState state(size_t group, const Interval& part) { return state(group, part, Shown::kAll); }
-  /// Returns masters and states like state(). Masters that would be joined from halves stay undefined.
+  /// Returns masters and states like state(), but leaves split masters undefined instead of joining them.
   GroupState states_beside_masters(size_t group, const Interval& part) {
     return state(group, part, Shown::kResident);
   }
-  /// Returns what is in memory for the group's slices, as stored. Masters are fp32, the lower halves of split
-  /// ones, or undefined if the weights are the masters.
+  /// Returns what is in memory for the group's slices, as stored. Masters are fp32, the lower 16 bits of
+  /// split ones, or undefined if the weights are the masters.
   std::vector<GroupState> resident_state(size_t group) const;
   /// Rounds the masters into the model's weights. Throws IoError.
   void write_weights();

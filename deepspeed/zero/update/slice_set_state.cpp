@@ -18,7 +18,8 @@ at::Tensor common_part(const at::Tensor& flat, const Interval& place, const Inte
   return flat.narrow(0, common.begin - place.begin, common.numel());
 }
 
-// Adds a slice's part of one flat tensor to `collected`. If it is all of it, the tensor is shared.
+// Copies what `part` has of a slice's flat tensor into `collected`. If that is all of `part` and stays in
+// memory, `collected` shares the tensor instead.
 void collect(const at::Tensor& flat, const StateSlice& slice, const Interval& part, at::Tensor& collected) {
   const at::Tensor own = common_part(flat, slice.interval, part);
   if (!collected.defined()) {
@@ -74,7 +75,8 @@ void SliceSet::visit(size_t group, const Interval& part, Access access, Shown sh
   if (access == Access::kChange) store_.finish_writes();
 }
 
-/// Shows fp32 masters, joined from halves, of only the part. They exist during the visit.
+/// Shows the fp32 masters of only the part, joined from their upper and lower 16 bits. These masters exist
+/// during the visit.
 void SliceSet::visit_split(Slice& slice, const Interval& part, Access access, Shown shown,
                            const VisitSlice& visit) {
   // On a disk, weights are read and written as whole parameters.

@@ -16,7 +16,7 @@ SliceStepper::SliceStepper(ParamStore& store, optim::Optimizer& optimizer, Slice
 
 void SliceStepper::step(const std::vector<size_t>& indices, const GradReducer& reducer,
                         const GradientScale& gradient_scale) {
-  // Slices on the device are stepped first: it works on them meanwhile.
+  // Slices on the device are stepped first. The device works on them while the host steps the others.
   std::vector<size_t> here, apart;
   for (const size_t index : indices) (slices_[index].plan.crosses_memory ? apart : here).push_back(index);
   std::reverse(apart.begin(), apart.end());  // the last gradients arrive first

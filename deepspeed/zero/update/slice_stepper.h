@@ -23,15 +23,15 @@ class SliceStepper {
   SliceStepper(ParamStore& store, optim::Optimizer& optimizer, SliceSet& slices,
                const OptimizerOffload& offload);
 
-  /// Lets the optimizer's steps average values over ranks, by `ranks`. It must outlive this object.
+  /// Lets the optimizer's steps average values over ranks by `ranks`, which must outlive this object.
   void reach_ranks_by(const optim::RankMean& ranks) { ranks_ = &ranks; }
   /// Updates the slices `indices` once by the reducer's gradients times `gradient_scale`. Writes the model's
   /// weights. Throws IoError if the disk fails; some slices are then updated and others are not.
   void step(const std::vector<size_t>& indices, const GradReducer& reducer,
             const GradientScale& gradient_scale);
 
-  /// Makes `updated`, (n) in host memory, the slice's weights in the model. It must not change until
-  /// finish_publishing().
+  /// Makes `updated`, (n) in host memory, the slice's weights in the model. The caller must not change
+  /// `updated` before finish_publishing().
   void publish(const Slice& slice, at::Tensor updated);
   /// Makes later work of the device wait for everything that was published.
   void finish_publishing() { transfers_.finish(); }

@@ -43,7 +43,7 @@ class SliceWeights {
   size_t group_;
   Interval interval_;
   at::Tensor memory_;
-  std::vector<Placed> shards_;  // used if there is no such memory
+  std::vector<Placed> shards_;  // used if memory_ is undefined
 };
 
 }  // namespace deepspeed::zero

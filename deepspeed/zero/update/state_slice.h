@@ -13,10 +13,11 @@ namespace deepspeed::zero {
 /// Shows a slice of the optimizer during a visit. Tensors are shared with the optimizer.
 struct StateSlice {
   Interval interval;            // within what this rank owns of the group
-  at::Tensor master;            // (n) the updated values: fp32, or the parameters with 16-bit masters
+  at::Tensor master;            // (n) the values that steps update: fp32 or fp64 masters, or 16-bit weights
   optim::SliceState state;      // no tensors before the first step
   bool stays_in_memory = true;  // false: its tensors have no elements after the visit
-  /// Loads copies as the slice's state. Throws UsageError if names or sizes do not fit.
+  /// Replaces the slice's state in the optimizer by a copy of the argument. Throws UsageError if names or
+  /// sizes do not fit.
   std::function<void(const optim::SliceState&)> load;
 };
 

@@ -1,4 +1,5 @@
-// The parts of the module `deepspeed._core`. Each function is defined in a file of the same name.
+// The parts of the module `deepspeed._core`. Each function is defined in a file of the same name, except that
+// bind_ops() is in ops/functional.cpp.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>

@@ -2,9 +2,9 @@
 // runs no code until the call returns, which may be after the group's timeout.
 //
 // 1. This file's handler writes a byte to a pipe and calls Python's handler.
-// 2. A thread reads the byte and waits until the script has noticed the signal, which calls note_interrupt().
-// 3. If the script does not notice it in time, the thread aborts the core's process group, and the waiting
-//    call throws CommError.
+// 2. A thread reads the byte and waits until the script has noticed the signal and called note_interrupt().
+// 3. If the script does not notice the signal in time, the thread aborts the core's process group, and the
+//    waiting call throws CommError.
 // 4. The translator of CommError (errors.cpp) lets Python raise KeyboardInterrupt instead.
 #include <atomic>
 #include <chrono>

@@ -10,7 +10,7 @@ namespace deepspeed::python {
 namespace py = pybind11;
 
 /// Returns a reference to `object` that the core may release on any thread. After the interpreter has ended,
-/// it frees nothing.
+/// the release frees nothing.
 inline std::shared_ptr<py::object> hold(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
             if (Py_IsInitialized() == 0) return;

@@ -1,9 +1,10 @@
 // Converts between Python objects and the values that checkpoint files hold.
 //
 // to_value() tests for the types that files have a form for, from None to frozenset. Any other object goes to
-// from_object(): `describe` of _objects.py takes it apart as pickle would, or refuses it. Errors name the
-// object's path, such as "client_state.stats[0]". from_value() goes the other way. Objects are rebuilt by
-// `build` of _objects.py, which makes only those of its lists. Errors become CheckpointErrors (with_place).
+// from_object(): `describe` of deepspeed/_objects takes the object apart as pickle would, or refuses it.
+// Errors name the object's path, such as "client_state.stats[0]". from_value() goes the other way. Objects
+// are rebuilt by `build` of deepspeed/_objects, which makes only what its lists allow. Errors become
+// CheckpointErrors (with_place).
 #include "python/core/objects/values.h"
 
 #include <complex>

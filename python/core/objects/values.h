@@ -18,7 +18,7 @@ checkpoint::Value to_value(const py::handle& object, const std::string& path);
 /// object.
 py::object from_value(const checkpoint::Value& value);
 
-/// Like from_value(), but Python errors become CheckpointErrors that begin with `place`.
+/// Returns what from_value() does, but Python errors become CheckpointErrors that begin with `place`.
 py::object from_value_of(const std::string& place, const checkpoint::Value& value);
 
 /// Makes a Python dict from all keys and values. Python errors become CheckpointErrors that name `path` and

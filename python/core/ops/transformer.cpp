@@ -35,8 +35,8 @@ void draw_layer(DeepSpeedTransformerConfig config, const std::vector<at::Tensor>
   ops::draw_weights(ops::weights_of(weights), config);
 }
 
-/// Returns a layer's weights, made from another implementation's eight weights and biases. That one has
-/// queries, keys and values apart. None means a bias of 0.
+/// Makes a layer's weights from the eight weights and biases of another implementation. That implementation
+/// keeps queries, keys and values apart. None stands for a bias of 0.
 std::vector<at::Tensor> join_layer(const DeepSpeedTransformerConfig& config,
                                    const std::vector<at::Tensor>& weights,
                                    const std::vector<std::optional<at::Tensor>>& given) {

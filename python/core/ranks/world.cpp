@@ -55,8 +55,8 @@ void leave_world(bool has_failed) {
 
 /// Holds groups of torch.distributed until release(). Releasing a group's last reference ends its threads. A
 /// thread that has finished a collective then drops its tensors, for which it may need the interpreter's
-/// lock. release() therefore gives the lock away. Afterwards no thread is left that could ask for it too
-/// late.
+/// lock. release() therefore runs without the lock. After it, none of these threads is left to ask for the
+/// lock when the interpreter has ended.
 struct HeldGroups {
   std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
 };

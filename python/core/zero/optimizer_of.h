@@ -13,8 +13,8 @@ inline zero::ZeroOptimizer& optimizer_of(const TrainingEngine& engine, const cha
   return *engine.optimizer();
 }
 
-/// Like optimizer_of(), but also throws UsageError while the states are unusable. They are unusable between
-/// offload_states() and reload_states(), for example.
+/// Returns what optimizer_of() does, but also throws UsageError while the states are unusable. This is so,
+/// for example, between offload_states() and reload_states().
 inline zero::ZeroOptimizer& optimizer_with_states(const TrainingEngine& engine, const char* call) {
   engine.require_states_here(call);
   return optimizer_of(engine, call);

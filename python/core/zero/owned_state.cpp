@@ -97,15 +97,16 @@ std::optional<at::Tensor> flat_weights(const TrainingEngine& engine, size_t grou
   return flat.detach();
 }
 
-/// Returns this rank's part of a group's reduced gradients. None until a step's gradients are complete.
+/// Returns this rank's part of a group's reduced gradients. Returns None until a step's gradients are
+/// complete.
 std::optional<at::Tensor> owned_gradient(const TrainingEngine& engine, size_t group) {
   const zero::ZeroOptimizer& optimizer = read_from(engine);
   if (!optimizer.gradients().has_result()) return std::nullopt;
   return optimizer.gradient(group);
 }
 
-/// Returns this rank's part of a group's gradients, summed since the last step. None before the group's first
-/// gradient.
+/// Returns this rank's part of a group's gradients, summed since the last step. Returns None before the
+/// group's first gradient.
 std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group) {
   const at::Tensor sums = read_from(engine).gradients().sums(group);
   if (!sums.defined()) return std::nullopt;
@@ -115,14 +116,15 @@ std::optional<at::Tensor> owned_sums(const TrainingEngine& engine, size_t group)
 }  // namespace
 
 void bind_owned_state(py::module_& module) {
-  // For each part: group, begin and end within this rank's elements, names of the parameters, and their
-  // pieces.
+  // Returns for each part: group, begin and end within this rank's elements, names of the parameters, and
+  // their pieces.
   module.def("owned_parts", &owned_parts, "engine"_a);
-  // Master, states and step count. A tensor is shared with the optimizer if it is a single tensor in memory.
+  // Returns master, states and step count of a part. A tensor is shared with the optimizer if it is a single
+  // tensor in memory.
   module.def("owned_part", &owned_part, NoGil(), "engine"_a, "group"_a, "begin"_a, "end"_a);
   module.def("owned_gradient", &owned_gradient, NoGil(), "engine"_a, "group"_a);
   module.def("owned_sums", &owned_sums, NoGil(), "engine"_a, "group"_a);
-  // All weights of a group, at stage 3 this rank's shards. None if they are on a disk.
+  // Returns all weights of a group, or at stage 3 this rank's shards. Returns None if they are on a disk.
   module.def("flat_weights", &flat_weights, NoGil(), "engine"_a, "group"_a);
 }
 

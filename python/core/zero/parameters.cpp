@@ -33,7 +33,7 @@ void partition_newborn(const at::Tensor& tensor) {
     construction->partition_if_born_here(tensor);
 }
 
-/// Returns a name of ZeroParamStatus, or None for an ordinary tensor.
+/// Returns the name of a parameter's ZeroParamStatus, or None for an ordinary tensor.
 std::optional<std::string> status_of(const at::Tensor& tensor) {
   if (const auto newborn = born_under_init(tensor))
     return newborn->is_whole() ? "AVAILABLE" : "NOT_AVAILABLE";
@@ -62,7 +62,8 @@ int64_t shard_numel(const at::Tensor& tensor) {
   return own ? own->numel() : 0;
 }
 
-/// Returns the values of this rank's shard. None if they are on a disk or the tensor is ordinary.
+/// Returns the values of this rank's shard. Returns None if the values are on a disk or the tensor is
+/// ordinary.
 std::optional<at::Tensor> shard_of(const at::Tensor& tensor) {
   const auto own = shard(tensor);
   if (!own) return std::nullopt;
@@ -114,8 +115,8 @@ struct InitRanks {
   comm::ProcessGroup group;
 };
 
-/// Returns the ranks over which a parameter is partitioned. For a whole one they are those of this thread's
-/// zero::Init, or all.
+/// Returns the ranks over which a parameter is partitioned. For a parameter that is still whole, these are
+/// the ranks of this thread's zero::Init, or all ranks.
 InitRanks ranks_of_parameter(const at::Tensor& param) {
   InitRanks ranks(std::nullopt);
   if (const auto storage = zero::partitioned_storage_of(param)) {

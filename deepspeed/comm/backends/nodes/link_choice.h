@@ -24,7 +24,8 @@ struct WayTimes {
 /// Estimates the times of an all_reduce, all_gather, reduce_scatter or reduce_to_owners. The whole tensor has
 /// `bytes`, of which B are one rank's part. There are N nodes of L ranks. Flat, a rank receives (N - 1) L B
 /// from other nodes over a link shared by L ranks, and (L - 1) B from its own node. By nodes it receives (N -
-/// 1) B and (L - 1) N B, and all bytes are reordered once more. An all_reduce is a sum followed by a gather.
+/// 1) B and (L - 1) N B, and all bytes are reordered once more. An all_reduce counts as a sum followed by a
+/// gather, without the reordering.
 WayTimes estimate(const LinkFigures& links, const NodeShape& shape, bool is_all_reduce, int64_t bytes);
 
 /// Returns whether steps within each node and between nodes are faster for the operation. Returns false if it

@@ -1,7 +1,7 @@
 // Implements collectives between N nodes of L ranks, with n elements per rank, in these steps:
 //
-// - all_gather: the ranks at place l gather N inputs. The ranks of a node exchange their results, which
-//   arrive as (L, N, n) and are transposed to (N, L, n).
+// - all_gather: the ranks at place l, their index in the node, gather N inputs. The ranks of a node exchange
+//   their results, which arrive as (L, N, n) and are transposed to (N, L, n).
 // - reduce_scatter: the reverse. The input is transposed to (L, N, n) and summed within the node. Then each
 //   place's N parts are summed between nodes.
 // - reduce_to_owners: like reduce_scatter, with parts of any size, packed by place.
@@ -84,7 +84,7 @@ class NodeSteps {
     for (const Interval& interval : call.owned) numel += numel_of(interval);
     if (numel == 0) return;
     const at::Tensor packed = at::empty({numel}, flat.options());
-    std::vector<Interval> of_places, of_nodes;  // in `packed`; and for this rank's place, within its part
+    std::vector<Interval> of_places, of_nodes;  // within `packed`; within this place's part of it
     int64_t end = 0;
     for (int64_t place = 0; place < places(); ++place) {
       const int64_t begin = end;

@@ -21,7 +21,7 @@ namespace deepspeed::comm {
 class NodeLevels {
  public:
   /// Takes two connected groups for CPU tensors. `node` has the ranks on this rank's node; `across` has one
-  /// rank of each node, with this rank's index in its node.
+  /// rank of each node, the one at the index that this rank has in its own node.
   NodeLevels(const Backend& backend, c10::intrusive_ptr<c10d::ProcessGroup> node,
              c10::intrusive_ptr<c10d::ProcessGroup> across, const LinkFigures& links,
              std::chrono::milliseconds timeout);

@@ -27,7 +27,8 @@ using std::chrono::milliseconds;
 using WorkPtr = SharedExchange::WorkPtr;
 using SharedRun = std::function<void(shm::Collectives&, const shm::Call&)>;
 
-// At exit, longer than any operation takes that is not waiting.
+// How long the process's exit waits for a running operation, which takes longer only if it waits for other
+// ranks.
 constexpr std::chrono::seconds kSharedEndLimit(2);
 
 std::optional<kernels::CombineType> combine_type(at::ScalarType type) {

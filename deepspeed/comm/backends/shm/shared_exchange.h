@@ -17,8 +17,9 @@
 
 namespace deepspeed::comm {
 
-/// Runs the operations of one group, one by one. Their order is that of the calls, which all ranks share. The
-/// first waiting caller runs them, otherwise a thread. Operations with different fingerprints never complete.
+/// Runs the operations of one group one by one. Their order is that of the calls, which must be the same on
+/// all ranks. A caller that waits runs them up to its own operation; otherwise a thread runs them. If ranks
+/// give an operation different fingerprints, it never completes.
 class SharedExchange {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -39,8 +40,8 @@ class SharedExchange {
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op,
                          uint64_t fingerprint);
-  /// Sums intervals of the tensor, one per rank, over the ranks. This rank's sum goes to own.result, or to
-  /// its interval if that is undefined. Elements outside this rank's interval are unchanged.
+  /// Sums intervals of the tensor, one per rank, over the ranks. This rank's sum goes to own.result, or if
+  /// own.result is undefined, to this rank's interval. Elements outside this rank's interval are unchanged.
   WorkPtr reduce_to_owners(const at::Tensor& tensor, const std::vector<Interval>& owned, const OwnSum& own,
                            uint64_t fingerprint);
   WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input, uint64_t fingerprint);

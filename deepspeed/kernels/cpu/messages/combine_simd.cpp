@@ -137,7 +137,7 @@ template <class D>
 HWY_INLINE void store_as(D d, Float64, hn::Vec<D> value, bool stream, double* to) {
   store(d, value, stream, to);
 }
-// Half a vector never bypasses the caches.
+// A vector of results fills only half a vector in 16 bits. Such a store never bypasses the caches.
 template <class D, class Type>
 HWY_INLINE void store_as(D d, Type type, hn::Vec<D> value, bool, uint16_t* to) {
   hn::StoreU(round_to(d, type, value), hn::Rebind<uint16_t, D>(), to);

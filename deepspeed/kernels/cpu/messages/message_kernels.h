@@ -22,7 +22,7 @@ void copy_past_caches_simd(void* to, const void* from, size_t bytes);
 /// Compresses a block by the formula of kernels/sign_compression.h, and returns its scale. numel: elements of
 /// the block, a multiple of 64.
 float compress_sign_block(float* values, float* errors, uint8_t* bits, int64_t numel);
-/// Adds the values that the bits and their scale encode to `sums`.
+/// Decodes the bits of a block, each to `scale` or -`scale`, and adds these values to `sums`.
 void add_sign_block(const uint8_t* bits, float scale, float* sums, int64_t numel);
 
 /// Largest scale of a block, chosen so that 1 / scale is not subnormal.

@@ -31,9 +31,9 @@ HWY_INLINE Wide<Type> element_at(Type type, const BitsOf<Type>* x) {
   return hn::GetLane(load(WideTag<Type>(), type, x, Part{1}));
 }
 
-/// Writes gradient * (softmax - target) over a row's logits `x`. The target distribution gives the class
-/// `target` 1 - smoothing and divides the rest among all classes. fp32 and fp64 logits have already been
-/// replaced by exp(logit - largest).
+/// Writes gradient * (softmax - target distribution) over a row's logits `x`. The distribution gives the
+/// class `target` 1 - smoothing and divides the rest among all classes. fp32 and fp64 logits have already
+/// been replaced by exp(logit - largest).
 template <class Type>
 HWY_INLINE void write_gradient(Type type, BitsOf<Type>* x, int64_t columns, int64_t target,
                                Wide<Type> largest, Wide<Type> sum, Wide<Type> gradient,

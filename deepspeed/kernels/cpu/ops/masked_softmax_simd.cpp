@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace deepspeed::kernels::HWY_NAMESPACE {
 
-/// Writes scale * scores + mask to `row`, and returns the largest value. The maximum may miss a nan; it
-/// reappears in the exponentials.
+/// Writes scale * scores + mask to `row`, and returns the largest value. The maximum may miss a nan, but the
+/// exponentials then contain the nan.
 template <class Type, class MaskType>
 HWY_INLINE Wide<Type> masked_row(Type type, MaskType mask_type, const BitsOf<Type>* HWY_RESTRICT scores,
                                  const BitsOf<MaskType>* HWY_RESTRICT mask, double scale, int64_t columns,

@@ -1,6 +1,7 @@
-// Three passes over each row; the second and third read from cache. They compute the sum with the residual
-// and its mean, the variance around that mean, and the output. The backward takes two passes: sums over the
-// row, together with the row's share of the gradients of weight and bias, and then the gradient of the input.
+// After adding the residual, if there is one, a row takes three passes. They compute the mean, the variance
+// around that mean, and the output; later passes read from cache. The backward takes two passes. The first
+// makes sums over the row and adds the row's share of the gradients of weight and bias. The second makes the
+// gradient of the input.
 #include <cmath>
 
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"

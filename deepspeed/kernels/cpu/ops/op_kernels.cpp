@@ -1,5 +1,5 @@
-// Distributes the fused operators over threads. Elements and rows of an output form blocks of any size; sums
-// over rows use the caller's parts.
+// Distributes the fused operators over threads. Outputs are divided into blocks of elements or rows, of any
+// size. Sums over rows use the caller's parts (RowParts), whatever the number of threads.
 #include "deepspeed/kernels/cpu/ops/op_kernels.h"
 
 #include <algorithm>
@@ -98,8 +98,8 @@ void run_cpu(const CrossEntropyArrays& arrays) {
             [&](int64_t begin, int64_t end) { cross_entropy_simd(arrays, begin, end); });
 }
 
-// One pass links the positions of each table row in order, and counts how many come before each distinct row.
-// Threads take ranges of distinct rows with similar numbers of positions.
+// One pass links the positions of each table row in order, and counts them. Threads then take ranges of
+// distinct rows with similar numbers of positions.
 void run_cpu(const EmbeddingGradientArrays& arrays) {
   const auto num_embeddings = static_cast<size_t>(arrays.num_embeddings);
   std::vector<int64_t> first(num_embeddings, -1), last(num_embeddings, -1), counts(num_embeddings, 0);

@@ -39,8 +39,8 @@ void masked_softmax_simd(const MaskedSoftmaxArrays& arrays, int64_t begin, int64
 void run_cpu(const SoftmaxBackwardArrays& arrays);
 void softmax_backward_simd(const SoftmaxBackwardArrays& arrays, int64_t begin, int64_t end);
 
-/// Rotates heads by the formula of kernels/ops/rotary.h. rotary_simd() takes [begin, end) of all batch *
-/// heads * positions.
+/// Rotates heads by the formula of kernels/ops/rotary.h. rotary_simd() takes the indices [begin, end) of
+/// batch * heads * positions; each stands for a head at one position.
 void run_cpu(const RotaryArrays& arrays);
 void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 
@@ -49,8 +49,9 @@ void rotary_simd(const RotaryArrays& arrays, int64_t begin, int64_t end);
 void run_cpu(const CrossEntropyArrays& arrays);
 void cross_entropy_simd(const CrossEntropyArrays& arrays, int64_t begin, int64_t end);
 
-/// Links the positions that read each row of the embedding table. They are first[row], then next[position]
-/// until -1. `rows` lists the table rows with a position, in the order of their first ones.
+/// Links the positions that read each row of the embedding table. A row's positions are first[row],
+/// next[first[row]] and so on, until -1. `rows` lists the table rows that have a position, in the order of
+/// their first positions.
 struct PositionChains {
   const int64_t *rows = nullptr, *first = nullptr, *next = nullptr;
 };

@@ -48,8 +48,9 @@ class BucketSpace {
   virtual at::Tensor place(const Bucket& bucket, size_t param, const at::Tensor& buffer) const = 0;
 };
 
-/// Makes the space that fits the store's partition. It is in flat order, or at stage 3 each rank's shards are
-/// together. owned: the interval of each group that this rank keeps. `store` must outlive the space.
+/// Makes the space that fits the store's partition. Gradients lie in flat order; at stage 3 each rank's
+/// shards lie together. owned: the interval of each group that this rank keeps. `store` must outlive the
+/// space.
 std::unique_ptr<BucketSpace> make_bucket_space(const ParamStore& store, const comm::ProcessGroup& shard_group,
                                                std::vector<Interval> owned);
 

@@ -30,8 +30,8 @@ class KeptSums {
            std::unique_ptr<HostSums> on_host, ReplicaSum replicas);
 
   /// Multiplies a reduced piece by averaging.after and adds it to a group's sums. In a window's first
-  /// reduction it is copied instead. place: relative to the kept interval. piece: on the device. Returns the
-  /// event after which the piece's memory may be overwritten.
+  /// reduction the piece is copied instead of added. place: relative to the kept interval. piece: on the
+  /// device. Returns the event after which the piece's memory may be overwritten.
   device::StreamEvent take(size_t group, const Interval& place, const at::Tensor& piece,
                            const Averaging& averaging);
   /// Returns memory where a reduction may put a piece directly, multiplied by averaging.after. This replaces
@@ -42,20 +42,20 @@ class KeptSums {
   /// Adds the sums up over the ranks that hold the same shard. Does nothing in a window without a reduction
   /// or if done already. Collective.
   void sum_replicas();
-  /// Forgets the sums and lends their memory to other tensors until the next ones.
+  /// Forgets the sums and lends their memory to other tensors until new sums are made.
   void clear();
 
   /// Moves the sums to their places in `waiting` (stage 1), where they stay.
   void move_into(const WaitingSums& waiting);
   /// Turns the reduced sums back into this rank's share of a sum over `num_ranks`. Reducing the shares again
-  /// gives the same values. They then wait with the new gradients. Call move_into() first.
+  /// gives the same values. The shares wait with the new gradients in `waiting`. Call move_into() first.
   void wait_again(WaitingSums& waiting, int num_ranks);
 
   bool is_on_host() const { return on_host_ != nullptr; }
   /// Returns the elements `part` of a group's sums. If they are copied to host memory, waits only for these.
   at::Tensor part(size_t group, const Interval& part) const;
-  /// Returns a function that waits, on another thread, until `part` has arrived in host memory. Only if
-  /// is_on_host(). This object no longer waits for that part.
+  /// Returns a function that waits, on another thread, until `part` has arrived in host memory. Call it only
+  /// if is_on_host(). This object no longer waits for that part.
   std::function<void()> hand_over(size_t group, const Interval& part);
   int64_t bytes() const;
 

@@ -29,7 +29,7 @@ class WaitingSums {
   at::Tensor take(size_t group, size_t param);
   /// Makes has() true for all of a group's parameters, whose values are in flat().
   void keep_all(size_t group) { has_[group].assign(has_[group].size(), true); }
-  /// Forgets all sums and lends their memory to other tensors until the next ones.
+  /// Forgets all sums and lends their memory to other tensors until new sums are made.
   void clear();
 
   /// Returns the group's buffer, (padded numel).
