@@ -48,6 +48,7 @@ const std::vector<ConfigKey>& config_keys() {
       {"parallelism_config", kMap, none},
       {"megatron_lm_config", kMap, none},
       {"mpirun_config", kMap, none},
+      {"ipex_config", kMap, none},  // of older versions
       {"downcast_bf16", kAny, false},
       {"tpu_name", kText, nullptr},
       {"tpu_zone", kText, nullptr},
