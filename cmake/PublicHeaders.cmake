@@ -1,6 +1,7 @@
 # The headers that programs include, and what those reach: these alone are installed.
 set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/deepspeed.h
+  deepspeed/accelerate.h
   deepspeed/base/version.h
   deepspeed/checkpointing.h
   deepspeed/ops.h

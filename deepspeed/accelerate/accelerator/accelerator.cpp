@@ -1,3 +1,5 @@
+// Steps engines as Accelerate does. backward() sets the boundary, and at the end of a step also steps; calls of
+// optimizer and schedule of the program then find the step done.
 #include "deepspeed/accelerate/accelerator/accelerator.h"
 
 #include <algorithm>
@@ -99,13 +101,12 @@ LoaderShare Accelerator::loader_share() const {
           .gradient_state = gradient_state_};
 }
 
-PreparePlan Accelerator::plan(const PrepareRequest& request) {
+InitializeOptions Accelerator::plan(const PrepareRequest& request) {
   const PluginPtr& plugin = deepspeed_plugin() ? deepspeed_plugin() : plain_plugin_;
   return plan_prepare(*plugin, request, *gradient_state_, num_processes(), dataloader_config_.split_batches);
 }
 
-void Accelerator::adopt(const std::shared_ptr<Engine>& engine, const PrepareRequest& request,
-                        const PreparePlan& decided) {
+void Accelerator::adopt(const std::shared_ptr<Engine>& engine, const PrepareRequest& request) {
   if (!engines_.empty()) {
     log::warning(
         "[accelerate] A wrapped DeepSpeed engine reference is currently tied for this `Accelerator()` "
@@ -118,7 +119,7 @@ void Accelerator::adopt(const std::shared_ptr<Engine>& engine, const PrepareRequ
   last_optimizer_ = nullptr;
   last_scheduler_ = nullptr;
   if (request.optimizer || request.dummy_optim) {
-    last_optimizer_ = std::make_shared<AcceleratedOptimizer>(engine, request.optimizer, decided.replacement);
+    last_optimizer_ = std::make_shared<AcceleratedOptimizer>(engine, request.optimizer);
     optimizers_.push_back(last_optimizer_);
   }
   if (request.scheduler) {
@@ -134,7 +135,7 @@ void Accelerator::adopt(const std::shared_ptr<Engine>& engine, const PrepareRequ
 
 Accumulation Accelerator::accumulate() {
   gradient_state_->next_micro_batch();
-  return {gradient_state_->sync_gradients()};
+  return Accumulation(gradient_state_->sync_gradients());
 }
 
 void Accelerator::backward(const at::Tensor& loss, const BackwardOptions& options) {

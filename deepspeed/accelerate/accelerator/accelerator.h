@@ -54,8 +54,14 @@ struct AcceleratorArguments {
 };
 
 /// Is the micro batch that accumulate() begins.
-struct [[nodiscard]] Accumulation {
-  bool sync_gradients = true;
+class Accumulation {
+ public:
+  explicit Accumulation(bool sync_gradients) : sync_gradients_(sync_gradients) {}
+  ~Accumulation() {}  // so that a name for the scope is no unused variable
+  bool sync_gradients() const { return sync_gradients_; }
+
+ private:
+  bool sync_gradients_;
 };
 
 /// Lets one rank run a scope before the others.
@@ -138,10 +144,10 @@ class DEEPSPEED_API Accelerator {
     PrepareRequest request;
     (describe(args, request), ...);
     (share_out(args), ...);
-    const PreparePlan decided = plan(request);
+    const InitializeOptions options = plan(request);
     std::shared_ptr<Engine> engine;
-    auto models = std::tuple_cat(make_model(args, decided.options, engine)...);
-    if (engine) adopt(engine, request, decided);
+    auto models = std::tuple_cat(make_model(args, options, engine)...);
+    if (engine) adopt(engine, request);
     auto results = std::tuple_cat(result_of(args, models)...);
     if constexpr (sizeof...(Args) == 1)
       return std::get<0>(results);
@@ -330,10 +336,9 @@ class DEEPSPEED_API Accelerator {
 
   const comm::ProcessGroup& group() const { return state_.world().group(); }
   LoaderShare loader_share() const;
-  PreparePlan plan(const PrepareRequest& request);
+  InitializeOptions plan(const PrepareRequest& request);
   /// Keeps the engine and wraps the program's optimizer and schedule.
-  void adopt(const std::shared_ptr<Engine>& engine, const PrepareRequest& request,
-             const PreparePlan& decided);
+  void adopt(const std::shared_ptr<Engine>& engine, const PrepareRequest& request);
   void add_custom(std::function<checkpoint::Dict()> save, std::function<void(const checkpoint::Dict&)> load);
   void forget_prepared();
   bool writes() const;

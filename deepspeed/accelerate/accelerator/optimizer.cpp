@@ -1,3 +1,4 @@
+// Optimizers of torch are replaced by DeepSpeed's for the CPU where states are offloaded.
 #include "deepspeed/accelerate/accelerator/optimizer.h"
 
 #include <torch/optim/adagrad.h>
@@ -8,6 +9,7 @@
 #include "deepspeed/base/error.h"
 #include "deepspeed/engine/training_engine.h"
 #include "deepspeed/optim/torch/deepspeed_optimizers.h"
+#include "deepspeed/zero/zero_optimizer.h"
 
 namespace deepspeed::accelerate {
 namespace {
@@ -50,9 +52,17 @@ bool AcceleratedOptimizer::step_was_skipped() const {
 std::vector<double> AcceleratedOptimizer::get_lr() const { return engine_->get_lr(); }
 
 void AcceleratedOptimizer::pass_rates_on() const {
-  if (!replacement_) return;
+  if (!torch_optimizer_ || engine_->lr_scheduler()) return;
+  auto& groups = engine_->optimizer()->param_groups();
   for (size_t i = 0; i < torch_optimizer_->param_groups().size(); ++i)
-    replacement_->param_groups()[i].options().set_lr(torch_optimizer_->param_groups()[i].options().get_lr());
+    groups[i].set_lr(torch_optimizer_->param_groups()[i].options().get_lr());
+}
+
+void AcceleratedOptimizer::take_rates() const {
+  if (!torch_optimizer_) return;
+  const auto& groups = engine_->optimizer()->param_groups();
+  for (size_t i = 0; i < torch_optimizer_->param_groups().size(); ++i)
+    torch_optimizer_->param_groups()[i].options().set_lr(groups[i].lr());
 }
 
 std::shared_ptr<torch::optim::Optimizer> cpu_optimizer_for(const torch::optim::Optimizer& optimizer) {

@@ -38,13 +38,9 @@ class DEEPSPEED_API AcceleratedOptimizer {
  public:
   using TorchOptimizer = std::shared_ptr<torch::optim::Optimizer>;
 
-  /// torch_optimizer: the program's own; null for the config's. replacement: the optimizer that the engine
-  /// steps in its place; null if that is the program's own.
-  AcceleratedOptimizer(std::shared_ptr<TrainingEngine> engine, TorchOptimizer torch_optimizer,
-                       TorchOptimizer replacement)
-      : engine_(std::move(engine)),
-        torch_optimizer_(std::move(torch_optimizer)),
-        replacement_(std::move(replacement)) {}
+  /// torch_optimizer: the program's own; null for the config's.
+  AcceleratedOptimizer(std::shared_ptr<TrainingEngine> engine, TorchOptimizer torch_optimizer)
+      : engine_(std::move(engine)), torch_optimizer_(std::move(torch_optimizer)) {}
 
   void step() {}
   void zero_grad(bool /*set_to_none*/ = true) {}
@@ -53,13 +49,14 @@ class DEEPSPEED_API AcceleratedOptimizer {
   /// Returns the learning rates of the groups.
   std::vector<double> get_lr() const;
   const TorchOptimizer& torch_optimizer() const { return torch_optimizer_; }
-  /// Gives the program's rates to the optimizer that the engine steps in its place.
+  /// Gives the rates of the program's optimizer to the engine, unless the engine has a schedule.
   void pass_rates_on() const;
+  /// Gives the engine's rates to the program's optimizer, as after a load.
+  void take_rates() const;
 
  private:
   std::shared_ptr<TrainingEngine> engine_;
   TorchOptimizer torch_optimizer_;
-  TorchOptimizer replacement_;
 };
 
 /// Returns DeepSpeed's optimizer for the CPU that takes the place of torch's Adam, AdamW or Adagrad, with its

@@ -1,3 +1,5 @@
+// Decides in the order of Accelerate's prepare(): micro batch, accumulation steps, the pair of optimizer and
+// schedule, the model's sizes, then all values that are still "auto".
 #include "deepspeed/accelerate/accelerator/prepare.h"
 
 #include <algorithm>
@@ -138,8 +140,8 @@ void require_nvme_paths(const DeepSpeedPlugin& plugin) {
 
 }  // namespace
 
-PreparePlan plan_prepare(DeepSpeedPlugin& plugin, const PrepareRequest& request, GradientState& state,
-                         int num_processes, bool split_batches) {
+InitializeOptions plan_prepare(DeepSpeedPlugin& plugin, const PrepareRequest& request, GradientState& state,
+                               int num_processes, bool split_batches) {
   const Json batch = micro_batch(plugin, request, num_processes, split_batches);
   agree_on_steps(plugin, state);
   AutoValues values = {{"gradient_clipping", 1.0},
@@ -151,9 +153,8 @@ PreparePlan plan_prepare(DeepSpeedPlugin& plugin, const PrepareRequest& request,
   }
   check_pair(plugin, request);
   if (request.optimizer) plugin.hf_ds_config().config["zero_allow_untested_optimizer"] = true;
-  PreparePlan plan;
-  InitializeOptions& options = plan.options;
-  if (!request.has_model) return plan;
+  InitializeOptions options;
+  if (!request.has_model) return options;
   if (request.module && !plugin.moe_layer_classes().empty()) mark_experts(plugin, request.module);
   add_hidden_sizes(plugin, request, values);
   add_optimizer_and_schedule(request, num_processes, split_batches, values);
@@ -167,10 +168,10 @@ PreparePlan plan_prepare(DeepSpeedPlugin& plugin, const PrepareRequest& request,
   } else if (request.optimizer) {
     const bool offloads = plugin.get_value("zero_optimization.offload_optimizer.device", "none") != "none";
     const bool forces = config::as_bool(plugin.get_value("zero_force_ds_cpu_optimizer", true)).value_or(true);
-    if (offloads && forces) plan.replacement = cpu_optimizer_for(*request.optimizer);
-    options.optimizer = plan.replacement ? plan.replacement : request.optimizer;
+    const auto of_cpu = offloads && forces ? cpu_optimizer_for(*request.optimizer) : nullptr;
+    options.optimizer = of_cpu ? of_cpu : request.optimizer;
   }
-  return plan;
+  return options;
 }
 
 }  // namespace deepspeed::accelerate

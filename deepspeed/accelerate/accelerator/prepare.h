@@ -30,16 +30,9 @@ struct PrepareRequest {
   std::shared_ptr<DummyScheduler> dummy_scheduler;
 };
 
-/// Holds what prepare() passes to initialize().
-struct PreparePlan {
-  InitializeOptions options;
-  std::shared_ptr<torch::optim::Optimizer>
-      replacement;  ///< of the program's optimizer, for the CPU; else null
-};
-
 /// Fills the plugin's config and returns the arguments of initialize(). Throws ConfigError, with Accelerate's
 /// words, for a value that cannot be filled and for an optimizer or schedule that does not fit the config.
-DEEPSPEED_API PreparePlan plan_prepare(DeepSpeedPlugin& plugin, const PrepareRequest& request,
-                                       GradientState& state, int num_processes, bool split_batches);
+DEEPSPEED_API InitializeOptions plan_prepare(DeepSpeedPlugin& plugin, const PrepareRequest& request,
+                                             GradientState& state, int num_processes, bool split_batches);
 
 }  // namespace deepspeed::accelerate

@@ -91,6 +91,8 @@ std::string Accelerator::save_state(const std::string& output_dir, const SaveOpt
                                                                : fs::path(output_dir);
   wait_for_everyone();
   fs::create_directories(folder);
+  // Python takes the rates from the engine's file: those that the program's schedule has set last.
+  for (const auto& optimizer : optimizers_) optimizer->pass_rates_on();
   for (size_t i = 0; i < engines_.size(); ++i) {
     SaveOptions of_engine = options;
     of_engine.tag = numbered("pytorch_model", i);
@@ -134,6 +136,7 @@ void Accelerator::load_state(const std::string& input_dir, const LoadOptions& op
     of_engine.tag = numbered("pytorch_model", i);
     engines_[i]->load_checkpoint(folder.string(), of_engine);
   }
+  for (const auto& optimizer : optimizers_) optimizer->take_rates();
   size_t index = 0;
   for (const auto& scheduler : schedulers_) {
     if (scheduler->is_of_engine()) continue;

@@ -16,29 +16,13 @@
 #include "deepspeed/accelerate/accelerator/optimizer.h"
 #include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
+#include "deepspeed/optim/schedules/lambda_lr.h"
 #include "deepspeed/optim/schedules/lr_scheduler.h"
 #include "deepspeed/optim/schedules/lr_scheduler_source.h"
 
 namespace deepspeed::accelerate {
 
-/// Multiplies each group's first rate by a function of the step, as torch's class in Python does.
-class DEEPSPEED_API LambdaLR : public torch::optim::LRScheduler {
- public:
-  using Factor = std::function<double(int64_t step)>;
-
-  /// Sets the rates of step 0 at once. The optimizer must outlive the schedule.
-  LambdaLR(torch::optim::Optimizer& optimizer, Factor factor);
-
-  /// Returns the rates that are multiplied, one a group.
-  const std::vector<double>& base_lrs() const { return base_lrs_; }
-
- protected:
-  std::vector<double> get_lrs() override;
-
- private:
-  std::vector<double> base_lrs_;
-  Factor factor_;
-};
+using optim::LambdaLR;
 
 /// Makes a schedule of Transformers' name: constant, constant_with_warmup, linear or cosine. Throws UsageError
 /// for another name, and for a missing number of training steps.
@@ -83,7 +67,7 @@ class DEEPSPEED_API AcceleratedScheduler {
   bool is_of_engine() const { return of_engine_ != nullptr; }
   /// Returns what Python's torch.optim schedules hold: last_epoch, _step_count, base_lrs, _last_lr.
   Json state_dict() const;
-  /// Restores a state. The program's schedule is stepped from its beginning to `last_epoch`.
+  /// Restores a state that state_dict(), here or in Python, has returned. Throws CheckpointError for another.
   void load_state_dict(const Json& state);
 
  private:
@@ -94,7 +78,6 @@ class DEEPSPEED_API AcceleratedScheduler {
   bool step_with_optimizer_ = true;
   int steps_at_once_ = 1;
   std::vector<double> base_lrs_;
-  int64_t last_epoch_ = 0;
 };
 
 }  // namespace deepspeed::accelerate

@@ -1,3 +1,4 @@
+// Makes the state once a process: plugins first, since they may be refused, then the ranks, then the device.
 #include "deepspeed/accelerate/accelerator/state.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Reads the YAML file as Accelerate does: the given keys, older shapes converted, defaults for the rest, and
+// only then the checks, so that a fault names the file's own line.
 #include "deepspeed/accelerate/config/cluster_config.h"
 
 #include <algorithm>

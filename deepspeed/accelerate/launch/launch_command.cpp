@@ -1,3 +1,5 @@
+// Parses the words of launch up to the program, reads the file, sets the variables in this process, and runs
+// the launcher, whose ranks inherit them.
 #include "deepspeed/accelerate/launch/launch_command.h"
 
 #include <algorithm>

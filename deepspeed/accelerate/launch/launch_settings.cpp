@@ -1,3 +1,5 @@
+// Merges flags and file, and turns the result into variables and into the words of the launcher. A flag wins
+// over the file. The file's keys are listed for the plugin, which refuses some beside a config file.
 #include "deepspeed/accelerate/launch/launch_settings.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Makes a config in the order of Accelerate's plugin: arguments, then variables, then the config file, whose
+// values win. What is "auto" is filled when a value is known: by launch, by the precision, by prepare().
 #include "deepspeed/accelerate/plugin/deepspeed_plugin.h"
 
 #include <algorithm>

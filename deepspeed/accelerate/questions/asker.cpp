@@ -1,3 +1,4 @@
+// Questions are answered by a person, line by line, or by a file.
 #include "deepspeed/accelerate/questions/asker.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Asks in Accelerate's order. Each answer lands under the key that the file has for it.
 #include "deepspeed/accelerate/questions/questionnaire.h"
 
 #include <utility>

@@ -3,7 +3,7 @@
 // A schedule does not say which optimizer it drives, so drives() tries it out: a rate written into the
 // optimizer must show up in what the schedule reads. step() copies the groups' rates into the torch
 // optimizer, in case the program has set one, steps the schedule, and copies the rates back. The state is the
-// step counter and the last rates. torch keeps these protected, so a derived class names them.
+// step counter and the rates (lambda_lr.h).
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -12,20 +12,11 @@
 #include <torch/optim/schedulers/lr_scheduler.h>
 
 #include "deepspeed/base/error.h"
+#include "deepspeed/optim/schedules/lambda_lr.h"
 #include "deepspeed/optim/schedules/lr_scheduler_adapter.h"
 
 namespace deepspeed::optim {
 namespace {
-
-// Names protected members of torch::optim::LRScheduler, for objects of any derived class.
-struct Protected : torch::optim::LRScheduler {
-  static constexpr auto kRates = &Protected::get_current_lrs;
-  static constexpr auto kStepCount = &Protected::step_count_;
-};
-
-std::vector<double> rates_of(const torch::optim::LRScheduler& scheduler) {
-  return (scheduler.*Protected::kRates)();
-}
 
 // Returns whether a schedule drives this optimizer. The schedule does not say so, but a changed rate shows
 // it.
@@ -43,7 +34,10 @@ class TorchLrScheduler : public LrScheduler {
  public:
   TorchLrScheduler(std::shared_ptr<torch::optim::LRScheduler> scheduler,
                    std::shared_ptr<torch::optim::Optimizer> optimizer, std::vector<ParamGroup>& groups)
-      : scheduler_(std::move(scheduler)), optimizer_(std::move(optimizer)), groups_(groups) {
+      : scheduler_(std::move(scheduler)),
+        optimizer_(std::move(optimizer)),
+        groups_(groups),
+        base_lrs_(base_rates_of(*scheduler_)) {
     read_rates();
   }
 
@@ -63,22 +57,10 @@ class TorchLrScheduler : public LrScheduler {
   std::vector<double> get_lr() const override { return rates_of(*scheduler_); }
   std::vector<double> get_last_lr() const override { return rates_of(*scheduler_); }
 
-  Json state_dict() const override {
-    const int64_t steps = (*scheduler_).*Protected::kStepCount;
-    return {{"step_count", steps}, {"last_lr", rates_of(*scheduler_)}};
-  }
+  Json state_dict() const override { return torch_schedule_state(*scheduler_, base_lrs_); }
 
   void load_state_dict(const Json& state) override {
-    const bool fits = state.is_object() && state.contains("step_count") &&
-                      state["step_count"].is_number_integer() && state["step_count"] >= 0 &&
-                      state.contains("last_lr") && state["last_lr"].is_array() &&
-                      state["last_lr"].size() == groups_.size();
-    if (!fits) {
-      raise<CheckpointError>("the state ", state.dump(), " is not that of a torch schedule over ",
-                             groups_.size(), " parameter groups: {\"step_count\": n, \"last_lr\": [...]}");
-    }
-    (*scheduler_).*Protected::kStepCount = state["step_count"].get<unsigned>();
-    write_torch_rates(state["last_lr"].get<std::vector<double>>());
+    write_torch_rates(load_torch_schedule_state(*scheduler_, state, groups_.size()));
     read_rates();
   }
 
@@ -96,6 +78,7 @@ class TorchLrScheduler : public LrScheduler {
   std::shared_ptr<torch::optim::LRScheduler> scheduler_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::vector<ParamGroup>& groups_;
+  std::vector<double> base_lrs_;
 };
 
 class StandInOptions : public torch::optim::OptimizerCloneableOptions<StandInOptions> {

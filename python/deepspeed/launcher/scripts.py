@@ -43,6 +43,11 @@ def ds_elastic() -> None:
     run("ds_elastic", sys.argv[1:])
 
 
+def ds_accelerate() -> None:
+    """Writes Accelerate's YAML file and starts programs with its settings."""
+    run("ds_accelerate", sys.argv[1:])
+
+
 def ds_ssh() -> None:
     """Runs a command on all hosts of a hostfile."""
     run("ds_ssh", sys.argv[1:])

@@ -147,7 +147,7 @@ TEST(LrSchedulerSource, FollowsATorchScheduleOverAStandInOptimizer) {
   EXPECT_DOUBLE_EQ(others[0].lr(), 0.03);
   for (const char* wrong : {"{}", "3", R"({"step_count": 1, "last_lr": [1]})", R"({"step_count": -1})"}) {
     EXPECT_ERROR(CheckpointError, resumed->load_state_dict(Json::parse(wrong)),
-                 "torch schedule over 2 parameter groups", "{\"step_count\": n, \"last_lr\": [...]}")
+                 "torch schedule over 2 parameter groups", "{\"last_epoch\": n, \"_last_lr\": [...]}")
         << wrong;
   }
 }

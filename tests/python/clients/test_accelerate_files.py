@@ -17,7 +17,8 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils import DeepSpeedPlugin, patch_environment
 from accelerate.utils.launch import prepare_deepspeed_cmd_env
 
-TESTS = Path(os.environ["DEEPSPEED_PROGRAMS"]).parent / "tests"
+PROGRAMS = Path(os.environ["DEEPSPEED_PROGRAMS"])
+TESTS = PROGRAMS.parent / "tests"
 
 
 def probe(*words: str, env: dict[str, str] | None = None) -> str:
@@ -251,3 +252,40 @@ def test_launch_sets_the_variables_of_accelerate_and_plugins_make_its_config(tmp
         assert config.replace("ERROR [config] ", "ERROR ") == config_of_accelerate(expected), (words, expected)
         seen += 1
     assert seen >= 40
+
+
+def scenario(number: int, folder: Path) -> list[str]:
+    """Returns the words of the guide's scenario, and writes its files."""
+    tampered = {**PLUGIN, "offload_param_device": "cpu", "zero3_save_16bit_model": True, "zero_stage": 3}
+    file = str(folder / "ds_config.json")
+    (folder / "ds_config.json").write_text(json.dumps(CONFIG_FILE if number == 3 else FIXED_FILE))
+    section = {**(tampered if number == 1 else {"zero3_init_flag": True}), "deepspeed_config_file": file}
+    config = {**BASE, "deepspeed_config": section, "main_process_port": 0}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    flags = ["--config_file", str(folder / "config.yaml")]
+    if number == 3:
+        flags += ["--mixed_precision=fp16", "--zero_stage=3", "--gradient_accumulation_steps=5", "--gradient_clipping=1.0",
+                  "--offload_param_device=cpu", "--offload_optimizer_device=nvme", "--zero3_save_16bit_model=true"]  # fmt: skip
+    return flags
+
+
+def printed(words: list[str]) -> str:
+    """Returns what the ranks printed; the error that both print counts once."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE_")}
+    lines = subprocess.run(list(map(str, words)), env=env, capture_output=True, text=True, timeout=300).stdout
+    return lines.split("ERROR ")[-1].strip() if "ERROR " in lines else lines.strip()
+
+
+@pytest.mark.skipif(accelerate.__version__.startswith("0."), reason="older variables")
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_programs_of_both_languages_print_the_state_of_the_guides_scenarios(tmp_path, number):
+    flags = scenario(number, tmp_path)
+    launch = [sys.executable, "-m", "accelerate.commands.launch", *flags]
+    expected = printed([*launch, Path(__file__).parent / "programs" / "accelerate_state.py"])
+    expected = expected.replace("DistributedType.", "")  # how Python 3.11 formats an enum, not 3.10 or 3.12
+    assert "ds_config: {" in expected or "the following accelerate config variables will be ignored" in expected
+    program = TESTS / "accelerate_state"
+    assert printed([*launch, "--no_python", program]).removeprefix("[config] ") == expected
+    nvme = ["--offload_optimizer_nvme_path", "/nvme"] if number == 3 else []
+    ours = printed([PROGRAMS / "ds_accelerate", "launch", *flags, *nvme, program]).removeprefix("[config] ")
+    assert ours.replace("'nvme_path': '/nvme'", "'nvme_path': 'none'") == expected
