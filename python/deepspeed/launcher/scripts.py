@@ -45,7 +45,7 @@ def ds_elastic() -> None:
 
 def ds_accelerate() -> None:
     """Writes Accelerate's YAML file and starts programs with its settings."""
-    run("ds_accelerate", sys.argv[1:])
+    run("ds_accelerate", sys.argv[1:], needs_torch=True)
 
 
 def ds_ssh() -> None:
