@@ -49,9 +49,9 @@ class DirectWriter : public FileWriter {
   AlignedBuffer buffer_;
   size_t block_bytes_ = 0;
   std::vector<size_t> writing_;  // by block: bytes that are being written, 0: none
-  size_t current_ = 0;         // the block being filled
-  size_t filled_ = 0;          // its bytes so far
-  uint64_t sent_ = 0;          // bytes before the current block
+  size_t current_ = 0;           // the block being filled
+  size_t filled_ = 0;            // its bytes so far
+  uint64_t sent_ = 0;            // bytes before the current block
   uint64_t reserved_ = 0;
 };
 

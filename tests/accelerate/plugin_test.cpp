@@ -172,6 +172,7 @@ TEST(DeepSpeedPlugin, GivesInitAConfigWithoutOpenBatchSizes) {
   EXPECT_EQ(config["gradient_accumulation_steps"], 1);
   EXPECT_EQ(config["train_micro_batch_size_per_gpu"], 1);
   EXPECT_FALSE(config.contains("train_batch_size"));
+  EXPECT_FALSE(config.contains("gradient_clipping"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "deepspeed/base/yaml_file.h"
+#include "deepspeed/base/yaml/yaml_file.h"
 
 #include <cmath>
 #include <limits>

@@ -73,32 +73,38 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// What a program says of its options.
-const std::string& help_of(const fs::path& binary) {
-  static std::map<fs::path, std::string> known;
-  const auto [entry, is_new] = known.try_emplace(binary);
-  if (is_new) entry->second = output_of(binary.string() + " --help");
+// What a program, or one of its commands, says of its options.
+const std::string& help_of(const std::string& program) {
+  static std::map<std::string, std::string> known;
+  const auto [entry, is_new] = known.try_emplace(program);
+  if (is_new) entry->second = output_of(program + " --help");
   return entry->second;
 }
 
+bool has_command(const std::string& program, const std::string& word) {
+  return std::regex_match(word, std::regex("[a-z-]+")) &&
+         help_of(program).find("\n  " + word + "  ") != std::string::npos;
+}
+
 // Whether the help names the option of a word such as --steps or --steps=4.
-bool knows_option(const fs::path& binary, const std::string& word) {
+bool knows_option(const std::string& program, const std::string& word) {
   const std::string option = word.substr(0, word.find('='));
-  return std::regex_search(help_of(binary), std::regex("(^|[\\s,\\[])" + option + "(?![\\w-])"));
+  return std::regex_search(help_of(program), std::regex("(^|[\\s,\\[])" + option + "(?![\\w-])"));
 }
 
 // Options belong to the last program of this project before them; those of a program of the reader's are its
 // own.
 void check_options(const Words& command, const std::string& place) {
-  fs::path program;
+  std::string program;
   for (const std::string& word : command) {
     if (const fs::path binary = binary_of(word); !binary.empty()) {
-      program = fs::exists(binary) ? binary : fs::path();  // examples need not be built
+      program = fs::exists(binary) ? binary.string() : "";  // examples need not be built
+    } else if (!program.empty() && has_command(program, word)) {
+      program += " " + word;
     } else if (word.starts_with("./") || word.ends_with(".py")) {
       program.clear();
     } else if (!program.empty() && std::regex_match(word, std::regex("--?[a-z].*"))) {
-      EXPECT_TRUE(knows_option(program, word))
-          << place << ": " << program.filename() << " has no option " << word;
+      EXPECT_TRUE(knows_option(program, word)) << place << ": " << program << " has no option " << word;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include "deepspeed/accelerate/plugin/deepspeed_plugin.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <sstream>
 #include <utility>
@@ -79,6 +80,14 @@ bool flag_in(const char* variable, const std::string& text) {
   const auto flag = config::as_bool(Json(text));
   if (!flag) raise<ConfigError>(variable, ": got ", json_excerpt(Json(text)), ", expected true or false");
   return *flag;
+}
+
+/// Removes the values that are still "auto", with those of inner sections.
+void drop_autos(Json& section) {
+  for (auto entry = section.begin(); entry != section.end();) {
+    if (entry->is_object()) drop_autos(*entry);
+    entry = *entry == "auto" ? section.erase(entry) : std::next(entry);
+  }
 }
 
 }  // namespace
@@ -260,7 +269,7 @@ Json DeepSpeedPlugin::config_for_init() const {
   for (const char* key : {"gradient_accumulation_steps", "train_micro_batch_size_per_gpu"}) {
     if (copy.get_value(key, "auto") == "auto") copy.config[key] = 1;
   }
-  if (copy.is_auto("train_batch_size")) copy.config.erase("train_batch_size");
+  drop_autos(copy.config);
   return copy.config;
 }
 

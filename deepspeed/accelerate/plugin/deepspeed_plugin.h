@@ -78,7 +78,8 @@ class DEEPSPEED_API DeepSpeedPlugin {
   void set_mixed_precision(const std::string& mixed_precision);
   /// Returns "fp16", "bf16" or "no", as the config says.
   std::string mixed_precision() const;
-  /// Returns the config for zero::Init: batch keys that are "auto" are left out or 1.
+  /// Returns the config for zero::Init. Micro batch and accumulation steps that are "auto" become 1, and other
+  /// values that are still "auto" are left out.
   Json config_for_init() const;
 
  private:

@@ -7,8 +7,8 @@
 namespace deepspeed::launcher {
 namespace {
 
-constexpr const char* kExported[] = {"MLFLOW", "PYTHON", "MV2", "UCX", "NCCL", "DEEPSPEED_", "DS_", "GLOO_",
-                                   "ACCELERATE_", "PARALLELISM_CONFIG_"};
+constexpr const char* kExported[] = {"MLFLOW",     "PYTHON", "MV2",   "UCX",         "NCCL",
+                                     "DEEPSPEED_", "DS_",    "GLOO_", "ACCELERATE_", "PARALLELISM_CONFIG_"};
 // Only the launcher uses these.
 constexpr const char* kNotExported[] = {"DS_ENV_FILE", "DEEPSPEED_PROGRAMS", "DS_NODE_PROGRAM",
                                         "DS_LINK_TIMEOUT"};
