@@ -7,7 +7,7 @@
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
-#include "deepspeed/base/yaml/yaml_file.h"
+#include "deepspeed/yaml/yaml_file.h"
 
 namespace deepspeed::accelerate {
 

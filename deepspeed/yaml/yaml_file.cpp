@@ -1,6 +1,6 @@
 // Reads and writes YAML through yaml-cpp, whose nodes are text. What a plain scalar means is decided here, by
 // the rules of YAML 1.1 as PyYAML has them (https://yaml.org/type/), since files are shared with Python.
-#include "deepspeed/base/yaml/yaml_file.h"
+#include "deepspeed/yaml/yaml_file.h"
 
 #include <cmath>
 #include <limits>
