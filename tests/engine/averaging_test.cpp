@@ -55,6 +55,7 @@ TEST(Averaging, LeavesTheGradientsOfOneRankAsTheyAre) {
       for (const Json& patch : std::vector<Json>{{{"gradient_predivide_factor", 4.0}},
                                                  {{"prescale_gradients", true}},
                                                  {{"gradient_allreduce_op", "sum"}}}) {
+        if (stage == 3 && patch.contains("gradient_allreduce_op")) continue;  // refused there
         Json config = averaged(stage, patch);
         if (stage == 3) config["zero_optimization"]["reduce_scatter"] = false;
         EXPECT_EQ(reduced(config, world, 3.0, 0.0), 3.0) << "stage " << stage << " " << patch;
