@@ -6,6 +6,7 @@ set(DEEPSPEED_PUBLIC_HEADERS
   deepspeed/checkpointing.h
   deepspeed/ops.h
   deepspeed/pipe.h
+  deepspeed/trial.h
   deepspeed/checkpoint/convert/universal.h
   deepspeed/checkpoint/convert/zero_to_fp32.h
   deepspeed/comm/adopt.h

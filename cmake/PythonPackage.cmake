@@ -6,7 +6,7 @@
 #   deepspeed/lib/cmake/, include/ the package of find_package(deepspeed), by cmake/Install.cmake
 #   deepspeed/licenses/            of what is built in or taken along
 # All find each other, and torch beside the package, relative to where they lie.
-set(package_programs app_deepspeed app_ds_accelerate app_ds_accelerate_test app_ds_elastic app_ds_node app_ds_ssh app_ds_bench app_ds_io app_ds_schedule app_ds_to_universal app_zero_to_fp32)
+set(package_programs app_deepspeed app_ds_accelerate app_ds_accelerate_test app_ds_experiment app_ds_elastic app_ds_node app_ds_ssh app_ds_bench app_ds_io app_ds_schedule app_ds_to_universal app_zero_to_fp32)
 add_custom_target(python_package)
 add_dependencies(python_package _core ${package_programs})
 

@@ -10,10 +10,10 @@
 
 #include "deepspeed/base/export.h"
 #include "deepspeed/base/json.h"
-#include "deepspeed/yaml/yaml_file.h"
 #include "deepspeed/trial/experiment/hyperparameter.h"
 #include "deepspeed/trial/experiment/length.h"
 #include "deepspeed/trial/experiment/searcher_config.h"
+#include "deepspeed/yaml/yaml_file.h"
 
 namespace deepspeed::trial {
 

@@ -1,8 +1,8 @@
 // Reads the section hyperparameters of an experiment.
 #pragma once
 
-#include "deepspeed/yaml/yaml_file.h"
 #include "deepspeed/trial/experiment/hyperparameter.h"
+#include "deepspeed/yaml/yaml_file.h"
 
 namespace deepspeed::trial {
 

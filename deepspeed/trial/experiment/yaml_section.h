@@ -10,8 +10,8 @@
 
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json.h"
-#include "deepspeed/yaml/yaml_file.h"
 #include "deepspeed/trial/experiment/length.h"
+#include "deepspeed/yaml/yaml_file.h"
 
 namespace deepspeed::trial {
 

@@ -43,7 +43,13 @@ void check_constraints(const config::DeepSpeedConfig& config, bool is_pipeline) 
 }  // namespace
 
 DeepSpeedTrialContext::DeepSpeedTrialContext(const ContextArguments& arguments)
-    : arguments_(arguments), world_(comm::init_distributed()) {
+    : arguments_(arguments), job_(job_from_environment()), world_(comm::init_distributed()) {
+  if (job_) {
+    arguments_.hparams = job_->hyperparameters;
+    arguments_.experiment_config["data"] = job_->data;
+    arguments_.trial_seed = job_->seed;
+    arguments_.trial_id = job_->trial;
+  }
   if (world_.group().device_type() == at::kCUDA)
     device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(world_.local_rank()));
   if (arguments_.trial_seed) manual_seed(*arguments_.trial_seed);

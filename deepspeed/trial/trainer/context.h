@@ -18,6 +18,7 @@
 #include "deepspeed/engine/training_engine.h"
 #include "deepspeed/pipe/engine/pipeline_engine.h"
 #include "deepspeed/tensor/visit_tensors.h"
+#include "deepspeed/trial/runner/job.h"
 #include "deepspeed/trial/trainer/data.h"
 #include "deepspeed/trial/trainer/metrics.h"
 
@@ -31,8 +32,8 @@ struct ModelParallelUnit {
   bool should_build_data_loader = true;
 };
 
-/// Holds what a context is made of. On its own a program gives the hyperparameters; under a search they come
-/// from it (DEEPSPEED_TRIAL).
+/// Holds what a context is made of. Under a search (runner/job.h) hyperparameters, seed, data and trial_id are
+/// the search's.
 struct ContextArguments {
   Json hparams = Json::object();
   Json experiment_config = Json::object();
@@ -92,6 +93,8 @@ class DEEPSPEED_API DeepSpeedTrialContext {
     return uses_pipeline_ || manual_grad_accumulation_ ? 1 : get_num_micro_batches_per_slot();
   }
   bool checks_data() const { return checks_data_; }
+  /// Returns what a search asks of this run, or nothing without a search.
+  const std::optional<TrialJob>& job() const { return job_; }
 
   /// Adds a metric of the program's own. With a name its value is that metric, otherwise an object of several.
   template <class ReducerType>
@@ -130,6 +133,7 @@ class DEEPSPEED_API DeepSpeedTrialContext {
   void add_engine(const std::shared_ptr<TrainingEngine>& engine, const PipelineEngine* pipeline);
 
   ContextArguments arguments_;
+  std::optional<TrialJob> job_;
   comm::World world_;
   at::Device device_ = at::kCPU;
   std::vector<std::shared_ptr<TrainingEngine>> models_;

@@ -18,6 +18,7 @@
 #include "deepspeed/checkpoint/archive/torch_archive.h"
 #include "deepspeed/checkpoint/content/json_value.h"
 #include "deepspeed/comm/functions.h"
+#include "deepspeed/trial/runner/job.h"
 
 namespace deepspeed::trial {
 namespace {
@@ -42,6 +43,32 @@ std::string list_of(const std::set<std::string>& names) {
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   return list;
 }
+
+/// Writes a trial's reports for the search that has started it.
+class SearchReporter : public Reporter {
+ public:
+  SearchReporter(const TrialJob& job, const DeepSpeedTrialContext& context) : job_(job), context_(context) {}
+
+  void report_validation_metrics(int64_t batches, const Json& metrics) override {
+    int64_t length = batches;
+    if (job_.target_epochs > 0) length = metrics.at("epochs").get<int64_t>();
+    if (job_.target_records > 0)
+      length =
+          std::min(batches * std::get<0>(context_.models().front()->get_batch_info()), job_.target_records);
+    const auto metric = metrics.find(job_.metric);
+    append_report(job_.reports, {{"length", length},
+                                 {"batches", batches},
+                                 {"metric", metric == metrics.end() ? Json() : *metric},
+                                 {"metrics", metrics}});
+  }
+  void report_checkpoint(int64_t batches, const std::string& name) override {
+    append_report(job_.reports, {{"checkpoint", name}, {"batches", batches}});
+  }
+
+ private:
+  TrialJob job_;
+  const DeepSpeedTrialContext& context_;
+};
 
 }  // namespace
 
@@ -79,18 +106,40 @@ Json Trainer::from_chief(Json value) const {
   return shared.front();
 }
 
-void Trainer::fit(const FitOptions& options) {
+FitOptions Trainer::options_of_search(FitOptions options) {
+  const auto& job = context_.job();
+  if (!job) return options;
+  if (job->target_records > 0) {
+    const int64_t records = std::get<0>(context_.models().front()->get_batch_info());
+    options.max_length = Batch((job->target_records + records - 1) / records);
+  } else {
+    options.max_length = job->target_epochs > 0 ? Epoch(job->target_epochs) : Batch(job->target_batches);
+  }
+  if (job->validation_batches > 0) options.validation_period = Batch(job->validation_batches);
+  if (job->checkpoint_batches > 0) options.checkpoint_period = Batch(job->checkpoint_batches);
+  options.exact_length = true;
+  options.checkpoint_policy = job->checkpoint_policy;
+  options.searcher_metric = job->metric;
+  options.smaller_is_better = job->smaller_is_better;
+  options.latest_checkpoint = job->latest_checkpoint;
+  options.checkpoint_dir = job->checkpoint_dir;
+  reporter_ = std::make_shared<SearchReporter>(*job, context_);
+  return options;
+}
+
+void Trainer::fit(const FitOptions& given) {
+  if (context_.models().empty()) {
+    raise<UsageError>(
+        "Must have at least one model engine. This might be caused by not wrapping your model with ",
+        "wrap_model_engine()");
+  }
+  const FitOptions options = options_of_search(given);
   if (!options.max_length) raise<UsageError>("max_length must be defined in local training mode.");
   if (options.max_length->value < 1)
     raise<UsageError>("max_length is ", options.max_length->value, ", expected 1 or more");
   const std::string& policy = options.checkpoint_policy;
   if (policy != "best" && policy != "all" && policy != "none")
     raise<UsageError>("checkpoint_policy is '", policy, "', expected best, all or none");
-  if (context_.models().empty()) {
-    raise<UsageError>(
-        "Must have at least one model engine. This might be caused by not wrapping your model with ",
-        "wrap_model_engine()");
-  }
   callbacks_ = trial_.build_callbacks();
   run(options);
 }
@@ -234,7 +283,7 @@ std::vector<Json> Trainer::train_workload(const FitOptions& options, std::vector
       boundary.reached = boundary.reached || ends || (options.test_mode && boundary.step == Step::kTrain);
       any = any || boundary.reached;
     }
-    if (any) break;
+    if (any || (options.exact_length && left_of(*options.max_length) <= 0)) break;
   }
   return metrics;
 }

@@ -51,7 +51,8 @@ struct FitOptions {
   bool smaller_is_better = true;
   std::string latest_checkpoint = {};  ///< a name in checkpoint_dir, or a folder: goes on from there
   bool step_zero_validation = false;
-  bool test_mode = false;  ///< one batch of everything
+  bool exact_length = false;  ///< end at max_length, not at the end of the workload that reaches it
+  bool test_mode = false;     ///< one batch of everything
   std::filesystem::path checkpoint_dir = "checkpoints";
 };
 
@@ -61,7 +62,8 @@ class DEEPSPEED_API Trainer {
   Trainer(DeepSpeedTrial& trial, DeepSpeedTrialContext& context,
           std::shared_ptr<Reporter> reporter = nullptr);
 
-  /// Runs the trial. Collective. Throws UsageError, with Determined's words, for what the trial does wrong.
+  /// Runs the trial. Collective. Under a search its length, periods and folders replace those of `options`.
+  /// Throws UsageError, with Determined's words, for what the trial does wrong.
   void fit(const FitOptions& options);
 
   int64_t batches_trained() const { return state_.batches_trained; }
@@ -82,6 +84,8 @@ class DEEPSPEED_API Trainer {
     std::optional<double> best_validation;
   };
 
+  /// Returns the options with those that a search gives, and reports to the search.
+  FitOptions options_of_search(FitOptions options);
   void each(const std::function<void(Callback&)>& call);
   void set_data_loaders(int64_t first_batch);
   void run(const FitOptions& options);

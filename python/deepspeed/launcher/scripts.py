@@ -48,6 +48,11 @@ def ds_accelerate() -> None:
     run("ds_accelerate", sys.argv[1:], needs_torch=True)
 
 
+def ds_experiment() -> None:
+    """Runs a search over trials of a C++ program."""
+    run("ds_experiment", sys.argv[1:], needs_torch=True)
+
+
 def ds_ssh() -> None:
     """Runs a command on all hosts of a hostfile."""
     run("ds_ssh", sys.argv[1:])
