@@ -60,6 +60,18 @@ TEST(ProgramMain, EndsWithTwoIfAnArgumentIsMissingUnknownOrWrong) {
   }
 }
 
+TEST(ProgramMain, ListsTheCommandsOfAProgramThatNeedsOne) {
+  CLI::App app("A program", "program");
+  app.require_subcommand(1);
+  app.add_subcommand("config");
+  app.add_subcommand("env");
+  const std::vector<const char*> words = {"program", "confg", "--file"};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_of_command_line(app, static_cast<int>(words.size()), words.data()), 2);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "program: unknown command 'confg', expected one of config, env\n");
+}
+
 TEST(ProgramMain, TellsAFaultOfTheArgumentsFromAnother) {
   const auto status_of = [](const std::function<void()>& work, const char* expected) {
     ::testing::internal::CaptureStderr();

@@ -20,15 +20,22 @@ void LineTail::append(std::string_view bytes) {
     if (end == std::string_view::npos) return;
     lines_.emplace_back();
     // Keep one extra line, because the growing line may stay empty.
-    if (lines_.size() > max_lines_ + 1) lines_.pop_front();
+    if (lines_.size() > max_lines_ + 1) drop_oldest();
     bytes.remove_prefix(end + 1);
   }
+}
+
+void LineTail::drop_oldest() {
+  if (lines_.front().starts_with("terminate called after")) exception_ = {lines_.front()};
+  if (lines_.front().starts_with("  what():") && exception_.size() == 1) exception_.push_back(lines_.front());
+  lines_.pop_front();
 }
 
 std::vector<std::string> LineTail::lines() const {
   std::vector<std::string> kept(lines_.begin(), lines_.end());
   while (!kept.empty() && kept.back().empty()) kept.pop_back();
   if (kept.size() > max_lines_) kept.erase(kept.begin());
+  kept.insert(kept.begin(), exception_.begin(), exception_.end());
   return kept;
 }
 
