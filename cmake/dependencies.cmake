@@ -255,6 +255,7 @@ if(_missing)
   endforeach()
 endif()
 get_target_property(DEEPSPEED_JSON_INCLUDE nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+list(GET DEEPSPEED_JSON_INCLUDE 0 DEEPSPEED_JSON_INCLUDE)  # Debian's target names its folder twice
 
 if(highway IN_LIST _missing)
   file(GLOB _sources ${_highway_source}/hwy/*.cc)
