@@ -26,6 +26,11 @@ struct Columns {
 
   void operator()(at::Tensor& tensor) {
     if (next == tensors.size()) tensors.emplace_back();
+    if (!tensors[next].empty() && tensors[next].front().sizes() != tensor.sizes()) {
+      raise<UsageError>("examples 0 and ", tensors[next].size(), " of a batch have tensors of sizes ",
+                        tensors[next].front().sizes(), " and ", tensor.sizes(),
+                        ": make them equal, or pass a collate function that pads them");
+    }
     tensors[next++].push_back(tensor);
     others += 't';
   }
