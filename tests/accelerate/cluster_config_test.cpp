@@ -71,6 +71,16 @@ TEST(ClusterConfig, WritesSortedKeysAndKeepsUnknownOnes) {
   EXPECT_EQ(config_of(text).values["zebra"], 1);
 }
 
+TEST(ClusterConfig, WarnsOfKeysWithoutAMeaning) {
+  ::testing::internal::CaptureStderr();
+  config_of("distributed_type: DEEPSPEED\nnum_proceses: 2\ndeepspeed_config:\n  zero_stages: 3\n");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("a.yaml line 2: num_proceses is not known, and has no effect"));
+  EXPECT_THAT(text, HasSubstr("num_processes"));
+  EXPECT_THAT(text, HasSubstr("a.yaml line 4: deepspeed_config.zero_stages"));
+  EXPECT_THAT(text, HasSubstr("zero_stage"));
+}
+
 TEST(ClusterConfig, NamesFileLineAndKeyOfAFault) {
   const struct {
     const char* text;
@@ -83,6 +93,8 @@ TEST(ClusterConfig, NamesFileLineAndKeyOfAFault) {
       {"distributed_type: DEEPSPEED\nuse_cpu: maybe\n", {"a.yaml line 2: use_cpu", "expected true or false"}},
       {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: [1]\n",
        {"a.yaml line 3: deepspeed_config.zero_stage: got [1]"}},
+      {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 4\n",
+       {"a.yaml line 3: deepspeed_config.zero_stage: got 4, expected one of 0, 1, 2, 3"}},
       {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  offload_param_device: gpu\n",
        {"a.yaml line 3: deepspeed_config.offload_param_device", "expected one of none, cpu, nvme"}},
       {"distributed_type: DEEPSPEED\ndeepspeed_config: 3\n",

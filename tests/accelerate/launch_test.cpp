@@ -87,6 +87,8 @@ TEST(Launch, NamesTheFlagAtFault) {
               HasSubstr("You can only use one of `--cpu`, `--multi_gpu`"));
   EXPECT_THAT(error_of({"--zero_stage", "x", "--use_deepspeed", "prog"}),
               HasSubstr("--zero_stage: got \"x\""));
+  EXPECT_THAT(error_of({"--zero_stage", "4", "--use_deepspeed", "prog"}),
+              HasSubstr("--zero_stage: got \"4\", expected one of 0, 1, 2, 3"));
   EXPECT_THAT(error_of({"--zero_stage", "1", "prog"}), HasSubstr("add --use_deepspeed"));
   EXPECT_THAT(error_of({"--num_processes", "3", "--num_machines", "2", "prog"}), HasSubstr("share evenly"));
   EXPECT_THAT(error_of({"--use_fsdp", "prog"}),

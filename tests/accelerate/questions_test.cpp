@@ -91,6 +91,8 @@ TEST(Questions, NameTheAnswerAtFault) {
               HasSubstr("distributed_type: got \"TPU\", expected one of No distributed"));
   EXPECT_THAT(error_of({{"zero_stage", 4}}), HasSubstr("zero_stage: got 4, expected one of 0, 1, 2, 3"));
   EXPECT_THAT(error_of({{"zero_stag", 2}}), HasSubstr("zero_stag: no question has this id"));
+  EXPECT_THAT(error_of({{"distributed_type", "multi-GPU"}, {"num_processes", 2}, {"zero_stages", 2}}),
+              HasSubstr("'zero_stage'"));
   EXPECT_THAT(error_of({{"distributed_type", "multi-GPU"}, {"num_machines", 2}}),
               HasSubstr("main_process_ip: the answer is missing"));
   EXPECT_THAT(error_of({{"distributed_type", "multi-GPU"}, {"num_processes", 1}}),
@@ -114,6 +116,14 @@ TEST(ConfigCommand, WritesTheFileAndShowsIt) {
              in, out);
   EXPECT_THAT(out.str(), HasSubstr("accelerate configuration saved at " + file));
   EXPECT_EQ(ClusterConfig::from_file(file).text_of("mixed_precision"), "bf16");
+  const std::string again = (folder / "again.yaml").string();  // the file itself holds answers
+  run_config({.config_file = again, .answers_file = file, .answers = {"zero_stage=3", "num_processes=4"}}, in,
+             out);
+  const ClusterConfig changed = ClusterConfig::from_file(again);
+  EXPECT_EQ(changed.at("deepspeed_config")["zero_stage"], 3);
+  EXPECT_EQ(changed.text_of("distributed_type"), "DEEPSPEED");
+  EXPECT_EQ(changed.int_of("num_processes"), 4);
+  EXPECT_EQ(changed.text_of("mixed_precision"), "bf16");
   run_env(file, out);
   EXPECT_THAT(out.str(), HasSubstr("\t- deepspeed_config: {'gradient_accumulation_steps': 1"));
   run_default_config(file, "no", out);

@@ -11,8 +11,10 @@
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/json_file.h"
+#include "deepspeed/base/log.h"
 #include "deepspeed/base/text.h"
 #include "deepspeed/config/table/coerce.h"
+#include "deepspeed/config/table/nearest_key.h"
 
 namespace deepspeed::accelerate {
 namespace {
@@ -73,6 +75,17 @@ void require(const YamlDocument& document, const std::string& path, const Json& 
     raise<ConfigError>(document.place_of(path), ": ", path, ": got ", json_excerpt(value), ", ", *fault);
 }
 
+/// Says which keys have no meaning here. They are kept, since a later Accelerate may know them.
+void warn_of_unknown(const YamlDocument& document, const Json& section, const std::string& prefix,
+                     const std::vector<std::string>& known) {
+  for (const auto& [key, value] : section.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    log::warning("[config] ", document.place_of(prefix + path_part(key)), ": ", prefix, path_part(key),
+                 " is not known, and has no effect",
+                 config::did_you_mean(config::nearest_keys(key, known, 1)));
+  }
+}
+
 void require_known_type(const YamlDocument& document, Json& values) {
   const Json& environment = values["compute_environment"];
   if (environment != "LOCAL_MACHINE") {
@@ -130,6 +143,11 @@ ClusterConfig::ClusterConfig(const YamlDocument& document) : values(Json::object
             field.choices);
   }
   require_known_type(document, values);
+  std::vector<std::string> names, fields;
+  for (const ConfigKey& key : config_keys()) names.emplace_back(key.key);
+  for (const DeepSpeedField& field : deepspeed_fields()) fields.emplace_back(field.key);
+  warn_of_unknown(document, values, "", names);
+  warn_of_unknown(document, values["deepspeed_config"], "deepspeed_config.", fields);
 }
 
 ClusterConfig ClusterConfig::from_file(const std::filesystem::path& path) {

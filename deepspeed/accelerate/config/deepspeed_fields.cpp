@@ -18,7 +18,12 @@ const std::vector<DeepSpeedField>& deepspeed_fields() {
        "ACCELERATE_DEEPSPEED_CONFIG_FILE",
        false,
        "the DeepSpeed config, a JSON file"},
-      {"zero_stage", kInt, {}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", false, "ZeRO stage, 0 to 3 (2)"},
+      {"zero_stage",
+       kInt,
+       {"0", "1", "2", "3"},
+       "ACCELERATE_DEEPSPEED_ZERO_STAGE",
+       false,
+       "ZeRO stage, 0 to 3 (2)"},
       {"offload_optimizer_device", kText, devices, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", true,
        "where optimizer states are kept: none, cpu or nvme (none)"},
       {"offload_param_device", kText, devices, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", true,
@@ -78,6 +83,18 @@ const std::vector<DeepSpeedField>& deepspeed_fields() {
   return fields;
 }
 
+namespace {
+
+/// Returns "expected one of ..." for a text that is none of the choices, if there are any.
+std::optional<std::string> unless_chosen(const std::string& text, const std::vector<std::string>& choices) {
+  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return {};
+  std::string list;
+  for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
+  return "expected one of " + list;
+}
+
+}  // namespace
+
 std::optional<std::string> fault_of(const Json& value, ValueKind kind,
                                     const std::vector<std::string>& choices) {
   using enum ValueKind;
@@ -88,8 +105,10 @@ std::optional<std::string> fault_of(const Json& value, ValueKind kind,
   switch (kind) {
     case kBool:
       return unless(config::as_bool(value).has_value(), "true or false");
-    case kInt:
-      return unless(config::as_int(value).has_value(), "a whole number");
+    case kInt: {
+      const auto number = config::as_int(value);
+      return number ? unless_chosen(std::to_string(*number), choices) : unless(false, "a whole number");
+    }
     case kIntOrAuto:
       return unless(is_auto || config::as_int(value).has_value(), "a whole number or \"auto\"");
     case kFloatOrAuto:
@@ -100,11 +119,7 @@ std::optional<std::string> fault_of(const Json& value, ValueKind kind,
       return unless(value.is_array(), "a list");
     case kText: {
       if (!value.is_string()) return "expected a text";
-      const std::string text = lowercase(value.get<std::string>());
-      if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) return {};
-      std::string list;
-      for (const std::string& choice : choices) list += (list.empty() ? "" : ", ") + choice;
-      return "expected one of " + list;
+      return unless_chosen(lowercase(value.get<std::string>()), choices);
     }
     case kAny:
       return {};

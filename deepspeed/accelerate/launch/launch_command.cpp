@@ -10,9 +10,11 @@
 #include <CLI/CLI.hpp>
 
 #include "deepspeed/accelerate/config/deepspeed_fields.h"
+#include "deepspeed/accelerate/plugin/python_text.h"
 #include "deepspeed/base/env.h"
 #include "deepspeed/base/error.h"
 #include "deepspeed/base/log.h"
+#include "deepspeed/base/text.h"
 #include "deepspeed/launcher/command.h"
 #include "deepspeed/launcher/plan/machine.h"
 
@@ -180,6 +182,12 @@ int run_launch(const std::vector<std::string>& words) {
         lines,
         "\nTo avoid this warning pass in values for each of the problematic parameters or run `ds_accelerate "
         "config`.");
+  }
+  if (const auto path = settings.deepspeed.find("deepspeed_config_file"); path != settings.deepspeed.end()) {
+    const std::string name = python_str(path->second);
+    if (name.find('{') == std::string::npos && name != "none" && !std::filesystem::exists(name) &&
+        !decode_base64(name))
+      raise<UsageError>("deepspeed_config_file is ", name, ", and there is no such file");
   }
   for (const auto& [name, value] : launch_variables(settings, launcher::current_environment()))
     env::set(name.c_str(), value);

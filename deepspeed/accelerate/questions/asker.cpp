@@ -89,9 +89,10 @@ bool Asker::agree(const std::string& id, const std::string& question,
 void Asker::require_all_taken() const {
   for (const auto& [id, value] : answers_.items()) {
     if (asked_.contains(id)) continue;
-    const std::vector<std::string> asked(asked_.begin(), asked_.end());
+    std::vector<std::string> known(asked_.begin(), asked_.end());
+    for (const DeepSpeedField& field : deepspeed_fields()) known.emplace_back(field.key);
     raise<ConfigError>(path_part(id), ": no question has this id, or the other answers skip it",
-                       config::did_you_mean(config::nearest_keys(id, asked, 1)));
+                       config::did_you_mean(config::nearest_keys(id, known, 1)));
   }
 }
 

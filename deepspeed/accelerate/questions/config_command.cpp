@@ -1,11 +1,13 @@
 #include "deepspeed/accelerate/questions/config_command.h"
 
+#include <algorithm>
 #include <istream>
 #include <ostream>
 
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "deepspeed/accelerate/config/deepspeed_fields.h"
 #include "deepspeed/accelerate/plugin/python_text.h"
 #include "deepspeed/accelerate/questions/questionnaire.h"
 #include "deepspeed/base/error.h"
@@ -20,7 +22,8 @@ std::filesystem::path file_or_default(const std::string& config_file) {
   return config_file.empty() ? default_config_file() : std::filesystem::path(config_file);
 }
 
-/// Returns the given answers by id. Those of the command line win.
+/// Returns the given answers by id. Those of the command line win. A whole config file holds answers as well:
+/// its section `deepspeed_config` is flattened.
 Json given_answers(const ConfigCommand& command) {
   Json answers = Json::object();
   if (!command.answers_file.empty()) {
@@ -29,7 +32,6 @@ Json given_answers(const ConfigCommand& command) {
       raise<ConfigError>(command.answers_file, ": got ", json_excerpt(document.value),
                          ", expected answers by the ids of questions");
     answers = document.value;
-    // A whole config file holds answers as well: its section is flattened.
     if (const Json section = answers.value("deepspeed_config", Json()); section.is_object()) {
       answers.erase("deepspeed_config");
       answers.update(section);
@@ -44,12 +46,38 @@ Json given_answers(const ConfigCommand& command) {
   return answers;
 }
 
+/// Returns whether the answers are the values of a file, such as `distributed_type: DEEPSPEED`.
+bool are_values_of_file(const Json& answers) {
+  const Json type = answers.value("distributed_type", Json());
+  return type == "DEEPSPEED" || type == "NO" || type == "MULTI_CPU" || type == "MULTI_GPU";
+}
+
+ClusterConfig config_of_values(const Json& answers) {
+  Json values = Json::object();
+  for (const auto& [key, value] : answers.items()) {
+    const auto of_key = [&key = key](const DeepSpeedField& field) { return field.key == key; };
+    const bool is_field = std::any_of(deepspeed_fields().begin(), deepspeed_fields().end(), of_key);
+    (is_field ? values["deepspeed_config"] : values)[key] = value;
+  }
+  return ClusterConfig(YamlDocument{std::move(values), "the answers", {}});
+}
+
+/// Returns the config that the command's answers, or else a person's, lead to.
+ClusterConfig config_of_command(const ConfigCommand& command, std::istream& in, std::ostream& out) {
+  if (command.answers_file.empty() && command.answers.empty()) {
+    Asker person(in, out);
+    return ask_for_config(person);
+  }
+  const Json answers = given_answers(command);
+  if (are_values_of_file(answers)) return config_of_values(answers);
+  Asker given(answers);
+  return ask_for_config(given);
+}
+
 }  // namespace
 
 void run_config(const ConfigCommand& command, std::istream& in, std::ostream& out) {
-  const bool is_given = !command.answers_file.empty() || !command.answers.empty();
-  Asker asker = is_given ? Asker(given_answers(command)) : Asker(in, out);
-  const ClusterConfig config = ask_for_config(asker);
+  const ClusterConfig config = config_of_command(command, in, out);
   const auto path = file_or_default(command.config_file);
   config.to_file(path);
   out << "accelerate configuration saved at " << path.string() << "\n";
