@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "deepspeed/yaml/yaml_file.h"
 #include "deepspeed/trial/experiment/experiment.h"
+#include "deepspeed/yaml/yaml_file.h"
 
 namespace deepspeed::testing {
 

@@ -152,7 +152,7 @@ TEST(Journal, FollowsNoLinkAndOpensNothingButFiles) {
 }
 
 TEST(Journal, RefusesAnotherUsersFile) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's file";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user of the machine";
   const testing::TemporaryFolder folder;
   const auto file = folder.write("j", "");
   ASSERT_EQ(::chown(file.c_str(), 12345, 12345), 0);
