@@ -53,15 +53,10 @@ void try_values(const Accelerator& accelerator) {
   accelerator.print("values of all ranks: right");
 }
 
-/// Trains, and returns the first and the last loss.
-std::pair<double, double> try_training(Accelerator& accelerator) {
-  const auto init = accelerator.zero3_init();
-  const Net net;
-  if (init) init->close();
-  const auto adam =
-      std::make_shared<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(1e-2));
-  auto [model, optimizer, loader] =
-      accelerator.prepare(net, adam, make_data_loader(Samples(), {.batch_size = 4, .shuffle = true}));
+/// Trains by what prepare() returned, and returns the first and the last loss.
+template <class Model, class Optimizer, class Loader>
+std::pair<double, double> train(Accelerator& accelerator, Model& model, Optimizer& optimizer,
+                                Loader& loader) {
   double first = 0.0, last = 0.0;
   for (int epoch = 0; epoch < 5; ++epoch) {
     std::vector<int64_t> seen;
@@ -84,6 +79,36 @@ std::pair<double, double> try_training(Accelerator& accelerator) {
     (epoch == 0 ? first : last) = sum;
   }
   return {first, last};
+}
+
+/// Trains with the optimizer and the schedule of the config, or with its own where the config has none.
+std::pair<double, double> try_training(Accelerator& accelerator) {
+  const auto init = accelerator.zero3_init();
+  const Net net;
+  if (init) init->close();
+  const auto samples = make_data_loader(Samples(), {.batch_size = 4, .shuffle = true});
+  const PluginPtr plugin = accelerator.deepspeed_plugin();
+  const deepspeed::Json config = plugin ? plugin->deepspeed_config() : deepspeed::Json::object();
+  const bool has_scheduler = config.contains("scheduler");
+  if (config.contains("optimizer")) {
+    const auto adam = std::make_shared<DummyOptim>(net->parameters(), 1e-2);
+    if (!has_scheduler) {
+      auto [model, optimizer, loader] = accelerator.prepare(net, adam, samples);
+      return train(accelerator, model, optimizer, loader);
+    }
+    auto [model, optimizer, loader, scheduler] =
+        accelerator.prepare(net, adam, samples, std::make_shared<DummyScheduler>(adam, 130));
+    return train(accelerator, model, optimizer, loader);
+  }
+  const auto adam =
+      std::make_shared<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(1e-2));
+  if (!has_scheduler) {
+    auto [model, optimizer, loader] = accelerator.prepare(net, adam, samples);
+    return train(accelerator, model, optimizer, loader);
+  }
+  auto [model, optimizer, loader, scheduler] =
+      accelerator.prepare(net, adam, samples, std::make_shared<DummyScheduler>(adam, 130));
+  return train(accelerator, model, optimizer, loader);
 }
 
 }  // namespace

@@ -237,9 +237,13 @@ TEST(Project, NamesCheckpointsAndKeepsTheLatest) {
   EXPECT_TRUE(std::filesystem::exists(checkpoints / "checkpoint_2"));
   EXPECT_TRUE(std::filesystem::exists(checkpoints / "mine"));
   EXPECT_EQ(latest_checkpoint(project), checkpoints / "checkpoint_3");
-  project.iteration = 3;
-  EXPECT_THAT(testing::error_of<UsageError>([&] { next_checkpoint(project, true); }),
-              HasSubstr("already exists"));
+  for (const int taken : {0, 3}) {  // a run that starts anew leaves the checkpoints of the last one alone
+    project.iteration = taken;
+    EXPECT_THAT(testing::error_of<UsageError>([&] { next_checkpoint(project, true); }),
+                HasSubstr("already exists, and the next one is " + std::to_string(taken)));
+  }
+  EXPECT_EQ(number_of_checkpoint(checkpoints / "checkpoint_12"), 12);
+  EXPECT_EQ(number_of_checkpoint(checkpoints / "checkpoint_1x"), std::nullopt);
 }
 
 TEST(Accelerator, NeedsNoPlugin) {
@@ -296,6 +300,108 @@ TEST(Accelerator, GathersAndDropsWhatTheLastBatchRepeats) {
     const auto pair = accelerator.gather(std::pair<at::Tensor, at::Tensor>(at::ones({1}), at::zeros({})));
     EXPECT_EQ(pair.first.size(0), 2);
     EXPECT_EQ(pair.second.size(0), 2);
+  });
+}
+
+/// Returns the numbers that a loader gives in one loop.
+template <class Loader>
+std::vector<int64_t> numbers_of(Loader& loader) {
+  std::vector<int64_t> numbers;
+  for (const at::Tensor& batch : loader)
+    for (int64_t i = 0; i < batch.numel(); ++i) numbers.push_back(batch.view(-1)[i].item<int64_t>());
+  return numbers;
+}
+
+TEST(DataLoader, SkipsInTheNextLoopOnly) {
+  DataLoader<Numbers> loader(Numbers{6}, {.batch_size = 2});
+  for (const int64_t skipped : {2, 1}) {
+    loader.skip_first_batches(skipped);
+    EXPECT_EQ(numbers_of(loader).size(), static_cast<size_t>(6 - 2 * skipped));
+    EXPECT_EQ(numbers_of(loader).size(), 6u);
+  }
+  loader.skip_first_batches(3);
+  EXPECT_EQ(loader.epoch(), 4);
+  EXPECT_THAT(numbers_of(loader), ElementsAre());
+  EXPECT_EQ(loader.epoch(), 5);
+  EXPECT_EQ(numbers_of(loader).size(), 6u);
+  EXPECT_THAT(testing::error_of<UsageError>([&] { loader.skip_first_batches(-1); }), HasSubstr("got -1"));
+}
+
+TEST(DataLoader, SetsItsEpoch) {
+  const DataLoaderArguments arguments{.batch_size = 3, .shuffle = true, .seed = 5};
+  DataLoader<Numbers> loader(Numbers{10}, arguments), other(Numbers{10}, arguments);
+  const auto first = numbers_of(loader), second = numbers_of(loader);
+  EXPECT_NE(first, second);
+  other.set_epoch(1);
+  EXPECT_EQ(other.epoch(), 1);
+  EXPECT_EQ(numbers_of(other), second);
+  other.set_epoch(0);
+  EXPECT_EQ(numbers_of(other), first);
+  for (const at::Tensor& batch : other) {
+    EXPECT_EQ(other.epoch(), 1);  // of a loop that has not ended
+    EXPECT_EQ(batch.numel(), 3);
+    break;
+  }
+  other.set_epoch(1);
+  EXPECT_EQ(numbers_of(other), second);
+}
+
+TEST(Accelerator, GoesOnInTheEpochOfTheSave) {
+  const testing::TemporaryFolder folder;
+  testing::run_ranks(2, [&](comm::World&) {
+    const testing::EnvironmentVariables none({});
+    const auto begin = [&](Accelerator& accelerator) {
+      manual_seed(1);
+      const Net net;
+      const auto adam =
+          std::make_shared<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(0.1));
+      return accelerator.prepare(net, adam,
+                                 make_data_loader(Rows{12}, {.batch_size = 2, .shuffle = true, .seed = 3}));
+    };
+    const auto first_of = [](const at::Tensor& batch) { return batch[0][0].item<float>(); };
+    std::vector<float> rest, resumed;
+    {
+      AcceleratorState::reset();
+      Accelerator accelerator;
+      auto [model, optimizer, loader] = begin(accelerator);
+      for (const at::Tensor& x : *loader) accelerator.backward(model->forward(x).mean());
+      int64_t batch = 0;
+      for (const at::Tensor& x : *loader) {
+        accelerator.backward(model->forward(x).mean());
+        if (batch++ > 0)
+          rest.push_back(first_of(x));
+        else
+          accelerator.save_state(folder.string());
+      }
+    }
+    AcceleratorState::reset();
+    Accelerator accelerator;
+    auto [model, optimizer, loader] = begin(accelerator);
+    accelerator.load_state(folder.string());
+    skip_first_batches(loader, 1);
+    for (const at::Tensor& x : *loader) resumed.push_back(first_of(x));
+    EXPECT_EQ(rest.size(), 2u);
+    EXPECT_EQ(resumed, rest);
+  });
+}
+
+TEST(Accelerator, SavesWithoutGradientsThatWait) {
+  testing::run_ranks(1, [](comm::World&) {
+    const testing::EnvironmentVariables none({});
+    AcceleratorState::reset();
+    const testing::TemporaryFolder folder;
+    Accelerator accelerator({.gradient_accumulation_steps = 3});
+    const Net net;
+    const auto adam =
+        std::make_shared<torch::optim::AdamW>(net->parameters(), torch::optim::AdamWOptions(0.1));
+    auto [model, optimizer, loader] =
+        accelerator.prepare(net, adam, make_data_loader(Rows{12}, {.batch_size = 2}));
+    {
+      const auto micro_batch = accelerator.accumulate(model);
+      accelerator.backward(model->forward(at::ones({2, 4})).mean());
+    }
+    accelerator.save_state(folder.string());
+    EXPECT_TRUE(std::filesystem::is_directory(folder / "pytorch_model"));
   });
 }
 

@@ -66,8 +66,7 @@ PluginPtr plain_plugin(const std::string& mixed_precision) {
   if (mixed_precision != "no")
     config["torch_autocast"] = {{"enabled", true},
                                 {"dtype", mixed_precision == "bf16" ? "bfloat16" : "float16"}};
-  HfDeepSpeedConfig made(std::move(config));
-  return std::make_shared<DeepSpeedPlugin>(DeepSpeedPluginArguments{.hf_ds_config = std::move(made)});
+  return std::make_shared<DeepSpeedPlugin>(DeepSpeedPlugin::of_config(std::move(config)));
 }
 
 }  // namespace
@@ -217,6 +216,7 @@ void Accelerator::forget_prepared() {
   engines_.clear();
   optimizers_.clear();
   schedulers_.clear();
+  loaders_.clear();
   last_optimizer_ = nullptr;
   last_scheduler_ = nullptr;
   gradient_state_->set_step(0);

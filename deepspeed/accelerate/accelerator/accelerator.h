@@ -230,9 +230,10 @@ class DEEPSPEED_API Accelerator {
 
   /// Writes the engines (tags `pytorch_model`, `pytorch_model_1`, ...), the program's schedules, random states
   /// and registered objects into the folder. Without a folder the project names it. Python's load_state()
-  /// reads it. Returns the folder. Collective.
+  /// reads it. Gradients that wait for a step are left out, with a warning. Returns the folder. Collective.
   std::string save_state(const std::string& output_dir = {}, const SaveOptions& options = {});
-  /// Reads what save_state(), here or in Python, wrote. Random states that cannot be read are named once, and
+  /// Reads what save_state(), here or in Python, wrote. Loaders go on in the epoch of the save, from its first
+  /// batch; skip_first_batches() leaves those out that the run has had. Random states that cannot be read are named once, and
   /// the load goes on. Throws UsageError for a folder that does not exist. Collective.
   void load_state(const std::string& input_dir = {}, const LoadOptions& options = {});
   /// Saves the object's state_dict() with save_state(), and gives it to load_state_dict() with load_state().
@@ -289,6 +290,12 @@ class DEEPSPEED_API Accelerator {
     std::function<void(const checkpoint::Dict&)> load_state_dict;
   };
 
+  /// Reaches the epoch of a prepared loader.
+  struct LoaderEpoch {
+    std::function<int64_t()> get;
+    std::function<void(int64_t)> set;
+  };
+
   template <class Arg>
   void describe(const Arg& arg, PrepareRequest& request) const {
     using namespace prepare_detail;
@@ -309,8 +316,11 @@ class DEEPSPEED_API Accelerator {
     }
   }
   template <class Arg>
-  void share_out(const Arg& arg) const {
-    if constexpr (prepare_detail::IsLoader<Arg>::value) arg->share_out(loader_share());
+  void share_out(const Arg& arg) {
+    if constexpr (prepare_detail::IsLoader<Arg>::value) {
+      arg->share_out(loader_share());
+      loaders_.push_back({[arg] { return arg->epoch(); }, [arg](int64_t epoch) { arg->set_epoch(epoch); }});
+    }
   }
   template <class Arg>
   auto make_model(const Arg& arg, const InitializeOptions& options, std::shared_ptr<Engine>& engine) {
@@ -353,6 +363,7 @@ class DEEPSPEED_API Accelerator {
   std::vector<std::shared_ptr<GeneralTracker>> trackers_;
   std::vector<std::shared_ptr<Engine>> engines_;
   std::vector<std::shared_ptr<AcceleratedScheduler>> schedulers_;
+  std::vector<LoaderEpoch> loaders_;
   std::vector<Custom> customs_;
   std::shared_ptr<AcceleratedOptimizer> last_optimizer_;
   std::shared_ptr<AcceleratedScheduler> last_scheduler_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct LoaderShare {
 /// Returns the seed from which the process's default CPU generator started.
 DEEPSPEED_API uint64_t initial_seed();
 
+/// Throws UsageError for a negative number of batches.
+DEEPSPEED_API void require_skip(int64_t num_batches);
 /// Throws UsageError, with Accelerate's words, for a batch that the ranks cannot divide.
 DEEPSPEED_API void require_divisible_batch(int64_t batch_size, const LoaderShare& share);
 
@@ -80,8 +83,8 @@ class DataLoader {
     Iterator(DataLoader* loader, typename Inner::Iterator inner) : loader_(loader), inner_(std::move(inner)) {
       loader_->note_place(inner_ == loader_->inner_->end());
     }
-    Batch& operator*() { return *inner_; }
-    Batch* operator->() { return &*inner_; }
+    Batch& operator*() { return loader_->on_device(*inner_); }
+    Batch* operator->() { return &**this; }
     Iterator& operator++() {
       ++inner_;
       loader_->note_place(inner_ == loader_->inner_->end());
@@ -96,10 +99,19 @@ class DataLoader {
   };
 
   Iterator begin() {
+    forget_used_skip();
     num_given_ = 0;
+    is_in_epoch_ = true;
     progress_->at_end = false;
     const BatchOrder& order = order_->order;
     progress_->remainder = order.drop_last ? -1 : order.num_samples % order.total_batch_size();
+    order_->skip_used = order_->skipped > 0;
+    if (order_->skip_used && order_->skipped >= whole_size()) {  // nothing is left of this epoch
+      ++position()->epoch;
+      is_in_epoch_ = false;
+      forget_used_skip();
+      return end();
+    }
     if (share_.gradient_state) share_.gradient_state->begin(progress_);
     typename Inner::Iterator first = inner_->begin();
     num_batches_ = inner_->size();
@@ -115,8 +127,19 @@ class DataLoader {
   Dataset& dataset() { return inner_->dataset(); }
   const std::shared_ptr<LoaderPosition>& position() const { return inner_->position(); }
 
-  /// Makes the next epoch begin after this many of this rank's batches.
-  void skip_first_batches(int64_t num_batches) { order_->skipped = num_batches; }
+  /// Makes the next epoch begin after this many of this rank's batches. Throws UsageError below 0.
+  void skip_first_batches(int64_t num_batches) {
+    require_skip(num_batches);
+    order_->skipped = num_batches;
+    order_->skip_used = false;
+  }
+  /// Makes the next loop run this epoch, counted from 0. Shuffled loaders have another order in each.
+  void set_epoch(int64_t epoch) {
+    position()->epoch = epoch - 1;
+    is_in_epoch_ = false;
+  }
+  /// Returns the epoch to go on with: the one whose loop has not ended, otherwise the next one.
+  int64_t epoch() const { return position()->epoch + (is_in_epoch_ ? 0 : 1); }
   /// Makes the loader give this rank's share. Called by prepare().
   void share_out(const LoaderShare& share) {
     require_divisible_batch(arguments_.batch_size, share);
@@ -128,9 +151,21 @@ class DataLoader {
   /// What the inner loader's order is made of; it outlives a moved loader.
   struct Order {
     BatchOrder order;
-    int64_t skipped = 0;
-    int64_t epoch_of_skip = -1;
+    int64_t skipped = 0;     // batches of this rank that the next loop leaves out
+    bool skip_used = false;  // by the loop that has begun
   };
+
+  void forget_used_skip() {
+    if (order_->skip_used) order_->skipped = 0;
+    order_->skip_used = false;
+  }
+  /// Returns the batches of this rank in a whole epoch.
+  int64_t whole_size() const {
+    const auto samples =
+        static_cast<int64_t>(samples_of_rank(order_->order, samples_of_epoch(order_->order, 0)).size());
+    const int64_t batch = order_->order.batch_size_of_rank();
+    return (samples + batch - 1) / batch;
+  }
 
   void make_inner(Dataset dataset) {
     BatchOrder& order = order_->order;
@@ -147,8 +182,6 @@ class DataLoader {
              .even_batches = share_.even_batches};
     const auto sampler = [shared = order_](int64_t epoch) {
       std::vector<int64_t> samples = samples_of_rank(shared->order, samples_of_epoch(shared->order, epoch));
-      if (shared->skipped > 0 && shared->epoch_of_skip < 0) shared->epoch_of_skip = epoch;
-      if (shared->epoch_of_skip != epoch) return samples;
       const int64_t count = shared->skipped * shared->order.batch_size_of_rank();
       samples.erase(samples.begin(),
                     samples.begin() + std::min<int64_t>(count, static_cast<int64_t>(samples.size())));
@@ -167,9 +200,20 @@ class DataLoader {
                                      collate_);
   }
 
+  /// Moves the tensors of a program's own batch. stack_examples()'s are there already.
+  Batch& on_device(Batch& batch) const {
+    if constexpr (!std::is_same_v<Collate, StackExamples>) {
+      if (!share_.device.is_cpu())
+        visit_tensors(batch, [&](at::Tensor& tensor) { tensor = tensor.to(share_.device); });
+    }
+    return batch;
+  }
+
   /// Counts a batch that was given, and tells the gradient state about the last one and the end.
   void note_place(bool is_over) {
     if (is_over) {
+      is_in_epoch_ = false;
+      forget_used_skip();
       if (share_.gradient_state) share_.gradient_state->end(progress_);
       return;
     }
@@ -184,6 +228,7 @@ class DataLoader {
   std::shared_ptr<LoaderProgress> progress_ = std::make_shared<LoaderProgress>();
   std::unique_ptr<Inner> inner_;
   int64_t num_given_ = 0, num_batches_ = 0;  // in this epoch
+  bool is_in_epoch_ = false;
 };
 
 /// Makes a loader, as torch's `DataLoader(dataset, batch_size=8, shuffle=True)`:

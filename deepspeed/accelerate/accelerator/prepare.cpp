@@ -39,7 +39,7 @@ void agree_on_steps(DeepSpeedPlugin& plugin, GradientState& state) {
   plugin.fill_match(kSteps, {{kSteps, state.num_steps()}});
   const auto of_config = config::as_int(plugin.get_value(kSteps));
   if (!of_config || *of_config == state.num_steps()) return;
-  log::warning("[accelerate] Gradient accumulation steps mismatch: GradientAccumulationPlugin has ",
+  log::warning("[config] Gradient accumulation steps mismatch: GradientAccumulationPlugin has ",
                state.num_steps(), ", DeepSpeed config has ", *of_config, ". Using DeepSpeed's value.");
   state.set_num_steps(static_cast<int>(*of_config));
 }

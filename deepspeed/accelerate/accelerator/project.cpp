@@ -23,27 +23,34 @@ std::map<int, std::filesystem::path> checkpoints_in(const std::filesystem::path&
   std::map<int, std::filesystem::path> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix) || entry.is_symlink() || !entry.is_directory()) continue;
-    const char* const begin = name.data() + std::string(kPrefix).size();
-    int number = 0;
-    const auto [end, fault] = std::from_chars(begin, name.data() + name.size(), number);
-    if (fault == std::errc() && end == name.data() + name.size()) found[number] = entry.path();
+    const auto number = number_of_checkpoint(entry.path());
+    if (number && !entry.is_symlink() && entry.is_directory()) found[*number] = entry.path();
   }
   return found;
 }
 
 }  // namespace
 
+std::optional<int> number_of_checkpoint(const std::filesystem::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kPrefix)) return {};
+  const char* const begin = name.data() + std::string(kPrefix).size();
+  int number = 0;
+  const auto [end, fault] = std::from_chars(begin, name.data() + name.size(), number);
+  return fault == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
+}
+
 std::filesystem::path next_checkpoint(const ProjectConfiguration& project, bool may_remove) {
   const auto folder = folder_of(project);
   const auto next = folder / (kPrefix + std::to_string(project.iteration));
-  if (std::filesystem::exists(next)) {
-    raise<UsageError>("Checkpoint directory ", next.string(), " (", project.iteration,
-                      ") already exists. Please manually override ",
-                      "`save_iteration` with what iteration to start with.");
-  }
   auto present = checkpoints_in(folder);
+  if (!present.empty() && present.rbegin()->first >= project.iteration) {
+    const int latest = present.rbegin()->first;
+    raise<UsageError>("Checkpoint directory ", present.rbegin()->second.string(), " (", latest,
+                      ") already exists, and the next one is ", project.iteration,
+                      ": load_state() goes on from the latest, or set project_configuration().iteration to ",
+                      latest + 1);
+  }
   const auto most = project.total_limit ? static_cast<size_t>(std::max(*project.total_limit, 1)) : SIZE_MAX;
   if (!may_remove || present.size() + 1 <= most) return next;
   log::warning("[accelerate] Deleting ", present.size() + 1 - most,

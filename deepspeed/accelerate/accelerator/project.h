@@ -20,8 +20,10 @@ struct ProjectConfiguration {
   bool save_on_each_node = false;       ///< the first rank of each machine writes, instead of rank 0
 };
 
+/// Returns the number of a folder `checkpoint_<number>`; nothing for another name.
+DEEPSPEED_API std::optional<int> number_of_checkpoint(const std::filesystem::path& folder);
 /// Returns `checkpoint_<iteration>` in the project's folder. If that makes too many, `may_remove` says whether
-/// this rank removes the oldest. Throws UsageError if the folder exists.
+/// this rank removes the oldest. Throws UsageError if this checkpoint or a later one exists.
 DEEPSPEED_API std::filesystem::path next_checkpoint(const ProjectConfiguration& project, bool may_remove);
 /// Returns the folder of the latest checkpoint. Throws UsageError if there is none.
 DEEPSPEED_API std::filesystem::path latest_checkpoint(const ProjectConfiguration& project);

@@ -34,24 +34,34 @@ fs::path custom_file(const fs::path& folder, size_t index) {
 }
 
 /// Writes the parts of Python's random states that C++ has.
-void write_random_states(const fs::path& file, int64_t step) {
+void write_random_states(const fs::path& file, int64_t step, const std::vector<int64_t>& epochs) {
   const at::Generator& generator = at::detail::getDefaultCPUGenerator();
   checkpoint::Dict states;
   states.set("step", step);
   states.set("torch_manual_seed", generator.get_state());
+  states.set("dataloader_epochs", checkpoint::List(epochs.begin(), epochs.end()));  // Python's has none
   checkpoint::write_torch_archive(file, states);
 }
 
-/// Reads them. Returns the step, or nothing if the file has none.
-std::optional<int64_t> read_random_states(const fs::path& file) {
+/// Holds what a file of random states has beside them.
+struct Counters {
+  std::optional<int64_t> step;
+  std::vector<int64_t> epochs;  ///< of the loaders; empty in Python's file
+};
+
+/// Sets the random states that a file has, and returns the rest.
+Counters read_random_states(const fs::path& file) {
   const checkpoint::Value value = checkpoint::read_torch_archive(file);
   const checkpoint::Dict& states = value.as_dict();
   if (const auto* state = states.find("torch_manual_seed")) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_state(state->as_tensor());
   }
-  const auto* step = states.find("step");
-  return step ? std::optional(step->as_int()) : std::nullopt;
+  Counters counters;
+  if (const auto* step = states.find("step")) counters.step = step->as_int();
+  if (const auto* epochs = states.find("dataloader_epochs"))
+    for (const checkpoint::Value& epoch : epochs->as_sequence()) counters.epochs.push_back(epoch.as_int());
+  return counters;
 }
 
 /// Counts the files `custom_checkpoint_<number>.pkl`.
@@ -96,6 +106,7 @@ std::string Accelerator::save_state(const std::string& output_dir, const SaveOpt
   for (size_t i = 0; i < engines_.size(); ++i) {
     SaveOptions of_engine = options;
     of_engine.tag = numbered("pytorch_model", i);
+    of_engine.without_waiting_gradients = true;  // as Accelerate does, but with a warning
     engines_[i]->save_checkpoint(folder.string(), of_engine);
   }
   size_t index = 0;
@@ -104,7 +115,9 @@ std::string Accelerator::save_state(const std::string& output_dir, const SaveOpt
     const fs::path file = folder / (numbered("scheduler", index++) + ".bin");
     if (writes()) checkpoint::write_torch_archive(file, checkpoint::value_of_json(scheduler->state_dict()));
   }
-  write_random_states(random_states_file(folder, process_index()), gradient_state_->step());
+  std::vector<int64_t> epochs;
+  for (const LoaderEpoch& loader : loaders_) epochs.push_back(loader.get());
+  write_random_states(random_states_file(folder, process_index()), gradient_state_->step(), epochs);
   for (size_t i = 0; i < customs_.size(); ++i)
     if (writes()) checkpoint::write_torch_archive(custom_file(folder, i), customs_[i].state_dict());
   ++project_.iteration;
@@ -119,6 +132,7 @@ void Accelerator::load_state(const std::string& input_dir, const LoadOptions& op
       raise<UsageError>("No input_dir provided and automatic checkpoint naming is disabled.");
     folder = latest_checkpoint(project_);
   }
+  if (const auto number = number_of_checkpoint(folder)) project_.iteration = *number + 1;
   if (!fs::is_directory(folder))
     raise<UsageError>("Tried to find ", folder.string(), " but folder does not exist");
   if (const size_t found = count_custom_files(folder); found != customs_.size()) {
@@ -146,7 +160,10 @@ void Accelerator::load_state(const std::string& input_dir, const LoadOptions& op
   for (const auto& optimizer : optimizers_) optimizer->pass_rates_on();
   const fs::path states = random_states_file(folder, process_index());
   try {
-    if (const auto step = read_random_states(states)) gradient_state_->set_step(*step);
+    const Counters counters = read_random_states(states);
+    if (counters.step) gradient_state_->set_step(*counters.step);
+    if (counters.epochs.size() == loaders_.size())
+      for (size_t i = 0; i < loaders_.size(); ++i) loaders_[i].set(counters.epochs[i]);
   } catch (const Error& error) {
     log::warning("[accelerate] Could not load random states: ", error.what());
   }

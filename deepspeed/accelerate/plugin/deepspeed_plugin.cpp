@@ -172,6 +172,16 @@ void DeepSpeedPlugin::take_config_file() {
   AutoValues values = Json::object();
   for (const Mapping& mapping : kMappings) values[mapping.path] = fields_[mapping.field];
   for (const Mapping& mapping : kMappings) fill_match(mapping.path, values);
+  take_fields();
+}
+
+DeepSpeedPlugin DeepSpeedPlugin::of_config(HfDeepSpeedConfig config) {
+  DeepSpeedPlugin plugin(std::move(config), ConfigAlone());
+  plugin.hf_ds_config_.config["steps_per_print"] = std::numeric_limits<double>::infinity();
+  return plugin;
+}
+
+void DeepSpeedPlugin::take_fields() {
   for (const Mapping& mapping : kMappings) {
     const Json value = hf_ds_config_.get_value(mapping.path);
     if (!value.is_null() && value != "auto") fields_[mapping.field] = value;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deepspeed/accelerate/plugin/hf_config.h"
@@ -45,6 +46,8 @@ class DEEPSPEED_API DeepSpeedPlugin {
   /// one beside values of the YAML file that it would hide, and a variable with another kind of value. Throws
   /// NotSupportedError for MS-AMP.
   explicit DeepSpeedPlugin(DeepSpeedPluginArguments arguments = {});
+  /// Makes a plugin of a config alone, whatever the variables say.
+  static DeepSpeedPlugin of_config(HfDeepSpeedConfig config);
 
   /// The config with what has been filled so far.
   const Json& deepspeed_config() const { return hf_ds_config_.config; }
@@ -83,7 +86,11 @@ class DEEPSPEED_API DeepSpeedPlugin {
   Json config_for_init() const;
 
  private:
+  struct ConfigAlone {};
+  DeepSpeedPlugin(HfDeepSpeedConfig config, ConfigAlone) : hf_ds_config_(std::move(config)) { take_fields(); }
   void check_fields_of_yaml() const;
+  /// Sets the fields that the config has values for.
+  void take_fields();
   void take_config_file();
   void build_config();
   void process(Json& section, const std::string& prefix, const AutoValues& values,
