@@ -38,6 +38,11 @@ if(NOT license)
   message(FATAL_ERROR "no LICENSE in the archive")
 endif()
 
+file(GLOB json RELATIVE ${WORK}/prefix/include/deepspeed/json ${WORK}/prefix/include/deepspeed/json/*)
+if(NOT json STREQUAL "nlohmann")
+  message(FATAL_ERROR "the JSON headers of the archive are not nlohmann/ alone: ${json}")
+endif()
+
 # No file is one whose libraries are looked for in the current folder: an empty entry of a run path stands for it.
 file(GLOB files ${BUILD}/bin/* ${BUILD}/lib/*.so* ${BUILD}/tests/*_tests ${BUILD}/python/deepspeed/_core.*
      ${WORK}/prefix/bin/* ${WORK}/prefix/lib*/*.so* ${WORK}/prefix/lib/*/*.so*)
